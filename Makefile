@@ -87,7 +87,7 @@ mutants: tools venv-test ## leave out one guard at a time: do the tests notice?
 	@$(PY) -m tests.mutants
 
 bench: tools venv-test ## the benchmarks: tables with ratios measured in one run
-	@status=0; for name in decision pages.decision_log configuration pages.sign_in peers streaming reload websockets tcp slow_clients silent_readers records.stores records.split records.directory records.scim ext_authz pages.admin metrics pages.portal; do $(PY) -m bench.$$name || status=1; done; exit $$status
+	@status=0; for name in decision web.decision_log config_load web.sign_in_pages peers streaming config_reload websockets tcp_tunnels slow_clients stalled_readers stores.store_operations stores.split_services stores.directory_sync stores.scim_push external_envoy web.admin_pages route_metrics web.portal_page; do $(PY) -m bench.$$name || status=1; done; exit $$status
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis tests/support/*/node_modules tests/support/readers/*/node_modules tests/support/readers/*/built tests/support/helm/built tests/support/h2spec/built

@@ -30,8 +30,8 @@ from config.options import Options
 from config.routes.route import Route
 from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
 from databroker.records import SessionRecord, UserRecord, issuer_in
+from foundation.auth_challenges import RefusedToken
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
-from foundation.challenges import RefusedToken
 from foundation.client_network import ConcurrencyLimit, client_network
 from foundation.errors import ProviderError
 from foundation.single_flight import SingleFlight

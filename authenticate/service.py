@@ -40,8 +40,8 @@ from databroker.session_reader import SessionReader
 from foundation.backoff import until_done
 from foundation.client_network import ConcurrencyLimit
 from foundation.crypto.csrf_token import CsrfTokens
-from foundation.crypto.hand_over import TO_PROGRAM, HandOvers
-from foundation.crypto.program_tokens import ProgramRequests
+from foundation.crypto.handoff import TO_PROGRAM, HandOvers
+from foundation.crypto.programmatic import ProgramRequests
 from foundation.crypto.sign_in_attempts import LIFETIME, SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
 from foundation.crypto.signing_key import SigningKey

@@ -21,7 +21,7 @@ from authenticate.views.sign_in import CHOOSE_PATH, choose, sign_in
 from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks
 from foundation.web.message import Message
-from foundation.web.problems import API_PATH
+from foundation.web.problem_details import API_PATH
 from foundation.web.responses import error_page
 
 

@@ -10,7 +10,7 @@ from authorize.policy.decision import Outcome
 from authorize.policy.request import PolicyRequest
 from databroker.replica import Replica
 from foundation.errors import BadRequest, BrokerError
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 
 # How long a decision waits for records that the data plane has seen already.
 CATCH_UP_TIMEOUT = 2.0

@@ -26,8 +26,8 @@ from config.routes.route import Route
 from databroker.client import BrokerClient
 from databroker.records import SessionRecord, UserRecord
 from databroker.replica import Replica
-from foundation.challenges import RefusedToken
-from foundation.crypto.program_tokens import ProgramTokens
+from foundation.auth_challenges import RefusedToken
+from foundation.crypto.programmatic import ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError, ConfigError, ProviderError, SealError

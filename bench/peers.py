@@ -27,11 +27,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from bench.support.contender import Contender, Turns, give_alike_cookies
-from bench.support.load import Figure, Sample, counting
+from bench.support.candidate import Contender, Turns, give_alike_cookies
+from bench.support.harness import HOST, start_nginx, start_provider
 from bench.support.process_stats import mebibytes
 from bench.support.proxies import BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, WORKERS, Stage, apache_modules
-from bench.support.rig import HOST, start_nginx, start_provider
+from bench.support.wrk_load import Figure, Sample, counting
 from foundation.version import version
 from tests.support.certs import certificate_files
 

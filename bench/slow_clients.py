@@ -11,7 +11,7 @@ twice that of the same client as long before the slow ones came, in the median o
 its own; the good client, the upstream and slowhttptest share the other one, where slowhttptest is niced, because that it spins is not
 gate's doing.  `beside` is the p99 of the same good client at the same gate while the same attack goes to an nginx instead, on gate's
 core: what is not below twice there already is the machine's.  Answers while the machine itself stood still
-(bench/support/stalls.py) are counted as `stalled` and left out, before as under the attack.
+(bench/support/scheduler_stalls.py) are counted as `stalled` and left out, before as under the attack.
 """
 
 import argparse
@@ -29,8 +29,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench.support.process_stats import resident
-from bench.support.rig import (
+from bench.support.harness import (
     HOST,
     free_port,
     gate_settings,
@@ -40,7 +39,8 @@ from bench.support.rig import (
     start_nginx,
     start_provider,
 )
-from bench.support.stalls import Stalls, watched
+from bench.support.process_stats import resident
+from bench.support.scheduler_stalls import Stalls, watched
 
 CONNECTIONS = 2000
 GOAL = 2.0  # times the p99 without slow clients

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.support.harness import free_port, gate_settings, start_gate
 from bench.support.process_stats import resident
-from bench.support.rig import free_port, gate_settings, start_gate
 from bench.support.upstream import start_upstream
 
 BODY = 1 << 30

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.support.held import HeldClient, allow_many_files, connect, disconnect, idle_memory
-from bench.support.rig import HOST, child, free_port, gate_settings, pin, run_gate, signed_in_cookie, start_provider, wait_for
+from bench.support.harness import HOST, child, free_port, gate_settings, pin, run_gate, signed_in_cookie, start_provider, wait_for
+from bench.support.idle_clients import HeldClient, allow_many_files, connect, disconnect, idle_memory
 from tests.support.certs import certificate_files
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="

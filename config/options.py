@@ -23,7 +23,7 @@ from config.settings.proxy_settings import ProxySettings
 from config.settings.rpc_settings import RpcSettings
 from config.settings.tracing_settings import TracingSettings
 from config.validation import Finding, Rule
-from foundation.machine.cores import usable_cores
+from foundation.system.cpus import usable_cores
 from foundation.values import CertificatePair, SecretBytes, WatchedFile
 
 

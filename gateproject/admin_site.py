@@ -30,7 +30,7 @@ from foundation.web.responses import error_page
 from gateproject.configuration_page import register as register_configuration_page
 from gateproject.dashboard import dashboard_of
 from gateproject.middleware import ADMIN
-from gateproject.person_page import register as register_person_page
+from gateproject.user_admin import register as register_person_page
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 # What people look for, by the models that have pages; each section in this order.

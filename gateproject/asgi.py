@@ -21,13 +21,13 @@ from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.readiness import ReadinessReport  # noqa: E402
-from foundation.web.asgi import Receive, Send  # noqa: E402
+from foundation.web.asgi_types import Receive, Send  # noqa: E402
 from foundation.web.message import Message  # noqa: E402
-from gateproject.process.other_server import OtherServer, open_under_daphne  # noqa: E402
 from gateproject.process.reload import ConfigurationStatus, InForce  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
+from gateproject.process.third_party_server import OtherServer, open_under_daphne  # noqa: E402
 from proxy.incoming_request import BodyTooLarge, IncomingRequest, limited_body  # noqa: E402
 from proxy.listener.daphne_command import install  # noqa: E402
 from proxy.listener.http1.request import ABORT  # noqa: E402

@@ -13,7 +13,7 @@ from django.utils.deprecation import MiddlewareMixin
 from django_prometheus.middleware import PrometheusAfterMiddleware
 from whitenoise.middleware import WhiteNoiseMiddleware
 
-from foundation.challenges import missing_headers
+from foundation.auth_challenges import missing_headers
 from foundation.errors import BrokerError
 from foundation.web.languages import LANGUAGES, preferred_language
 from foundation.web.message import Message

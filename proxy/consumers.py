@@ -8,7 +8,7 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 
 from foundation.tasks import spawn
-from foundation.web.asgi import Application, AsgiMessage, Receive
+from foundation.web.asgi_types import Application, AsgiMessage, Receive
 from proxy.listener.http1.head import RequestRefused
 from proxy.listener.http1.refusals import note_refusal
 from proxy.other_servers.websocket import DENIAL, AsgiWebsocketClient

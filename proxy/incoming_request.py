@@ -9,7 +9,7 @@ from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import CONNECT, ClientCertificate, PolicyRequest
 from foundation.errors import BadRequest
-from foundation.web.asgi import Receive
+from foundation.web.asgi_types import Receive
 from foundation.web.brand import NO_SITE_FACTS, SiteFacts
 from foundation.web.message import Message
 

@@ -8,7 +8,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
 from config.routes.route_identity_headers import ToldNames
 from config.routes.upstreams.upstream_credentials import shows_credentials
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.incoming_request import IncomingRequest
 from proxy.rewriting.connection_auth import ConnectionUse, connection_use
 from proxy.rewriting.request_headers import Downstream, RouteHeaders, framing

@@ -10,11 +10,11 @@ from config.options import Options
 from config.routes.route import Route
 from databroker.session_reader import SessionReader
 from foundation.bounded_cache import Remembered
-from foundation.crypto.hand_over import TO_PROGRAM, HandOvers
-from foundation.crypto.program_tokens import ProgramTokens
+from foundation.crypto.handoff import TO_PROGRAM, HandOvers
+from foundation.crypto.programmatic import ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
-from foundation.web.asgi import Send
+from foundation.web.asgi_types import Send
 from foundation.web.page_context import request_context
 from proxy.client_address import client_address, source_ip, trusted_peers
 from proxy.incoming_request import TLS, IncomingRequest, client_certificate, incoming_request

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from foundation.errors import BadRequest, UpstreamError
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, Tunnel, carry
 from proxy.upstreams.upstream_client import UpstreamExchange

@@ -8,7 +8,7 @@ from authorize.client import Check, ShadowOutcome, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import IdentitySources
 from config.routes.route import Route
-from foundation.web.asgi import Header, Headers
+from foundation.web.asgi_types import Header, Headers
 from proxy.incoming_request import IncomingRequest
 from proxy.sign_in.saved_forms import KeptForm
 from proxy.upgrades import Upgrade

@@ -9,7 +9,7 @@ from authorize.policy.decision import Outcome
 from config.options import Options
 from config.routes.route import Route
 from foundation.errors import BadRequest, GateError
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.incoming_request import IncomingRequest
 from proxy.reserved_paths import is_own_page
 from proxy.responses.denials import Refusals, not_kept, refusal_of

@@ -15,8 +15,8 @@ from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.client import BrokerClient
 from databroker.records import ServiceAccountRecord
 from databroker.tables.rows import write_seen
+from foundation.auth_challenges import BAD_TOKEN, NOBODY, TOO_LITTLE, RefusedToken
 from foundation.bounded_cache import BoundedCache
-from foundation.challenges import BAD_TOKEN, NOBODY, TOO_LITTLE, RefusedToken
 from foundation.crypto.service_account_token import hash_of
 from foundation.errors import BrokerError
 

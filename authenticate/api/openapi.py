@@ -8,7 +8,7 @@ from pydantic.json_schema import models_json_schema
 
 from authenticate.api.declarations import ApiOperation
 from authenticate.api.operations import OPERATIONS
-from foundation.web.problems import API_PATH, PROBLEM, phrase
+from foundation.web.problem_details import API_PATH, PROBLEM, phrase
 
 REF = "#/components/schemas/{model}"
 # What every operation may answer with.

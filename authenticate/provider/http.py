@@ -21,7 +21,7 @@ from foundation.client_tls import client_context
 from foundation.connection_errors import connection_fault
 from foundation.errors import ProviderError
 from foundation.readiness import PartHealth
-from foundation.telemetry.http_calls import HttpCalls
+from foundation.telemetry.http_metrics import HttpCalls
 from foundation.telemetry.tracing.spans import CLIENT, span
 
 TIMEOUT = 10.0  # seconds for a whole exchange, so that a body that drips in can't hold a sign-in

@@ -17,7 +17,7 @@ from authenticate.service import AuthenticateService, page_context
 from databroker.adminsite.audit import AuditLogAway
 from foundation.errors import BrokerError, GateError
 from foundation.web import responses
-from foundation.web.problems import PROBLEM, problem_document
+from foundation.web.problem_details import PROBLEM, problem_document
 
 log = structlog.get_logger(__name__)
 

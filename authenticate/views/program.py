@@ -14,7 +14,7 @@ from authenticate.views import answers
 from authorize.policy.reasons import Reason
 from databroker.records import USER, ProgramRecord, SessionRecord
 from databroker.session_reader import user_of
-from foundation.crypto.program_tokens import ProgramRequest
+from foundation.crypto.programmatic import ProgramRequest
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
 from foundation.web.message import Message, Sentence

@@ -18,7 +18,7 @@ from authenticate.scim.resources import version_of
 from authenticate.service import AuthenticateService, page_context
 from databroker.adminsite.audit import pushed_entry
 from databroker.records import Record
-from foundation.challenges import BAD_TOKEN
+from foundation.auth_challenges import BAD_TOKEN
 from foundation.errors import BrokerError
 from foundation.web.message import Message
 from foundation.web.responses import error_page, finished

@@ -11,7 +11,7 @@ from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.client import BrokerClient, every
 from databroker.records import SESSION, USER, Record
 from databroker.replica import Replica
-from foundation.challenges import RefusedToken
+from foundation.auth_challenges import RefusedToken
 
 ACCOUNT_PREFIX = f"{PROVIDER}/"
 NO_SESSION = "The user has no live session: evaluated as a sign-in at this moment, by what is recorded."

@@ -3,7 +3,7 @@
 import re
 
 from authorize.policy.request import PolicyRequest
-from foundation.challenges import BAD_TOKEN
+from foundation.auth_challenges import BAD_TOKEN
 from foundation.crypto.service_account_token import PREFIX
 
 # Whatever is read here is taken out before a request is forwarded.

@@ -31,8 +31,8 @@ from databroker.replica import EVERYTHING, Replica
 from databroker.session_reader import SessionReader, access_of, find_directory_record, group_of, person_of, user_of, vouches
 from databroker.store.base import RecordChange
 from databroker.store.frozen import frozen_data
+from foundation.auth_challenges import RefusedToken
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
-from foundation.challenges import RefusedToken
 
 log = structlog.get_logger(__name__)
 

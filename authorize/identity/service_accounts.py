@@ -9,7 +9,7 @@ from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.client import BrokerClient
 from databroker.records import MALFORMED, SERVICE_ACCOUNT, Record, ServiceAccountRecord, report_malformed
 from databroker.replica import Replica
-from foundation.challenges import RefusedToken
+from foundation.auth_challenges import RefusedToken
 from foundation.crypto.service_account_token import is_secret, name_in
 
 # What is attested of an account is good for no longer, however long the account itself lives.

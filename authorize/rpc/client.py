@@ -24,7 +24,7 @@ from authorize.upstream.identity_headers import ASSERTION, Headers, identity_hea
 from config.options import Options
 from databroker.replica import Replica
 from foundation.errors import BadRequest, BrokerError, CredentialsError, NobodyToActFor
-from foundation.rpc.channel import RpcChannel, RpcFailed
+from foundation.rpc.rpc_channel import RpcChannel, RpcFailed
 
 _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
 

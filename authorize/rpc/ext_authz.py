@@ -24,7 +24,7 @@ from authorize.upstream.identity_headers import ASSERTION
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import BadRequest
 from foundation.rpc.shared_secret import TOKEN
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 
 SERVICE = "envoy.service.auth.v3.Authorization"
 CHECK = f"/{SERVICE}/Check"

@@ -19,8 +19,8 @@ from typing import Any
 
 import yaml
 
-from bench.support.contender import Contender
-from bench.support.rig import AUTHENTICATE_HOST, HOST, PERSON, child, cores_of, free_port, gate_settings, signed_in_cookie, wait_for
+from bench.support.candidate import Contender
+from bench.support.harness import AUTHENTICATE_HOST, HOST, PERSON, child, cores_of, free_port, gate_settings, signed_in_cookie, wait_for
 from proxy.envoy.resources.bootstrap import TYPE, endpoint
 from tests.support.certs import CertificateFiles
 

@@ -1,4 +1,4 @@
-"""Tables of gate 0.2: what was written before it is refused by gateproject/process/database.py."""
+"""Tables of gate 0.2: what was written before it is refused by gateproject/process/database_migrations.py."""
 
 import django.db.models.deletion
 import django.utils.timezone

@@ -13,7 +13,7 @@ from databroker.rpc import databroker_pb2 as pb
 from databroker.rpc.server import HEARTBEAT
 from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
 from foundation.errors import BrokerError
-from foundation.rpc.channel import RpcChannel, RpcFailed
+from foundation.rpc.rpc_channel import RpcChannel, RpcFailed
 
 # So many heartbeats missed, and the stream counts as dead.
 SILENCE = 3 * HEARTBEAT

@@ -19,14 +19,14 @@ from foundation.tasks import spawn
 HEARTBEAT = 1.0
 BATCH = 100
 PAGE = 500
-# A page is cut short before it outgrows what a client accepts (foundation/rpc/channel.py).
+# A page is cut short before it outgrows what a client accepts (foundation/rpc/rpc_channel.py).
 PAGE_BYTES = 8 * 1024 * 1024
 
 Context: TypeAlias = grpc.aio.ServicerContext
 
 
 class DataBrokerRpc:
-    """The methods of databroker.proto.  Who calls was checked before (foundation/rpc/server.py)."""
+    """The methods of databroker.proto.  Who calls was checked before (foundation/rpc/rpc_server.py)."""
 
     def __init__(self, broker: BrokerClient, *, heartbeat: float = HEARTBEAT):
         self._broker = broker

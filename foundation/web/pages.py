@@ -14,7 +14,7 @@ from foundation.web.brand import NO_BRAND, Brand, Links, hash_source
 from foundation.web.languages import ENGLISH, catalogue, in_language, number_in, preferred_type
 from foundation.web.message import Message
 from foundation.web.plain_text import plain_text
-from foundation.web.problems import PROBLEM, next_step, phrase, problem_document
+from foundation.web.problem_details import PROBLEM, next_step, phrase, problem_document
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 STATIC = Path(__file__).parents[1] / "static"

@@ -12,7 +12,7 @@ from foundation.web.brand import NO_BRAND, Brand, Links
 from foundation.web.languages import ENGLISH, LANGUAGES
 from foundation.web.message import Message
 from foundation.web.page_context import PageContext, request_context
-from foundation.web.problems import PROBLEM, is_api
+from foundation.web.problem_details import PROBLEM, is_api
 
 page_context: Callable[[HttpRequest], PageContext] = request_context
 

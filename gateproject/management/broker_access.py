@@ -13,7 +13,7 @@ from databroker.store.open import open_store
 from foundation.connection_errors import connection_fault
 from foundation.email_address import canonical_email
 from foundation.errors import BrokerError
-from foundation.rpc.channel import RpcChannel
+from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import HostPort, Url
 

@@ -11,7 +11,7 @@ from config.options import Options
 from foundation.errors import ConfigError
 from gateproject.management.gate_command import GateCommand
 from gateproject.process.config_report import NO_FILE
-from gateproject.process.database import migrate
+from gateproject.process.database_migrations import migrate
 
 # The others write their tables, the audit log among them, where the admin can't read them.
 HAS_TABLES = ("all", "authenticate")

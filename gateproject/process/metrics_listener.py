@@ -6,7 +6,7 @@ import structlog
 
 from config.options import Options
 from foundation.errors import ConfigError
-from foundation.telemetry.operator_pages import OperatorPages
+from foundation.telemetry.monitoring_app import OperatorPages
 from foundation.values import HostPort
 from proxy.listener.listeners import PlainListener, bind
 

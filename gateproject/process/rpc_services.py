@@ -16,8 +16,8 @@ from databroker.replica import Replica
 from databroker.rpc import convert
 from databroker.rpc.client import RemoteBroker
 from databroker.rpc.server import DataBrokerRpc
-from foundation.rpc.channel import RpcChannel
-from foundation.rpc.server import RequestProof, RpcServer
+from foundation.rpc.rpc_channel import RpcChannel
+from foundation.rpc.rpc_server import RequestProof, RpcServer
 from foundation.rpc.shared_secret import Metadata, SharedSecret
 from foundation.values import Url
 from gateproject.worker_process import WorkerProcess

@@ -26,16 +26,16 @@ from databroker.claims import CountedWords
 from databroker.service import DataBrokerService
 from databroker.store.open import open_store
 from foundation.errors import ConfigError, Problem
-from foundation.machine.service_manager import ServiceManager
 from foundation.readiness import PartReadiness, ReadinessReport, degraded, failing
+from foundation.system.systemd_notifier import ServiceManager
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsPage, TextFamilies
 from foundation.telemetry.logs import configure_logs
-from foundation.telemetry.operator_pages import OperatorPages
+from foundation.telemetry.monitoring_app import OperatorPages
 from foundation.telemetry.tracing import tracer
 from foundation.version import version
-from foundation.web.asgi import Application
+from foundation.web.asgi_types import Application
 from gateproject.process.gc_tuning import made_beside_requests, settle
 from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.peers import NoPeers

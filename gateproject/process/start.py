@@ -20,7 +20,7 @@ from foundation.errors import BrokerError, ConfigError, Problem
 from foundation.telemetry.logs import configure_logs
 from foundation.telemetry.output import make_output_non_blocking
 from gateproject.process.config_report import NO_FILE
-from gateproject.process.database import migrate
+from gateproject.process.database_migrations import migrate
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import SIGNS_IN
 from proxy.listener.server import run, use_event_loop

@@ -12,8 +12,8 @@ from rich.text import Text
 from config.options import Options
 from config.routes.route import Route
 from foundation.readiness import ReadinessState, moment
-from gateproject.status.configured import certificates, listeners
-from gateproject.status.reading import Reading, RouteReading, rate, routes
+from gateproject.status.local_config import certificates, listeners
+from gateproject.status.snapshot import Reading, RouteReading, rate, routes
 from proxy.upstreams.route_statistics import route_label
 
 _COLOURS = {ReadinessState.OK: "green", ReadinessState.DEGRADED: "yellow", ReadinessState.FAILING: "red"}

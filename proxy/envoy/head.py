@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from authorize.identity.client_certificates import chain_of
 from foundation.errors import BadRequest
-from foundation.web.asgi import Header, Headers
+from foundation.web.asgi_types import Header, Headers
 from proxy.envoy.resources.edge_headers import EdgeFacts, is_between_us
 from proxy.incoming_request import TLS
 from proxy.listener.http1.head import RequestHead, parse_head

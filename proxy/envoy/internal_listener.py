@@ -6,7 +6,7 @@ from typing import Any
 
 from authorize.policy.request import CONNECT
 from foundation.errors import BadRequest
-from foundation.web.asgi import Application, Header, Headers, Receive, Send
+from foundation.web.asgi_types import Application, Header, Headers, Receive, Send
 from foundation.web.message import Message
 from proxy.envoy.head import extensions, is_of_envoy
 from proxy.envoy.resources.edge_headers import JUDGED, EdgeFacts, is_between_us

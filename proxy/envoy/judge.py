@@ -16,7 +16,7 @@ import structlog
 from config.routes.route import Route
 from foundation.errors import GateError
 from foundation.telemetry.tracing.tracer import in_force
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.envoy.carried.carried_request import CarriedRequest
 from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.carried.carried_trace import CarriedTrace

@@ -8,7 +8,7 @@ from typing import cast
 
 import structlog
 
-from foundation.machine.fd_limit import CLIENTS, is_short, report_shortage
+from foundation.system.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)

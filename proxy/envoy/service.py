@@ -23,7 +23,7 @@ from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
 from foundation.telemetry.exposition import TextFamilies
-from foundation.web.asgi import Application
+from foundation.web.asgi_types import Application
 from proxy.envoy.carried.access_log import FLUSH_ARGUMENTS, EnvoyAccessLog
 from proxy.envoy.carried.carried_requests import LAST_WORDS, CarriedRequests
 from proxy.envoy.child.overload import watch

@@ -7,7 +7,7 @@ gate made it, and who knows it otherwise, an upstream that was reached for insta
 
 from typing import Any
 
-from foundation.web.asgi import Receive, Send
+from foundation.web.asgi_types import Receive, Send
 from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.responses.renderer import send_response
 

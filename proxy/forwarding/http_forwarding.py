@@ -8,7 +8,7 @@ from typing import cast
 
 from foundation.errors import AccessEnded, UpstreamError
 from foundation.tasks import spawn
-from foundation.web.asgi import Header, Receive, Send
+from foundation.web.asgi_types import Header, Receive, Send
 from proxy.upstreams.outgoing_request import OutgoingRequest
 from proxy.upstreams.upstream_client import StaleConnection, UpstreamClient, UpstreamExchange
 

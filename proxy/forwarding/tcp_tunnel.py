@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from foundation.errors import AccessEnded
 from foundation.telemetry import metrics
-from foundation.web.asgi import Header, Receive
+from foundation.web.asgi_types import Header, Receive
 from proxy.forwarding.http_forwarding import DisconnectWatch, Ending, ForwardResult, StreamHandle, WatchLine
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, carry
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.forwarding.http_forwarding import Ending, ForwardResult, StreamHandle
 from proxy.forwarding.idle_timer import IdleTimer
 from proxy.tcp_keepalive import keep_alive

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from config.options import Options
-from foundation.web.asgi import Application
+from foundation.web.asgi_types import Application
 from proxy.listener.limits import APPLICATION_GRACE_SECONDS, ListenerLimits
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.certificates import Certificates, Wants

@@ -25,7 +25,7 @@ from zope.interface import implementer
 
 from config.options import Options
 from foundation.errors import ConfigError, Problem
-from foundation.web.asgi import Application
+from foundation.web.asgi_types import Application
 from proxy.listener.context import Current, Lifecycle, ListenerConfig, ListenerState
 from proxy.listener.daphne_options import OWN_TLS, command_line, given_options, kind_of, problems
 from proxy.listener.listeners import build_factory, has_tls

@@ -8,8 +8,8 @@ from typing import Any
 
 from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
-from foundation.web.asgi import Headers, Send, respond
-from foundation.web.problems import next_step
+from foundation.web.asgi_types import Headers, Send, respond
+from foundation.web.problem_details import next_step
 from proxy.listener.tls.acme_state import AcmeState
 
 HEALTH = ("/ping", "/healthz")

@@ -15,7 +15,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from foundation.errors import ConfigError, Problem
 from foundation.values import HostPort
-from foundation.web.asgi import Application
+from foundation.web.asgi_types import Application
 from proxy.listener.context import Lifecycle, ListenerConfig, ListenerContext, ListenerState, default_limits
 from proxy.listener.first_bytes import FirstBytesFactory
 from proxy.listener.http1.channel import Channel

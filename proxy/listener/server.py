@@ -23,9 +23,9 @@ from twisted.internet.unix import Port as UnixPort
 from twisted.logger import globalLogBeginner
 from zope.interface import implementer
 
-from foundation.machine.fd_limit import CLIENTS, is_short, report_shortage
+from foundation.system.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
-from foundation.web.asgi import Application
+from foundation.web.asgi_types import Application
 from proxy.listener.client_transport import ClientTransport
 from proxy.listener.context import Current, Lifecycle, ListenerContext
 from proxy.listener.fair_selector import install_fair_selector

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
-from foundation.telemetry.http_calls import OTHER, HttpCalls
+from foundation.telemetry.http_metrics import OTHER, HttpCalls
 from foundation.telemetry.metrics import CallMetrics
 
 _MOST_SPELLINGS = 1000

@@ -9,10 +9,10 @@ from typing import Any
 from authorize.decision_log.log import DecisionLog, DecisionLogEntry, Saw, failure_of
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
-from foundation.telemetry.http_calls import CLIENT_LEFT
+from foundation.telemetry.http_metrics import CLIENT_LEFT
 from foundation.telemetry.logs import tell_access
 from foundation.telemetry.tracing.spans import active
-from foundation.web.asgi import Send
+from foundation.web.asgi_types import Send
 from proxy.forwarding.http_forwarding import Ending, ForwardResult
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_spans import tell_trace

@@ -10,7 +10,7 @@ from authorize.policy.request import PolicyRequest
 from foundation.telemetry.tracing import spans
 from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
 from foundation.telemetry.tracing.tracer import Tracer
-from foundation.web.asgi import Send
+from foundation.web.asgi_types import Send
 from proxy.forwarding.http_forwarding import Ending, ForwardResult
 from proxy.incoming_request import IncomingRequest
 from proxy.upstreams.outgoing_request import OutgoingRequest

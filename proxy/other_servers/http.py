@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from foundation.telemetry.http_calls import CLIENT_LEFT
-from foundation.web.asgi import Application, AsgiMessage, Receive, Send, respond
+from foundation.telemetry.http_metrics import CLIENT_LEFT
+from foundation.web.asgi_types import Application, AsgiMessage, Receive, Send, respond
 from proxy.forwarding.http_forwarding import ABORT
 from proxy.listener.context import Ended
 from proxy.listener.http1.head import RequestRefused

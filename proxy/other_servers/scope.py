@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
 
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.listener.http1.head import HTTP_1_0, RequestHead, RequestRefused, parse_head
 from proxy.websocket.handshake import PREFIX
 

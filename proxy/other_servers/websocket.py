@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from foundation.web.asgi import AsgiMessage, Header, Send
+from foundation.web.asgi_types import AsgiMessage, Header, Send
 from proxy.forwarding.http_forwarding import ABORT
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.listener.http1.request import TUNNEL

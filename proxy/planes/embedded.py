@@ -18,9 +18,9 @@ from foundation.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
-from foundation.telemetry.http_calls import CLIENT_LEFT
+from foundation.telemetry.http_metrics import CLIENT_LEFT
 from foundation.telemetry.tracing.spans import active
-from foundation.web.asgi import Header, Receive, Send
+from foundation.web.asgi_types import Header, Receive, Send
 from proxy.forwarding.http_forwarding import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
 from proxy.forwarding.tcp_tunnel import TunnelLimits, carry_tcp
 from proxy.incoming_request import IncomingRequest

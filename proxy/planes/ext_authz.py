@@ -4,7 +4,7 @@ from authorize.envoy_answers import Denied, EnvoyRequest, LetThrough, Responder,
 from config.options import Options
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from foundation.web.brand import SiteFacts
 from proxy.incoming_request import IncomingRequest, new_request_id
 from proxy.observe.request_recorder import RequestContext

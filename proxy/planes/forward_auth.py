@@ -9,7 +9,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
 from config.routes.route_identity_headers import told_names, varies_by_request
 from foundation.errors import BadRequest, GateError
-from foundation.web.asgi import Headers, Receive, Send
+from foundation.web.asgi_types import Headers, Receive, Send
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_recorder import RequestContext
 from proxy.planes.original_request import ALL_HEADERS, Original, original_request

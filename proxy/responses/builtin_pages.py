@@ -1,7 +1,7 @@
 """Pages of ours that every host has and that work while nothing else does: health, robots.txt, redirects."""
 
 from config.options import Options
-from foundation.web.asgi import Send
+from foundation.web.asgi_types import Send
 from foundation.web.message import Message
 from proxy.incoming_request import IncomingRequest
 from proxy.reserved_paths import Owner

@@ -10,7 +10,7 @@ from authorize.policy.decision_text import is_denied, sentence
 from authorize.policy.identity import Identity
 from authorize.state import RouteLinks
 from config.options import Options
-from foundation import challenges
+from foundation import auth_challenges
 from foundation.errors import (
     AccessEnded,
     BadRequest,
@@ -21,7 +21,7 @@ from foundation.errors import (
     NoDescriptors,
     UpstreamTimeout,
 )
-from foundation.web.asgi import Headers
+from foundation.web.asgi_types import Headers
 from foundation.web.message import Message, Sentence
 from proxy.incoming_request import IncomingRequest
 from proxy.sign_in.loops import SignInLoops
@@ -36,7 +36,7 @@ SIGN_IN_ADVICE = Message("Sign in, then try again.")
 TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `gate tunnel {}` signs you in with a browser and does that."
 FORBIDDEN_ADVICE = Message("If you need access, contact your administrator.")
 CERTIFICATE_ADVICE = Message("Choose the certificate that you were given for this application, or ask your administrator for one.")
-# Below /.gate/ of the authenticate host (authorize/admin.py).
+# Below /.gate/ of the authenticate host (authorize/admin_pages.py).
 EXPLANATION = "admin/authorize/loggeddecision/explain/?request="
 ASKING = "access?route="
 
@@ -73,7 +73,7 @@ class Refusals:
             case Outcome.FORBIDDEN:
                 own_words = decision.route.route.refusal_message if decision.route is not None else None
                 advice = _advice(check.identity, own_words or FORBIDDEN_ADVICE)
-                challenge = challenges.TOO_LITTLE if check.withheld is WithheldCredentials.AUTHORIZATION else ""
+                challenge = auth_challenges.TOO_LITTLE if check.withheld is WithheldCredentials.AUTHORIZATION else ""
                 return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check), more=cors)
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
@@ -89,16 +89,16 @@ class Refusals:
     def unauthorized(self, incoming: IncomingRequest, check: Check) -> Refuse:
         """401 for who can't be led to a sign-in: programs, and proxies that ask."""
         decision = check.decision
-        reason, challenge = NOT_SIGNED_IN, challenges.NOBODY
+        reason, challenge = NOT_SIGNED_IN, auth_challenges.NOBODY
         if decision.outcome is Outcome.STEP_UP and decision.route is not None:
             reason = sentence(decision)
             challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
         elif incoming.is_connect:
             # What the program does next stands in docs/guides/tcp.md.
             error = "invalid_token" if credentials.shows_token_of_ours(incoming.request) else ""
-            challenge = challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
+            challenge = auth_challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
         elif credentials.shows_token_of_ours(incoming.request):
-            challenge = challenges.BAD_TOKEN
+            challenge = auth_challenges.BAD_TOKEN
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
 

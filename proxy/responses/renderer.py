@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from config.options import Options
-from foundation.challenges import missing_headers
+from foundation.auth_challenges import missing_headers
 from foundation.web import pages
-from foundation.web.asgi import AsgiMessage, Header, Headers, Send, respond
+from foundation.web.asgi_types import AsgiMessage, Header, Headers, Send, respond
 from foundation.web.languages import preferred_language
-from foundation.web.problems import PROBLEM, is_api
+from foundation.web.problem_details import PROBLEM, is_api
 from proxy.incoming_request import IncomingRequest
 from proxy.sign_in.sign_in_urls import SignInRedirects
 from proxy.verdict import Redirect, Refuse, SignIn

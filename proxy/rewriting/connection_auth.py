@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from foundation.errors import BadRequest
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from foundation.web.message import Message
 
 _SCHEME = rb"(?:\A|,)[ \t]*%b(?=[ \t,]|\Z)"

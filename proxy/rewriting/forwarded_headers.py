@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from foundation.bounded_cache import Remembered, together
 from foundation.values import ip_of
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.client_address import TrustedPeers, forwarded_hops, last_untrusted
 
 _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")

@@ -14,7 +14,7 @@ from config.routes.upstreams.upstream_credentials import authorizes
 from foundation.bounded_cache import MIB, Remembered
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
-from foundation.web.asgi import Header, Headers
+from foundation.web.asgi_types import Header, Headers
 from foundation.web.message import Message
 from proxy.client_address import TrustedPeers, trusted_peers
 from proxy.rewriting.forwarded_headers import FORWARDING_HEADERS

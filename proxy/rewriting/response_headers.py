@@ -11,7 +11,7 @@ from config.routes.route import Route
 from foundation.bounded_cache import Remembered
 from foundation.crypto import cookies
 from foundation.errors import UpstreamError
-from foundation.web.asgi import Header, Headers
+from foundation.web.asgi_types import Header, Headers
 from foundation.web.field_values import has_c1_control
 from proxy.rewriting.header_names import CONNECTION_STATES, HOP_BY_HOP, LONGEST_REMEMBERED, TOKEN
 

@@ -28,7 +28,7 @@ from foundation.crypto import cookies
 from foundation.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
 from foundation.crypto.sign_in_attempts import ID_CHARACTERS, is_attempt_id
 from foundation.errors import BadRequest, BrokerError, SealError
-from foundation.web.asgi import Receive
+from foundation.web.asgi_types import Receive
 from foundation.web.message import Message
 from proxy.incoming_request import IncomingRequest
 

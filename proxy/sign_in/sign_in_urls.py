@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from config.options import Options
 from config.routes.route import Route
-from foundation.challenges import challenge
+from foundation.auth_challenges import challenge
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner

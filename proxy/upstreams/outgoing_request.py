@@ -10,7 +10,7 @@ from yarl import URL
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.rewriting.connection_auth import ConnectionUse
 from proxy.rewriting.response_headers import ResponseHeaders
 from proxy.upstreams import upstream_tls

@@ -22,7 +22,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, EofStream
 
 from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import UpstreamError
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.rewriting.connection_auth import ConnectionUse, authenticates_connection
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream, request_head
 from proxy.upstreams.upstream_connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once

@@ -4,7 +4,7 @@ import re
 
 from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
-from foundation.machine.fd_limit import UPSTREAMS, report_shortage
+from foundation.system.fd_limit import UPSTREAMS, report_shortage
 
 MALFORMED = "sent an invalid HTTP response"
 

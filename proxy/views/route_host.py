@@ -12,7 +12,7 @@ from authorize.policy.decision import Outcome
 from authorize.policy.request import PolicyRequest
 from databroker.client import consume_once
 from databroker.records import SESSION
-from foundation.crypto.hand_over import HandOver
+from foundation.crypto.handoff import HandOver
 from foundation.errors import BadRequest, SealError
 from foundation.web.message import Message
 from foundation.web.responses import error_page, redirect

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from foundation.errors import UpstreamError
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 from proxy.upgrades import HandshakeRefused, Upgrade, by_name, elements
 from proxy.websocket.relay import Relay
 

@@ -21,7 +21,7 @@ from tests.attack.target import Target
 from tests.support.options import MINIMAL
 
 ROOT = Path(__file__).parents[2]
-# Of the process itself.  A bomb takes minutes; how fast a large honest file is read is bench/configuration.py's to measure.
+# Of the process itself.  A bomb takes minutes; how fast a large honest file is read is bench/config_load.py's to measure.
 MOST_SECONDS = 15.0
 MOST_MEMORY = 300 << 20
 MEBIBYTE = 1 << 20

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench.reload import RELOADED, Run, write
-from bench.support.rig import child, free_port, gate_settings, wait_for
+from bench.config_reload import RELOADED, Run, write
+from bench.support.harness import child, free_port, gate_settings, wait_for
 from tests.attack.run import ACCEPTED, Case, Failed, Outcome, attack, expect
 from tests.attack.target import Target
 

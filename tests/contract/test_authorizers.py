@@ -22,8 +22,8 @@ from foundation.crypto.service_account_token import hash_of, new_token
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest, BrokerError, CredentialsError, NobodyToActFor
-from foundation.rpc.channel import RpcChannel
-from foundation.rpc.server import RpcServer
+from foundation.rpc.rpc_channel import RpcChannel
+from foundation.rpc.rpc_server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import HostPort
 from tests.support.cookies import signed_in

@@ -15,7 +15,7 @@ from django.test import override_settings
 from structlog.testing import capture_logs
 
 from authenticate.bearer_tokens import BearerSession, BearerTokens
-from foundation.challenges import RefusedToken
+from foundation.auth_challenges import RefusedToken
 from tests.support.authenticate_site import Site
 from tests.support.cognito import Cognito, Pool
 from tests.support.options import make_options

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from foundation.telemetry.metrics import declared
-from gateproject.management.metrics_page import metrics_of_routes
+from gateproject.management.metrics_docs import metrics_of_routes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ALERTS, DASHBOARD = EXAMPLES / "prometheus" / "alerts.yml", EXAMPLES / "grafana" / "gate.json"

@@ -14,7 +14,7 @@ import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.rpc.ext_authz import CHECK
-from foundation.challenges import BAD_TOKEN, NOBODY, TOO_LITTLE
+from foundation.auth_challenges import BAD_TOKEN, NOBODY, TOO_LITTLE
 from foundation.crypto.service_account_token import new_token
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider

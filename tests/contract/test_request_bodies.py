@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foundation.web.problems import next_step
+from foundation.web.problem_details import next_step
 from proxy.envoy.head import LARGEST_BODY
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider

@@ -13,7 +13,7 @@ import pytest
 
 from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.reasons import Reason
-from foundation.challenges import BAD_TOKEN
+from foundation.auth_challenges import BAD_TOKEN
 from foundation.errors import BadRequest
 from proxy.rewriting.header_names import fold, is_internal_header
 from tests.support.browser import headless_browser

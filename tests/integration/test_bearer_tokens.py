@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from foundation.challenges import BAD_TOKEN
+from foundation.auth_challenges import BAD_TOKEN
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream

@@ -10,7 +10,7 @@ import pytest
 from databroker.records import SESSION
 from databroker.rpc.client import RemoteBroker
 from foundation.errors import BrokerError
-from foundation.rpc.channel import RpcChannel
+from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url
 from tests.support.children import Child, free_port

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from foundation.challenges import BAD_TOKEN
+from foundation.auth_challenges import BAD_TOKEN
 from tests.integration.test_bearer_tokens import tokens_of
 from tests.integration.test_provider_sign_out import sign_out_at
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from foundation.web.problems import next_step
+from foundation.web.problem_details import next_step
 from tests.support.browser import headless_browser
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider

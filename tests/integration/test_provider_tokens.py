@@ -14,7 +14,7 @@ from authenticate.api.operations import OPERATIONS
 from databroker.permissions import PERMISSIONS
 from databroker.records import SESSION
 from databroker.rpc.client import RemoteBroker
-from foundation.rpc.channel import RpcChannel
+from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url
 from tests.support.children import free_port

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import get_commands
 
 from gateproject.command import COMMANDS
-from gateproject.management.cli_page import DeclaredArguments
+from gateproject.management.cli_docs import DeclaredArguments
 from tests.repo.test_layout import ROOT
 
 PAGES = [

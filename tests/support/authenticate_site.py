@@ -18,7 +18,7 @@ from authorize.service import AuthorizeService
 from databroker.records import SESSION, Record
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from foundation.crypto.hand_over import HandOver, HandOvers
+from foundation.crypto.handoff import HandOver, HandOvers
 from foundation.crypto.signing_key import SigningKey
 from proxy.responses.site_context import site_facts
 from tests.support.brokers import BrokerOverALine

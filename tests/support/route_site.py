@@ -12,7 +12,7 @@ from django.core.handlers.asgi import ASGIHandler
 from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from foundation.crypto.hand_over import HandOvers
+from foundation.crypto.handoff import HandOvers
 from foundation.crypto.signing_key import SigningKey
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import ForwardingResources

@@ -12,8 +12,8 @@ from databroker.rpc import convert
 from databroker.rpc.client import RemoteBroker
 from databroker.rpc.server import DataBrokerRpc
 from databroker.store.base import RecordChange, StoreBackend
-from foundation.rpc.channel import RpcChannel
-from foundation.rpc.server import RpcServer
+from foundation.rpc.rpc_channel import RpcChannel
+from foundation.rpc.rpc_server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import HostPort, Url
 from tests.support.options import make_options

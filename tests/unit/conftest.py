@@ -10,7 +10,7 @@ import structlog
 from config.options import Options
 from databroker.store.memory import MemoryStore
 from foundation.telemetry import logs, metrics
-from foundation.telemetry.http_calls import HttpCalls
+from foundation.telemetry.http_metrics import HttpCalls
 from foundation.telemetry.logs import QUIET
 from tests.support.clock import Clock
 from tests.support.options import make_options

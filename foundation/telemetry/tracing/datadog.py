@@ -7,7 +7,7 @@ import msgpack
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from foundation.telemetry.tracing.context import context_of
+from foundation.telemetry.tracing.trace_context import context_of
 
 _LOW = (1 << 64) - 1  # ids have 64 bits there; the upper half of a trace's travels in a tag
 _KINDS = {SpanKind.SERVER: "server", SpanKind.CLIENT: "client", SpanKind.INTERNAL: "internal"}

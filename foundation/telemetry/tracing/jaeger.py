@@ -13,7 +13,7 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from foundation.telemetry.tracing.context import context_of
+from foundation.telemetry.tracing.trace_context import context_of
 
 MEDIA_TYPE = "application/x-thrift"
 LARGEST_DATAGRAM = 65_000  # bytes, which the agent reads at once

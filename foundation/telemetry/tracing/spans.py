@@ -9,8 +9,8 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Self
 
-from foundation.telemetry.tracing import context
-from foundation.web.asgi import Header
+from foundation.telemetry.tracing import trace_context
+from foundation.web.asgi_types import Header
 
 Facts = Mapping[str, str | int | bool]
 
@@ -86,13 +86,13 @@ class Span:
     @property
     def traceparent(self) -> str:
         own = self._inner.get_span_context()
-        return context.traceparent(own.trace_id, own.span_id)
+        return trace_context.traceparent(own.trace_id, own.span_id)
 
     def in_headers(self, headers: Iterable[Header]) -> list[Header]:
         """`headers` with this trace in the place of any other."""
         own = self._inner.get_span_context()
-        kept = [header for header in headers if header[0].lower() not in context.NAMES]
-        return kept + context.headers_of(own.trace_id, own.span_id, own.trace_state.to_header(), writes_b3=self.writes_b3)
+        kept = [header for header in headers if header[0].lower() not in trace_context.NAMES]
+        return kept + trace_context.headers_of(own.trace_id, own.span_id, own.trace_state.to_header(), writes_b3=self.writes_b3)
 
 
 class _NoSpan:

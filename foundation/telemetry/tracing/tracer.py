@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, Protocol
 
-from foundation.telemetry.tracing.context import TRACEPARENT, ParentSpan, parent_of
 from foundation.telemetry.tracing.spans import SERVER, Span
+from foundation.telemetry.tracing.trace_context import TRACEPARENT, ParentSpan, parent_of
 from foundation.values import HostPort, Url
-from foundation.web.asgi import Header
+from foundation.web.asgi_types import Header
 
 # What back-ends are called elsewhere -> the specification's word.
 SAME_AS = {"datadog": "monitor", "jaeger": "thrift", "zipkin": "span"}

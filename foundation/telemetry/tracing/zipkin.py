@@ -7,7 +7,7 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from foundation.telemetry.tracing.context import context_of
+from foundation.telemetry.tracing.trace_context import context_of
 
 _KINDS = {SpanKind.SERVER: "SERVER", SpanKind.CLIENT: "CLIENT"}
 

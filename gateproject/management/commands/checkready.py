@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateproject.management.gate_command import GateCommand
-from gateproject.management.operator_pages import metrics_address, page
+from gateproject.management.monitoring_client import metrics_address, page
 
 LOOK_EVERY = 0.2  # seconds, while it waits
 

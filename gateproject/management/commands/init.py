@@ -15,13 +15,13 @@ from config.options import Options
 from config.parsing.document import DocumentError
 from config.parsing.parser import parse
 from config.validation import Finding
-from gateproject.init import surroundings
-from gateproject.init.configuration import FILE, SIGNED_OUT, configuration, made_secrets, write_new
+from gateproject.init import preflight
+from gateproject.init.initial_config import FILE, SIGNED_OUT, configuration, made_secrets, write_new
 from gateproject.init.questions import CALLBACK, QUESTIONS, Question, UnusableAnswer, redirect_uri
 from gateproject.init.systemd_unit import DEFAULT_PATH, next_steps, systemd_unit, write_unit
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS, check
 from gateproject.management.gate_command import GateCommand
-from gateproject.management.operator_pages import page
+from gateproject.management.monitoring_client import page
 from gateproject.process.config_report import as_text
 
 _SHORT = {"rungate": "run", "checkconfig": "check"}
@@ -96,7 +96,7 @@ class Command(GateCommand):
         self.stdout.write(f"Check it: {_command('checkconfig')} --config {path}\nRun it:   {_command('rungate')} --config {path}")
 
     def _note(self, options: Options) -> None:
-        for note in surroundings.notes(options, page):
+        for note in preflight.notes(options, page):
             self.stdout.write(f"note: {note}")
 
 

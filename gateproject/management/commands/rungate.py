@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from foundation.errors import ConfigError
-from foundation.machine.fd_limit import raise_limit
+from foundation.system.fd_limit import raise_limit
 from foundation.tasks import spawn
-from foundation.web.asgi import Application
+from foundation.web.asgi_types import Application
 from gateproject.management.configured_command import ConfiguredCommand
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from rich.live import Live
 from config.loader import check_configuration, config_path
 from config.options import Options
 from gateproject.management.gate_command import GateCommand
-from gateproject.management.operator_pages import metrics_address, page
-from gateproject.status.reading import Reading, read
+from gateproject.management.monitoring_client import metrics_address, page
 from gateproject.status.screen import screen
+from gateproject.status.snapshot import Reading, read
 
 MOMENT = 1.0  # seconds between the two readings of one look
 

@@ -13,10 +13,10 @@ from config.fields.basic_types import host_port
 from foundation.client_tls import verifying_context
 from foundation.values import HostPort, Url, parse_url
 from gateproject.management.gate_command import GateCommand
-from gateproject.tunnel.client import TunnelClient
-from gateproject.tunnel.connection import TunnelFailed
-from gateproject.tunnel.sign_in import sign_in
+from gateproject.tunnel.browser_sign_in import sign_in
+from gateproject.tunnel.tls_connection import TunnelFailed
 from gateproject.tunnel.token_file import TokenFile, cache_directory, is_token
+from gateproject.tunnel.tunnel_client import TunnelClient
 
 STANDARD_STREAMS = "-"
 

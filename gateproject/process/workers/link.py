@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from gateproject.process.workers.configuration import WorkerConfiguration
+from gateproject.process.workers.worker_configuration import WorkerConfiguration
 
 log = structlog.get_logger(__name__)
 

@@ -17,10 +17,10 @@ from gateproject.process.peers import NoPeers
 from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import Services
-from gateproject.process.workers.configuration import WorkerConfiguration
 from gateproject.process.workers.link import WorkerLink, WorkerLinks, WorkerLost, end_with, follow_lines
-from gateproject.process.workers.metrics_sum import MetricsSum
+from gateproject.process.workers.metrics_aggregator import MetricsSum
 from gateproject.process.workers.supervisor import SERVES
+from gateproject.process.workers.worker_configuration import WorkerConfiguration
 from gateproject.worker_process import FIRST, WorkerProcess
 
 log = structlog.get_logger(__name__)

@@ -21,7 +21,7 @@ import structlog
 
 from config.options import Options
 from foundation.backoff import delay
-from foundation.machine.fd_limit import raise_limit
+from foundation.system.fd_limit import raise_limit
 from gateproject.worker_process import FIRST, WorkerProcess
 from proxy.listener.listeners import bind
 from proxy.listener.server import renew_event_loop
@@ -40,7 +40,7 @@ _OF_THE_APPLICATION = (
     "gateproject.process.workers.worker",
     "channels.routing",
     "django.core.asgi",
-    "gateproject.process.other_server",
+    "gateproject.process.third_party_server",
     "gateproject.urls",
 )
 

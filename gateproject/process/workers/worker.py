@@ -16,9 +16,9 @@ from gateproject.process.peers import NoPeers
 from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import Services
-from gateproject.process.workers.configuration import WorkerConfiguration
 from gateproject.process.workers.link import Answer, FirstLink, end_with
 from gateproject.process.workers.primary import PrimaryPeers
+from gateproject.process.workers.worker_configuration import WorkerConfiguration
 from gateproject.settings import cookie_settings
 from gateproject.worker_process import WorkerProcess
 from proxy.autocert.service import Autocert

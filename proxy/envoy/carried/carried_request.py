@@ -10,8 +10,8 @@ from functools import partial
 
 from foundation.connection_errors import ConnectionFault
 from foundation.errors import AccessEnded, UpstreamError, UpstreamTimeout
-from foundation.telemetry.http_calls import CLIENT_LEFT
-from foundation.web.asgi import Headers, Receive, Send
+from foundation.telemetry.http_metrics import CLIENT_LEFT
+from foundation.web.asgi_types import Headers, Receive, Send
 from proxy.envoy.carried.carried_trace import CarriedTrace
 from proxy.envoy.carried.response_details import bad_status_in, is_late, is_malformed, trouble_in
 from proxy.envoy.head import EnvoyRequestHead, rewritten

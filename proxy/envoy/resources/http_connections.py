@@ -6,7 +6,7 @@ Envoy decides nothing: it reads a request, passes paths and hosts on as they cam
 from pathlib import Path
 
 from config.options import Options
-from foundation.web.problems import next_step
+from foundation.web.problem_details import next_step
 from proxy.envoy.resources.answers import not_said_of
 from proxy.envoy.resources.bootstrap import TYPE, Json, file_log, watched
 from proxy.envoy.resources.certificates import certificate_names

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from authorize.policy.request import require_method
 from foundation.errors import BadRequest
-from foundation.web.asgi import Headers
+from foundation.web.asgi_types import Headers
 from foundation.web.field_values import has_c1_control
-from foundation.web.problems import next_step
+from foundation.web.problem_details import next_step
 from proxy.listener.limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 
 import structlog
 
-from foundation.telemetry.http_calls import CLIENT_LEFT
-from foundation.web.asgi import AsgiMessage, Header
+from foundation.telemetry.http_metrics import CLIENT_LEFT
+from foundation.web.asgi_types import AsgiMessage, Header
 from proxy.listener.context import TunnelProtocol
 from proxy.listener.http1.head import RequestHead, RequestRefused
 from proxy.listener.http1.response import CONTINUE, LAST_CHUNK, ResponseHead, connected, switching_protocols

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from email.utils import formatdate
 from http import HTTPStatus
 
-from foundation.web.asgi import Header
-from foundation.web.problems import phrase
+from foundation.web.asgi_types import Header
+from foundation.web.problem_details import phrase
 from proxy.listener.http1.head import TOKEN, RequestRefused
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, phrase(status).encode()) for status in HTTPStatus}

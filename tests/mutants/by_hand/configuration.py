@@ -199,7 +199,7 @@ export.without("a key in the URL is not logged", "exporter", replaced('f"{target
 
 # Defences of the numbers: what strangers say makes no series, and so no memory, without end.
 
-calls = door("foundation.telemetry.rpc_calls", "unit/foundation/telemetry/test_rpc_calls.py")
+calls = door("foundation.telemetry.grpc_metrics", "unit/foundation/telemetry/test_grpc_metrics.py")
 calls.without(
     "callers' names make no series", "RpcCalls.ended", replaced("self._names.get(method, UNKNOWN)", "tuple(method.split('/')[:0:-1])")
 )
@@ -238,7 +238,7 @@ page_metrics.without("clients' methods make no series of our pages", "PageMetric
 door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py").without(
     "last words are heard", "make_output_non_blocking", skips("atexit.register(output.finish)")
 )
-door("gateproject.process.database", "unit/gateproject/process/test_database.py").without(
+door("gateproject.process.database_migrations", "unit/gateproject/process/test_database_migrations.py").without(
     "a database of a newer release is left alone", "migrate", skips("_require_known(loader)")
 )
 door("gateproject.process.start", "unit/gateproject/process/test_start.py").without(

@@ -21,10 +21,10 @@ secret.without(
     "SharedSecret.check_proof",
     replaced("raise NotProven(...)", "return"),
     "unit/foundation/rpc/test_shared_secret.py",
-    "unit/foundation/rpc/test_channel.py",
+    "unit/foundation/rpc/test_rpc_channel.py",
 )
 
-server = door("foundation.rpc.server", "unit/foundation/rpc/test_server.py")
+server = door("foundation.rpc.rpc_server", "unit/foundation/rpc/test_rpc_server.py")
 server.without("no method answers without a token", "SecretCheck.intercept_service", replaced("return refusal(str(error))", "proof = ''"))
 server.without(
     "only health and reflection are open",
@@ -45,7 +45,7 @@ server.without(
 )
 server.without("a request is of a bounded size", "LARGEST_REQUEST", constant("64 * 1024 * 1024"))
 
-channel = door("foundation.rpc.channel", "unit/foundation/rpc/test_channel.py")
+channel = door("foundation.rpc.rpc_channel", "unit/foundation/rpc/test_rpc_channel.py")
 channel.without(
     "no proxy variable leads a call astray", "channel_options", replaced('("grpc.enable_http_proxy", 0)', '("grpc.enable_http_proxy", 1)')
 )

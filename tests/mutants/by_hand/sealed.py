@@ -60,7 +60,7 @@ attempts.without(
     replaced('f"sign-in attempt/{purpose}"', '"sign-in attempt"'),
 )
 
-hand_over = door("foundation.crypto.hand_over", "unit/foundation/crypto/test_hand_over.py")
+hand_over = door("foundation.crypto.handoff", "unit/foundation/crypto/test_handoff.py")
 hand_over.without("a hand-over is for five minutes", "HandOvers.seal", passes(expires="now + 10 * LIFETIME"))
 
 signed_urls = door("foundation.crypto.signed_urls", "unit/foundation/crypto/test_signed_urls.py")

@@ -25,7 +25,7 @@ program_views.without(
 program = door("authenticate.views.answers", "unit/authenticate/views/test_program.py")
 program.without("an answer is the signed-in person's", "is_from_our_page", omits("bound_to"))
 
-sealed = door("foundation.crypto.hand_over", "unit/foundation/crypto/test_program_tokens.py")
+sealed = door("foundation.crypto.handoff", "unit/foundation/crypto/test_programmatic.py")
 sealed.without("a hand-over to a program is none to a browser", "HandOvers.__init__", replaced("purpose", "TO_BROWSER"))
 carriers = door("authorize.identity.credentials", "unit/authorize/identity/test_credentials.py")
 carriers.without("two headers carry nothing", "authorization_of", replaced("len(given) != 1", "not given"))
@@ -163,7 +163,7 @@ carried.without(
 )
 
 ALIKE = "contract/test_refusals_alike.py"
-challenges = door("foundation.challenges", "unit/foundation/test_challenges.py")
+challenges = door("foundation.auth_challenges", "unit/foundation/test_auth_challenges.py")
 challenges.without("every 401 says how to prove who one is", "_OWED", lacks("401"))
 challenges.without("every 503 says when to come back", "_OWED", lacks("503"))
 own_answers = door("proxy.responses.renderer", "unit/proxy/responses/test_renderer.py")
@@ -182,5 +182,5 @@ told_alike.without(
 told = door("proxy.observe.request_recorder", ALIKE)
 told.without("a refused token is explained in the line of its request", "RequestContext.fields", never("check.refused_token"))
 
-peer = door("gateproject.tunnel.sign_in", "unit/gateproject/tunnel/test_sign_in.py")
+peer = door("gateproject.tunnel.browser_sign_in", "unit/gateproject/tunnel/test_browser_sign_in.py")
 peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))

@@ -16,7 +16,7 @@ import pytest
 from authenticate import bearer_tokens
 from authenticate.bearer_tokens import BearerSession, BearerTokens
 from authenticate.provider import key_set
-from foundation.challenges import RefusedToken
+from foundation.auth_challenges import RefusedToken
 from foundation.errors import ProviderError
 from tests.support.eventually import eventually
 from tests.support.fake_idp import (

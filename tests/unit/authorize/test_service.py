@@ -13,7 +13,7 @@ from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from databroker.records import SERVICE_ACCOUNT, SESSION, ServiceAccountRecord
 from databroker.replica import Replica
-from foundation.crypto.program_tokens import ProgramTokens
+from foundation.crypto.programmatic import ProgramTokens
 from foundation.crypto.service_account_token import hash_of, new_token
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey

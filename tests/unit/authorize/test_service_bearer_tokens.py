@@ -10,7 +10,7 @@ from authorize.client import Check
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord, UserRecord
-from foundation.challenges import RefusedToken
+from foundation.auth_challenges import RefusedToken
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError, ProviderError

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 from bench.peers import BARE_ENVOY, COLUMNS, EMBEDDED, FORWARDER, WORKERS, Row, goals, table
-from bench.support.contender import Contender
-from bench.support.load import Sample
+from bench.support.candidate import Contender
+from bench.support.wrk_load import Sample
 
 
 def row(name: str, *, rate: float = 100.0, microseconds: float = 300.0, others: float = 0.0, downloads: int = 0) -> Row:

@@ -10,9 +10,9 @@ from authenticate.api.openapi import openapi_document
 from config.reference.schema import json_schema
 from config.reference.settings_page import route_page, settings_page
 from gateproject.checkout.enforcement_points import enforcement_points, enforcement_points_page
-from gateproject.management.cli_page import cli_page
+from gateproject.management.cli_docs import cli_page
 from gateproject.management.gate_command import GateCommand
-from gateproject.management.metrics_page import metrics_page
+from gateproject.management.metrics_docs import metrics_page
 from gateproject.process.restart_only import NEEDS_RESTART
 
 DOCS = Path(__file__).parents[4] / "docs" / "reference"

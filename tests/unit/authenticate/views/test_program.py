@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from foundation.crypto.hand_over import TO_PROGRAM, HandOver, HandOvers
+from foundation.crypto.handoff import TO_PROGRAM, HandOver, HandOvers
 from tests.support.authenticate_site import APP, ORIGIN, Browser, Response, Site
 from tests.support.cookies import of_jar
 

@@ -28,7 +28,7 @@ from databroker.records import (
 from databroker.replica import EVERYTHING, RecordChange, Replica
 from databroker.session_reader import SessionReader
 from databroker.store.memory import MemoryStore
-from foundation.challenges import RefusedToken
+from foundation.auth_challenges import RefusedToken
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from tests.support.options import make_options

@@ -13,7 +13,7 @@ from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
 from databroker.service_accounts import ServiceAccounts
 from databroker.store.memory import MemoryStore
-from foundation.challenges import RefusedToken
+from foundation.auth_challenges import RefusedToken
 from foundation.crypto.service_account_token import hash_of, new_token
 from foundation.errors import BrokerError
 from foundation.tasks import spawn

@@ -11,7 +11,7 @@ from authorize.rpc.client import RemoteAuthorizer
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import BadRequest, BrokerError
-from foundation.rpc.channel import RpcFailed
+from foundation.rpc.rpc_channel import RpcFailed
 from tests.support.options import make_options
 from tests.unit.authorize.builders import request
 

@@ -15,8 +15,8 @@ from h2.events import StreamEnded, StreamReset
 from h2.exceptions import ProtocolError
 
 from config.options import Options
-from foundation.rpc import server as rpc_server
-from foundation.rpc.server import LARGEST_REQUEST, RpcServer
+from foundation.rpc import rpc_server as rpc_server
+from foundation.rpc.rpc_server import LARGEST_REQUEST, RpcServer
 from foundation.rpc.shared_secret import TOKEN, SharedSecret
 from foundation.values import HostPort
 

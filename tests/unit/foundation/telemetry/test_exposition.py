@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsPage, TextFamilies, TextFamily, escaped, families_of
-from foundation.telemetry.operator_pages import OperatorPages
+from foundation.telemetry.monitoring_app import OperatorPages
 from tests.support.ready import READY
 
 HOSTILE = 'a"} 1\ngate_forged{x="\\'

@@ -3,7 +3,7 @@
 import pytest
 
 from config.loader import check_content
-from gateproject.init.configuration import configuration, made_secrets
+from gateproject.init.initial_config import configuration, made_secrets
 from gateproject.init.questions import QUESTIONS, UnusableAnswer, redirect_uri, settings_of
 
 ANSWERS = {

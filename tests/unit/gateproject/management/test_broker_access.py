@@ -9,7 +9,7 @@ from databroker.rpc.convert import SERVICE
 from databroker.rpc.server import DataBrokerRpc
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
-from foundation.rpc.server import RpcServer
+from foundation.rpc.rpc_server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import HostPort
 from gateproject.management.broker_access import opened_broker

@@ -7,7 +7,7 @@ import pytest
 
 from foundation.errors import ConfigError
 from foundation.telemetry.exposition import MetricsPage
-from foundation.telemetry.operator_pages import OperatorPages
+from foundation.telemetry.monitoring_app import OperatorPages
 from gateproject.process.metrics_listener import MetricsListener
 from tests.support.options import make_options
 from tests.support.ready import READY

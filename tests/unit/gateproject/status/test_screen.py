@@ -7,13 +7,13 @@ from pathlib import Path
 from rich.console import Console
 
 from config.options import Options
-from gateproject.status.reading import Reading
 from gateproject.status.screen import MOST_ROUTES, screen
+from gateproject.status.snapshot import Reading
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
 from tests.support.options import make_options
 
-from .test_reading import metrics, reading
+from .test_snapshot import metrics, reading
 
 
 def shown(now: Reading, before: Reading, options: Options | None = None, width: int = 160) -> str:

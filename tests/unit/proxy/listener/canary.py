@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from config.loader import load_options
-from foundation.web.asgi import respond
+from foundation.web.asgi_types import respond
 from proxy.listener.context import Lifecycle, ListenerConfig, ListenerState, default_limits
 from proxy.listener.daphne_command import install
 from proxy.listener.listeners import serve

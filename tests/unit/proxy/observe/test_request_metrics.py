@@ -2,7 +2,7 @@
 
 import pytest
 
-from foundation.telemetry.http_calls import OTHER
+from foundation.telemetry.http_metrics import OTHER
 from foundation.telemetry.metrics import registry
 from proxy.observe.request_metrics import _MOST_SPELLINGS, RequestCounter
 

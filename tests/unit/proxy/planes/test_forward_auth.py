@@ -17,7 +17,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError
-from foundation.web.asgi import Receive, Send, respond
+from foundation.web.asgi_types import Receive, Send, respond
 from proxy.incoming_request import IncomingRequest
 from proxy.planes.forward_auth import FRONT_PROXY_NAMES
 from proxy.planes.pipeline import AuthorizationPipeline

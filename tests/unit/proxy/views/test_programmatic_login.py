@@ -8,7 +8,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
 from databroker.records import SESSION
-from foundation.crypto.hand_over import TO_PROGRAM, HandOvers
+from foundation.crypto.handoff import TO_PROGRAM, HandOvers
 from foundation.crypto.signed_urls import UrlSigner
 from foundation.errors import SealError
 from tests.support.asgi import Answer

@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.interfaces import IHandshakeListener
 from twisted.internet.testing import StringTransport
 
-from foundation.web.asgi import respond
+from foundation.web.asgi_types import respond
 from proxy.listener import limits
 from proxy.listener.context import ListenerContext, ListenerState, default_limits
 from proxy.listener.fair_selector import install_fair_selector

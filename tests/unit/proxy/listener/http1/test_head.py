@@ -2,7 +2,7 @@
 
 import pytest
 
-from foundation.web.problems import next_step
+from foundation.web.problem_details import next_step
 from proxy.listener.http1.head import (
     _USUAL_METHODS,
     IGNORED_NAMES,

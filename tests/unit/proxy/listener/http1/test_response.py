@@ -1,6 +1,6 @@
 import pytest
 
-from foundation.web.problems import next_step
+from foundation.web.problem_details import next_step
 from proxy.listener.http1.head import RequestRefused
 from proxy.listener.http1.response import ResponseHead, refusal
 

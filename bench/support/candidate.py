@@ -1,0 +1,96 @@
+"""One proxy under load: whether it does what it is measured for, and its samples, taken in turns with those of the others."""
+
+import ssl
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import httpx
+
+from bench.support.harness import BODY, HOST
+from bench.support.wrk_load import CONNECTIONS, LEAST_SAMPLES, Failed, Sample, counting, take_sample
+
+MORE_ROUNDS = 3  # for who has not enough quiet samples
+
+_UNVERIFIED = ssl.create_default_context()
+_UNVERIFIED.check_hostname, _UNVERIFIED.verify_mode = False, ssl.CERT_NONE
+
+
+@dataclass
+class Contender:
+    name: str
+    process: int
+    port: int
+    scheme: str
+    cores: frozenset[int]  # its own, and that of what loads it
+    cookie: str = ""
+    signs_in: bool = True  # without it the cookie is another's, so that all requests are alike, and nobody is turned away
+    samples: list[Sample] = field(default_factory=list)
+    downloads: list[Sample] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def wrk(self, path: str) -> list[str]:
+        return [*(f"-H{name}: {value}" for name, value in _headers(self.cookie).items()), self.url + path]
+
+    def must_judge(self) -> None:
+        """wrk counts a redirect to the sign-in page as a success, and it would be a fast one: look at the answers themselves."""
+        status, body = self._answer(self.cookie)
+        if (status, body) != (200, BODY.encode()):
+            sys.exit(f"{self.name}: answered {status} with {len(body)} bytes, not the upstream's page")
+        if self.signs_in and not 300 <= (status := self._answer("")[0]) < 400:
+            sys.exit(f"{self.name}: answered {status} to who is not signed in")
+
+    def _answer(self, cookie: str) -> tuple[int, bytes]:
+        # The certificate is for the name, and the address is dialled: this looks at the answer, not at the certificate.
+        headers = {**_headers(cookie), "Accept": "text/html", "Sec-Fetch-Mode": "navigate"}
+        response = httpx.get(self.url + "/", headers=headers, trust_env=False, verify=_UNVERIFIED)
+        return response.status_code, response.content
+
+
+def give_alike_cookies(contenders: Sequence[Contender]) -> None:
+    """Those who sign nobody in get the cookie of the first that does: all carry the like."""
+    cookie = next((contender.cookie for contender in contenders if contender.signs_in), "")
+    for contender in contenders:
+        contender.cookie = contender.cookie or cookie
+
+
+def _headers(cookie: str) -> dict[str, str]:
+    return {"Host": HOST, **({"Cookie": cookie} if cookie else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """`beside` are the processes that work for all of them, as the upstream does; no round begins after `until`."""
+
+    rounds: int
+    seconds: int
+    until: float
+    beside: Collection[int]
+
+    def take(self, contenders: Sequence[Contender]) -> None:
+        """One sample of each after the other, and some more for those that were disturbed."""
+        for contender in contenders:
+            self._load(contender, "/", CONNECTIONS, [])  # warms up
+        for number in range(self.rounds + MORE_ROUNDS):
+            for contender in contenders:
+                lacks = number < self.rounds or len(counting(contender.samples)[0]) < self.rounds
+                if lacks and (time.monotonic() < self.until or number < LEAST_SAMPLES):
+                    self._load(contender, "/", CONNECTIONS, contender.samples)
+
+    def take_downloads(self, contenders: Sequence[Contender], path: str, at_once: int, rounds: int) -> None:
+        for _ in range(rounds):
+            for contender in contenders:
+                self._load(contender, path, at_once, contender.downloads)
+
+    def _load(self, contender: Contender, path: str, at_once: int, samples: list[Sample]) -> None:
+        contender.must_judge()
+        arguments = [f"-c{at_once}", *contender.wrk(path)]
+        try:
+            samples.append(take_sample(contender.process, self.beside, contender.cores, arguments, self.seconds))
+        except Failed as failure:
+            print(f"{contender.name}: a sample is left out, because not every request succeeded\n{failure}", file=sys.stderr)
+        contender.must_judge()

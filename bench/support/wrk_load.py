@@ -1,0 +1,117 @@
+"""One sample of load on one contender by wrk, what it cost, and which samples count."""
+
+import re
+import resource
+import statistics
+import subprocess
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from bench.support.harness import pin
+from bench.support.process_stats import CoreTime, processor_seconds
+
+# A sample counts where others took less than this of the cores that it used.
+MOST_OTHERS = 0.08
+LEAST_SAMPLES = 3
+CONNECTIONS = 32
+
+_REPORT = {
+    "requests": re.compile(r"(\d+) requests in [\d.]+(?:us|ms|s|m|h), "),
+    "rate": re.compile(r"Requests/sec:\s+([\d.]+)"),
+    "p50": re.compile(r"50%\s+([\d.]+)(us|ms|s|m)\b"),
+    "p99": re.compile(r"99%\s+([\d.]+)(us|ms|s|m)\b"),
+    "transfer": re.compile(r"Transfer/sec:\s+([\d.]+)([KMGT]?)B"),
+}
+_MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}
+_MEBIBYTES = {"": 2**-20, "K": 2**-10, "M": 1.0, "G": 2**10, "T": 2**20}
+
+
+class Failed(ValueError):
+    """Not every request was answered with success."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What wrk says: requests, requests/s, milliseconds, MiB/s."""
+
+    requests: int
+    rate: float
+    p50: float
+    p99: float
+    transfer: float
+
+    @classmethod
+    def read(cls, text: str) -> "Report":
+        found = {name: pattern.search(text) for name, pattern in _REPORT.items()}
+        if not all(found.values()) or "Non-2xx" in text or "Socket errors" in text:
+            raise Failed(text)
+        p50, p99 = (float(found[name][1]) * _MILLISECONDS[found[name][2]] for name in ("p50", "p99"))
+        transfer = float(found["transfer"][1]) * _MEBIBYTES[found["transfer"][2]]
+        return cls(int(found["requests"][1]), float(found["rate"][1]), p50, p99, transfer)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    rate: float  # requests/s
+    p50: float  # milliseconds
+    p99: float
+    microseconds: float  # of the processor for each request, of the contender's processes
+    transfer: float  # MiB/s
+    microseconds_each_mebibyte: float
+    others: float  # 0 to 1: what other processes took of the cores meanwhile
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.others < MOST_OTHERS
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The median of what several samples say, and how far they are apart."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Figure":
+        found = list(values)
+        return cls(statistics.median(found), min(found), max(found))
+
+
+def counting(samples: Sequence[Sample]) -> tuple[list[Sample], bool]:
+    """(the quiet ones, True); or, where they are too few, the quietest, and False."""
+    quiet = [sample for sample in samples if sample.is_quiet]
+    if len(quiet) >= LEAST_SAMPLES:
+        return quiet, True
+    return sorted(samples, key=lambda sample: sample.others)[:LEAST_SAMPLES], False
+
+
+def take_sample(process: int, beside: Collection[int], cores: Collection[int], arguments: Sequence[str], seconds: int) -> Sample:
+    """Loads `process` for `seconds`; `arguments` are wrk's, and the URL the last of them.  `beside` work for it, as the upstream does."""
+
+    def ours() -> float:
+        return sum(map(processor_seconds, beside)) + _ended_children()
+
+    before, machine, others = processor_seconds(process), CoreTime.of(cores), ours()
+    started = time.monotonic()
+    report = wrk(arguments, seconds)
+    elapsed = time.monotonic() - started
+    used = processor_seconds(process) - before
+    share = CoreTime.of(cores).share_of_others(machine, used + ours() - others)
+    mebibytes = report.transfer * elapsed
+    each_request, each_mebibyte = used / max(1, report.requests), used / max(mebibytes, 1e-9)
+    return Sample(report.rate, report.p50, report.p99, each_request * 1e6, report.transfer, each_mebibyte * 1e6, share)
+
+
+def wrk(arguments: Sequence[str], seconds: int) -> Report:
+    command = ["wrk", "-t1", "--latency", "--timeout", "20s", f"-d{seconds}s", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=lambda: pin(1))
+    return Report.read(done.stdout)
+
+
+def _ended_children() -> float:
+    """wrk's part, when it has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,138 @@
+"""Sign-in of a person with their browser, as RFC 8252 has it for native programs: the token comes back to a loopback address."""
+
+import asyncio
+import contextlib
+import hmac
+import os
+import secrets
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+from foundation.values import Url
+from gateproject.tunnel.tls_connection import TunnelFailed, ask
+from gateproject.tunnel.token_file import is_token
+
+SIGN_IN_SECONDS = 600.0
+_REQUEST_SECONDS = 10.0
+_MOST_HEAD = 32 * 1024  # bytes
+_DONE = b"You are signed in. This page can be closed.\n"
+_NOTHING = b"There is nothing here.\n"
+_ANOTHER_USER = b"This sign-in comes from another user of this machine than the one who waits for it.\n"
+
+
+async def sign_in(
+    host: str, tunnel_port: int, url: Url, context: ssl.SSLContext, show: Callable[[str], None], uid: int | None = None
+) -> str:
+    """Token for tunnels of `host`; `show` leads the person's browser to a URL.  Raises TunnelFailed.
+
+    The sign-in is as strong and as recent as the route of the one at `tunnel_port` asks for.  `uid` is that of the person, by default
+    ours; root waits for anybody, because nobody's browser runs as root.
+    """
+    waiting = _LoopbackReceiver(os.getuid() if uid is None else uid)
+    server = await asyncio.start_server(waiting.answer, "127.0.0.1", 0, limit=_MOST_HEAD)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        back = f"http://127.0.0.1:{port}/?state={waiting.state}"
+        at = host if url.port is None else f"{host}:{url.port}"
+        query = f"gate_redirect_uri={quote(back, safe='')}&gate_tunnel_port={tunnel_port}"
+        answer, _ = await ask(url, context, "GET", f"/.gate/api/v1/login?{query}", at)
+        if answer.status != 200:
+            raise TunnelFailed(f"gate at {url.host_port} offers no sign-in for {at}: {_reason(answer.body) or answer.status}")
+        show(_checked(answer.body.strip()))
+        try:
+            async with asyncio.timeout(SIGN_IN_SECONDS):
+                return await waiting.token
+        except TimeoutError:
+            raise TunnelFailed(f"no sign-in within {SIGN_IN_SECONDS / 60:.0f} minutes") from None
+
+
+def _checked(address: str) -> str:
+    """What a browser is started with is a web address and nothing else."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("https", "http") or not parts.hostname or not is_token(address):
+        raise TunnelFailed("the response has no sign-in URL. Check that this is the address of gate")
+    return address
+
+
+def _reason(body: str) -> str:
+    return " ".join(body.split())[:300]
+
+
+class _LoopbackReceiver:
+    """`state` tells our browser's request from that of any other page that knows the port.
+
+    Other users of this machine see the browser's arguments, and `state` among them: they could sign in at that address themselves, and
+    the person would go on as one of them.
+    """
+
+    def __init__(self, uid: int) -> None:
+        self._uid = uid
+        self.state = secrets.token_urlsafe(24)
+        self.token: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            token = self._token_of(head.split(b"\r\n", 1)[0])
+            status, body = (b"200 OK", _DONE) if token else (b"404 Not Found", _NOTHING)
+            if token and self._uid != ROOT and is_of_another_user(writer.get_extra_info("socket"), self._uid):
+                token, status, body = "", b"403 Forbidden", _ANOTHER_USER
+            headers = b"Content-Type: text/plain\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n"
+            writer.write(b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, headers, len(body), body))
+            await writer.drain()
+            if token and not self.token.done():
+                self.token.set_result(token)
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+            pass  # not our browser, or it has left
+        finally:
+            writer.close()
+
+    def _token_of(self, line: bytes) -> str:
+        """Empty for any other request than the one that we wait for."""
+        method, _, rest = line.decode("latin-1").partition(" ")
+        # Not by urlsplit, which fails at what is no URL, and anybody may send that.
+        query = parse_qs(rest.partition(" ")[0].partition("?")[2])
+        states, tokens = query.get("state", []), query.get("gate_jwt", [])
+        if method != "GET" or len(states) != 1 or len(tokens) != 1 or not hmac.compare_digest(states[0].encode(), self.state.encode()):
+            return ""
+        return tokens[0] if is_token(tokens[0]) else ""
+
+
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_ESTABLISHED = "01"
+ROOT = 0
+
+
+def is_of_another_user(connection: Any, uid: int) -> bool:
+    """Whether the other end of `connection`, a socket accepted over IPv4, is another user's.  Where nobody can tell, it is not.
+
+    Root is nobody else: it may be what forwards our browser's connection, and needs no tricks.
+    """
+    owners = _owners(connection.getpeername(), connection.getsockname())
+    return owners is not None and not owners & {ROOT, uid}
+
+
+def _owners(here: tuple[str, int], there: tuple[str, int]) -> set[int] | None:
+    """Of the socket from `here` to `there`, in whichever table; none of one that was closed, whose row names no owner any more."""
+    wanted = {(_written(*here, is_mapped), _written(*there, is_mapped)) for is_mapped in (False, True)}
+    owners, is_known = set(), False
+    for table in _TABLES:
+        with contextlib.suppress(OSError):
+            for row in table.read_text("ascii").splitlines()[1:]:
+                is_known, columns = True, row.split()
+                if (columns[1], columns[2]) in wanted and columns[3] == _ESTABLISHED:
+                    owners.add(int(columns[7]))
+    return owners if is_known else None
+
+
+def _written(address: str, port: int, is_mapped: bool) -> str:
+    """Each 32 bits of the address as a number of this machine; a socket for IPv6 has IPv4 addresses mapped (RFC 4291 2.5.5.2)."""
+    packed = (bytes(10) + b"\xff\xff" if is_mapped else b"") + socket.inet_aton(address)
+    words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+    return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"

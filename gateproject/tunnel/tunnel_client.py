@@ -1,0 +1,117 @@
+"""Tunnel client: local connections, each carried through a tunnel of its own; a person is asked to sign in once for all of them."""
+
+import asyncio
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from foundation.tasks import spawn
+from foundation.values import Url
+from gateproject.tunnel.tls_connection import TlsConnection, TunnelFailed, ask
+from gateproject.tunnel.token_file import TokenFile
+from proxy.forwarding.tunnel import OPENING, ByteTunnel
+
+SignIn = Callable[[], Awaitable[str]]
+
+
+class NotSignedIn(TunnelFailed):
+    """Failure of a tunnel because gate wants a session: there was none, or it has ended."""
+
+
+@dataclass
+class TunnelClient:
+    """Client of one destination, host:port as the route names it; `sign_in` gets a token from a person, None where nobody may be asked."""
+
+    destination: str
+    url: Url
+    context: ssl.SSLContext
+    tokens: TokenFile
+    sign_in: SignIn | None
+    tell: Callable[[str], None]
+    token: str = ""
+    _signing_in: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def open(self) -> tuple[TlsConnection, bytes]:
+        """Tunnel, and what came of it already.  Raises TunnelFailed."""
+        used = self.token or self.tokens.read()
+        try:
+            return await self._asked(used)
+        except NotSignedIn:
+            if (sign_in := self.sign_in) is None:
+                raise
+        return await self._asked(await self._another(used, sign_in))
+
+    async def _asked(self, token: str) -> tuple[TlsConnection, bytes]:
+        answer, connection = await ask(self.url, self.context, "CONNECT", self.destination, self.destination, token)
+        if answer.status == 200:
+            return connection, answer.rest
+        kind = NotSignedIn if answer.status == 401 else TunnelFailed
+        raise kind(f"refused: {' '.join(answer.body.split()) or answer.status}")
+
+    async def _another(self, refused: str, sign_in: SignIn) -> str:
+        """The token of a sign-in; of one that another connection has begun, if it has."""
+        async with self._signing_in:
+            if (token := self.tokens.read()) and token != refused:
+                return token
+            self.tokens.forget(refused)
+            token = await sign_in()
+            self.tokens.write(token)
+            return token
+
+    async def carry(self, tunnel: ByteTunnel) -> None:
+        """Carry a local connection (`tunnel.client`) until both directions have ended.  Raises TunnelFailed."""
+        try:
+            connection, ahead = await self.open()
+        except BaseException:
+            tunnel.client.connection.abort()
+            raise
+        tunnel.upstream.connection, connection.protocol = connection, tunnel.upstream
+        try:
+            tunnel.begin(b"", ahead, None)
+            tunnel.client.release(OPENING)
+            await tunnel.ended
+        finally:
+            tunnel.stop()
+
+    def accept(self) -> asyncio.Protocol:
+        """Protocol of one connection, for a local listener."""
+        tunnel = ByteTunnel(half_closes=True)
+        spawn(self._begun(tunnel), name="tunnel")
+        return tunnel.client
+
+    async def _begun(self, tunnel: ByteTunnel) -> None:
+        await asyncio.sleep(0)  # asyncio tells the protocol of its connection first
+        try:
+            await self.carry(tunnel)
+        except TunnelFailed as error:
+            self.tell(str(error))
+
+    async def carry_standard_streams(self) -> None:
+        """Tunnel for a program that started us to speak to it."""
+        ours, theirs = socket.socketpair()
+        tunnel = ByteTunnel(half_closes=True)
+        threading.Thread(target=_copy, args=(lambda: os.read(0, 65536), theirs.sendall, theirs), daemon=True).start()
+        done = threading.Thread(target=_copy, args=(lambda: theirs.recv(65536), _write_all, None), daemon=True)
+        done.start()
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: tunnel.client, ours)
+        await self.carry(tunnel)
+        await asyncio.to_thread(done.join, 5)
+
+
+def _copy(read: Callable[[], bytes], write: Callable[[bytes], Any], finished: socket.socket | None) -> None:
+    try:
+        while data := read():
+            write(data)
+        if finished is not None:
+            finished.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+def _write_all(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]

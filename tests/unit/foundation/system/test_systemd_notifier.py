@@ -1,0 +1,104 @@
+"""What systemd is told, over a real datagram socket; nobody has to listen."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from foundation.system.systemd_notifier import ServiceManager, watchdog_seconds
+
+
+def manager() -> ServiceManager:
+    return ServiceManager(lambda: "ready; provider: degraded")
+
+
+@pytest.fixture(params=["path", "abstract"])
+def heard(request, monkeypatch, tmp_path) -> Iterator[Callable[[], list[str]]]:
+    address = f"@gate-tests-{os.getpid()}" if request.param == "abstract" else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(f"\0{address[1:]}" if address.startswith("@") else address)
+        listening.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        yield lambda: listening.recv(1024).decode().split("\n")
+
+
+def test_who_is_not_asked_tells_nobody(monkeypatch):
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    assert not manager().is_asking
+    ServiceManager(lambda: pytest.fail("nobody wants to know")).ready()
+
+
+def test_a_manager_that_is_gone_is_no_failure(monkeypatch, tmp_path):
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    manager().stopping()
+
+
+def test_a_life_is_told_with_its_status(heard):
+    told = manager()
+    assert told.is_asking
+    status = "STATUS=ready; provider: degraded"
+    told.ready()
+    assert heard() == ["READY=1", status]
+    earliest = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    told.reloading()
+    begun, at, said = heard()
+    assert (begun, said) == ("RELOADING=1", status)
+    assert earliest <= int(at.removeprefix("MONOTONIC_USEC=")) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    told.reloaded()
+    assert heard() == ["READY=1", status]
+    told.stopping()
+    assert heard() == ["STOPPING=1", status]
+
+
+def test_a_reload_ends_neither_a_start_nor_a_stop(heard):
+    told = manager()
+    told.reloading()
+    told.reloaded()
+    told.ready()
+    told.stopping()
+    told.reloading()
+    told.reloaded()
+    assert [heard()[0], heard()[0]] == ["READY=1", "STOPPING=1"]
+    with pytest.raises(BlockingIOError):
+        heard()
+
+
+async def test_it_beats_while_the_event_loop_turns_and_not_while_it_stands_still(heard, monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "30000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    beating = asyncio.create_task(manager().beat())
+    for _ in range(2):
+        while True:
+            await asyncio.sleep(0)
+            with suppress(BlockingIOError):
+                assert heard()[0] == "WATCHDOG=1"
+                break
+    time.sleep(0.05)  # five pauses long
+    with pytest.raises(BlockingIOError):
+        heard()
+    beating.cancel()
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "30000000"}, 30.0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "SELF"}, 30.0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "PARENT"}, 30.0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "ANOTHER"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+    ],
+)
+def test_the_watchdog_counts_for_the_process_that_it_names_and_those_that_this_one_forks(said, seconds, monkeypatch):
+    for name in ("WATCHDOG_USEC", "WATCHDOG_PID"):
+        monkeypatch.delenv(name, raising=False)
+    # Asked here: another process may have collected the tests.
+    ids = {"SELF": os.getpid(), "PARENT": os.getppid(), "ANOTHER": os.getpid() + os.getppid()}
+    for name, value in said.items():
+        monkeypatch.setenv(name, str(ids.get(value, value)))
+    assert watchdog_seconds() == seconds

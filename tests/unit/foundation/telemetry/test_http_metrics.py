@@ -1,0 +1,58 @@
+"""Does each HTTP request count once, under the names of the specification, and can nobody make series without end?"""
+
+import pytest
+
+from foundation.telemetry.http_metrics import METHODS, MOST_SERIES, OTHER, HttpCalls
+from foundation.telemetry.metrics import registry
+
+
+def told(name: str, **labels: str) -> float:
+    return registry.get_sample_value(name, labels) or 0.0
+
+
+def series_of(service: str) -> list[dict[str, str]]:
+    (family,) = (family for family in registry.collect() if family.name == "http_server_requests")
+    return [sample.labels for sample in family.samples if sample.labels["service"] == service and sample.name.endswith("_total")]
+
+
+@pytest.mark.parametrize("side", ["server", "client"])
+def test_a_request_is_told_by_host_method_and_status(side: str) -> None:
+    calls = HttpCalls.answered("one") if side == "server" else HttpCalls.made("one")
+    calls.ended("app.example.com", "POST", "200", 0.004, 20, 700)
+    calls.ended("app.example.com", "POST", "200", 0.001, 4, 2_000_000)
+    calls.ended("app.example.com", "GET", "403", 0.001, 0, 9)
+    calls.ended("app.example.com", "GET", "403", 0.001)
+    labels = {"service": "one", "host": "app.example.com", "http_method": "POST", "http_status": "200"}
+    assert told(f"http_{side}_requests_total", **labels) == 2
+    assert told(f"http_{side}_request_duration_ms_sum", **labels) == pytest.approx(5)
+    assert told(f"http_{side}_request_duration_ms_bucket", **labels, le="2.0") == 1
+    assert told(f"http_{side}_request_size_bytes_sum", **labels) == 24
+    assert told(f"http_{side}_response_size_bytes_bucket", **labels, le="1024.0") == 1
+    refused = {**labels, "http_method": "GET", "http_status": "403"}
+    assert told(f"http_{side}_requests_total", **refused) == 2
+    assert told(f"http_{side}_response_size_bytes_count", **refused) == 1  # the other was not counted
+
+
+def test_methods_that_clients_invent_share_one_name() -> None:
+    calls = HttpCalls.answered("two")
+    for method in ("BREW", "get", "", "PROPFIND", "G" * 30):
+        calls.ended("app.example.com", method, "200", 0.0, 0, 0)
+    assert series_of("two") == [{"service": "two", "host": "app.example.com", "http_method": OTHER, "http_status": "200"}]
+    assert told("http_server_requests_total", **series_of("two")[0]) == 5
+    for method in METHODS:
+        calls.ended("app.example.com", method, "200", 0.0, 0, 0)
+    assert {labels["http_method"] for labels in series_of("two")} == METHODS | {OTHER}
+
+
+def test_beyond_a_bound_all_share_one_series() -> None:
+    calls = HttpCalls.answered("three")
+    assert HttpCalls.answered("three") is calls  # after a reload, too
+    for number in range(MOST_SERIES + 100):
+        calls.ended(f"{number}.example.com", "GET", "200", 0.0, 0, 0)
+        calls.ended("0.example.com", "GET", "200", 0.0, 0, 0)
+    series = series_of("three")
+    assert len(series) == MOST_SERIES + 1
+    assert told("http_server_requests_total", service="three", host=OTHER, http_method=OTHER, http_status=OTHER) == 100
+    assert (
+        told("http_server_requests_total", service="three", host="0.example.com", http_method="GET", http_status="200") == MOST_SERIES + 101
+    )

@@ -1,0 +1,83 @@
+"""Names of traces, as others write them."""
+
+import pytest
+
+from foundation.telemetry.tracing.trace_context import ParentSpan, headers_of, parent_of
+
+TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
+WRITTEN = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_a_traceparent_is_read() -> None:
+    assert parent_of([(b"traceparent", WRITTEN)]) == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert parent_of([(b"traceparent", WRITTEN[:-2] + b"00")]) == ParentSpan(TRACE, SPAN, is_sampled=False)
+
+
+def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
+    assert parent_of([(b"traceparent", b"cc" + WRITTEN[2:] + b"-more")]) == ParentSpan(TRACE, SPAN, is_sampled=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"ff" + WRITTEN[2:],
+        WRITTEN + b"-more",
+        WRITTEN.upper(),
+        WRITTEN + b"\n",
+        b"00-" + b"0" * 32 + b"-00f067aa0ba902b7-01",
+        b"00-4bf92f3577b34da6a3ce929d0e0e4736-" + b"0" * 16 + b"-01",
+        WRITTEN[:-1],
+        b"x" * 100_000,
+    ],
+)
+def test_what_is_no_traceparent_names_nothing(value: bytes) -> None:
+    assert parent_of([(b"traceparent", value)]) is None
+
+
+def test_two_traceparents_name_nothing() -> None:
+    assert parent_of([(b"traceparent", WRITTEN), (b"traceparent", WRITTEN)]) is None
+
+
+def test_tracestate_goes_along_unless_it_is_too_long() -> None:
+    headers = [(b"traceparent", WRITTEN), (b"tracestate", b"a=1"), (b"tracestate", b"b=2")]
+    found = parent_of(headers)
+    assert found is not None
+    assert found.state == "a=1,b=2"
+    assert parent_of([(b"traceparent", WRITTEN), (b"tracestate", b"a=" + b"x" * 600)]) == ParentSpan(TRACE, SPAN, is_sampled=True)
+
+
+def b3(**headers: str) -> ParentSpan | None:
+    return parent_of([(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()], reads_b3=True)
+
+
+TEXTS = {"x_b3_traceid": f"{TRACE:032x}", "x_b3_spanid": f"{SPAN:016x}"}
+
+
+def test_b3_is_read_in_both_its_forms() -> None:
+    assert b3(b3=f"{TRACE:032x}-{SPAN:016x}-1") == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert b3(b3=f"{TRACE:032x}-{SPAN:016x}-d-{SPAN:016x}") == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert b3(b3=f"{TRACE:032x}-{SPAN:016x}-0") == ParentSpan(TRACE, SPAN, is_sampled=False)
+    assert b3(b3=f"{SPAN:016x}-{SPAN:016x}") == ParentSpan(SPAN, SPAN, is_sampled=None)
+    assert b3(**TEXTS) == ParentSpan(TRACE, SPAN, is_sampled=None)
+    assert b3(**TEXTS, x_b3_sampled="0") == ParentSpan(TRACE, SPAN, is_sampled=False)
+    assert b3(**TEXTS, x_b3_flags="1") == ParentSpan(TRACE, SPAN, is_sampled=True)
+
+
+def test_what_is_no_b3_names_nothing() -> None:
+    assert b3(b3="0") is None
+    assert b3(b3=f"{0:032x}-{SPAN:016x}-1") is None
+    assert b3(x_b3_traceid=f"{TRACE:032x}") is None
+    assert b3(**{**TEXTS, "x_b3_spanid": "nothing"}) is None
+
+
+def test_b3_is_read_only_where_it_is_spoken() -> None:
+    assert parent_of([(b"b3", f"{TRACE:032x}-{SPAN:016x}-1".encode())]) is None
+
+
+def test_an_upstream_is_told_what_can_be_read_again() -> None:
+    headers = headers_of(TRACE, SPAN, "a=1", writes_b3=True)
+    assert parent_of(headers) == ParentSpan(TRACE, SPAN, is_sampled=True, state="a=1")
+    without = [(name, value) for name, value in headers if not name.startswith(b"trace")]
+    assert parent_of(without, reads_b3=True) == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert not [name for name, _ in headers_of(TRACE, SPAN, "", writes_b3=False) if name != b"traceparent"]

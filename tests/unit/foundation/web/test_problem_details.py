@@ -1,0 +1,69 @@
+"""Problem documents: one form for every error of the API, and for nothing beside it."""
+
+import json
+from http import HTTPStatus
+
+import pytest
+
+from foundation.web.pages import error_response
+from foundation.web.problem_details import PROBLEM, is_api, next_step, phrase, problem_document
+from tests.support.next_steps import next_steps
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/.gate/api/", True),
+        ("/.gate/api/sessions/x", True),
+        ("/.gate/api/openapi.json", True),
+        ("/.gate/api/portal.json", False),
+        ("/.gate/api/v1/login", False),
+        ("/.gate/apis/", False),
+        ("/.gate/", False),
+        ("/", False),
+    ],
+)
+def test_what_is_below_the_api_is_for_programs(path: str, expected: bool) -> None:
+    assert is_api(path) is expected
+
+
+def test_a_problem_says_what_and_under_which_number() -> None:
+    said = json.loads(problem_document(403, "no", "ab", permission="routes:read"))
+    assert said == {
+        "type": "about:blank",
+        "title": "Forbidden",
+        "status": 403,
+        "detail": "no",
+        "request_id": "ab",
+        "permission": "routes:read",
+    }
+
+
+def test_who_accepts_problems_gets_one_everywhere() -> None:
+    kind, body = error_response(404, "not here", "ab", "application/problem+json")
+    assert (kind, json.loads(body)["detail"]) == (PROBLEM, "not here")
+    assert error_response(404, "not here", "ab", "application/json")[0] == "application/json"
+
+
+def test_statuses_of_nobody_have_words_as_well() -> None:
+    assert (phrase(404), phrase(495), phrase(799)) == ("Not Found", "Client Certificate Required", "Error")
+
+
+CONTACT = (("Get help", "mailto:help@corp.com"),)
+
+
+@pytest.mark.parametrize("accept", ["text/html", "text/plain"])
+@pytest.mark.parametrize("status", [*(each for each in HTTPStatus if each >= 400), 495])
+def test_no_error_is_a_dead_end_whoever_forgets_what_to_do_next(status: int, accept: str) -> None:
+    for help_links in ((), CONTACT):
+        page = error_response(status, "Because.", "id1", accept, help_links=help_links)[1].decode()
+        assert next_steps(page) == [next_step(status)]
+        assert ("mailto:help@corp.com" in page) is bool(help_links)
+
+
+@pytest.mark.parametrize("accept", ["text/html", "text/plain"])
+def test_a_better_step_is_the_only_one(accept: str) -> None:
+    for better in ({"advice": "Wait."}, {"links": (("Wait", "/"),)}):
+        page = error_response(503, "Because.", "id1", accept, **better)[1].decode()
+        assert len(next_steps(page)) == 1
+        assert next_step(503) not in page

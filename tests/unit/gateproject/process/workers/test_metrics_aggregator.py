@@ -1,0 +1,45 @@
+"""Numbers of several processes are told as those of one gate."""
+
+import pytest
+
+from foundation.telemetry.exposition import TextFamilies, TextFamily
+from gateproject.process.workers.metrics_aggregator import MetricsSum
+
+
+def told(name: str, kind: str, *lines: str) -> TextFamilies:
+    return {name: TextFamily(kind, "Help.", list(lines))}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "of_first", "of_second", "expected"),
+    [
+        ("a_total", "counter", ["{x} 1.0"], ["{x} 2.0", "{y} 4.0"], {"{x} 3.0", "{y} 4.0"}),
+        ("d", "histogram", ["_bucket{x} 2", "_count{} 2"], ["_bucket{x} 1", "_count{} 5"], {"_bucket{x} 3.0", "_count{} 7.0"}),
+        ("g", "gauge", ["{x} 1.0"], ["{x} 0.0"], {'{worker="1",x} 1.0', '{worker="2",x} 0.0'}),
+        ("gate_tunnels", "gauge", ["{x} 1"], ["{x} 2"], {"{x} 3.0"}),
+        ("process_cpu_seconds_total", "counter", ["{x} 1"], ["{x} 2"], {'{worker="1",x} 1', '{worker="2",x} 2'}),
+    ],
+)
+def test_what_is_counted_is_added_and_what_is_measured_says_whose_it_is(
+    name: str, kind: str, of_first: list[str], of_second: list[str], expected: set[str]
+) -> None:
+    first, second = ([name + line for line in lines] for lines in (of_first, of_second))
+    (family,) = MetricsSum().of({1: told(name, kind, *first), 2: told(name, kind, *second)}).values()
+    assert set(family.lines) == {name + line for line in expected}
+
+
+def test_counters_never_go_backwards() -> None:
+    summed = MetricsSum()
+
+    def total(**of_each: float) -> float:
+        families = summed.of({int(number[1:]): told("a_total", "counter", f"a_total{{}} {value}") for number, value in of_each.items()})
+        (line,) = families["a_total"].lines
+        return float(line.rpartition(" ")[2])
+
+    assert total(_1=1, _2=10) == 11
+    assert total(_1=2) == 12, "one is silent"
+    summed.keep(2)
+    assert total(_1=2) == 12, "it has ended"
+    assert total(_1=2, _2=3) == 15, "the next of its number begins with nothing"
+    summed.keep(2)
+    assert total(_1=2, _2=1) == 16

@@ -1,0 +1,138 @@
+"""Each direction of TLS ends by itself; who not trusted or reached is named."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+
+import pytest
+
+from foundation.values import Url
+from gateproject.tunnel import tls_connection
+from gateproject.tunnel.tls_connection import TunnelFailed, ask, connect
+from tests.support.tunnel_server import Spoken, TunnelServer
+
+SOON = 10.0  # seconds
+
+
+class Heard(asyncio.Protocol):
+    def __init__(self):
+        self.data = b""
+        self.has_ended = asyncio.Event()
+
+    def data_received(self, data):
+        self.data += data
+
+    def eof_received(self):
+        self.has_ended.set()
+        return True
+
+    def connection_lost(self, error):
+        self.has_ended.set()
+
+
+async def test_what_is_said_after_we_have_said_everything_still_comes(tmp_path):
+    said = []
+
+    def script(spoken: Spoken):
+        while data := spoken.hear():
+            said.append(data)
+        spoken.say(b"late " * 100_000)
+
+    with TunnelServer(tmp_path, script) as server:
+        heard = Heard()
+        opened = await connect(server.url, server.context, heard)
+        opened.write(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
+        opened.write(b"everything")
+        opened.write_eof()
+        async with asyncio.timeout(SOON):
+            await heard.has_ended.wait()
+        assert (b"".join(said), heard.data) == (b"everything", b"late " * 100_000)
+        opened.close()
+
+
+async def test_what_we_say_after_the_other_side_has_said_everything_still_goes(tmp_path):
+    said = []
+
+    def script(spoken: Spoken):
+        spoken.finish()
+        while data := spoken.hear():
+            said.append(data)
+        said.append(b".")
+
+    with TunnelServer(tmp_path, script) as server:
+        heard = Heard()
+        opened = await connect(server.url, server.context, heard)
+        opened.write(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(SOON):
+            await heard.has_ended.wait()
+            opened.write(b"one more thing")
+            opened.write_eof()
+            while said[-1:] != [b"."]:
+                await asyncio.sleep(0.01)
+        assert b"".join(said) == b"one more thing."
+
+
+async def test_a_server_that_is_not_vouched_for_hears_nothing(tmp_path):
+    with TunnelServer(tmp_path, lambda spoken: None) as server:
+        with pytest.raises(TunnelFailed, match=r"not trusted.*--ca"):
+            await connect(server.url, ssl.create_default_context(), Heard())
+        with pytest.raises(TunnelFailed, match="not trusted"):
+            await connect(Url("https", "other.localhost", server.url.port), server.context, Heard())
+        assert server.heads == []
+
+
+async def test_who_does_not_answer_is_left(monkeypatch):
+    monkeypatch.setattr(tls_connection, "CONNECT_SECONDS", 0.1)
+    async with await asyncio.start_server(lambda reader, writer: came.set_result((reader, writer)), "127.0.0.1", 0) as server:
+        came = asyncio.get_running_loop().create_future()
+        with pytest.raises(TunnelFailed, match="did not respond"):
+            await connect(Url("https", "gate.localhost", server.sockets[0].getsockname()[1]), ssl.create_default_context(), Heard())
+        async with asyncio.timeout(SOON):
+            reader, writer = await came
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(4096):
+                    pass
+        writer.close()
+
+
+async def test_who_can_not_be_reached_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(TunnelFailed, match=f"gate.localhost:{port} can't be reached"):
+        await connect(Url("https", "gate.localhost", port), ssl.create_default_context(), Heard())
+
+
+async def test_a_tunnel_begins_right_behind_the_answer(tmp_path):
+    def script(spoken: Spoken):
+        spoken.say(b"HTTP/1.1 200 OK\r\nX-Request-Id: a\r\n\r\nSSH-2.0-x\r\n")
+        spoken.hear()
+
+    with TunnelServer(tmp_path, script) as server:
+        answer, connection = await ask(server.url, server.context, "CONNECT", "db:22", "db:22", "abc")
+        connection.abort()
+        assert (answer.status, answer.rest) == (200, b"SSH-2.0-x\r\n")
+        head = server.heads[0].split(b"\r\n")
+        assert head[0] == b"CONNECT db:22 HTTP/1.1"
+        assert {b"Host: db:22", b"Authorization: Gate abc"} <= set(head)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "body"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 6\r\nConnection: close\r\n\r\nno way", 403, "no way"),
+        (b"HTTP/1.1 401 Unauthorized\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwho\r\n0\r\n\r\n", 401, "who"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\nnothing", 404, "nothing"),
+    ],
+)
+async def test_a_refusal_is_read_whole(tmp_path, sent, status, body):
+    with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server:
+        answer, _ = await ask(server.url, server.context, "CONNECT", "db:22", "db:22")
+        assert (answer.status, answer.body) == (status, body)
+        assert b"Authorization" not in server.heads[0]
+
+
+@pytest.mark.parametrize("sent", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2\r\n\r\n"])
+async def test_what_is_no_http_is_no_gate(tmp_path, sent):
+    with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server, pytest.raises(TunnelFailed, match="the address of gate"):
+        await ask(server.url, server.context, "GET", "/", "db")
