@@ -78,7 +78,7 @@ def unreachable_routes(settings: Any) -> Iterator[Finding]:
 
 
 def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
-    """Routes whose own path is refused: `/a;b` is `/a` to many a server, another route's or nobody's (docs/decisions/paths.md)."""
+    """Routes whose own path is refused: `/a;b` is `/a` to many a server, another route's or nobody's (docs/decisions/routing.md)."""
     if not any(_is_read_otherwise(route.path or route.prefix or "/") for route in settings.policy):
         return
     try:

@@ -194,7 +194,7 @@ def _pattern(text: str | None, key: str, problems: list[Problem]) -> Matcher | N
 
 
 def _decoded_pattern(text: str) -> Matcher:
-    """Of a regex that names escapes: a route that was found by them owns what they stand for (docs/decisions/paths.md)."""
+    """Of a regex that names escapes: a route that was found by them owns what they stand for (docs/decisions/routing.md)."""
     import re2
 
     try:

@@ -1,4 +1,4 @@
-"""Languages of our pages, each with its catalogue (docs/decisions/languages.md), and what a client would rather read (RFC 9110 12.5)."""
+"""Languages of our pages, each with its catalogue (docs/decisions/pages.md), and what a client would rather read (RFC 9110 12.5)."""
 
 import gettext
 from pathlib import Path

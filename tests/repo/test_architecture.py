@@ -12,7 +12,8 @@ PLACE = re.compile(
 )
 PAGE = re.compile(r"\bdocs/[\w/.-]+\.(?:md|json)\b")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
-PARTS = ("Question", "Choice", "Reason", "Where", "Tests")
+SECTIONS = ["Context", "Decision", "Consequences", "Code", "Tests"]
+MAX_DECISION_PAGES = 28  # with the index: a new topic joins a page, or two pages merge
 
 
 def test_every_file_and_symbol_named_in_the_docs_exists() -> None:
@@ -49,9 +50,6 @@ def test_every_decision_is_in_the_index() -> None:
     assert [page.name for page in DECISIONS if f"]({page.name})" not in index] == []
 
 
-def test_every_decision_says_why_where_and_what_holds_it() -> None:
-    """A page of one question is one decision, else each section is one."""
-    for page in DECISIONS:
-        title, *sections = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
-        for decision in sections or [title]:
-            assert re.findall(rf"\*\*({'|'.join(PARTS)})\.\*\*", decision) == list(PARTS), (page.name, decision.splitlines()[0])
+def test_every_decision_has_the_same_sections() -> None:
+    assert {page.name: found for page in DECISIONS if (found := re.findall(r"^## (.+)$", page.read_text(), re.MULTILINE)) != SECTIONS} == {}
+    assert len(DECISIONS) + 1 <= MAX_DECISION_PAGES
