@@ -19,11 +19,11 @@ from authenticate.service import page_context
 from authenticate.views.answers import session_of
 from authenticate.views.callers import caller_of
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from databroker.access.asked import AskedAccesses, HeldRequest
-from databroker.access.temporary import AccessError, TemporaryAccesses
-from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
-from databroker.adminsite.audit import AuditLogAway, administrator_log
-from databroker.adminsite.read_only import SESSION_KEY, PageAdmin
+from databroker.admin.read_only_admin import SESSION_KEY, PageAdmin
+from databroker.audit_log import AuditLogAway, administrator_log
+from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_store import AccessError, TemporaryAccesses
+from databroker.grants.request_store import AskedAccesses, HeldRequest
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 

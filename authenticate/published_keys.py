@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import SIGNING_KEY, PublishedKey
 from foundation.backoff import pauses
 from foundation.crypto.signing_key import SigningKey, checked_jwk

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import structlog
 
 from config.options import Options
-from databroker.client import BrokerClient, every
+from databroker.broker_client import BrokerClient, every
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER, Record
 from foundation.backoff import until_done
 from foundation.errors import GateError

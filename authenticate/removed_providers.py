@@ -5,7 +5,7 @@ from collections import defaultdict
 import structlog
 
 from config.options import Options
-from databroker.client import BrokerClient, every
+from databroker.broker_client import BrokerClient, every
 from databroker.end_sessions import end_sessions
 from databroker.records import SESSION, Record, SessionRecord
 from databroker.session_reader import vouches

@@ -33,7 +33,7 @@ from authenticate.session.refresh_worker import AT_ONCE, RefreshWorker
 from authenticate.session.sessions import Sessions
 from authorize.client import AuthorizePageContext
 from config.options import Options
-from databroker.client import BrokerClient, consume_once
+from databroker.broker_client import BrokerClient, consume_once
 from databroker.leader_election import run_elected
 from databroker.records import SessionRecord
 from databroker.session_reader import SessionReader

@@ -20,7 +20,7 @@ from authorize.policy.compiled_route import name_of
 from authorize.timeline.filters import OUTCOMES, WITHIN, TimelineFilters
 from authorize.timeline.hours import page_of, zone_of, zones
 from config.options import Options
-from databroker.adminsite.read_only import ReadOnlyAdmin
+from databroker.admin.read_only_admin import ReadOnlyAdmin
 
 MOST_HOURS = 24 * 31
 MOST_CHANGES = 100  # of each kind on the page of a replay

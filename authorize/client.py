@@ -19,7 +19,7 @@ from authorize.state import default_ports, route_table
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from config.routes.upstreams.upstream_credentials import shows_credentials
-from databroker.client import BrokerPageContext
+from databroker.broker_client import BrokerPageContext
 from foundation.errors import BadRequest
 from foundation.readiness import ReadinessReport
 from foundation.web.page_context import request_context

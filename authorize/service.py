@@ -23,7 +23,7 @@ from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from config.options import Options
 from config.routes.policy.policy_language import Comparison
 from config.routes.route import Route
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import SessionRecord, UserRecord
 from databroker.replica import Replica
 from foundation.auth_challenges import RefusedToken

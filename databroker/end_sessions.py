@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
-from databroker.client import BrokerClient, every
+from databroker.broker_client import BrokerClient, every
 from databroker.records import SESSION, SESSION_INDEX, Record
 
 AT_ONCE = 16  # calls of the broker

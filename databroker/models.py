@@ -1,6 +1,6 @@
 """Tables of sessions, users and groups: a view for the admin.  The store is the truth; rows.py alone writes here, by `rows`.
 
-No tokens, which nobody is shown, and no claims, which the store may keep sealed: databroker/adminsite/details.py asks it for them.
+No tokens, which nobody is shown, and no claims, which the store may keep sealed: databroker/admin/record_details.py asks it for them.
 Links between tables have no database constraint, because the records arrive in any order.
 """
 
@@ -184,7 +184,7 @@ class DirectoryRun(ShownRecord):
 
     @property
     def provider(self) -> str:
-        """Whose directory, of several (databroker/own_records.py); "" of the only one."""
+        """Whose directory, of several (databroker/provider_scope.py); "" of the only one."""
         return self.id.rpartition("/")[0]
 
 
@@ -200,7 +200,7 @@ class AuditEntry(models.Model):
     """An action of an administrator, of the provider, or of a person on their own sessions, in words that need no other table: it outlives
     accounts, people and sessions.
 
-    `who` is the one who acts as people know them; `kind` (databroker/adminsite/audit.py `ActorKind`) says what they are, and `account` is
+    `who` is the one who acts as people know them; `kind` (databroker/audit_log.py `ActorKind`) says what they are, and `account` is
     their id, which no name can imitate: of a user "<provider>/<subject>".  `object_repr` names the object, `object_id` is for programs.
     """
 

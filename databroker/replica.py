@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from databroker.client import BrokerClient, version_of
+from databroker.broker_client import BrokerClient, version_of
 from databroker.record_cache import RecordCache, WriteCount, to_decide_by
 from databroker.records import ACCESS_GRANT, DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, RecordChange, StartOver

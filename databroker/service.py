@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from databroker.broker_client import BrokerClient, ForgettingBroker
 from databroker.claims import CountedWords
-from databroker.client import BrokerClient, ForgettingBroker
 from databroker.clock_skew import ClockWatch
 from databroker.leader_election import run_elected
+from databroker.projection import last_seen, rows
+from databroker.projection.projection import Projection
 from databroker.records import SESSION
 from databroker.replica import Replica
 from databroker.store.base import StoreBackend
 from databroker.store.sealed import SealedStore
-from databroker.tables import activity, rows
-from databroker.tables.projection import Projection
 from foundation.backoff import pauses
 from foundation.errors import BrokerError
 from foundation.readiness import PartReadiness, degraded, failing, moment
@@ -41,7 +41,7 @@ class DataBrokerService:
         clock: Callable[[], float] = time.time,
         *,
         sweep_interval: float = SWEEP_INTERVAL,
-        activity_interval: float = activity.INTERVAL,
+        activity_interval: float = last_seen.INTERVAL,
         remote: BrokerClient | None = None,
         staleness: float = 0.0,
         has_replica: bool = True,
@@ -63,7 +63,7 @@ class DataBrokerService:
         client = _client(store, remote)
         self.replica = Replica(client, clock=clock, staleness=staleness)
         self.client: BrokerClient = ForgettingBroker(client, self.replica.forget)
-        self.activity = activity.Activity(rows.write_seen, clock=clock, interval=activity_interval)
+        self.activity = last_seen.Activity(rows.write_seen, clock=clock, interval=activity_interval)
         self._projection = Projection(self.client, counted)
         self._following: asyncio.Task[None] | None = None
         self._clock = ClockWatch()

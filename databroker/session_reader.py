@@ -7,7 +7,7 @@ import structlog
 from config.issuers import counts_for, is_issuer
 from config.options import Options
 from config.provider_config import ConfiguredProvider
-from databroker.access.values import AccessHolder, TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import AccessHolder, TemporaryAccess, TemporaryAccessRecord
 from databroker.records import DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
 
 log = structlog.get_logger(__name__)

@@ -16,15 +16,15 @@ from django.views.decorators.cache import never_cache
 
 import authenticate.admin
 import authorize.admin
-import databroker.admin
-import databroker.adminsite.directory_runs
-import databroker.adminsite.group_admin
-import databroker.adminsite.service_account_admin
+import databroker.admin.directory_run_admin
+import databroker.admin.group_admin
+import databroker.admin.service_account_admin
+import databroker.admin.session_admin
 import proxy.admin
 from authenticate.service import page_context
 from authorize.policy.identity import Identity
-from databroker.adminsite.audit import USER_ID_KEY, Actor, ActorKind
-from databroker.adminsite.read_only import SESSION_KEY
+from databroker.admin.read_only_admin import SESSION_KEY
+from databroker.audit_log import USER_ID_KEY, Actor, ActorKind, record_action
 from foundation.web.plain_text import plain_text
 from foundation.web.responses import error_page
 from gateproject.configuration_page import register as register_configuration_page
@@ -81,14 +81,14 @@ class GateAdminSite(AdminSite):
         if own.options.admin_password_login and (request.method == "POST" or "password" in request.GET):
             answer = super().login(request, extra_context)
             if answer.status_code == HTTPStatus.FOUND and self.has_permission(request):
-                databroker.admin.record_action(request, "opened the admin", object_repr=request.user.get_username())
+                record_action(request, "opened the admin", object_repr=request.user.get_username())
             return answer
         identity = identity_of(request)
         if identity is None:
             return HttpResponseRedirect(own.authenticate.sign_in_url_for(_target(request)))
         if not may_administer(request, identity):
             stranger = Actor(ActorKind.USER, identity.user_id, identity.shown_as)
-            databroker.admin.record_action(
+            record_action(
                 request, "was denied access to the admin", object_repr=identity.shown_as, object_id=identity.user_id, stranger=stranger
             )
             reason = f"You are signed in as {identity.shown_as}, who is not an administrator of this gate."
@@ -99,7 +99,7 @@ class GateAdminSite(AdminSite):
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
         request.session[USER_ID_KEY] = identity.user_id
-        databroker.admin.record_action(request, "opened the admin", object_repr=identity.shown_as, object_id=identity.user_id)
+        record_action(request, "opened the admin", object_repr=identity.shown_as, object_id=identity.user_id)
         return HttpResponseRedirect(_target(request))
 
 
@@ -140,12 +140,12 @@ def _target(request: HttpRequest) -> str:
 
 
 site = GateAdminSite(name="admin")
-databroker.admin.register(site)
+databroker.admin.session_admin.register(site)
 register_person_page(site)
 authenticate.admin.register(site)
-databroker.adminsite.service_account_admin.register(site)
-databroker.adminsite.directory_runs.register(site)
-databroker.adminsite.group_admin.register(site)
+databroker.admin.service_account_admin.register(site)
+databroker.admin.directory_run_admin.register(site)
+databroker.admin.group_admin.register(site)
 proxy.admin.register(site)
 authorize.admin.register(site)
 register_configuration_page(site)

@@ -18,7 +18,7 @@ from django.core.asgi import get_asgi_application  # noqa: E402
 from authenticate.service import AuthenticatePageContext, AuthenticateService  # noqa: E402
 from authorize.client import Authorizer  # noqa: E402
 from config.options import Options  # noqa: E402
-from databroker.client import BrokerClient  # noqa: E402
+from databroker.broker_client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.readiness import ReadinessReport  # noqa: E402
 from foundation.web.asgi_types import Receive, Send  # noqa: E402

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from config.inspect.redaction import ShownValue, route_in_force, settings_in_force
 from config.inspect.source_map import Places
 from config.options import Options
-from databroker.adminsite.read_only import PageAdmin
+from databroker.admin.read_only_admin import PageAdmin
 from proxy.admin import found_routes, told_of
 from proxy.service import page_context
 

@@ -16,8 +16,8 @@ from authenticate.access.desk import route_name
 from authenticate.admin import first_of
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
-from databroker.access.asked import AskedAccesses
-from databroker.adminsite.directory_runs import last_readings
+from databroker.admin.directory_run_admin import last_readings
+from databroker.grants.request_store import AskedAccesses
 from databroker.models import DirectoryRun, Session, User
 from foundation.errors import BrokerError
 from foundation.readiness import PartReadiness, ReadinessState

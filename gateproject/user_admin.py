@@ -15,12 +15,12 @@ from authenticate.access.desk import duration_words
 from authenticate.portal.programs import programs_of
 from authorize.identity.person_records import holder_of_account
 from authorize.models import LoggedDecision
-from databroker.access.asked import AskedAccesses
-from databroker.access.temporary import TemporaryAccesses
-from databroker.admin import UserAdmin
-from databroker.adminsite.group_admin import origin_of
-from databroker.adminsite.read_only import SHOWN
-from databroker.client import page_context
+from databroker.admin.group_admin import origin_of
+from databroker.admin.read_only_admin import SHOWN
+from databroker.admin.session_admin import UserAdmin
+from databroker.broker_client import page_context
+from databroker.grants.grant_store import TemporaryAccesses
+from databroker.grants.request_store import AskedAccesses
 from databroker.models import Group, Membership, ServiceAccount, Session, User
 from databroker.records import ProgramRecord, UserRecord
 from foundation.email_address import name_in_evidence

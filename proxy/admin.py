@@ -18,7 +18,7 @@ from config.reference.setting_catalog import written_duration
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
 from config.routes.route_identity_headers import tells_person
-from databroker.adminsite.read_only import PageAdmin
+from databroker.admin.read_only_admin import PageAdmin
 from proxy.service import page_context
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors

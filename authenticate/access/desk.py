@@ -19,11 +19,11 @@ from config.options import Options
 from config.routes.route import Route
 from config.routes.route_access_requests import REQUIRED
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
-from databroker.access.asked import APPROVED, AccessApproval, AskedAccess, AskedAccesses, HeldRequest, end_early
-from databroker.access.temporary import TRIES, AccessBusy, AccessError, TemporaryAccesses, checked_why
-from databroker.access.values import AccessHolder, TemporaryAccess, TemporaryAccessRecord
-from databroker.adminsite.audit import AuditAction, AuditLog
-from databroker.client import BrokerClient
+from databroker.audit_log import AuditAction, AuditLog
+from databroker.broker_client import BrokerClient
+from databroker.grants.grant_records import AccessHolder, TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_store import TRIES, AccessBusy, AccessError, TemporaryAccesses, checked_why
+from databroker.grants.request_store import APPROVED, AccessApproval, AskedAccess, AskedAccesses, HeldRequest, end_early
 from databroker.models import User
 from databroker.records import SessionRecord, UserRecord
 from databroker.store.base import VersionConflict

@@ -12,9 +12,9 @@ from authorize.identity import credentials
 from authorize.identity.service_accounts import account_with
 from authorize.policy.request import PolicyRequest
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
+from databroker.projection.rows import write_seen
 from databroker.records import ServiceAccountRecord
-from databroker.tables.rows import write_seen
 from foundation.auth_challenges import BAD_TOKEN, NOBODY, TOO_LITTLE, RefusedToken
 from foundation.bounded_cache import BoundedCache
 from foundation.crypto.service_account_token import hash_of

@@ -9,7 +9,7 @@ from authenticate.api.declarations import operation
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
 from authorize.identity.service_accounts import identity_of
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
-from databroker.access.asked import APPROVED, AskedAccesses, HeldRequest
+from databroker.grants.request_store import APPROVED, AskedAccesses, HeldRequest
 from databroker.records import ServiceAccountRecord, SessionRecord
 from foundation.email_address import canonical_email
 

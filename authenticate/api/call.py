@@ -7,8 +7,8 @@ from typing import Any
 from authenticate.access.desk import AccessDesk, Identities
 from authenticate.api.access import ApiProgram
 from config.options import Options
-from databroker.adminsite.audit import AuditLog, program_log
-from databroker.client import BrokerClient
+from databroker.audit_log import AuditLog, program_log
+from databroker.broker_client import BrokerClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from authenticate.api.declarations import operation
 from authenticate.api.problems import wrong
 from authenticate.api.values import ApiAnswer, Moment, PageQuery, PlainText, Told, told
 from authorize.models import LoggedDecision
-from databroker.adminsite.search import MOST_WORDS
+from databroker.admin.row_search import MOST_WORDS
 
 LIST = "decisions"
 EXACT = ("person", "person_id", "route", "route_id", "outcome", "shadow_outcome", "client_address", "request_id")

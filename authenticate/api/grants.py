@@ -9,8 +9,8 @@ from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import operation
 from authenticate.api.problems import no_such
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
-from databroker.access.temporary import TemporaryAccesses
-from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_store import TemporaryAccesses
 
 LIST = "grants"
 ID = r"[A-Za-z0-9_-]{1,64}"

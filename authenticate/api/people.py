@@ -7,7 +7,7 @@ from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import operation
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
-from databroker.adminsite import search
+from databroker.admin import row_search
 from databroker.models import Group, Membership, User
 
 LIST = "people"
@@ -67,7 +67,7 @@ def _page(query: PeopleQuery, after: tuple[str, ...] | None) -> PeopleList:
         rows = rows.filter(pk__in=Membership.objects.filter(group_id=query.group).values("user_id"))
     if after is not None:
         rows = rows.filter(pk__gt=after[0])
-    found = search.users(rows, query.q) if query.q is not None else rows
+    found = row_search.users(rows, query.q) if query.q is not None else rows
     page = list(found.order_by("pk")[: query.limit + 1])
     shown = page[: query.limit]
     groups = _groups([user.pk for user in shown])

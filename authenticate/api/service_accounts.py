@@ -12,11 +12,11 @@ from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import operation
 from authenticate.api.problems import ApiProblem
 from authenticate.api.values import PLAIN, ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
-from databroker.service_accounts import LONGEST_GROUP, MOST_GROUPS, NEVER, OWN, ServiceAccounts, ended_with_maker
+from databroker.service_account_store import LONGEST_GROUP, MOST_GROUPS, NEVER, OWN, ServiceAccounts, ended_with_maker
 
 LIST = "service_accounts"
 ID = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"

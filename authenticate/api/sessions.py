@@ -11,8 +11,8 @@ from authenticate.api.declarations import operation
 from authenticate.api.problems import no_such
 from authenticate.api.values import ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
 from config.options import Options
-from databroker.adminsite import search
-from databroker.adminsite.audit import AuditAction, name_in_claims
+from databroker.admin import row_search
+from databroker.audit_log import AuditAction, name_in_claims
 from databroker.end_sessions import earlier_of, end_sessions, end_sessions_of_user
 from databroker.models import Session, User
 from databroker.records import SESSION, Record
@@ -68,7 +68,7 @@ def _page(query: SessionQuery, after: tuple[str, ...] | None) -> list[Session]:
         rows = rows.filter(user_id=query.user_id)
     if after is not None:
         rows = rows.filter(pk__gt=after[0])
-    found = search.sessions(rows, query.q) if query.q is not None else rows
+    found = row_search.sessions(rows, query.q) if query.q is not None else rows
     return list(found.order_by("pk")[: query.limit + 1])
 
 

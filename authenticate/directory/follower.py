@@ -10,7 +10,7 @@ from authenticate.directory.base import DirectoryError, DirectorySnapshot, TimeB
 from authenticate.directory.sync import apply, difference
 from config.fields.setting_files import stamp_of
 from config.provider_config import ConfiguredProvider
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from foundation.errors import BrokerError, ConfigError
 from foundation.readiness import PartHealth
 

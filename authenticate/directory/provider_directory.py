@@ -17,9 +17,9 @@ from authenticate.directory.vendors.api import Sleep
 from config.issuers import counts_for
 from config.options import Options
 from config.provider_config import ConfiguredProvider
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.leader_election import DoneElsewhere, run_elected
-from databroker.own_records import own_records
+from databroker.provider_scope import own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser, Record
 from databroker.store.base import VersionConflict
 from foundation.backoff import delay

@@ -11,9 +11,9 @@ import structlog
 from authenticate.directory.base import DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import SYNC, DirectoryChanges, Progress, apply, check_removals, difference
 from config.provider_config import ConfiguredProvider
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.leader_election import run_alone
-from databroker.own_records import own_records
+from databroker.provider_scope import own_records
 from databroker.records import DIRECTORY_RUN, DirectoryRunRecord
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from authenticate.directory.provider_directory import ProviderDirectory
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from foundation.readiness import PartReadiness, degraded
 from foundation.telemetry import metrics
 

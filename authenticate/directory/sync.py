@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.directory.base import DirectoryError, DirectorySnapshot
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.base import VersionConflict
 from foundation.tasks import in_parallel

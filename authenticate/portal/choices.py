@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from databroker.client import BrokerClient, Edited, update
+from databroker.broker_client import BrokerClient, Edited, update
 from databroker.records import PORTAL_PREFERENCES, PortalChoices, Record, SessionRecord
 
 KEPT = 400 * 24 * 3600.0  # seconds after the last change

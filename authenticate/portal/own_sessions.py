@@ -11,9 +11,9 @@ from django.db import Error
 from authenticate.portal.programs import programs_of
 from authenticate.portal.user_agent import in_words
 from authenticate.session.sessions import Sessions
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
+from databroker.projection.rows import LastSeen, last_seen_at
 from databroker.records import ProgramRecord, SessionRecord
-from databroker.tables.rows import LastSeen, last_seen_at
 
 log = structlog.get_logger(__name__)
 

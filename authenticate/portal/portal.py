@@ -17,7 +17,7 @@ from authorize.openings import SLICE, Opening
 from authorize.policy.request import PolicyRequest
 from authorize.state import RouteLinks
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import SessionRecord
 from foundation.values import WatchedFile
 from foundation.web import pages

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import PROGRAMMATIC_CLIENT, ProgramRecord, SessionRecord
 
 MOST_SHOWN = 20  # of one session

@@ -9,7 +9,7 @@ import structlog
 from authenticate.scim.resources import email_of, name_of
 from config.issuers import counts_for
 from config.provider_config import ConfiguredProvider
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.end_sessions import end_sessions_of_user
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record
 

@@ -24,8 +24,8 @@ from authenticate.scim.patch import patched
 from authenticate.scim.resources import MAX_TEXT, attributes_of, group_of, says_active, shown_group, shown_user, user_of
 from config.issuers import counts_for
 from config.provider_config import ConfiguredProvider
-from databroker.client import BrokerClient, every
-from databroker.own_records import own_records
+from databroker.broker_client import BrokerClient, every
+from databroker.provider_scope import own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, SessionRecord
 from databroker.session_reader import find_directory_record, person_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from authenticate.scim.attributes import folded
 from authenticate.scim.errors import ScimError
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import SCIM_INDEX
 
 # "subject" and "directory_id" are what the attribute that the setting names makes of somebody: they must differ, too.

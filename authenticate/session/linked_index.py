@@ -3,7 +3,7 @@
 import structlog
 
 from authenticate.session.sessions import Sessions
-from databroker.client import BrokerClient, every
+from databroker.broker_client import BrokerClient, every
 from databroker.records import SESSION, SessionRecord
 from foundation.backoff import until_done
 from foundation.errors import GateError

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 
 import structlog
 
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, WantedTokens
 from foundation.errors import BrokerError
 from foundation.tasks import in_parallel, spawn

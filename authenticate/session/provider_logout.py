@@ -13,7 +13,7 @@ from authenticate.provider.logout_token import LOGOUT_TOKEN
 from authenticate.provider.signed_token import WrongToken
 from authenticate.session.other_sessions import OtherSessions
 from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
-from databroker.client import BrokerClient, consume_once
+from databroker.broker_client import BrokerClient, consume_once
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SESSION, USED_ID
 from foundation.errors import BadRequest

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Collection
 
-from databroker.client import BrokerClient, Edited, update
+from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import index_entries, index_key, session_id_of, user_key
 from databroker.records import LOGOUT_MARKER, SESSION_INDEX, ProviderSession, Record, SessionRecord, SignedOutNote
 

@@ -19,7 +19,7 @@ from authenticate.provider.signed_token import WrongToken
 from authenticate.provider.tokens import GrantRefused
 from authenticate.session.refresh_schedule import tokens_due
 from authenticate.session.renewal import is_withdrawn, with_new_claims, with_new_tokens
-from databroker.client import BrokerClient, Edited, update
+from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import end_sessions
 from databroker.records import SESSION, USER, Record, SessionRecord, UserRecord
 from databroker.store.base import VersionConflict

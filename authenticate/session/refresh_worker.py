@@ -11,7 +11,7 @@ from authenticate.provider.kinds.base import AccessRefused
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
 from authenticate.session.wanted_tokens import WantedRefreshes
-from databroker.client import BrokerClient, every
+from databroker.broker_client import BrokerClient, every
 from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, report_malformed
 from databroker.store.base import ANEW, StartOver
 from foundation.backoff import delay, pauses

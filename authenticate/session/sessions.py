@@ -11,7 +11,7 @@ from authenticate.provider.tokens import AskedAnother, SignedIn
 from authenticate.session.provider_sessions import ProviderSessions
 from authorize.identity.person_records import linked_id_of
 from config.options import Options
-from databroker.client import BrokerClient, Edited, update
+from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import batches, end_sessions, session_ids_of_user
 from databroker.records import SESSION, USER, Record, SessionRecord
 from databroker.session_reader import SessionReader, user_of, vouches

@@ -7,7 +7,7 @@ from contextlib import suppress
 import structlog
 
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, WantedTokens, report_malformed
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn

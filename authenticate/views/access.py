@@ -18,10 +18,10 @@ from authorize.access_rules import may_request
 from authorize.state import RouteLinks
 from config.routes.route import Route
 from config.routes.route_access_requests import REQUIRED
-from databroker.access.asked import HeldRequest
-from databroker.access.temporary import AccessError
-from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
-from databroker.adminsite.audit import AuditLogAway
+from databroker.audit_log import AuditLogAway
+from databroker.grants.grant_records import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_store import AccessError
+from databroker.grants.request_store import HeldRequest
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
 from foundation.web import pages, responses

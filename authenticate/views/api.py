@@ -14,7 +14,7 @@ from authenticate.api.openapi import openapi_document
 from authenticate.api.problems import ApiProblem
 from authenticate.api.reading import allowed, body_of, operation_of, query_of
 from authenticate.service import AuthenticateService, page_context
-from databroker.adminsite.audit import AuditLogAway
+from databroker.audit_log import AuditLogAway
 from foundation.errors import BrokerError, GateError
 from foundation.web import responses
 from foundation.web.problem_details import PROBLEM, problem_document

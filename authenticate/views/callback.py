@@ -14,7 +14,7 @@ from authenticate.service import page_context
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
-from databroker.adminsite.audit import AuditAction, session_entry
+from databroker.audit_log import AuditAction, session_entry
 from databroker.records import SessionRecord
 from foundation.errors import BadRequest, ProviderError
 from foundation.web import responses

@@ -2,7 +2,7 @@
 
 from authenticate.access.desk import Caller
 from authenticate.service import AuthenticatePageContext
-from databroker.adminsite.audit import Actor, ActorKind, AuditLog
+from databroker.audit_log import Actor, ActorKind, AuditLog
 from databroker.records import USER, SessionRecord
 from databroker.session_reader import user_of
 from foundation.email_address import name_in_evidence

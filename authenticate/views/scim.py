@@ -16,7 +16,7 @@ from authenticate.scim.errors import ScimError, not_found
 from authenticate.scim.query import SEARCH, AttributeSelection, ScimQuery
 from authenticate.scim.resources import version_of
 from authenticate.service import AuthenticateService, page_context
-from databroker.adminsite.audit import pushed_entry
+from databroker.audit_log import pushed_entry
 from databroker.records import Record
 from foundation.auth_challenges import BAD_TOKEN
 from foundation.errors import BrokerError

@@ -11,8 +11,8 @@ from authenticate.views import answers
 from authenticate.views.callers import pending_requests
 from authenticate.views.person import described_person
 from authenticate.views.portal import STYLE, portal_files
-from databroker.adminsite.audit import AuditAction, session_entry
-from databroker.adminsite.details import claim_text
+from databroker.admin.record_details import claim_text
+from databroker.audit_log import AuditAction, session_entry
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
 from foundation.web import pages, responses

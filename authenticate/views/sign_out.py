@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
-from databroker.adminsite.audit import AuditAction, session_entry
+from databroker.audit_log import AuditAction, session_entry
 from databroker.records import SessionRecord
 from foundation.crypto.cookies import set_cookie
 from foundation.crypto.csrf_token import FIELD, HEADER

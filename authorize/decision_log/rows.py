@@ -13,7 +13,7 @@ from authorize.decision_log.recorded_facts import LONGEST_PATH, identity_facts, 
 from authorize.models import LoggedDecision
 from authorize.policy import decision_text
 from authorize.policy.compiled_route import name_of
-from databroker.tables.rows import storable
+from databroker.projection.rows import storable
 from foundation.errors import BrokerError
 
 # At a time: a long transaction would keep sign-ins and the admin waiting (docs/decisions/stores.md).

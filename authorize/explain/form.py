@@ -18,7 +18,7 @@ from authorize.explain.invented_request import (
 from authorize.explain.recorded_user import ACCOUNT_PREFIX, RecordedUser, recorded_user
 from authorize.models import LoggedDecision
 from authorize.state import default_ports
-from databroker.adminsite.directory_runs import last_reading
+from databroker.admin.directory_run_admin import last_reading
 from databroker.models import Session, User
 from foundation.errors import BrokerError
 

@@ -8,7 +8,7 @@ from authorize.identity.service_accounts import identity_of_account
 from authorize.policy.identity import Identity
 from config.options import Options
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
-from databroker.client import BrokerClient, every
+from databroker.broker_client import BrokerClient, every
 from databroker.records import SESSION, USER, Record
 from databroker.replica import Replica
 from foundation.auth_challenges import RefusedToken

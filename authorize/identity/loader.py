@@ -13,7 +13,7 @@ from authorize.identity.person_records import PersonRecords, holder_of, identity
 from authorize.policy.identity import AccessSpan, Identity
 from config.options import Options
 from config.routes.route_bearer_tokens import JWT
-from databroker.access.values import AccessHolder, TemporaryAccess
+from databroker.grants.grant_records import AccessHolder, TemporaryAccess
 from databroker.records import (
     ACCESS_GRANT,
     DIRECTORY_GROUP,

@@ -8,7 +8,6 @@ from authorize.policy.identity import AccessSpan, Identity
 from config.provider_config import ConfiguredProvider, provider_of
 from config.routes.route_bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from databroker.access.values import AccessHolder
 from databroker.claims import (
     email_assertions,
     flattened,
@@ -19,6 +18,7 @@ from databroker.claims import (
     names_all_groups,
     rule_email_of,
 )
+from databroker.grants.grant_records import AccessHolder
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from foundation.claim_values import NullValues
 from foundation.email_address import canonical_email, display_name

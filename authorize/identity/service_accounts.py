@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from authorize.policy.identity import Identity
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import MALFORMED, SERVICE_ACCOUNT, Record, ServiceAccountRecord, report_malformed
 from databroker.replica import Replica
 from foundation.auth_challenges import RefusedToken

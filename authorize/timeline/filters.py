@@ -15,7 +15,7 @@ from authorize.models import LoggedDecision
 from authorize.policy.compiled_route import name_of
 from authorize.policy.decision import Outcome
 from config.routes.route import Route
-from databroker.adminsite.search import MOST_WORDS
+from databroker.admin.row_search import MOST_WORDS
 from foundation.values import ip_of
 
 FIELDS = ("person", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")

@@ -11,7 +11,7 @@ from authorize.upstream.identity_headers import Headers, attested_email, warn_of
 from authorize.upstream.provider_tokens import ProviderTokens
 from config.options import Options
 from config.routes.upstreams.upstream_credentials import is_serverless
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.errors import NobodyToActFor
 from foundation.values import Url

@@ -20,7 +20,7 @@ from authorize.upstream.told_headers import Headers, Named
 from config.fields.header_template import ACCESS_TOKEN, ID_TOKEN, Variable
 from config.options import Options
 from config.routes.route_identity_headers import token_templates
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord, WantedTokens
 from databroker.session_reader import SessionReader
 from foundation.backoff import pauses

@@ -30,7 +30,7 @@ from bench.support.process_stats import resident
 from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import MAX_SESSIONS, Replica
-from databroker.rpc.client import Position, RemoteBroker
+from databroker.rpc.remote_broker import Position, RemoteBroker
 from databroker.store.base import ANEW, StartOver, StoreBackend
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BrokerError

@@ -19,8 +19,8 @@ from config.settings.storage_url import storage_url
 from databroker.records import SESSION
 from databroker.replica import Replica
 from databroker.store.base import StoreBackend
-from databroker.store.kvclient import StorageTls, open_client
-from databroker.store.kvstore import DEADLINE, KvStore
+from databroker.store.redis_client import StorageTls, open_client
+from databroker.store.redis_store import DEADLINE, KvStore
 from databroker.store.sealed import SealedStore
 from foundation.tasks import spawn
 from tests.support.redis_server import RedisServer

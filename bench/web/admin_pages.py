@@ -99,8 +99,7 @@ def main() -> int:
 def pages() -> Iterator[float]:
     import authenticate.admin
     import authorize.admin
-    from databroker import admin
-    from databroker.adminsite import group_admin, service_account_admin
+    from databroker.admin import group_admin, service_account_admin, session_admin
     from databroker.store.memory import MemoryStore
     from gateproject import user_admin
     from tests.support.admin import AdminPages
@@ -108,7 +107,7 @@ def pages() -> Iterator[float]:
 
     with tempfile.TemporaryDirectory() as directory:
         options = make_options(Path(directory))
-    modules: Any = (admin, group_admin, service_account_admin, authorize.admin, authenticate.admin, user_admin)
+    modules: Any = (session_admin, group_admin, service_account_admin, authorize.admin, authenticate.admin, user_admin)
     site = AdminPages(*(each.register for each in modules), broker=MemoryStore(), options=options)
     site.get(SESSIONS)  # templates are read once
     for words, page, query in PAGES:
@@ -149,7 +148,7 @@ async def filled_store() -> Any:
 
 
 async def loaded(store: Any) -> float:
-    from databroker.tables.projection import Projection
+    from databroker.projection.projection import Projection
 
     started = time.perf_counter()
     await Projection(store)._load()

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from config.options import Options
+from databroker.broker_client import BrokerClient, every
 from databroker.claims import verified_email
-from databroker.client import BrokerClient, every
 from databroker.records import USER, Record
-from databroker.rpc.client import RemoteBroker
-from databroker.store.open import open_store
+from databroker.rpc.remote_broker import RemoteBroker
+from databroker.store.factory import open_store
 from foundation.connection_errors import connection_fault
 from foundation.email_address import canonical_email
 from foundation.errors import BrokerError

@@ -29,7 +29,7 @@ from config.parsing.document import KeyPath
 from config.provider_config import ConfiguredProvider
 from config.settings.identity_providers import place_of_key
 from config.validation import Finding
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.crypto.sealing import to_text
 from foundation.errors import BrokerError, ProviderError

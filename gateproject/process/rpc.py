@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from authorize.client import Authorizer
 from authorize.envoy_answers import ExtAuthzParts
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.replica import Replica
 from gateproject.worker_process import WorkerProcess
 

@@ -11,11 +11,11 @@ from authorize.rpc import ext_authz as ext_authz_service
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import ExtAuthz
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.replica import Replica
 from databroker.rpc import convert
-from databroker.rpc.client import RemoteBroker
-from databroker.rpc.server import DataBrokerRpc
+from databroker.rpc.broker_server import DataBrokerRpc
+from databroker.rpc.remote_broker import RemoteBroker
 from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.rpc_server import RequestProof, RpcServer
 from foundation.rpc.shared_secret import Metadata, SharedSecret

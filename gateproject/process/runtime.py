@@ -24,7 +24,7 @@ from config.inspect.config_diff import Version
 from config.options import Options
 from databroker.claims import CountedWords
 from databroker.service import DataBrokerService
-from databroker.store.open import open_store
+from databroker.store.factory import open_store
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, ReadinessReport, degraded, failing
 from foundation.system.systemd_notifier import ServiceManager

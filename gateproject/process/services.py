@@ -10,7 +10,7 @@ from authenticate.service import AuthenticateService
 from authorize.client import Authorizer
 from authorize.service import AuthorizeService
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.service import DataBrokerService
 from foundation.crypto.signing_key import SigningKey
 from foundation.telemetry.tracing import tracer

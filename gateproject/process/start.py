@@ -14,7 +14,7 @@ from django.conf import settings
 from config.config_watcher import ConfigSource
 from config.options import Options
 from config.parsing.document import shown_path
-from databroker.store.open import open_store
+from databroker.store.factory import open_store
 from databroker.store.sealed import SealedStore, UnusableStore
 from foundation.errors import BrokerError, ConfigError, Problem
 from foundation.telemetry.logs import configure_logs

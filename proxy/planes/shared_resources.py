@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from authorize.decision_log.log import DecisionLog, Saw
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from proxy.forwarding.http_forwarding import WatchLine
 from proxy.planes.open_streams import OpenStreams
 from proxy.route_forwarding import ProxyState

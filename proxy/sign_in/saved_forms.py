@@ -20,7 +20,7 @@ import structlog
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from config.options import Options
-from databroker.client import BrokerClient, consume_once
+from databroker.broker_client import BrokerClient, consume_once
 from databroker.records import SAVED_FORM
 from databroker.store.base import VersionConflict
 from foundation.client_network import ConcurrencyLimit, client_network

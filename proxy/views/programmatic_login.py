@@ -4,7 +4,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from databroker.client import consume_once
+from databroker.broker_client import consume_once
 from databroker.records import SESSION
 from foundation.errors import SealError
 from foundation.web.message import Message

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from authorize.policy.request import PolicyRequest
-from databroker.client import consume_once
+from databroker.broker_client import consume_once
 from databroker.records import SESSION
 from foundation.crypto.handoff import HandOver
 from foundation.errors import BadRequest, SealError

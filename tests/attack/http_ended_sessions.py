@@ -16,7 +16,7 @@ from config.loader import load_options
 from config.options import Options
 from databroker.records import SESSION
 from databroker.store.base import StoreBackend
-from databroker.store.open import open_store
+from databroker.store.factory import open_store
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target
 from tests.support.gate import GateBuilder, RunningGate

@@ -8,9 +8,9 @@ from django.test import override_settings
 
 from config.settings.storage_url import storage_url
 from databroker.store.base import StoreBackend
-from databroker.store.kvclient import StorageTls, open_client
-from databroker.store.kvstore import KvStore
 from databroker.store.memory import MemoryStore
+from databroker.store.redis_client import StorageTls, open_client
+from databroker.store.redis_store import KvStore
 from tests.support.authenticate_site import ORIGIN
 from tests.support.certified_provider import CertifiedProvider
 from tests.support.certs import certificate_files

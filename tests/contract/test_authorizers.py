@@ -15,7 +15,7 @@ from authorize.policy.reasons import Reason
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
-from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import ACCESS_GRANT, SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
 from foundation.crypto.service_account_token import hash_of, new_token

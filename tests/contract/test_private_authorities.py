@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from config.routes.route import Route
-from databroker.store.kvclient import StorageTls
-from databroker.store.kvclient import _context as kvstore_context
+from databroker.store.redis_client import StorageTls
+from databroker.store.redis_client import _context as kvstore_context
 from foundation.client_tls import client_context, verifying_context
 from proxy.autocert.authority import AcmeAuthority, AcmeSettings
 from proxy.upstreams.upstream_tls import client_context as upstream_context

@@ -9,10 +9,10 @@ import pytest
 
 from databroker.claims import CountedWords, GroupsClaim
 from databroker.models import Group, Membership, Session, User
+from databroker.projection.projection import Projection
 from databroker.records import DIRECTORY_USER, SESSION, USER
 from databroker.replica import UNKNOWN, Replica
 from databroker.store.base import StoreBackend
-from databroker.tables.projection import Projection
 from foundation.errors import BrokerError
 from tests.support.database import in_database
 from tests.support.eventually import eventually

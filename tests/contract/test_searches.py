@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connections
 
-from databroker.adminsite import search
+from databroker.admin import row_search
 from databroker.models import Group, Membership, Session, User
 from tests.support.database import row
 from tests.support.postgresql import PostgresServer
@@ -46,7 +46,7 @@ def people() -> None:
     row(Session, id="s2", user_id="oidc/oezge", client_address="192.0.2.22")
 
 
-@pytest.mark.parametrize("few", [0, search.FEW])
+@pytest.mark.parametrize("few", [0, row_search.FEW])
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -63,13 +63,13 @@ def people() -> None:
     ],
 )
 def test_sessions_are_found(run: Run, text: str, found: list[str], few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "FEW", few)
-    assert run(lambda: [session.pk for session in search.sessions(Session.objects.order_by("pk"), text)]) == found
+    monkeypatch.setattr(row_search, "FEW", few)
+    assert run(lambda: [session.pk for session in row_search.sessions(Session.objects.order_by("pk"), text)]) == found
 
 
 def test_people_are_found_by_group(run: Run) -> None:
-    assert run(lambda: [user.pk for user in search.users(User.objects.all(), "ENGINEERING alice")]) == ["oidc/alice"]
+    assert run(lambda: [user.pk for user in row_search.users(User.objects.all(), "ENGINEERING alice")]) == ["oidc/alice"]
 
 
 def test_postgresql_knows_the_large_letters_of_every_language(on_postgresql: Run) -> None:
-    assert on_postgresql(lambda: [user.pk for user in search.users(User.objects.all(), "öZGE")]) == ["oidc/oezge"]
+    assert on_postgresql(lambda: [user.pk for user in row_search.users(User.objects.all(), "öZGE")]) == ["oidc/oezge"]

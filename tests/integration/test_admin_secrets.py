@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 import pytest
 from django.db import connection
 
-from databroker import admin
-from databroker.adminsite import group_admin
+from databroker.admin import group_admin, session_admin
 from databroker.models import Group as GroupRow
 from databroker.models import Session, User
+from databroker.projection.projection import Projection
 from databroker.records import (
     DIRECTORY_GROUP,
     DIRECTORY_USER,
@@ -26,7 +26,6 @@ from databroker.records import (
     UserRecord,
 )
 from databroker.store.memory import MemoryStore
-from databroker.tables.projection import Projection
 from tests.support.admin import AdminPages
 from tests.support.database import in_database
 from tests.support.options import make_options
@@ -95,7 +94,7 @@ def _links(page: str) -> list[str]:
 async def test_no_page_shows_a_token_or_a_secret(tmp_path: Path) -> None:
     store = await filled_store()
     await project(store)
-    registers, options = (admin.register, group_admin.register), make_options(tmp_path)
+    registers, options = (session_admin.register, group_admin.register), make_options(tmp_path)
     pages = await in_database(lambda: AdminPages(*registers, broker=store, options=options))
     await pages.apost("databroker/session/", action="end_sessions", _selected_action=["s2"])
     read = await every_page(pages)

@@ -11,8 +11,8 @@ from django.test import override_settings
 
 from config.options import Options
 from databroker.models import Group, Membership, ServiceAccount, Session, User
+from databroker.projection import projection_verifier
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER
-from databroker.tables import check
 from gateproject.management.broker_access import opened_broker
 from tests.support.database import empty_the_tables, row
 from tests.support.options import make_options
@@ -26,7 +26,7 @@ def options(database_once: None, tmp_path_factory: pytest.TempPathFactory) -> It
     """Tables and store say the same; each test leaves them so, and its last assertion says it."""
     directory = tmp_path_factory.mktemp("checkbroker")
     with RedisServer(directory / "redis") as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check, "SETTLES", 0.0)
+        patch.setattr(projection_verifier, "SETTLES", 0.0)
         options = make_options(directory, databroker_storage_type="kvstore", databroker_storage_connection_string=server.url)
         asyncio.run(_fill(options))
         assert run(options, "--repair")[0] == 0

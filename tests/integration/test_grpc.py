@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from databroker.records import SESSION
-from databroker.rpc.client import RemoteBroker
+from databroker.rpc.remote_broker import RemoteBroker
 from foundation.errors import BrokerError
 from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret

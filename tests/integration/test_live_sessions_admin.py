@@ -7,7 +7,7 @@ import re
 import httpx
 import pytest
 
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
 from tests.support.gate import HTML, RunningGate, follow, sign_in
 from tests.support.prepared import run
 

@@ -13,7 +13,7 @@ import pytest
 from authenticate.api.operations import OPERATIONS
 from databroker.permissions import PERMISSIONS
 from databroker.records import SESSION
-from databroker.rpc.client import RemoteBroker
+from databroker.rpc.remote_broker import RemoteBroker
 from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url

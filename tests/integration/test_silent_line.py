@@ -15,8 +15,8 @@ import pytest
 
 from config.settings.storage_url import storage_url
 from databroker.records import SESSION
-from databroker.store.kvclient import StorageTls, open_client
-from databroker.store.kvstore import KvStore
+from databroker.store.redis_client import StorageTls, open_client
+from databroker.store.redis_store import KvStore
 from databroker.store.sealed import SealedStore
 from tests.support.children import Child
 from tests.support.development_provider import DevelopmentProvider

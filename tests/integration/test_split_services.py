@@ -17,7 +17,7 @@ import yaml
 
 from authorize.policy.reasons import Reason
 from databroker.records import DIRECTORY_USER, SESSION
-from databroker.rpc.client import RemoteBroker
+from databroker.rpc.remote_broker import RemoteBroker
 from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url

@@ -42,13 +42,13 @@ GUARDS = {
     "config.routes.upstreams": "upstream_credentials upstream_urls",
     "config.settings": "authenticate_settings autocert_settings brand_settings directory_account directory_settings group_sources "
     "identity_providers linked_accounts provider_entry",
-    "databroker": "admin claims client clock_skew end_sessions leader_election models own_records record_cache records replica service "
-    "service_accounts session_reader",
-    "databroker.access": "asked temporary",
-    "databroker.adminsite": "audit details end_sessions read_only service_account_admin",
-    "databroker.rpc": "client server",
-    "databroker.store": "database database_threads kvstore memory sealed",
-    "databroker.tables": "check rows",
+    "databroker": "audit_log broker_client claims clock_skew end_sessions leader_election models provider_scope record_cache records replica "
+    "service service_account_store session_reader",
+    "databroker.grants": "request_store grant_store",
+    "databroker.admin": "end_sessions_action read_only_admin record_details service_account_admin session_admin",
+    "databroker.rpc": "broker_server remote_broker",
+    "databroker.store": "database database_threads memory redis_store sealed",
+    "databroker.projection": "projection_verifier rows",
     "foundation": "bounded_cache auth_challenges claim_values client_network client_tls connection_errors email_address errors readiness single_flight values",
     "foundation.crypto": "cookies csrf_token programmatic sealing service_account_token session_cookie sign_in_attempts signed_urls "
     "signing_key",
@@ -94,7 +94,7 @@ MORE_TESTS = {
     "unit/proxy/test_upstream_credentials.py",
     "config": "unit/authenticate/scim/test_directory.py unit/authorize/policy/language/test_access_criteria.py "
     "unit/authorize/test_several_providers.py unit/proxy/sign_in/test_sign_in_urls.py",
-    "databroker": "contract/test_stores.py integration/databroker/store/test_kvstore.py integration/test_admin_secrets.py "
+    "databroker": "contract/test_stores.py integration/databroker/store/test_redis_store.py integration/test_admin_secrets.py "
     "unit/authenticate/access/test_desk.py unit/authenticate/scim/test_directory.py unit/authorize/identity "
     "unit/authorize/test_several_providers.py",
     "foundation": "unit/authenticate/test_published_keys.py unit/authorize/policy/language/test_person_criteria.py "

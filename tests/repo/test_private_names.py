@@ -22,8 +22,8 @@ RESET = "unit/proxy/upstreams/test_upstream_connection.py::test_an_answer_whose_
 HALF_CLOSE = "unit/proxy/listener/test_tunnel.py::test_openssl_is_given_nothing_that_comes_after_the_client_s_end"
 TRANSPORT = "unit/proxy/listener/test_client_transport.py"
 TURNS = "unit/proxy/listener/test_fair_selector.py::test_a_loop_works_with_turns_and_stands_new_connections_behind"
-IDLE_LINES = "integration/databroker/store/test_kvstore.py::test_a_line_that_was_silent_is_used_again_at_once"
-CLUSTER = "integration/databroker/store/test_kvclient.py::test_a_cluster_that_was_away_is_found_again"
+IDLE_LINES = "integration/databroker/store/test_redis_store.py::test_a_line_that_was_silent_is_used_again_at_once"
+CLUSTER = "integration/databroker/store/test_redis_client.py::test_a_cluster_that_was_away_is_found_again"
 
 # (library, None for Python's own; where it is used; name) -> where it is tested.
 USED = {
@@ -62,10 +62,10 @@ USED = {
     ("twisted", "proxy/listener/tls/certificates.py", "_lib"): (
         "unit/proxy/listener/tls/test_certificates.py::test_current_versions_are_spoken_with_forward_secrecy"
     ),
-    ("redis", "databroker/store/kvclient.py", "_available_connections"): IDLE_LINES,
-    ("redis", "databroker/store/kvclient.py", "_in_use_connections"): IDLE_LINES,
-    ("redis", "databroker/store/kvclient.py", "_connections"): CLUSTER,
-    ("redis", "databroker/store/kvclient.py", "_free"): CLUSTER,
+    ("redis", "databroker/store/redis_client.py", "_available_connections"): IDLE_LINES,
+    ("redis", "databroker/store/redis_client.py", "_in_use_connections"): IDLE_LINES,
+    ("redis", "databroker/store/redis_client.py", "_connections"): CLUSTER,
+    ("redis", "databroker/store/redis_client.py", "_free"): CLUSTER,
     (
         "acme",
         "proxy/autocert/authority.py",
@@ -74,7 +74,11 @@ USED = {
     ("django", "authorize/admin.py", "_get_obj_does_not_exist_redirect"): (
         "unit/authorize/test_admin.py::test_a_decision_s_page_is_its_explanation"
     ),
-    ("django", "databroker/admin.py", "_delete_view"): "unit/databroker/test_admin.py::test_deleting_a_session_ends_it_in_the_broker",
+    (
+        "django",
+        "databroker/admin/session_admin.py",
+        "_delete_view",
+    ): "unit/databroker/admin/test_session_admin.py::test_deleting_a_session_ends_it_in_the_broker",
 }
 # Documented in spite of its name: enums, Django's models, named tuples.
 DOCUMENTED = {"_value_", "_meta", "_replace"}

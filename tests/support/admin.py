@@ -16,7 +16,7 @@ from django.test import AsyncClient, AsyncRequestFactory, override_settings
 from django.urls import path, set_urlconf
 from django.utils.decorators import async_only_middleware
 
-from databroker.adminsite.read_only import SESSION_KEY
+from databroker.admin.read_only_admin import SESSION_KEY
 
 MIDDLEWARE = [
     "tests.support.admin.by_urls_of_its_own",

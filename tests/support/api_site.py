@@ -8,7 +8,7 @@ from typing import Any, Self
 from databroker.models import AuditEntry
 from databroker.permissions import PERMISSIONS
 from databroker.records import USER, SessionRecord, UserRecord
-from databroker.service_accounts import ServiceAccounts
+from databroker.service_account_store import ServiceAccounts
 from tests.support.authenticate_site import Response, Site
 from tests.support.database import in_database
 from tests.support.signed_in import put_session

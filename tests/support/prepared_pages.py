@@ -23,7 +23,7 @@ SETTINGS = "gateproject.settings"
 _AT_WORK_ALREADY = "daphne"
 PAGES = """
     authenticate.access.desk daphne.ws_protocol
-    databroker.store.open databroker.templatetags.times django.contrib.admin.templatetags.admin_list
+    databroker.store.factory databroker.templatetags.times django.contrib.admin.templatetags.admin_list
     django.contrib.auth.middleware django.contrib.messages.storage.fallback django.contrib.sessions.backends.db
     django.contrib.sessions.middleware django.db.models.sql.compiler django.template.loaders.app_directories
     gateproject.management.commands.rungate gateproject.process.reload gateproject.process.services gateproject.urls

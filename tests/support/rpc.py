@@ -9,8 +9,8 @@ from typing import Any
 
 from config.options import Options
 from databroker.rpc import convert
-from databroker.rpc.client import RemoteBroker
-from databroker.rpc.server import DataBrokerRpc
+from databroker.rpc.broker_server import DataBrokerRpc
+from databroker.rpc.remote_broker import RemoteBroker
 from databroker.store.base import RecordChange, StoreBackend
 from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.rpc_server import RpcServer

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.broker_client import BrokerClient
 from databroker.end_sessions import user_key
 from databroker.records import DIRECTORY_USER, SESSION, SESSION_INDEX, USER, DirectoryUser, SessionRecord, UserRecord
 from foundation.crypto.session_cookie import SessionCookies

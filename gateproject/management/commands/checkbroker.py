@@ -8,7 +8,7 @@ from django.db import Error
 
 from config.options import Options
 from databroker.claims import CountedWords
-from databroker.tables.check import TableCheck
+from databroker.projection.projection_verifier import TableCheck
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
 from gateproject.management.configured_command import ConfiguredCommand, configured, open_tables

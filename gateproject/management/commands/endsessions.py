@@ -7,8 +7,8 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
 from config.options import Options
-from databroker.adminsite.audit import AuditAction, record_command
-from databroker.client import BrokerClient, every
+from databroker.audit_log import AuditAction, record_command
+from databroker.broker_client import BrokerClient, every
 from databroker.end_sessions import batches, end_sessions, end_sessions_of_user
 from databroker.models import Session, User
 from databroker.records import SESSION

@@ -32,7 +32,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
 from config.fields.basic_types import duration
 from config.options import Options
-from databroker.adminsite.directory_runs import last_reading
+from databroker.admin.directory_run_admin import last_reading
 from foundation.errors import BrokerError, ConfigError
 from gateproject.management.broker_access import opened_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, configured, unusable

@@ -18,12 +18,12 @@ from config.options import Options
 from config.provider_config import told_email
 from config.routes.route import Route
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from databroker.access.asked import end_early
-from databroker.access.temporary import AccessError, TemporaryAccesses, checked_why
-from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
-from databroker.adminsite.audit import AuditAction, record_command
+from databroker.audit_log import AuditAction, record_command
+from databroker.broker_client import BrokerClient
 from databroker.claims import verified_email
-from databroker.client import BrokerClient
+from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_store import AccessError, TemporaryAccesses, checked_why
+from databroker.grants.request_store import end_early
 from databroker.models import User
 from databroker.records import USER, UserRecord
 from foundation.email_address import display_name

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from databroker.records import RECORD_TYPES
-from databroker.store.open import open_store
+from databroker.store.factory import open_store
 from databroker.store.sealed import CHECK, SealedStore
 from foundation.errors import BrokerError
 from gateproject.management.configured_command import ConfiguredCommand, configured

@@ -11,11 +11,20 @@ from django.db import Error
 
 from config.fields.basic_types import duration
 from config.options import Options
-from databroker.adminsite.audit import AuditAction, record_command
+from databroker.audit_log import AuditAction, record_command
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
-from databroker.service_accounts import KEEP, NEVER, AccountError, NoSuchAccount, ServiceAccounts, checked_name, ended_with_maker, made_by
+from databroker.service_account_store import (
+    KEEP,
+    NEVER,
+    AccountError,
+    NoSuchAccount,
+    ServiceAccounts,
+    checked_name,
+    ended_with_maker,
+    made_by,
+)
 from foundation.errors import BrokerError
 from foundation.readiness import moment
 from gateproject.management.broker_access import opened_broker

@@ -22,7 +22,7 @@ made.without(
 
 inherited = door("authenticate.api.service_accounts", "unit/authenticate/api/test_access_requests.py")
 inherited.without("who knows a program's secret knows those of what it makes", "create_service_account", omits("secret_viewers"))
-kept = door("databroker.service_accounts", "unit/authenticate/api/test_access_requests.py")
+kept = door("databroker.service_account_store", "unit/authenticate/api/test_access_requests.py")
 kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("secret_viewers"))
 vouching = door("authorize.identity.service_accounts", "unit/authorize/identity/test_service_accounts.py")
 vouching.without("an end of a maker is noticed", "ServiceAccountLoader._is_current", replaced("known.makers", "()"))
@@ -33,7 +33,7 @@ inherited.without(
     "unit/authenticate/api/test_service_accounts.py",
 )
 
-in_admin = door("databroker.adminsite.service_account_admin", "unit/databroker/adminsite/test_service_account_admin.py")
+in_admin = door("databroker.admin.service_account_admin", "unit/databroker/admin/test_service_account_admin.py")
 in_admin.without("an administrator sees a secret as the person they are", "_eyes", returns("()"))
 
 sessions = door("authenticate.api.sessions", "unit/authenticate/api/test_sessions.py")

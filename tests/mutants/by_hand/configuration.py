@@ -164,7 +164,7 @@ facts.without(
 facts.without("what can't be compared is written down", "identity_facts", lacks('"claim_kinds"'))
 facts.without("groups that are not told are written down as such", "identity_facts", lacks('"untold_groups"'))
 
-last_seen_at = door("databroker.tables.rows", "unit/databroker/tables/test_rows.py")
+last_seen_at = door("databroker.projection.rows", "unit/databroker/projection/test_rows.py")
 last_seen_at.without(
     "a later moment is not overwritten", "_write_seen", replaced('f"({names[0]} IS NULL OR {names[0]} <= %s)"', 'f"%s IS NOT NULL"')
 )

@@ -268,7 +268,7 @@ access_key.without("another name is another route", "Route.access_key", returns(
 access_key.without("the same name is not the same route", "Route.access_key", returns("self.name or ''"))
 links = door("authorize.state", "unit/authorize/test_state.py")
 links.without("ids in links are keyed", "RouteLinks.id_of", returns("route.id"))
-giving = door("databroker.access.temporary", "unit/databroker/access/test_temporary.py")
+giving = door("databroker.grants.grant_store", "unit/databroker/grants/test_grant_store.py")
 giving.without(
     "what was revoked is not given again",
     "TemporaryAccesses.give",
@@ -290,7 +290,7 @@ desk.without(
     "Caller.approval",
     replaced("self.secret_viewers", "()"),
 )
-names = door("databroker.access.asked", "unit/authenticate/access/test_desk.py")
+names = door("databroker.grants.request_store", "unit/authenticate/access/test_desk.py")
 names.without(
     "two accounts of one address are one person",
     "AccessApproval.names",
@@ -313,7 +313,7 @@ desk.without(
 hook = door("authenticate.access.webhook", "unit/authenticate/access/test_webhook.py")
 hook.without("a redirect leads the webhook nowhere", "AccessWebhook._run", passes(follow_redirects="True"))
 hook.without("a reason is words to a chat", "AccessWebhook._body", replaced("harmless(event.words)", "event.words"))
-asking = door("databroker.access.asked", "unit/databroker/access/test_asked.py")
+asking = door("databroker.grants.request_store", "unit/databroker/grants/test_request_store.py")
 asking.without(
     "to ask and withdraw is a flood as well",
     "AskedAccesses._places",

@@ -58,7 +58,7 @@ channel.without(
     ),
 )
 
-client = door("databroker.rpc.client", "unit/databroker/rpc/test_client.py")
+client = door("databroker.rpc.remote_broker", "unit/databroker/rpc/test_remote_broker.py")
 client.without("a restart is noticed", "RemoteBroker._sync", replaced("position.server_version", "''"))
 
 words = door("proxy.planes.ext_authz", "unit/proxy/planes/test_ext_authz.py", "unit/authorize/rpc/test_ext_authz.py")

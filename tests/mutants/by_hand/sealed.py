@@ -119,21 +119,21 @@ records.without(
 )
 records.without("resealing loses no write", "SealedStore.reseal", omits("only_if_version"))
 
-kvscripts = door("databroker.store.kvscripts", "integration/databroker/store/test_kvstore.py", "contract/test_stores.py")
-kvscripts.without(
+redis_scripts = door("databroker.store.redis_scripts", "integration/databroker/store/test_redis_store.py", "contract/test_stores.py")
+redis_scripts.without(
     "a server that began anew is another",
     "_PRELUDE",
     in_text("found[3] ~= run_id", "not found[3]"),
-    "integration/databroker/store/test_kvstore.py",
+    "integration/databroker/store/test_redis_store.py",
 )
-kvscripts.without(
+redis_scripts.without(
     "a write based on an older version is refused",
     "PUT",
     in_text("if only_if ~= '' and live_version(redis.call('HGET', records, name), now) ~= tonumber(only_if) then return false end", ""),
     "contract/test_stores.py",
 )
 
-kvscripts.without(
+redis_scripts.without(
     "in a full server sessions end",
     "_PRELUDE",
     in_text(
@@ -148,7 +148,7 @@ kvscripts.without(
   redis.call('ZREM', expiries, name)
 """,
     ),
-    "integration/databroker/store/test_kvstore.py",
+    "integration/databroker/store/test_redis_store.py",
 )
 
 elected = door("databroker.leader_election", "unit/databroker/test_leader_election.py")

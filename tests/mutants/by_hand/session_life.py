@@ -3,7 +3,7 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import omits, replaced, skips
 
-updates = door("databroker.client", "unit/databroker/test_client.py")
+updates = door("databroker.broker_client", "unit/databroker/test_broker_client.py")
 updates.without("an update loses no concurrent write", "update", omits("only_if_version"))
 
 refresh = door("authenticate.session.refresh", "unit/authenticate/session/test_refresh.py")

@@ -53,14 +53,14 @@ password_login.without(
 admin_site.without("the admin is for whom it names", "GateAdminSite.login", never("not may_administer(request, identity)"))
 admin_site.without("the admin's next page is the admin's", "_target", always("is_inside"))
 
-databroker_admin = door("databroker.admin", "unit/databroker/test_admin.py")
+databroker_admin = door("databroker.admin.session_admin", "unit/databroker/admin/test_session_admin.py")
 databroker_admin.without(
     "a session ends outside of a transaction",
     "SessionAdmin.delete_view",
     replaced("self._delete_view", "super().delete_view"),
 )
 
-audit = door("databroker.adminsite.audit", "unit/databroker/adminsite/test_audit.py", "unit/databroker/test_admin.py")
+audit = door("databroker.audit_log", "unit/databroker/test_audit_log.py", "unit/databroker/admin/test_session_admin.py")
 audit.without("what failed is told as failed", "AuditLog.step", replaced("action.failure", "action"))
 audit.without("nothing becomes a formula in a spreadsheet", "_plain", replaced('_FORMULA.sub(r"\\1\'", text)', "text"))
 audit.without("no text of an entry stops the others", "_entry", replaced("plain_text(text)", "text"))
@@ -68,7 +68,7 @@ audit.without(
     "no sign-in is named by an address that nobody verified", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
 )
 
-entries = door("databroker.models", "unit/databroker/adminsite/test_audit.py")
+entries = door("databroker.models", "unit/databroker/test_audit_log.py")
 entries.without(
     "no entries are written over",
     "AppendOnly.update",
@@ -99,17 +99,17 @@ refused.without(
     replaced("end_sessions(self._broker, [session.id])", 'self._broker.delete("session", session.id)'),
 )
 
-ending = door("databroker.adminsite.end_sessions", "unit/databroker/adminsite/test_end_sessions.py")
+ending = door("databroker.admin.end_sessions_action", "unit/databroker/admin/test_end_sessions_action.py")
 ending.without(
     "the weaker sessions of a browser are told of, too",
     "EndSessionsAction._end",
     replaced("[*async_to_sync(earlier_of)(broker, chosen), *chosen]", "chosen"),
 )
 
-details = door("databroker.adminsite.details", "unit/databroker/adminsite/test_details.py", "integration/test_admin_secrets.py")
+details = door("databroker.admin.record_details", "unit/databroker/admin/test_record_details.py", "integration/test_admin_secrets.py")
 details.without("only named fields are shown", "session_facts", replaced("{name: data.get(name) for name in SHOWN_FIELDS}", "data"))
 
-rows = door("databroker.tables.rows", "integration/test_admin_secrets.py")
+rows = door("databroker.projection.rows", "integration/test_admin_secrets.py")
 rows.without("no token reaches the tables", "add_session", in_text("user_agent", "access_token"))
 
 shown_groups = door("databroker.claims", "unit/databroker/test_claims.py")
@@ -119,18 +119,18 @@ shown_groups.without(
 shown_groups.without("a claim of null is not missing", "_values", replaced("NullValues() if _is_nothing(value) else PartialValues()", "()"))
 shown_groups.without("a name with a dot is no path", "_path_part", replaced('tail.replace("\\\\", r"\\\\").replace(".", r"\\.")', "tail"))
 
-shown_rows = door("databroker.models", "unit/databroker/tables/test_rows.py")
+shown_rows = door("databroker.models", "unit/databroker/projection/test_rows.py")
 shown_rows.without("rows of records are not deleted beside the broker", "ShownRecords.delete", returns("super().delete()"))
 shown_rows.without("rows of records are not changed beside the broker", "ShownRecords.update", returns("super().update(**values)"))
 shown_rows.without("a row of a record is not saved", "ShownRecord.save_base", returns("super().save_base(*arguments, **options)"))
-table_check = door("databroker.tables.check", "integration/test_checkbroker.py")
+table_check = door("databroker.projection.projection_verifier", "integration/test_checkbroker.py")
 table_check.without("rows that no record has are found", "TableCheck._compared", never("id not in ids"))
 ended_by_command = door("gateproject.management.commands.endsessions", "integration/test_endsessions.py")
 ended_by_command.without(
     "an ending by command is logged first", "_end", skips("await asyncio.to_thread(record_command, command_line_user(), action, id, model)")
 )
 
-clocks = door("databroker.store.kvscripts", "contract/test_stores.py::test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others")
+clocks = door("databroker.store.redis_scripts", "contract/test_stores.py::test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others")
 clocks.without(
     "a clock that is ahead ends nothing in the kvstore",
     "_PRELUDE",

@@ -18,7 +18,7 @@ loader.without(
     "a name gives way to an id of its own directory alone", "IdentityLoader._rule_group_names", replaced("prefix + name", "name")
 )
 
-own = door("databroker.own_records", "unit/databroker/test_own_records.py")
+own = door("databroker.provider_scope", "unit/databroker/test_provider_scope.py")
 own.without("a directory's groups are its own", "OwnRecords._stored", replaced("self._prefix + id", "id"))
 own.without("no directory waits for another", "OwnRecords.acquire", replaced("f\"{name} of {self._prefix.rstrip('/')}\"", "name"))
 
@@ -44,14 +44,14 @@ loaded.without(
     replaced("told_email_of(person.email, provider)", "_text(person.email)"),
 )
 
-rows = door("databroker.tables.rows", "unit/databroker/tables/test_rows.py")
+rows = door("databroker.projection.rows", "unit/databroker/projection/test_rows.py")
 rows.without(
     "part of an address is another address",
     "_addresses",
     replaced("counted.verified_email(id, said) == signed_in_with", "counted.verified_email(id, said)"),
 )
 rows.without("no name in the tables passes for an address", "add_user", replaced("display_name(...)", '_text(said, "name", 255)'))
-logged = door("databroker.adminsite.audit", "unit/databroker/adminsite/test_audit.py")
+logged = door("databroker.audit_log", "unit/databroker/test_audit_log.py")
 logged.without(
     "the audit log calls nobody by another's address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
 )
@@ -76,7 +76,7 @@ desk.without(
     "Caller.approval",
     replaced("(self.session.user_id, *self.secret_viewers)", "self.secret_viewers"),
 )
-asked = door("databroker.access.asked", "unit/authenticate/access/test_desk.py")
+asked = door("databroker.grants.request_store", "unit/authenticate/access/test_desk.py")
 asked.without("a request remembers the account", "AskedAccess.names", replaced("self.account", '""'))
 replaced_service = door("authenticate.service", AT_SIGN_IN)
 replaced_service.without(

@@ -60,7 +60,7 @@ account_token.without("a token is whole", "name_in", replaced("_TOKEN.fullmatch"
 account_identity = door("authorize.identity.service_accounts", "unit/authorize/identity/test_service_accounts.py")
 account_identity.without("an attestation is of the last hour", "identity_of", passes(expires="float(account.expires)"))
 
-accounts = door("databroker.service_accounts", "unit/databroker/test_service_accounts.py")
+accounts = door("databroker.service_account_store", "unit/databroker/test_service_account_store.py")
 accounts.without("a name is taken once", "ServiceAccounts.create", omits("only_if_version"))
 
 identity = door("authorize.policy.identity", "unit/authorize/identity/test_service_accounts.py", "contract/test_user_entries.py")

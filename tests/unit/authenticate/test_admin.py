@@ -12,11 +12,11 @@ from django.db import OperationalError
 from django.http import HttpResponse
 
 import authenticate.admin as admin_page
-import databroker.admin
+import databroker.admin.session_admin
 from authenticate.access.desk import Caller
-from databroker.access.temporary import TemporaryAccesses
-from databroker.access.values import KEPT, TemporaryAccess
-from databroker.adminsite.audit import Actor, ActorKind, AuditAction, AuditLog
+from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog
+from databroker.grants.grant_records import KEPT, TemporaryAccess
+from databroker.grants.grant_store import TemporaryAccesses
 from databroker.models import AuditEntry
 from databroker.records import Record, UserRecord
 from foundation.errors import BrokerError
@@ -38,7 +38,7 @@ class Admin:
         authorize = SimpleNamespace(identity_of_session=self.world.identities)
         self.pages = AdminPages(
             admin_page.register,
-            databroker.admin.register,
+            databroker.admin.session_admin.register,
             broker=self.world.broker,
             options=self.world.options,
             authenticate=service,

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from authenticate import audit_trail
 from authenticate.audit_trail import AuditTrail
-from databroker.adminsite.audit import pushed_entry
+from databroker.audit_log import pushed_entry
 from databroker.models import AppendOnly, AuditEntry
 from tests.support.database import in_database
 

@@ -12,7 +12,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 
 from authenticate.session.refresh import RefreshStep, SessionEnded
-from databroker.adminsite.end_sessions import EndSessionsAction
+from databroker.admin.end_sessions_action import EndSessionsAction
 from databroker.records import SESSION, Record
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Browser, Site

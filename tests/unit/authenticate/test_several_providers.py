@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from authenticate.provider.signed_token import WrongToken
 from authenticate.session.refresh import RefreshStep
 from authorize.policy.reasons import Reason
-from databroker.access.temporary import TemporaryAccesses
-from databroker.access.values import TemporaryAccess
+from databroker.grants.grant_records import TemporaryAccess
+from databroker.grants.grant_store import TemporaryAccesses
 from databroker.records import USER, SessionRecord, UserRecord
 from databroker.session_reader import user_of
 from foundation.errors import BadRequest

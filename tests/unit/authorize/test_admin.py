@@ -11,7 +11,7 @@ from django.contrib.admin.utils import quote
 from django.http import HttpResponse
 from django.utils import timezone
 
-import databroker.admin
+import databroker.admin.session_admin
 import proxy.admin
 from authorize.admin import register
 from authorize.explain import replay
@@ -35,7 +35,7 @@ def pages(database: None, tmp_path: Path):
     def made(**facts: Any) -> AdminPages:
         options = make_options(tmp_path, policy=POLICY)
         known = {"options": options, "authorize": SimpleNamespace(routes=route_table(options))}
-        registers = (register, databroker.admin.register, proxy.admin.register)
+        registers = (register, databroker.admin.session_admin.register, proxy.admin.register)
         return AdminPages(*registers, **{**known, "configuration": SimpleNamespace(checksum=CHECKSUM), **facts})
 
     return made

@@ -19,7 +19,7 @@ from authorize.upstream.told_headers import PersonFacts
 from config.loader import check_configuration
 from config.provider_config import ConfiguredProvider
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import ACCESS_GRANT, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from databroker.session_reader import SessionReader
 from tests.support.options import make_options

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.access.values import AccessHolder, TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import AccessHolder, TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
     ACCESS_GRANT,
     DIRECTORY_GROUP,

@@ -27,7 +27,7 @@ BOUNDED_OTHERWISE = {
     "authorize/timeline/hours.py:zones": FINITE,
     "authorize/policy/language/time_criteria.py:_once_a_second": "four numbers",
     "databroker/records.py:_names": FINITE,
-    "databroker/store/kvstore.py:_sha1": FINITE,
+    "databroker/store/redis_store.py:_sha1": FINITE,
     "foundation/web/pages.py:headers": FINITE,
     "foundation/web/pages.py:static_path": FINITE,
     "foundation/telemetry/http_metrics.py:answered": FINITE,

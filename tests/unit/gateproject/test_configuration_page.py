@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import authorize.admin
-import databroker.admin
+import databroker.admin.session_admin
 import proxy.admin
 from config.config_watcher import ConfigSource
 from config.inspect.config_diff import UNSEEN, ValueChange, Version
@@ -41,7 +41,7 @@ class Running:
         self.options, self.status = written.options, ConfigurationStatus.of(self._source)
 
     def pages(self, **also: Any) -> AdminPages:
-        registers = [part.register for part in (configuration_page, proxy.admin, authorize.admin, databroker.admin)]
+        registers = [part.register for part in (configuration_page, proxy.admin, authorize.admin, databroker.admin.session_admin)]
         return AdminPages(*registers, options=self.options, configuration=self.status, in_force=self.known, **also)
 
     def texts(self, *queries: dict[str, str]) -> list[str]:

@@ -9,13 +9,12 @@ from asgiref.sync import async_to_sync
 
 import authenticate.admin
 import authorize.admin
-import databroker.admin
 from authorize.models import LoggedDecision
-from databroker.access.asked import AskedAccess, AskedAccesses
-from databroker.access.temporary import TemporaryAccesses
-from databroker.access.values import TemporaryAccess
-from databroker.adminsite import group_admin, service_account_admin
-from databroker.adminsite.audit import AuditAction
+from databroker.admin import group_admin, service_account_admin, session_admin
+from databroker.audit_log import AuditAction
+from databroker.grants.grant_records import TemporaryAccess
+from databroker.grants.grant_store import TemporaryAccesses
+from databroker.grants.request_store import AskedAccess, AskedAccesses
 from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
 from databroker.records import PROGRAMMATIC_CLIENT, USER, ProgramRecord, UserRecord
 from databroker.store.memory import MemoryStore
@@ -39,8 +38,8 @@ class People:
 
     def __init__(self, directory: Path, **settings: Any):
         self.broker = MemoryStore(lambda: NOW)
-        parts: Any = (databroker, authorize, authenticate)
-        registers = [part.admin.register for part in parts] + [group_admin.register, service_account_admin.register, user_admin.register]
+        parts: Any = (session_admin, authorize.admin, authenticate.admin, group_admin, service_account_admin, user_admin)
+        registers = [part.register for part in parts]
         options = make_options(directory, **{"groups_claim": "groups", **settings})
         self.pages = AdminPages(*registers, broker=self.broker, options=options)
         for name in ("ann", "bob"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import authorize.admin
-import databroker.admin
+import databroker.admin.session_admin
 from config.routes.route import Route
 from foundation.errors import Problem
 from proxy import admin
@@ -28,7 +28,7 @@ IN_FORCE = SimpleNamespace(file="/etc/gate/config.yaml", checksum="0123456789abc
 
 def pages_for(*routes: Route, configuration: SimpleNamespace = IN_FORCE, **settings: Any) -> AdminPages:
     proxy = SimpleNamespace(clusters=Clusters(routes), upstream_errors=UpstreamErrors())
-    registers = (admin.register, authorize.admin.register, databroker.admin.register)
+    registers = (admin.register, authorize.admin.register, databroker.admin.session_admin.register)
     return AdminPages(
         *registers,
         options=SimpleNamespace(policy=routes, time_zone="UTC", decision_log_size=1),

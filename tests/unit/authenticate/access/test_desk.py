@@ -13,9 +13,9 @@ from authenticate.access.desk import AccessDesk, Caller, NoSuchRequest, NotYours
 from authenticate.access.webhook import AccessEvent
 from authorize.policy.identity import Identity
 from config.options import Options
-from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
-from databroker.access.temporary import AccessError, TemporaryAccesses
-from databroker.adminsite.audit import Actor, ActorKind, AuditAction, AuditLog, AuditLogAway
+from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog, AuditLogAway
+from databroker.grants.grant_store import AccessError, TemporaryAccesses
+from databroker.grants.request_store import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
 from databroker.records import ACCESS_GRANT, ACCESS_REQUEST, Record, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from authenticate.api.access import SEEN_EVERY
 from databroker.models import ServiceAccount
 from databroker.records import SERVICE_ACCOUNT
-from databroker.service_accounts import ServiceAccounts
+from databroker.service_account_store import ServiceAccounts
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.api_site import ApiSite

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 
-from databroker.access.asked import AskedAccess, AskedAccesses
-from databroker.access.temporary import TemporaryAccesses
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
+from databroker.grants.grant_store import TemporaryAccesses
+from databroker.grants.request_store import AskedAccess, AskedAccesses
 from tests.support.api_site import ApiSite
 from tests.support.authenticate_site import Site
 from tests.support.fake_idp import FakeIdP

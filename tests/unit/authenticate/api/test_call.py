@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from authenticate.api.access import ApiProgram
 from authenticate.api.call import ApiCall
-from databroker.adminsite.audit import AuditLogAway
+from databroker.audit_log import AuditLogAway
 from databroker.models import AuditEntry, User
 from databroker.records import ServiceAccountRecord
 from tests.support.database import in_database

@@ -2,9 +2,9 @@
 
 import pytest
 
-from databroker.access.temporary import TemporaryAccesses
-from databroker.access.values import TemporaryAccess
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
+from databroker.grants.grant_records import TemporaryAccess
+from databroker.grants.grant_store import TemporaryAccesses
 from databroker.records import UserRecord
 from foundation.errors import BrokerError
 from tests.support.api_site import ApiSite

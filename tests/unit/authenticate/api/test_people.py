@@ -6,8 +6,8 @@ from django.core.handlers.asgi import ASGIHandler
 
 from databroker.claims import CountedWords
 from databroker.models import AuditEntry, Group, Membership, User
+from databroker.projection.rows import RowBatch, add_session, add_user, write
 from databroker.records import SESSION, USER, Record
-from databroker.tables.rows import RowBatch, add_session, add_user, write
 from tests.support.api_site import ApiSite
 from tests.support.database import in_database, row
 from tests.support.fake_idp import FakeIdP

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
 from databroker.records import SERVICE_ACCOUNT
-from databroker.service_accounts import NEVER, ServiceAccounts
+from databroker.service_account_store import NEVER, ServiceAccounts
 from foundation.errors import BrokerError
 from tests.support.api_site import ALL, ApiSite
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SESSION
 from foundation.errors import BrokerError

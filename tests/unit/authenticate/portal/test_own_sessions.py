@@ -9,9 +9,9 @@ from django.db import OperationalError
 from authenticate.portal import own_sessions as module
 from authenticate.portal.own_sessions import MOST_SHOWN, others_of, own_sessions
 from authenticate.session.sessions import Sessions
+from databroker.projection.rows import LastSeen
 from databroker.records import SESSION, SessionRecord
 from databroker.store.memory import MemoryStore
-from databroker.tables.rows import LastSeen
 from tests.support.options import MINIMAL, make_options
 
 NOW = 1_000.0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
-from databroker.client import AT_ONCE as PAGE
+from databroker.broker_client import AT_ONCE as PAGE
 from databroker.records import SESSION_INDEX, SessionRecord
 from databroker.store.memory import MemoryStore
 

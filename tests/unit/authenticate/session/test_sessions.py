@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from authenticate.portal.own_sessions import others_of
 from authenticate.session import sessions
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
 from databroker.end_sessions import end_sessions
 from databroker.models import AuditEntry
 from databroker.records import SESSION, SESSION_INDEX, SessionRecord

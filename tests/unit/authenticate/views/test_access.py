@@ -10,7 +10,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.db import OperationalError
 
 from authorize.state import RouteLinks
-from databroker.access.temporary import TemporaryAccesses
+from databroker.grants.grant_store import TemporaryAccesses
 from databroker.models import AuditEntry
 from databroker.records import ACCESS_GRANT, USER
 from tests.support.authenticate_site import Browser, Response, Site

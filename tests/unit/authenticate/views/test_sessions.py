@@ -9,7 +9,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 
 from authenticate.portal import programs
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry, Session
 from databroker.records import SESSION, ProgramRecord, Record, SessionRecord
 from foundation.errors import BrokerError

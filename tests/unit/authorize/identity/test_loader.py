@@ -12,7 +12,7 @@ from authorize.identity.loader import CachedIdentity, IdentityLoader, IdentityRe
 from authorize.policy.identity import AccessSpan, Identity
 from config.options import Options
 from config.settings.identity_providers import IN_PLACE
-from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
     ACCESS_GRANT,
     DIRECTORY_GROUP,

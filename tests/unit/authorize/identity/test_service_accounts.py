@@ -11,7 +11,7 @@ from authorize.identity.service_accounts import IDENTITY_SECONDS, ServiceAccount
 from authorize.policy.identity import Identity
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
-from databroker.service_accounts import ServiceAccounts
+from databroker.service_account_store import ServiceAccounts
 from databroker.store.memory import MemoryStore
 from foundation.auth_challenges import RefusedToken
 from foundation.crypto.service_account_token import hash_of, new_token

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from databroker.records import SERVICE_ACCOUNT
+from databroker.rpc.broker_server import DataBrokerRpc
 from databroker.rpc.convert import SERVICE
-from databroker.rpc.server import DataBrokerRpc
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from foundation.rpc.rpc_server import RpcServer

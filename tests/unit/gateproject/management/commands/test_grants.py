@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from config.options import Options
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry
 from databroker.records import ACCESS_GRANT, USER, UserRecord
 from gateproject.management.broker_access import opened_broker

@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from config.options import Options
 from databroker.records import SESSION
-from databroker.store.open import open_store
+from databroker.store.factory import open_store
 from tests.support.options import SHARED_SECRET, make_options
 
 NEW = base64.b64encode(b"n" * 32).decode()

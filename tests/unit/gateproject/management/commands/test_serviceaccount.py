@@ -12,9 +12,9 @@ from django.test import override_settings
 from django.utils import timezone
 
 from config.options import Options
-from databroker.adminsite.audit import AuditAction
+from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry, ServiceAccount
-from databroker.service_accounts import ServiceAccounts
+from databroker.service_account_store import ServiceAccounts
 from foundation.crypto.service_account_token import name_in
 from gateproject.management.broker_access import opened_broker
 from tests.support.database import row

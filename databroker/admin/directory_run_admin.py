@@ -1,0 +1,93 @@
+"""Admin page of directory runs: when each directory was read last, and how the readings before ended."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from config.options import Options
+from databroker.admin.read_only_admin import ReadOnlyAdmin, time_column
+from databroker.broker_client import page_context
+from databroker.models import DirectoryRun
+from foundation.web.times import time_element
+
+
+def last_reading(now: float, prefix: str = "") -> str:
+    """Words about the last reading that had succeeded at `now` (Unix seconds), and how long ago that was; "" where there was none.
+
+    `prefix`: what the ids of records of this directory begin with.
+    """
+    at = datetime.fromtimestamp(now, UTC)
+    run = DirectoryRun.objects.filter(id__startswith=prefix, error="", began__lte=at).order_by("-began").first()
+    if run is None:
+        return ""
+    return f"{run.began:%Y-%m-%dT%H:%M:%SZ}, {timedelta(seconds=int((at - run.began).total_seconds()))} before"
+
+
+class OutcomeFilter(admin.SimpleListFilter):
+    """Filter by success and failure."""
+
+    title = "outcome"
+    parameter_name = "outcome"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("good", "read"), ("bad", "failed")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        wanted = {"good": queryset.filter(error=""), "bad": queryset.exclude(error="")}
+        return wanted.get(self.value() or "", queryset)
+
+
+class ProviderFilter(admin.SimpleListFilter):
+    """Filter by whose directory was read, where there are several."""
+
+    title = "provider"
+    parameter_name = "provider"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(each.id, each.id) for each in page_context(request).options.providers.values() if each.is_entry and each.has_directory]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        return queryset.filter(id__startswith=f"{self.value()}/") if self.value() else queryset
+
+
+class DirectoryRunAdmin(ReadOnlyAdmin):
+    """Directory runs."""
+
+    list_display = ["when", "provider", "by", "duration", "users", "groups", "added", "changed", "removed", "outcome"]
+    list_display_links = ["when"]
+    list_filter = [ProviderFilter, OutcomeFilter]
+    ordering = ["-began", "-id"]
+    fields = ["began_at", "provider", "source", "by", "duration", "users", "groups", "added", "changed", "removed", "requests", "outcome"]
+    readonly_fields = ["began_at", "provider", "duration", "outcome"]
+
+    began_at = time_column("began")
+
+    @admin.display(description="began", ordering="began")
+    def when(self, run: DirectoryRun) -> str:
+        return time_element(run.began, "exact") if run.began else run.id
+
+    @admin.display(description="provider", empty_value="", ordering="id")
+    def provider(self, run: DirectoryRun) -> str:
+        return run.provider
+
+    @admin.display(description="duration", ordering="seconds")
+    def duration(self, run: DirectoryRun) -> str:
+        return f"{run.seconds:.1f} s"
+
+    @admin.display(description="outcome", ordering="error")
+    def outcome(self, run: DirectoryRun) -> str:
+        return run.error or "read"
+
+
+def last_readings(options: Options) -> list[DirectoryRun]:
+    """The last reading of each directory, failed or not, by the names of their providers; of a sole one alone."""
+    prefixes = [provider.records_prefix for provider in options.providers.values() if provider.has_directory]
+    found = (DirectoryRun.objects.filter(id__startswith=prefix).order_by("-began").first() for prefix in prefixes)
+    return [run for run in found if run is not None]
+
+
+def register(site: admin.AdminSite) -> None:
+    site.register(DirectoryRun, DirectoryRunAdmin)

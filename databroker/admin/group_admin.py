@@ -1,0 +1,129 @@
+"""The admin's pages about groups: those of a directory and those that a claim names, and where each comes from."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Case, CharField, Count, IntegerField, OuterRef, QuerySet, Subquery, Value, When
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
+
+from config.issuers import counts_for
+from config.options import Options
+from config.provider_config import ConfiguredProvider
+from config.settings.group_sources import ways_to_groups
+from databroker.admin.read_only_admin import ReadOnlyAdmin
+from databroker.broker_client import page_context
+from databroker.models import Group, Membership, User
+
+READ_ONLY = "Groups are read-only here: they come from {sources}, and rules (allowed_groups) use them."
+BEARERS = " Groups that exist only in bearer tokens are not listed."
+NONE_YET = "No groups yet from {sources}."
+BY_CLAIM = " The provider sends the claim in the ID token or userinfo response; some require a scope for it (idp_scopes)."
+NOBODYS = "a directory that is no longer configured"
+NO_SOURCE = "No user has groups. Configure {ways}."
+
+
+class OriginFilter(admin.SimpleListFilter):
+    """Filter by where groups come from."""
+
+    title = "origin"
+    parameter_name = "origin"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("claim", "a claim"), ("directory", "the directory")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        wanted = {"claim": queryset.filter(from_claim=True), "directory": queryset.filter(in_directory=True)}
+        return wanted.get(self.value() or "", queryset)
+
+
+class GroupAdmin(ReadOnlyAdmin):
+    """Groups."""
+
+    list_display = ["id", "name", "email", "origin", "size"]
+    list_filter = [OriginFilter]
+    search_fields = ["id__holds", "name__holds", "email__holds"]
+    ordering = ["name", "id"]
+    fields = ["id", "name", "email", "origin", "people", "changes"]
+    readonly_fields = ["origin", "people", "changes"]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        options = page_context(request).options
+        return super().changelist_view(request, {"about": about(options, is_empty=not Group.objects.exists()), **(extra_context or {})})
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet:
+        options = page_context(request).options
+        members = Membership.objects.filter(group_id=OuterRef("pk")).order_by().values("group_id").annotate(number=Count("pk"))
+        size = Coalesce(Subquery(members.values("number")), 0, output_field=IntegerField())
+        # What a column shows knows its row and no request.
+        words = {
+            "claim": Value(_claim(options)),
+            "directory": _by_directory(options, _directory),
+            "our_issuer": _by_directory(options, lambda provider: provider.issuer),
+        }
+        return super().get_queryset(request).annotate(size=size, **words)
+
+    @admin.display(description="origin")
+    def origin(self, group: Any) -> str:
+        is_ours = counts_for(group.issuer, group.our_issuer)
+        directory = group.directory if is_ours else f"the directory of {group.issuer}, which is no longer configured"
+        return "; ".join([group.claim] * group.from_claim + [directory] * group.in_directory)
+
+    @admin.display(description="members", ordering="size")
+    def size(self, group: Any) -> int:
+        return group.size
+
+    @admin.display(description="members")
+    def people(self, group: Group) -> SafeString:
+        return self.links(group.members.order_by("email", "id"), self.list_of(User, groups__id__exact=group.pk))
+
+    @admin.display(description="changes")
+    def changes(self, group: Any) -> str:
+        return READ_ONLY.format(sources=self.origin(group))
+
+
+def about(options: Options, *, is_empty: bool) -> str:
+    """Where groups come from, and why they can't be changed here; where there are none, what to configure."""
+    claim = any(provider.groups_claim for provider in options.providers.values())
+    directories = [_directory(provider) for provider in options.providers.values() if _has_directory(provider)]
+    sources = " and ".join([_claim(options)] * bool(claim) + directories)
+    if not sources:
+        return NO_SOURCE.format(ways=ways_to_groups(options))
+    if is_empty:
+        return NONE_YET.format(sources=sources) + (BY_CLAIM if claim else "")
+    return READ_ONLY.format(sources=sources) + (BEARERS if claim else "")
+
+
+def origin_of(from_claim: bool, from_directory: bool, user_id: str, options: Options) -> str:
+    """Who says that this person is in a group."""
+    provider = options.providers.get(user_id.partition("/")[0], options.first_provider)
+    return "; ".join([_claim(options)] * from_claim + [_directory(provider)] * from_directory)
+
+
+def _claim(options: Options) -> str:
+    named = ((provider.groups_claim, provider.issuer) for provider in options.providers.values() if provider.groups_claim)
+    return " and ".join(f"the claim “{claim}” of {issuer}" for claim, issuer in named)
+
+
+def _by_directory(options: Options, words: Callable[[ConfiguredProvider], str]) -> Any:
+    """Words about the provider whose directory a group's row is of."""
+    if options.identity_providers is None:
+        return Value(words(options.first_provider))
+    whose = [When(id__startswith=each.records_prefix, then=Value(words(each))) for each in options.providers.values()]
+    return Case(*whose, default=Value(NOBODYS), output_field=CharField())
+
+
+def _directory(provider: ConfiguredProvider) -> str:
+    if provider.directory_file:
+        return f"directory_file of {provider.id}" if provider.is_entry else "directory_file"
+    return f"{'SCIM' if provider.is_pushed else 'the directory'} of {provider.issuer}"
+
+
+def _has_directory(provider: ConfiguredProvider) -> bool:
+    return provider.directory_file is not None or provider.expects_record
+
+
+def register(site: admin.AdminSite) -> None:
+    site.register(Group, GroupAdmin)

@@ -1,0 +1,225 @@
+"""Admin pages of sessions, users and groups, to look at and to end sessions; and the audit log of what was done there."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.db import Error
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.utils.decorators import method_decorator
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.views.decorators.csrf import csrf_protect
+
+from databroker.admin import row_search
+from databroker.admin.end_sessions_action import EndSessionsAction
+from databroker.admin.read_only_admin import ReadOnlyAdmin, time_column
+from databroker.admin.record_details import broker_answer, shown_claims, shown_facts
+from databroker.audit_log import AUDIT_COLUMNS, csv_lines, name_of, user_of
+from databroker.models import AuditEntry, Group, Session, User
+from databroker.records import DIRECTORY_USER, SESSION, USER
+from foundation.errors import BrokerError
+
+MOST_IN_EXPORT = 100_000
+
+
+class EndSessionsAdmin(ReadOnlyAdmin):
+    """Admin with actions that end sessions."""
+
+    def end(self, request: HttpRequest, *works: Callable[[EndSessionsAction], None]) -> None:
+        ending = EndSessionsAction(request)
+        try:
+            for work in works:
+                work(ending)
+        except BrokerError:
+            self.message_user(request, f"The data broker is unavailable; some sessions were not ended. {_ended(ending)}", messages.ERROR)
+        except Error:
+            self.message_user(request, f"The database is unavailable; some sessions were not ended. {_ended(ending)}", messages.ERROR)
+        else:
+            if ending.is_complete:
+                self.message_user(request, _ended(ending), messages.SUCCESS)
+            else:
+                self.message_user(request, f"{_ended(ending)} More sessions remain: repeat the action.", messages.WARNING)
+
+
+class SessionAdmin(EndSessionsAdmin):
+    """Sessions."""
+
+    list_display = ["person", "began", "ends", "seen", "last_host", "client_address", "browser"]
+    list_display_links = ["person"]
+    search_fields = ["id"]  # what is searched says `get_search_results`
+    search_help_text = "User, route, start of a client address, or session id"
+    ordering = ["-since", "id"]
+    fields = ["id", "account", "began_at", "ends_at", "seen_at", "last_host", "client_address", "user_agent", "in_the_store", "claims"]
+    readonly_fields = ["account", "began_at", "ends_at", "seen_at", "in_the_store", "claims"]
+    actions = ["end_sessions", "end_all"]
+
+    # The list has many columns: short forms there, whole ones on the session's own page.
+    began, began_at = time_column("since", "short"), time_column("since")
+    ends, ends_at = time_column("expires", "short"), time_column("expires")
+    seen, seen_at = time_column("last_seen_at", "short"), time_column("last_seen_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet:
+        # Not by a join, which would be made for every row before fifty of them are chosen.
+        return super().get_queryset(request).prefetch_related("user")
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
+        return row_search.sessions(queryset, search_term), False
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        session = super().get_object(request, object_id, from_field)
+        if session is not None and request.method in ("GET", "HEAD"):
+            session.asked = broker_answer(lambda: (self.record(request, SESSION, session.pk),))
+        return session
+
+    @admin.display(description="in the data broker")
+    def in_the_store(self, session: Any) -> SafeString | str:
+        return shown_facts(session.asked)
+
+    @admin.display(description="claims")
+    def claims(self, session: Any) -> SafeString | str:
+        return shown_claims(session.asked)
+
+    @admin.display(ordering="user__email")
+    def person(self, session: Session) -> str:
+        return str(user_of(session) or session.user_id or "unknown")
+
+    @admin.display(description="user")
+    def account(self, session: Session) -> str:
+        user = user_of(session)
+        return self.link(user) if user else (session.user_id or "")
+
+    @admin.display(description="user agent", ordering="user_agent")
+    def browser(self, session: Session) -> str:
+        return session.user_agent if len(session.user_agent) <= 32 else f"{session.user_agent[:32]}…"
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self.has_view_permission(request, obj)
+
+    @admin.action(description="End the selected sessions", permissions=["view"])
+    def end_sessions(self, request: HttpRequest, sessions: QuerySet) -> None:
+        self.end(request, lambda ending: ending.end_sessions(sessions.values_list("pk", flat=True)))
+
+    @admin.action(description="End all sessions of these users", permissions=["view"])
+    def end_all(self, request: HttpRequest, sessions: QuerySet) -> None:
+        people = list(sessions.values_list("user_id", flat=True).order_by().distinct())
+        of_nobody = list(sessions.filter(user_id=None).values_list("pk", flat=True))
+        self.end(request, lambda ending: ending.end_all_sessions(people), lambda ending: ending.end_sessions(of_nobody))
+
+    @method_decorator(csrf_protect)
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Deletion in no transaction: the log must stay where the broker fails, and a store in this database must not wait for our lock."""
+        session = self.get_object(request, unquote(object_id))
+        context = {"title": "End this session?", "subtitle": name_of(session) if session else None, **(extra_context or {})}
+        try:
+            return self._delete_view(request, object_id, context)
+        except BrokerError:
+            self.message_user(request, "The data broker is unavailable; the session was not ended.", messages.ERROR)
+            return HttpResponseRedirect(self.url(Session, "changelist"))
+
+    def delete_model(self, request: HttpRequest, obj: Session) -> None:
+        EndSessionsAction(request).end_sessions([obj.pk])
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> None:
+        """Nothing: `EndSessionsAction` makes the entry."""
+
+
+class UserAdmin(EndSessionsAdmin):
+    """Users."""
+
+    list_display = ["id", "address", "name", "signed_in"]
+    list_filter = ["last_sign_in_at"]
+    search_fields = ["id"]  # what is searched says `get_search_results`
+    search_help_text = "Id, e-mail, name or group"
+    ordering = ["email", "id"]
+    fields = ["id", "address", "name", "signed_in", "member_of", "signed_in_as", "claims"]
+    readonly_fields = ["address", "signed_in", "member_of", "signed_in_as", "claims"]
+    actions = ["end_all"]
+
+    signed_in = time_column("last_sign_in_at")
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
+        return row_search.users(queryset, search_term), False
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        user = super().get_object(request, object_id, from_field)
+        if user is not None and request.method in ("GET", "HEAD"):
+            user.asked = broker_answer(lambda: (self.record(request, USER, user.pk), self.record(request, DIRECTORY_USER, user.pk)))
+        return user
+
+    @admin.display(description="e-mail", ordering="email")
+    def address(self, user: User) -> SafeString | str:
+        if not user.unauthoritative_email:
+            return user.email
+        unverified = "<s>{}</s>, not verified, or not assertable by the provider: it matches no rule and may belong to another user"
+        return format_html("{}{}" + unverified, user.email, "; " if user.email else "", user.unauthoritative_email)
+
+    @admin.display(description="claims")
+    def claims(self, user: Any) -> SafeString | str:
+        return shown_claims(user.asked)
+
+    @admin.display(description="groups")
+    def member_of(self, user: User) -> SafeString:
+        return self.links(user.groups.order_by("name", "id"), self.list_of(Group, members__id__exact=user.pk))
+
+    @admin.display(description="sessions")
+    def signed_in_as(self, user: User) -> SafeString:
+        return self.links(user.sessions.order_by("-since"), self.list_of(Session, user__id__exact=user.pk))
+
+    @admin.action(description="End all sessions of the selected users", permissions=["view"])
+    def end_all(self, request: HttpRequest, users: QuerySet) -> None:
+        people = list(users.values_list("pk", flat=True))
+        self.end(request, lambda ending: ending.end_all_sessions(people))
+
+
+class AuditAdmin(ReadOnlyAdmin):
+    """The audit log."""
+
+    list_display = ["at", "who", "kind", "account", "action", "whom", "address"]
+    list_display_links = ["at"]
+    list_filter = ["when", "kind", "action"]
+    search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_repr", "object_id")), "address__startswith"]
+    search_help_text = "Actor, action, object, or address"
+    ordering = ["-id"]  # entries are numbered as they are made
+    fields = ["at", "who", "kind", "account", "address", "action", "object_type", "whom", "object_id"]
+    readonly_fields = ["at", "whom"]
+    actions = ["as_csv", "as_json"]
+
+    at = time_column("when")
+
+    @admin.display(description="object", ordering="object_repr")
+    def whom(self, entry: AuditEntry) -> str:
+        return entry.object_repr
+
+    @admin.action(description="Save as CSV")
+    def as_csv(self, request: HttpRequest, chosen: QuerySet[AuditEntry]) -> HttpResponse:
+        rows = _newest(chosen).values_list(*AUDIT_COLUMNS)
+        return _saved(HttpResponse("".join(csv_lines(AUDIT_COLUMNS, rows)), content_type="text/csv; charset=utf-8"), "audit-log.csv")
+
+    @admin.action(description="Save as JSON")
+    def as_json(self, request: HttpRequest, chosen: QuerySet[AuditEntry]) -> HttpResponse:
+        return _saved(JsonResponse({"entries": list(_newest(chosen).values(*AUDIT_COLUMNS))}), "audit-log.json")
+
+
+def _newest(chosen: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
+    """The newest entries, as many as one answer should hold."""
+    return chosen.order_by("-id")[:MOST_IN_EXPORT]
+
+
+def _saved(response: HttpResponse, name: str) -> HttpResponse:
+    """Answer that a browser saves as a file and never shows: what it holds was written by others."""
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def register(site: admin.AdminSite) -> None:
+    site.disable_action("delete_selected")  # sessions end: one name for one thing
+    site.register(Session, SessionAdmin)
+    site.register(User, UserAdmin)
+    site.register(AuditEntry, AuditAdmin)
+
+
+def _ended(ending: EndSessionsAction) -> str:
+    return f"{ending.ended} session{'s' if ending.ended != 1 else ''} ended."

@@ -1,0 +1,271 @@
+"""Audit log: each action is a row that the admin shows and nobody can change there, and a line in the log."""
+
+import csv
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import structlog
+from asgiref.sync import sync_to_async
+from django.db import Error, connection
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils import timezone
+
+from config.provider_config import ConfiguredProvider
+from databroker.broker_client import page_context
+from databroker.claims import verified_email
+from databroker.models import AuditEntry, Session, User
+from databroker.records import SessionRecord
+from foundation.email_address import name_in_evidence
+from foundation.errors import GateError
+from foundation.web.plain_text import plain_text
+
+log = structlog.get_logger(__name__)
+
+Providers: TypeAlias = Mapping[str, ConfiguredProvider]
+PUSHED = "the provider (SCIM)"
+# Key of Django's session for the id of the user who entered the admin by single sign-on.
+USER_ID_KEY = "gate_user"
+# At the beginning of a cell, or of another one where a spreadsheet splits at semicolons, tabs or lines, quotes or no quotes.
+_FORMULA = re.compile(r"""(^|[;\t\r\n])(?=[\s"']*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r])""")
+# Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.
+STRANGERS_PAUSE = timedelta(minutes=1)
+AUDIT_COLUMNS = ("when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_repr")
+
+
+class AuditAction(StrEnum):
+    """Action as the audit log names it, recorded before it is taken; `failure` is recorded where it then fails."""
+
+    failure: str
+
+    def __new__(cls, text: str, failure: str = "") -> "AuditAction":
+        action = str.__new__(cls, text)
+        action._value_ = text
+        action.failure = failure
+        return action
+
+    END_SESSION = "ends the session", "could not end the session"
+    END_ALL_SESSIONS = "ends all sessions of this user", "could not end all sessions of this user"
+    END_OLDEST_SESSION = "signs in at the session limit, which ends the oldest session"
+    GRANT_ACCESS = "grants temporary access", "could not grant temporary access"
+    REVOKE_ACCESS = "revokes temporary access", "could not revoke temporary access"
+    REQUEST_ACCESS = "requests access", "could not request access"
+    APPROVE_REQUEST = "approves an access request", "could not approve an access request"
+    DENY_REQUEST = "denies an access request", "could not deny an access request"
+    WITHDRAW_REQUEST = "withdraws an access request", "could not withdraw an access request"
+    BREAK_GLASS = "uses break-glass access", "could not use break-glass access"
+    CREATE_ACCOUNT = "creates the service account", "could not change the service account"
+    ROTATE_ACCOUNT = "rotates the secret of the service account", "could not change the service account"
+    REVOKE_ACCOUNT = "revokes the service account", "could not change the service account"
+
+
+class ActorKind(StrEnum):
+    """Kind of an actor, as shown in the audit log."""
+
+    USER = "user"
+    PASSWORD = "account with a password"  # noqa: S105 - a kind of account of the admin
+    SERVICE_ACCOUNT = "service account"
+    COMMAND_LINE = "command line"
+    PROVIDER = "provider"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Actor of an audit entry: `id` is unique, `name` is for display."""
+
+    kind: ActorKind
+    id: str
+    name: str
+
+
+class AuditLogAway(GateError):
+    """The audit log can't be written: what can't be recorded must not be done."""
+
+    status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLog:
+    """Audit log in the name of one actor.  With `fields`, each entry is a line in the log, too."""
+
+    actor: Actor
+    address: str
+    clock: Callable[[], float] = time.time
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    async def record(self, action: str, model: type[Model], objects: Iterable[tuple[str, str]]) -> None:
+        """Write an entry for each (id, name), which are rows of `model`.  AuditLogAway."""
+        now, kind = self.clock(), str(model._meta.verbose_name)
+        texts = {"address": self.address, "action": action, "object_type": kind}
+        entries = [_entry(self.actor, now, **texts, object_id=id, object_repr=words) for id, words in objects]
+        try:
+            await sync_to_async(AuditEntry.objects.bulk_create)(entries, batch_size=100)
+        except Error as error:
+            log.error("audit log write failed", action=str(action), by=self.actor.id, reason=str(error).partition("\n")[0])
+            raise AuditLogAway("audit log write failed") from error
+        for entry in entries if self.fields else ():
+            did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id, **self.fields}
+            if self.actor.kind is ActorKind.SERVICE_ACCOUNT:
+                log.info("api action", **did)
+            else:
+                log.info("admin action", **did)
+
+    @asynccontextmanager
+    async def step(self, action: AuditAction, model: type[Model], objects: Collection[tuple[str, str]]) -> AsyncGenerator[None]:
+        """Record an action before it is taken, and its failure where it ends in an error of ours; `objects` are looked at each time."""
+        await self.record(action, model, objects)
+        try:
+            yield
+        except GateError:
+            with suppress(AuditLogAway):  # which has its own line in the log
+                await self.record(action.failure, model, objects)
+            raise
+
+
+def user_actor(session: SessionRecord, providers: Providers) -> Actor:
+    """Return the user of a session, named as at their sign-in."""
+    return Actor(ActorKind.USER, session.user_id, name_in_claims(session.user_id, session.claims, providers))
+
+
+def administrator(request: HttpRequest) -> Actor:
+    """Return the administrator who is signed in to the admin: by single sign-on, or by a password."""
+    account, user_id = request.user, request.session.get(USER_ID_KEY)
+    if user_id is None:
+        return Actor(ActorKind.PASSWORD, account.get_username(), account.get_username())
+    return Actor(ActorKind.USER, user_id, name_in_evidence(account.email, account.first_name, user_id))
+
+
+def administrator_log(request: HttpRequest) -> AuditLog:
+    """Return the audit log in the name of the administrator of a request."""
+    actor, client = administrator(request), page_context(request).client_address
+    fields = {"by": actor.name, "by_kind": actor.kind.value, "by_id": actor.id, "client": client}
+    return AuditLog(actor, client, fields=fields)
+
+
+def program_log(account: str, address: str, clock: Callable[[], float], request_id: str) -> AuditLog:
+    """Return the audit log in the name of a program that calls the API."""
+    actor = Actor(ActorKind.SERVICE_ACCOUNT, f"service_account/{account}", f"{account} (API)")
+    return AuditLog(actor, address, clock, {"by": actor.id, "request_id": request_id})
+
+
+def record_action(request: HttpRequest, message: str, *, object_repr: str, object_id: str = "", stranger: Actor | None = None) -> None:
+    """Record one action: `message` says what was done ("entered the admin"), `object_repr` to what or whom, for people; `object_id` for
+    programs.
+
+    `stranger` is the one who acts, where they are not let in to the admin.
+    """
+    record_actions(request, message, [(object_id, object_repr)], stranger=stranger)
+
+
+def record_actions(
+    request: HttpRequest,
+    message: str,
+    objects: Iterable[tuple[str, str]],
+    model: type[Model] | None = None,
+    *,
+    stranger: Actor | None = None,
+) -> None:
+    """Record one action on several (id, name), which are rows of `model`."""
+    actor, address = stranger or administrator(request), page_context(request).client_address
+    kind = "" if model is None else str(model._meta.verbose_name)
+    entries = [_entry(actor, address=address, action=message, object_type=kind, object_id=id, object_repr=words) for id, words in objects]
+    for entry in entries:
+        did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id}
+        log.info("admin action", **did, by=entry.who, by_kind=entry.kind, by_id=entry.account, client=address)
+    if stranger is not None:
+        entries = [entry for entry in entries if not _is_repeated(entry)]
+    AuditEntry.objects.bulk_create(entries, batch_size=100)
+
+
+def record_command(by: str, message: str, name: str, model: type[Model], words: str = "") -> None:
+    """Record what `by` does with a command, whose own log is their terminal; `words` say to what, where its name says too little.
+
+    It leaves no connection behind in the thread in which it is called.
+    """
+    actor = Actor(ActorKind.COMMAND_LINE, by, f"{by} (command line)")
+    try:
+        _entry(actor, action=message, object_type=str(model._meta.verbose_name), object_id=name, object_repr=words or name).save()
+    finally:
+        connection.close()
+
+
+def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str, provider: str = "") -> AuditEntry:
+    """Entry of a change that the provider, that one of several, made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
+    actor = Actor(ActorKind.PROVIDER, provider or "scim", f"{provider}: {PUSHED}" if provider else PUSHED)
+    return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=id, object_repr=words)
+
+
+def session_entry(
+    moment: float, person: SessionRecord, providers: Providers, address: str, action: str, session: SessionRecord | None = None
+) -> AuditEntry:
+    """Entry of what a person did to a session of their own, or, without one, to all of theirs; to be saved after it is done."""
+    actor = user_actor(person, providers)
+    if session is None:
+        kind, id, words = User._meta.verbose_name, person.user_id, actor.name
+    else:
+        kind, id, words = Session._meta.verbose_name, session.id, f"{actor.name}, from {session.client_address or 'an unknown address'}"
+    return _entry(actor, moment, address=address, action=action, object_type=str(kind), object_id=id, object_repr=words)
+
+
+def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:
+    """Return the name in evidence of the user of a session, by the claims of their sign-in."""
+    name = claims.get("name")
+    return name_in_evidence(verified_email(user_id, claims, providers), name if isinstance(name, str) else "", user_id)
+
+
+def _entry(actor: Actor, moment: float | None = None, **texts: str) -> AuditEntry:
+    """Entry at `moment` (Unix seconds), else now; its texts are cut to the length of their columns.
+
+    Names come from outside: what no database stores, and what turns the text around it, is replaced.
+    """
+    when = timezone.now() if moment is None else datetime.fromtimestamp(moment, UTC)
+    texts |= {"who": actor.name, "kind": actor.kind.value, "account": actor.id}
+    lengths = {field.name: getattr(field, "max_length", None) for field in AuditEntry._meta.fields}
+    return AuditEntry(when=when, **{name: plain_text(text)[: lengths[name]] for name, text in texts.items()})
+
+
+def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """CSV lines (RFC 4180), every cell in quotes.  What a spreadsheet would take for a formula is written as text: names and addresses come
+    from outside.
+    """
+    writer = csv.writer(_Line(), quoting=csv.QUOTE_ALL)
+    yield writer.writerow(names)
+    for row in rows:
+        yield writer.writerow([_plain(value) for value in row])
+
+
+class _Line:
+    """A file that gives each written line back."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _plain(value: Any) -> str:
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    return _FORMULA.sub(r"\1'", text)
+
+
+def name_of(session: Session) -> str:
+    """A session's name that still says something when it is gone."""
+    person = user_of(session) or session.user_id or "an unknown user"
+    return f"{person}, from {session.client_address or 'an unknown address'}"
+
+
+def user_of(session: Session) -> User | None:
+    """The user of a session; None also where there is no record of the one that it names."""
+    try:
+        return session.user
+    except User.DoesNotExist:
+        return None
+
+
+def _is_repeated(entry: AuditEntry) -> bool:
+    same = {"account": entry.account, "object_id": entry.object_id, "object_repr": entry.object_repr, "action": entry.action}
+    return AuditEntry.objects.filter(**same, when__gt=timezone.now() - STRANGERS_PAUSE).exists()

@@ -1,0 +1,145 @@
+"""Temporary access in the data broker: given, listed and revoked.  Whoever calls has written it into the audit log."""
+
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import replace
+
+from databroker.broker_client import BrokerClient, Edited, every, update
+from databroker.grants.grant_records import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.records import ACCESS_GRANT, Record, UserRecord
+from databroker.store.base import VersionConflict
+from foundation.errors import GateError
+from foundation.web.message import Message
+from foundation.web.plain_text import is_plain
+
+LONGEST = 30 * 86400.0  # seconds
+# Somebody else may write the same person's record at that moment; as often in a row they don't.
+TRIES = 5
+_EMPTY_FOR = 60.0  # seconds for which a record without anything is kept, so that no later writer can pass it over
+_SAY_WHY = Message("give a reason of at most %(most)s printable characters")
+
+
+class AccessError(GateError):
+    """Access that can't be given or taken, and why: for the one who asked."""
+
+    status = 400
+
+
+class AccessBusy(AccessError):
+    """Others wrote the same at that moment, each time: nothing was done, and it may be tried again."""
+
+    status = 409
+
+
+# enforcement-point: Authorization: Grants of temporary access
+class TemporaryAccesses:
+    """Temporary access of people.  AccessError, and BrokerError where the data broker can't be reached."""
+
+    def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
+        self._broker = broker
+        self._clock = clock
+
+    async def give(self, user: UserRecord, access: TemporaryAccess, approved: float = math.inf) -> None:
+        """Give access to a person, whom `user` names with their issuer, in place of what they have of the same route and ends earlier.
+
+        `approved` is the time of the last approval: an early end of the person's access to the route since then prevents it.
+        """
+        access = checked(access, self._clock())
+
+        def edit(found: TemporaryAccessRecord | None) -> TemporaryAccessRecord | None:
+            kept = self._kept(found, user)
+            _require_not_revoked(kept, access, approved)
+            if any(other.id == access.id for other in kept):
+                return None  # two finish what several have approved
+            if any(other.route == access.route and other.until >= access.until > self._clock() for other in kept):
+                raise AccessError(Message("this user already has access that lasts longer; revoke it first"))
+            held = (*(other for other in kept if other.route != access.route or other.revoked), access)
+            return TemporaryAccessRecord(user.id, user.vouched_by, user.email or user.name, held)
+
+        await self._update(user.id, edit)
+
+    async def of(self, user_id: str, issuer: str) -> list[TemporaryAccess]:
+        """What this person has."""
+        record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
+        found = None if record is None else TemporaryAccessRecord.from_record(record)
+        return [access for access in found.held if access.until > now] if found is not None and found.issuer == issuer else []
+
+    async def find(self, user_id: str, id: str) -> tuple[TemporaryAccessRecord, TemporaryAccess] | None:
+        """One access by its id or its place, with its person; None where it has ended."""
+        record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
+        found = None if record is None else TemporaryAccessRecord.from_record(record)
+        held = () if found is None else found.held
+        return next(
+            ((found, access) for access in held if found is not None and id in (access.id, access.place) and access.until > now), None
+        )
+
+    async def revoke(self, user_id: str, route: str) -> bool:
+        """End the access that a user has to a route now, which may have replaced what the caller saw; False where there is none."""
+
+        def edit(found: TemporaryAccessRecord | None) -> TemporaryAccessRecord | None:
+            now = self._clock()
+            ended = [] if found is None else [access for access in found.held if access.route == route and access.until > now]
+            if found is None or not ended:
+                return None
+            # It stays as one that is over, so that nobody who finishes an approval at this moment gives it once more.
+            held = (replace(access, until=0.0, ended=now, revoked=access.until) if access in ended else access for access in found.held)
+            return replace(found, held=tuple(access for access in held if access.kept_until > now))
+
+        return await self._update(user_id, edit)
+
+    async def list(self, *, expired: bool = False) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
+        """Yield each access that has not ended, with its person; or each that ended by itself, and is kept."""
+        now = self._clock()
+        async for record in every(self._broker, ACCESS_GRANT):
+            if (found := TemporaryAccessRecord.parse(record)) is None:
+                continue
+            for access in found.held:
+                if access.is_expired(now) if expired else access.until > now:
+                    yield found, access
+
+    def _kept(self, found: TemporaryAccessRecord | None, user: UserRecord) -> tuple[TemporaryAccess, ...]:
+        """What goes on of what a record holds: nothing of another issuer's person."""
+        if found is None or found.issuer != user.vouched_by:
+            return ()
+        now = self._clock()
+        return tuple(access for access in found.held if access.kept_until > now)
+
+    async def _update(self, user_id: str, edit: Callable[[TemporaryAccessRecord | None], TemporaryAccessRecord | None]) -> bool:
+        """Write what `edit` makes of a user's record; False where it is None.  AccessBusy."""
+
+        def edited(record: Record | None) -> Edited | None:
+            value = edit(None if record is None else TemporaryAccessRecord.from_record(record))
+            if value is None:
+                return None
+            return value.to_data(), max((access.kept_until for access in value.held), default=self._clock() + _EMPTY_FOR)
+
+        try:
+            return await update(self._broker, ACCESS_GRANT, user_id, edited) is not None
+        except VersionConflict:
+            raise busy(user_id) from None
+
+
+def _require_not_revoked(kept: Iterable[TemporaryAccess], access: TemporaryAccess, approved: float) -> None:
+    ended = [other for other in kept if other.revoked and other.route == access.route]
+    if any(other.id == access.id or other.ended >= approved for other in ended):
+        raise AccessError(Message("this access was revoked: request it again"))
+
+
+def checked(access: TemporaryAccess, now: float) -> TemporaryAccess:
+    """Access that may be given, with its reason in one line; else AccessError."""
+    if not 0 < access.until - now <= LONGEST:
+        raise AccessError(Message("the expiry must be within the next 30 days"))
+    return replace(access, why=checked_why(access.why))
+
+
+def checked_why(written: str) -> str:
+    """A reason as it may be shown to others: one line, without what can't be seen."""
+    why = " ".join(written.split())
+    if not why or len(why) > LONGEST_WHY or not is_plain(why):
+        raise AccessError(_SAY_WHY.filled(most=LONGEST_WHY))
+    return why
+
+
+def busy(user_id: str) -> AccessBusy:
+    return AccessBusy(Message("the access of %(person)s was changed by another administrator; reload and try again", person=user_id))

@@ -1,0 +1,184 @@
+"""Projection of the store into the admin's tables: the change stream says what was touched; rows are made from what the store has."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+import structlog
+from asgiref.sync import sync_to_async
+from django.db import Error, models
+
+from databroker.broker_client import BrokerClient, every
+from databroker.claims import CountedWords
+from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, Session, User
+from databroker.projection import rows
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
+from databroker.store.base import ANEW, StartOver
+from foundation.backoff import pauses
+from foundation.errors import BrokerError
+
+log = structlog.get_logger(__name__)
+
+TYPES: dict[type[models.Model], tuple[str, ...]] = {
+    Session: (SESSION,),
+    User: (USER, DIRECTORY_USER),
+    Group: (DIRECTORY_GROUP,),
+    ServiceAccount: (SERVICE_ACCOUNT,),
+    DirectoryRun: (DIRECTORY_RUN,),
+}
+ADD: dict[type[models.Model], Callable[..., None]] = {
+    Session: rows.add_session,
+    User: rows.add_user,
+    Group: rows.add_group,
+    ServiceAccount: rows.add_service_account,
+    DirectoryRun: rows.add_directory_run,
+}
+MODELS = {type: model for model, types in TYPES.items() for type in types}
+# SQLite has one writer: small batches with pauses leave the admin room for its own writes.
+BATCH = 500
+PAUSE = 0.05
+
+Touched = set[tuple[type[models.Model], str]]
+
+
+class Projection:
+    """Worker that reads the store anew for every row that changes, so neither the order of changes nor a repeated one can leave a wrong
+    row behind.
+    """
+
+    def __init__(self, client: BrokerClient, counted: CountedWords | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
+        self._client = client
+        self.counted = counted
+        self._pause = pause  # seconds between two batches; a batch gathers changes for as long
+        self._first_wait = first_wait  # seconds after the first failure
+        self._position = ANEW
+
+    async def run(self) -> None:
+        """Follow the store forever, from a full load on; trouble with it or with the database is logged and tried again."""
+        self._position = ANEW
+        waits = pauses(self._first_wait)
+        while True:
+            try:
+                await self._step()
+                waits = pauses(self._first_wait)
+                await asyncio.sleep(self._pause)
+            except StartOver as start_over:
+                await self._restart(start_over.version, next(waits))
+            except Exception as error:
+                _tell("projection lagging", error)
+                await asyncio.sleep(next(waits))
+
+    async def _restart(self, version: int, wait: float) -> None:
+        try:
+            await self._load()
+            self._position = version
+        except Exception as error:
+            _tell("projection load failed", error)
+            await asyncio.sleep(wait)
+
+    async def _step(self) -> None:
+        """One batch: wait for a change, gather what comes close upon it, write; a batch that can't be written is read again."""
+        touched: Touched = set()
+        position = self._position
+        async with aclosing(self._client.changes(position)) as changes:
+            try:
+                async with asyncio.timeout(None) as gathering:
+                    async for change in changes:
+                        position = change.version
+                        if model := MODELS.get(change.type):
+                            touched.add((model, change.id))
+                        if len(touched) >= BATCH:
+                            break
+                        if gathering.when() is None:
+                            gathering.reschedule(asyncio.get_running_loop().time() + self._pause)
+            except TimeoutError:
+                pass
+        await self._write(touched)
+        self._position = position
+
+    async def _load(self) -> None:
+        """Full load: everything the store has, and then away with the rows that it has not: the tables are never empty meanwhile.
+
+        Rows are made from the pages that are read.  What changes after the page was read is in the stream that follows.
+        """
+        for model in TYPES:
+            loaded: set[str] = set()
+            async for batch in batches_of(self._client, model, self.counted, loaded):
+                await self._save(batch)
+            await self._remove_all_but(model, loaded)
+        log.info("projection loaded")
+
+    async def _remove_all_but(self, model: type[models.Model], loaded: set[str]) -> None:
+        after = ""
+        while ids := await sync_to_async(rows.ids_after)(model, after, BATCH):
+            after = ids[-1]
+            if left := [id for id in ids if id not in loaded]:
+                await self._write({(model, id) for id in left})
+                await asyncio.sleep(self._pause)
+
+    async def _save(self, batch: rows.RowBatch) -> None:
+        await sync_to_async(rows.write)(batch)
+        await asyncio.sleep(self._pause)
+
+    async def _write(self, touched: Touched) -> None:
+        if touched:
+            await sync_to_async(rows.write)(await batch_of(self._client, touched, self.counted))
+
+
+async def batch_of(client: BrokerClient, touched: Touched, counted: CountedWords | None) -> rows.RowBatch:
+    """Rows of these ids, as the store has their records now."""
+    batch = rows.RowBatch(counted)
+    for model, id in sorted(touched, key=lambda entry: entry[1]):
+        add(batch, model, id, *[await client.get(type, id) for type in TYPES[model]])
+    return batch
+
+
+async def batches_of(
+    client: BrokerClient, model: type[models.Model], counted: CountedWords | None, ids: set[str]
+) -> AsyncGenerator[rows.RowBatch]:
+    """Rows of all records of a table, whose ids are added to `ids`."""
+    batch = rows.RowBatch(counted)
+    async for id, records in records_of(client, TYPES[model]):
+        add(batch, model, id, *records)
+        ids.add(id)
+        if len(batch.written) >= BATCH:
+            yield batch
+            batch = rows.RowBatch(counted)
+    if batch.written or batch.gone:
+        yield batch
+
+
+async def records_of(client: BrokerClient, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
+    """Each id that has a record of any of these types, in order, with its record of each."""
+    pages = [every(client, type) for type in types]
+    firsts = [await anext(each, None) for each in pages]
+    while ids := [record.id for record in firsts if record is not None]:
+        id = min(ids)
+        found = tuple(record if record is not None and record.id == id else None for record in firsts)
+        yield id, found
+        firsts = [await anext(each, None) if taken is not None else first for each, taken, first in zip(pages, found, firsts, strict=True)]
+
+
+def _tell(event: str, error: Exception) -> None:
+    """Log any error of the loop: without it the admin would show for ever what was once."""
+    if isinstance(error, (BrokerError, Error)):
+        log.warning(event, reason=str(error))
+    else:
+        log.error(event, exc_info=error)
+
+
+def add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
+    """Add rows of `records`, which are of the model's types, in their order.  One that no row can say is left out: it must not stop the
+    others.
+    """
+    if not rows.is_storable(id):
+        log.warning("record id not representable", table=model.__name__, id=id[:LONGEST_ID])
+        return
+    try:
+        if any(records):
+            ADD[model](batch, id, *records)
+        else:
+            batch.gone.append((model, id))
+    except (TypeError, ValueError) as error:
+        log.warning("malformed record not projected", table=model.__name__, id=id, error=type(error).__name__)
+        batch.gone.append((model, id))

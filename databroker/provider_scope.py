@@ -1,0 +1,73 @@
+"""Own records of one provider's directory: where several providers have one, each reads and writes records of its own people alone."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from config.provider_config import ConfiguredProvider
+from databroker.broker_client import BrokerClient
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER, Record
+from databroker.store.base import Lease
+from foundation.errors import BrokerError
+
+# Two directories may give one id to two of these: a record's id begins with the provider's, which its directory never sees.
+_NAMED_BY_ITSELF = frozenset({DIRECTORY_GROUP, DIRECTORY_RUN, SCIM_USER, SCIM_GROUP, SCIM_INDEX})
+
+
+class AnothersPerson(BrokerError):
+    """A directory that speaks of a person whom another provider signs in."""
+
+    status = 403
+
+
+def own_records(client: BrokerClient, provider: ConfiguredProvider) -> BrokerClient:
+    """Client of a provider's directory; the directory of the keys `idp_*` is the only one, and all records are its own."""
+    return OwnRecords(client, provider.records_prefix) if provider.is_entry else client
+
+
+# enforcement-point: Directory: Record ownership among several directories
+class OwnRecords:
+    """Client around another.  `prefix`: what the ids of its people begin with, and, unseen, those of its groups and pushed resources."""
+
+    def __init__(self, client: BrokerClient, prefix: str):
+        self._client = client
+        self._prefix = prefix
+        self.changes = client.changes
+        self.server_version = client.server_version
+        self.renew = client.renew
+        self.release = client.release
+
+    async def get(self, type: str, id: str) -> Record | None:
+        record = await self._client.get(type, self._stored(type, id))
+        return self._seen(record) if record is not None else None
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record:
+        stored = self._stored(type, id)
+        return self._seen(await self._client.put(type, stored, data, expires=expires, only_if_version=only_if_version))
+
+    async def delete(self, type: str, id: str) -> bool:
+        return await self._client.delete(type, self._stored(type, id))
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        if type not in _NAMED_BY_ITSELF and type != DIRECTORY_USER:
+            return await self._client.page(type, after, limit)
+        # Ids with one beginning stand together: a page that ends beyond them is the last.
+        found = await self._client.page(type, self._stored(type, after) if after else self._prefix, limit)
+        return [self._seen(record) for record in found if record.id.startswith(self._prefix)]
+
+    async def acquire(self, name: str, ttl: float) -> Lease | None:
+        """The lease of that name of this directory: no directory waits for another."""
+        return await self._client.acquire(f"{name} of {self._prefix.rstrip('/')}", ttl)
+
+    def _stored(self, type: str, id: str) -> str:
+        if type in _NAMED_BY_ITSELF:
+            return self._prefix + id
+        if type == DIRECTORY_USER and not id.startswith(self._prefix):
+            raise AnothersPerson(f"{id} is not a user of this provider: its user ids start with {self._prefix}")
+        return id
+
+    def _seen(self, record: Record) -> Record:
+        named = record.type in _NAMED_BY_ITSELF
+        return replace(record, id=record.id.removeprefix(self._prefix)) if named else record

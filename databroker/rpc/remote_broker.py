@@ -1,0 +1,146 @@
+"""Remote data broker: a BrokerClient over gRPC, with the promises of a store."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Final, NoReturn
+
+import grpc
+
+from databroker.records import Record
+from databroker.rpc import convert
+from databroker.rpc import databroker_pb2 as pb
+from databroker.rpc.broker_server import HEARTBEAT
+from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
+from foundation.errors import BrokerError
+from foundation.rpc.rpc_channel import RpcChannel, RpcFailed
+
+# So many heartbeats missed, and the stream counts as dead.
+SILENCE = 3 * HEARTBEAT
+PAUSE = 0.05  # seconds before a broken stream is asked to go on
+
+
+class Position(int):
+    """Version with the server that gave it: after a restart of the server the same number would mean something else."""
+
+    server_version: str
+
+    def __new__(cls, version: int, server_version: str) -> "Position":
+        position = super().__new__(cls, version)
+        position.server_version = server_version
+        return position
+
+
+class RemoteBroker:
+    """Client whose calls wait for a broker that is away, for `grpc_client_timeout` together; then, or when it fails, BrokerError.
+
+    A call is repeated only where that changes nothing: what could be taken for somebody else's write (`only_if_version`, `acquire`)
+    fails instead when its outcome is not known.
+    """
+
+    def __init__(self, channel: RpcChannel, *, with_data: bool = True, silence: float = SILENCE):
+        """Without `with_data` the change stream tells what was touched, and its records are empty."""
+        self._channel = channel
+        self._with_data = with_data
+        self._silence = silence
+
+    async def get(self, type: str, id: str) -> Record | None:
+        try:
+            answer = await self._call("Get", pb.GetRequest(type=type, id=id), pb.GetResponse, may_repeat=True)
+        except _NotFound:
+            return None
+        return convert.record_from_pb(answer.record)
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record:
+        sent = convert.data_to_bytes(data)
+        request = pb.SetRequest(type=type, id=id, data=sent, expires=expires, only_if_version=only_if_version)
+        answer = await self._call("Set", request, pb.SetResponse, may_repeat=only_if_version is None)
+        return convert.record_from_pb(answer.record, convert.data_from_bytes(sent))
+
+    async def delete(self, type: str, id: str) -> bool:
+        """True where the record was there; False also where the first try of a repeated call removed it."""
+        return bool((await self._call("Delete", pb.DeleteRequest(type=type, id=id), pb.DeleteResponse, may_repeat=True)).existed)
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        records: list[Record] = []
+        while len(records) < limit:
+            request = pb.GetAllRequest(type=type, page_token=after, limit=limit - len(records))
+            answer = await self._call("GetAll", request, pb.GetAllResponse, may_repeat=True)
+            records += map(convert.record_from_pb, answer.records)
+            if not (after := answer.next_page_token):
+                break
+        return records
+
+    async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
+        """The change stream.  Goes on by itself where the connection reached its age, or broke once; a server that lost its memory is a
+        StartOver.
+        """
+        position = since
+        while True:
+            heard = 0
+            try:
+                async with aclosing(self._sync(position)) as messages:
+                    async for message in messages:
+                        heard += 1
+                        if message.start_over:
+                            raise StartOver(Position(message.record_version, message.server_version))
+                        for change in map(convert.change_from_pb, message.changes):
+                            position = Position(change.version, message.server_version)
+                            yield RecordChange(position, change.type, change.id, change.record)
+                        position = Position(message.record_version, message.server_version)
+            except RpcFailed as error:
+                # The first message is only a greeting: a stream that brought no other is no reason to trust the next one.
+                if heard < 2 or error.code is not grpc.StatusCode.UNAVAILABLE:
+                    raise BrokerError(f"the data broker's change stream failed ({error})") from error
+            if heard < 2:
+                raise BrokerError("the data broker's change stream ended without data")
+            await asyncio.sleep(PAUSE)
+
+    def _sync(self, position: int) -> AsyncGenerator[pb.SyncResponse]:
+        request = pb.SyncRequest(
+            server_version=position.server_version if isinstance(position, Position) else "",
+            record_version=position,
+            without_data=not self._with_data,
+        )
+        return self._channel.stream(f"/{convert.SERVICE}/Sync", request, pb.SyncResponse, self._silence)
+
+    async def server_version(self) -> str:
+        answer = await self._call("GetServerVersion", pb.GetServerVersionRequest(), pb.GetServerVersionResponse, may_repeat=True)
+        return str(answer.server_version)
+
+    async def acquire(self, name: str, ttl: float) -> Lease | None:
+        answer = await self._call("AcquireLease", pb.AcquireLeaseRequest(name=name, ttl=ttl), pb.AcquireLeaseResponse)
+        return convert.lease_from_pb(answer.lease) if answer.HasField("lease") else None
+
+    async def renew(self, lease: Lease, ttl: float) -> bool:
+        request = pb.RenewLeaseRequest(lease=convert.lease_to_pb(lease), ttl=ttl)
+        return bool((await self._call("RenewLease", request, pb.RenewLeaseResponse, may_repeat=True)).is_held)
+
+    async def release(self, lease: Lease) -> None:
+        request = pb.ReleaseLeaseRequest(lease=convert.lease_to_pb(lease))
+        await self._call("ReleaseLease", request, pb.ReleaseLeaseResponse, may_repeat=True)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def _call(self, method: str, request: Any, answer: type[Any], *, may_repeat: bool = False) -> Any:
+        try:
+            return await self._channel.call(f"/{convert.SERVICE}/{method}", request, answer, may_repeat=may_repeat)
+        except RpcFailed as error:
+            _raise(error)
+
+
+class _NotFound(BrokerError):
+    """There is no such record."""
+
+
+_ERRORS: Final[Mapping[grpc.StatusCode, type[BrokerError]]] = {
+    grpc.StatusCode.NOT_FOUND: _NotFound,
+    grpc.StatusCode.ABORTED: VersionConflict,
+}
+
+
+def _raise(error: RpcFailed) -> NoReturn:
+    raise _ERRORS.get(error.code, BrokerError)(f"the data broker: {error}") from error

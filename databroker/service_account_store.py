@@ -1,0 +1,173 @@
+"""Service accounts: made, given a new secret, listed and revoked.  Whoever calls has written it into the audit log."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from databroker.broker_client import BrokerClient, every
+from databroker.permissions import PERMISSIONS, in_order, unknown_permissions
+from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
+from databroker.store.base import VersionConflict
+from foundation.crypto.service_account_token import NAME, hash_of, new_token
+from foundation.errors import GateError
+
+# "Never" is a date that every clock can tell.
+NEVER = 253_402_300_799.0  # the end of the year 9999
+KEEP = 0.0
+MOST_GROUPS = 100
+LONGEST_GROUP = 255
+# What stands between the name of a program and the rest of the name of an account that it made.
+OWN = "--"
+
+
+class AccountError(GateError):
+    """A request that can't be carried out, and why: for the administrator who asked."""
+
+    status = 400
+
+
+class AccountTaken(AccountError):
+    """Somebody has this name, or changes it at this moment."""
+
+    status = 409
+
+
+class NoSuchAccount(AccountError):
+    status = 404
+
+
+class ServiceAccounts:
+    """Service accounts in the data broker.  AccountError, and BrokerError where the data broker can't be reached."""
+
+    def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
+        self._broker = broker
+        self._clock = clock
+
+    async def create(
+        self,
+        name: str,
+        groups: Iterable[str],
+        lifetime: float | None,
+        created_by: str,
+        permissions: Iterable[str] = (),
+        not_after: float = NEVER,
+        secret_viewers: Iterable[str] = (),
+        maker_secret_hash: str = "",
+    ) -> str:
+        """The new account's token, which is shown only once.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`.
+
+        `secret_viewers` and `maker_secret_hash` are those of ServiceAccountRecord.
+        """
+        now, token = self._clock(), new_token(checked_name(name))
+        end, may = min(_end(now, lifetime), not_after), _checked_permissions(permissions)
+        account = ServiceAccountRecord(
+            name,
+            _checked_groups(groups),
+            now,
+            end,
+            hash_of(token),
+            created_by,
+            permissions=may,
+            secret_viewers=tuple(secret_viewers),
+            maker_secret_hash=maker_secret_hash,
+        )
+        try:
+            await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires, only_if_version=0)
+        except VersionConflict:
+            raise AccountTaken(f"service account {name} already exists. Rotate it, or revoke it first") from None
+        return token
+
+    async def rotate(self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP, secret_viewers: Iterable[str] = ()) -> str:
+        """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was.
+
+        `secret_viewers` as of `create`.
+        """
+        record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
+        if record is None:
+            raise NoSuchAccount(f"service account {name} not found")
+        account = ServiceAccountRecord.parse(record)
+        if account is None:
+            raise AccountError(f"the record of {name} is unreadable or from a later release. Revoke it and create another")
+        now, token = self._clock(), new_token(name)
+        renewed = replace(
+            account,
+            secret_hash=hash_of(token),
+            rotated=now,
+            previous_secret_hash=account.secret_hash if overlap > 0 else "",
+            previous_secret_expires_at=now + overlap if overlap > 0 else 0.0,
+            expires=account.expires if lifetime == KEEP else _end(now, lifetime),
+            secret_viewers=tuple(dict.fromkeys((*account.secret_viewers, *secret_viewers))),
+        )
+        try:
+            await self._broker.put(SERVICE_ACCOUNT, name, renewed.to_data(), expires=renewed.expires, only_if_version=record.version)
+        except VersionConflict:
+            raise AccountTaken(f"{name} was changed concurrently. Try again") from None
+        return token
+
+    async def revoke(self, name: str) -> None:
+        if not await self._broker.delete(SERVICE_ACCOUNT, checked_name(name)):
+            raise NoSuchAccount(f"service account {name} not found")
+
+    async def list(self) -> list[ServiceAccountRecord]:
+        read = [ServiceAccountRecord.parse(record) async for record in every(self._broker, SERVICE_ACCOUNT)]
+        return [account for account in read if account is not None]
+
+
+def made_by(name: str, accounts: Iterable[ServiceAccountRecord]) -> list[str]:
+    """Names of accounts that this program has made by the API, and of what those have made, shorter names first.
+
+    A maker that is gone is known by its name, with which the names of all begin that it made.
+    """
+    by_name = {account.name: account for account in accounts}
+    made = (account.name for account in by_name.values() if _is_made_by(name, account, by_name))
+    return sorted(made, key=lambda made: (len(made), made))
+
+
+def _is_made_by(name: str, account: ServiceAccountRecord, by_name: Mapping[str, ServiceAccountRecord]) -> bool:
+    maker = account.maker
+    while maker.startswith(f"{name}{OWN}"):
+        if (known := by_name.get(maker)) is None:
+            return True
+        maker = known.maker if len(known.maker) < len(maker) else ""
+    return maker == name
+
+
+def ended_with_maker(accounts: Iterable[ServiceAccountRecord], now: float) -> frozenset[str]:
+    """Names of accounts that are refused because an account that made them is gone, has expired or has another secret."""
+    by_name = {account.name: account for account in accounts}
+
+    def is_vouched_for(account: ServiceAccountRecord) -> bool:
+        maker = by_name.get(account.maker)
+        if not account.maker:
+            return True
+        return maker is not None and len(maker.name) < len(account.name) and now < maker.vouches_until(account) and is_vouched_for(maker)
+
+    return frozenset(account.name for account in by_name.values() if not is_vouched_for(account))
+
+
+def checked_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise AccountError("a name must have 1 to 63 characters of a-z, 0-9 and hyphens, without a hyphen at either end")
+    return name
+
+
+def _checked_groups(groups: Iterable[str]) -> tuple[str, ...]:
+    checked = tuple(dict.fromkeys(group.strip() for group in groups if group.strip()))
+    if len(checked) > MOST_GROUPS or any(len(group) > LONGEST_GROUP or not group.isprintable() for group in checked):
+        raise AccountError(f"at most {MOST_GROUPS} groups, each of at most {LONGEST_GROUP} printable characters")
+    return checked
+
+
+def _checked_permissions(names: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(names)
+    if unknown := unknown_permissions(names):
+        raise AccountError(f"unknown permission {', '.join(unknown)}. Permissions: {', '.join(PERMISSIONS)}")
+    return in_order(names)
+
+
+def _end(now: float, lifetime: float | None) -> float:
+    if lifetime is None:
+        return NEVER
+    if lifetime <= 0:
+        raise AccountError("the lifetime must be positive")
+    return min(now + lifetime, NEVER)

@@ -1,0 +1,35 @@
+"""Store factory: the store that the options name, from a written list."""
+
+import time
+from collections.abc import Callable
+
+from config.options import Options
+from config.settings.databroker_settings import DatabrokerSettings
+from config.settings.storage_url import StorageUrl
+from databroker.store.base import StoreBackend
+from databroker.store.instrumented import MeasuredStore
+from databroker.store.memory import MemoryStore
+from databroker.store.sealed import SealedStore
+
+
+def open_store(options: Options, clock: Callable[[], float] = time.time) -> StoreBackend:
+    """The store, which connects with the first call.  What leaves this process is sealed under `shared_secret`."""
+    match options.databroker_storage_type:
+        case "memory":
+            return MemoryStore(clock)
+        case "kvstore" if (url := options.databroker_storage_connection_string) is not None:
+            return SealedStore(MeasuredStore(_kvstore(options, url, clock), "kvstore"), options.shared_secret)
+        case "database":
+            from databroker.store.database import DatabaseStore  # needs Django set up, which the others don't
+
+            return SealedStore(MeasuredStore(DatabaseStore(clock), "database"), options.shared_secret)
+    raise ValueError(f"unknown store {options.databroker_storage_type}")
+
+
+def _kvstore(options: DatabrokerSettings, url: StorageUrl, clock: Callable[[], float]) -> StoreBackend:
+    from databroker.store import redis_client, redis_store  # redis-py takes four MiB, for nothing where records are kept elsewhere
+
+    files = (options.databroker_storage_ca_file, options.databroker_storage_cert_file, options.databroker_storage_key_file)
+    ca, certificate, key = (file.path if file else None for file in files)
+    tls = redis_client.StorageTls(ca, certificate, key, options.databroker_storage_tls_skip_verify)
+    return redis_store.KvStore(redis_client.open_client(url, tls, redis_store.DEADLINE), clock)

@@ -1,0 +1,271 @@
+"""Key-value store (Redis): records that many processes share, and that outlive each of them."""
+
+import asyncio
+import json
+import struct
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import sha1
+from typing import Any
+
+import structlog
+from redis.exceptions import NoScriptError, RedisError
+
+from databroker.records import Record
+from databroker.store import redis_scripts
+from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict, unreadable
+from databroker.store.frozen import frozen_data
+from databroker.store.redis_client import KvClient
+from databroker.store.redis_pipeline import CommandBatches
+from foundation.backoff import pauses
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
+from foundation.telemetry.metrics import watch_connections
+
+log = structlog.get_logger(__name__)
+
+# No call takes longer, so that a server that hangs holds nobody up.
+DEADLINE = 3.0
+# Who waits for news looks this often whether the server still is who it was.
+NEWS_WAIT = 1.0
+AT_ONCE = 500
+# As in memory.py: a long backlog must not hold up the requests.
+BURST = 50
+# A reader that was away for longer, or has missed more, starts over.
+REMEMBERED = 3600.0
+REMEMBERED_CHANGES = 1_000_000
+NEVER = float("inf")
+
+
+class KvStore:
+    """Store of which each method is one command or one Lua program: atomic, and safe in a cluster.  Belongs to one event loop."""
+
+    def __init__(
+        self,
+        client: KvClient,
+        clock: Callable[[], float] = time.time,
+        *,
+        deadline: float = DEADLINE,
+        remembered_changes: int = REMEMBERED_CHANGES,
+    ):
+        self._client = client
+        self._clock = clock
+        self._deadline = deadline
+        self._batches = CommandBatches(client.send, deadline)
+        self._remembered_changes = remembered_changes
+        self._news = asyncio.Event()
+        self._news_version = 0
+        self._listener: asyncio.Task[None] | None = None
+        self._closed = False
+        watch_connections(client.connections)
+
+    async def get(self, type: str, id: str) -> Record | None:
+        found = await self._call("HGET", redis_scripts.KEYS[1], _name(type, id))
+        record = None if found is None else _record(type, id, found)
+        return None if record is None or (record.expires is not None and record.expires <= self._clock()) else record
+
+    async def put(
+        self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
+    ) -> Record:
+        frozen, now = frozen_data(data), self._clock()
+        times = struct.pack(">dd", now, NEVER if expires is None else expires)
+        score, condition = "" if expires is None else repr(expires), "" if only_if_version is None else only_if_version
+        version = await self._run(redis_scripts.PUT, _name(type, id), times, _to_bytes(frozen), repr(now), score, condition)
+        if version is None:
+            raise VersionConflict(f"the {type} was changed concurrently")
+        return Record(type, id, frozen, int(version), now, expires)
+
+    async def delete(self, type: str, id: str) -> bool:
+        return bool(await self._run(redis_scripts.DELETE, _name(type, id), repr(self._clock())))
+
+    async def page(self, type: str, after: str, limit: int) -> list[Record]:
+        first, end = b"(" + _name(type, after), b"(" + type.encode() + b"\1"
+        if limit <= 0:
+            return []
+        found = await self._run(redis_scripts.PAGE, first, end, limit, repr(self._clock()))
+        records = [_record(*_type_and_id(name), packed) for name, packed in zip(found[::2], found[1::2], strict=True)]
+        return [record for record in records if record is not None]
+
+    async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
+        while True:
+            if self._closed:
+                raise BrokerError("the store is closed")
+            news = self._news  # whoever wakes us while we ask or hand out must not be missed
+            is_over, told, *found = await self._run(redis_scripts.CHANGES, since, AT_ONCE)
+            version = int(told)
+            if is_over:
+                self._leave_life_above(version)
+                raise StartOver(version)
+            for number, (name, packed) in enumerate(zip(found[::2], found[1::2], strict=True), 1):
+                change = _change(name, packed)
+                since = change.version
+                yield change
+                if number % BURST == 0:
+                    await asyncio.sleep(0)
+            if len(found) < 2 * AT_ONCE:
+                since = version
+                await self._wait_for_news(version, news)
+
+    async def server_version(self) -> str:
+        return str(await self._run(redis_scripts.LIFE), "ascii")
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.wait({self._listener})
+        self._wake_readers()
+        with suppress(RedisError, OSError, TimeoutError):
+            async with asyncio.timeout(self._deadline):
+                await self._client.aclose()
+
+    async def acquire(self, name: str, ttl: float) -> Lease | None:
+        lease = Lease(name, uuid.uuid4().hex)
+        is_ours = await self._run(redis_scripts.ACQUIRE, lease.token, _milliseconds(ttl), keys=(redis_scripts.LEASE + name,))
+        return lease if is_ours else None
+
+    async def renew(self, lease: Lease, ttl: float) -> bool:
+        return bool(await self._run(redis_scripts.RENEW, lease.token, _milliseconds(ttl), keys=(redis_scripts.LEASE + lease.name,)))
+
+    async def release(self, lease: Lease) -> None:
+        await self._run(redis_scripts.RELEASE, lease.token, keys=(redis_scripts.LEASE + lease.name,))
+
+    async def clean(self, limit: int) -> bool:
+        now = self._clock()
+        expired = int(await self._run(redis_scripts.EXPIRE, repr(now), limit))
+        forgotten = int(await self._run(redis_scripts.FORGET, repr(now), REMEMBERED, self._remembered_changes, limit))
+        return limit in (expired, forgotten)
+
+    async def clock_skew(self) -> float:
+        asked = self._clock()
+        theirs = float(await self._run(redis_scripts.CLOCK))
+        return (asked + self._clock()) / 2 - theirs
+
+    async def _wait_for_news(self, version: int, news: asyncio.Event) -> None:
+        if self._listener is None:
+            self._listener = spawn(self._listen(), name="news of the kvstore")
+        if version >= self._news_version and not self._closed:
+            await news.wait()
+
+    def _leave_life_above(self, version: int) -> None:
+        """News of a life that was wiped say nothing of this one, and who waits for higher versions hears of none."""
+        if self._listener is not None and version < self._news_version:
+            self._listener.cancel()
+            self._listener, self._news_version = None, 0
+
+    async def _listen(self) -> None:
+        """Wait for changes on one connection for all readers of this process; wakes them also when the server is gone, or another."""
+        waits, life = pauses(0.05), ""
+        while True:
+            try:
+                if not life:
+                    life, self._news_version = await self._greet(), 0
+                    self._wake_readers()  # what they read may be of a life before this one
+                if found := await self._read_news():
+                    self._news_version = _version_of(found)
+                    self._wake_readers()
+                elif life != (life := await self.server_version()):
+                    self._news_version = 0  # the new life's versions may be below those of the old one
+                    self._wake_readers()
+                waits = pauses(0.05)
+            except Exception as error:
+                # Whatever it is: without this loop nobody here would hear of another sign-out.
+                if not isinstance(error, BrokerError):
+                    log.exception("reading change notifications failed")
+                life, self._news_version = "", 0
+                self._wake_readers()  # they ask for themselves, and tell
+                await asyncio.sleep(next(waits))
+
+    async def _greet(self) -> str:
+        policy = str(await self._run(redis_scripts.EVICTION), "ascii")
+        if policy != "noeviction":
+            log.warning("kvstore maxmemory-policy is not noeviction", policy=policy)
+        return await self.server_version()
+
+    async def _read_news(self) -> Any:
+        """Blocking read on a connection of its own: nobody's answer may wait behind it."""
+        block, stream = int(NEWS_WAIT * 1000), redis_scripts.KEYS[5]
+        with self._errors():
+            async with asyncio.timeout(NEWS_WAIT + self._deadline):
+                (found,) = await self._client.send([("XREAD", "BLOCK", block, "STREAMS", stream, f"{self._news_version}-0")])
+                if isinstance(found, RedisError):
+                    raise found
+                return found
+
+    def _wake_readers(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _run(self, script: str, *arguments: Any, keys: tuple[str, ...] = redis_scripts.KEYS) -> Any:
+        try:
+            return await self._call("EVALSHA", _sha1(script), len(keys), *keys, *arguments)
+        except NoScriptError:  # the server has restarted, or never saw it
+            return await self._call("EVAL", script, len(keys), *keys, *arguments)
+
+    async def _call(self, *command: Any) -> Any:
+        """Run a command within a deadline; the server's errors as ours."""
+        with self._errors():
+            async with asyncio.timeout(self._deadline):
+                return await self._batches.ask(command)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Redis errors as BrokerError."""
+        try:
+            yield
+        except NoScriptError:
+            raise
+        except TimeoutError as error:
+            spawn(self._client.drop_idle(), name="idle connections end")
+            raise BrokerError(f"the kvstore did not respond within {self._deadline:g} s") from error
+        except (RedisError, OSError) as error:
+            raise BrokerError(f"kvstore (databroker_storage_connection_string) error: {error}") from error
+
+
+def _name(type: str, id: str) -> bytes:
+    return f"{type}\0{id}".encode()
+
+
+def _type_and_id(name: bytes) -> tuple[str, str]:
+    type, _, id = name.decode().partition("\0")
+    return type, id
+
+
+def _record(type: str, id: str, packed: bytes) -> Record | None:
+    """The record; None where it was deleted, or can't be read."""
+    if len(packed) == redis_scripts.HEADER_BYTES:
+        return None
+    try:
+        version, modified, expires = struct.unpack_from(redis_scripts.HEADER, packed)
+        data = frozen_data(json.loads(packed[redis_scripts.HEADER_BYTES :]))
+    except (struct.error, ValueError, TypeError, AttributeError) as error:
+        unreadable(type, id, str(error))
+        return None
+    return Record(type, id, data, int(version), modified, None if expires == NEVER else expires)
+
+
+def _change(name: bytes, packed: bytes) -> RecordChange:
+    """The change.  What can't be read is told as deleted: no reader may go on with what it had before."""
+    type, id = _type_and_id(name)
+    return RecordChange(int(struct.unpack_from(">d", packed)[0]), type, id, _record(type, id, packed))
+
+
+def _to_bytes(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def _version_of(found: Any) -> int:
+    """Version of the newest entry that XREAD brought."""
+    return int(found[0][1][-1][0].partition(b"-")[0])
+
+
+@cache
+def _sha1(script: str) -> str:
+    return sha1(script.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,329 @@
+"""What only the kvstore promises: deadlines, a server that comes back as another, and what can't be read."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from config.settings.storage_url import storage_url
+from databroker.records import SESSION, USER
+from databroker.store import redis_scripts
+from databroker.store.base import ANEW, RecordChange, StartOver
+from databroker.store.factory import open_store
+from databroker.store.instrumented import MeasuredStore
+from databroker.store.redis_client import StorageTls, open_client
+from databroker.store.redis_store import REMEMBERED, KvStore
+from databroker.store.sealed import SealedStore
+from foundation.errors import BrokerError
+from foundation.telemetry.metrics import registry
+from tests.support.clock import NOW, Clock
+from tests.support.eventually import eventually
+from tests.support.faulty_line import FaultyLine
+from tests.support.options import make_options
+from tests.support.redis_server import RedisServer
+
+
+def open_kvstore(server: RedisServer, clock: Clock, **settings) -> KvStore:
+    return KvStore(open_client(storage_url(server.url), StorageTls(), settings.get("deadline", 3)), clock, **settings)
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer, clock: Clock) -> AsyncIterator[KvStore]:
+    store = open_kvstore(redis_server, clock, remembered_changes=20)
+    yield store
+    await store.close()
+
+
+async def following(store: KvStore, since: int, count: int) -> list[RecordChange]:
+    async with asyncio.timeout(10), aclosing(store.changes(since)) as changes:
+        return [await anext(changes) for _ in range(count)]
+
+
+async def test_two_processes_see_each_others_changes_at_once(store: KvStore, redis_server: RedisServer, clock: Clock) -> None:
+    other = open_kvstore(redis_server, clock)
+    begin = (await store.put(SESSION, "a", {})).version
+    reader = asyncio.create_task(following(other, begin, 2))
+    await asyncio.sleep(0.01)
+    await store.put(SESSION, "b", {"n": 1})
+    await store.delete(SESSION, "a")
+    assert [(change.id, change.record is None) for change in await reader] == [("b", False), ("a", True)]
+    await other.close()
+
+
+async def test_a_server_that_lost_its_memory_is_another_and_readers_start_over(store: KvStore, redis_server: RedisServer) -> None:
+    before, begin = await store.server_version(), (await store.put(SESSION, "a", {})).version
+    reader = asyncio.create_task(following(store, begin, 1))
+    await asyncio.sleep(0.01)
+    redis_server.command("FLUSHALL")
+    with pytest.raises(StartOver) as told:
+        await reader
+    assert told.value.version > begin
+    assert await store.server_version() != before
+    assert (await store.put(SESSION, "a", {})).version > begin
+
+
+async def test_a_server_that_is_another_before_the_first_greeting_is_noticed(store: KvStore, redis_server: RedisServer) -> None:
+    greet = store._greet
+
+    async def greet_too_late() -> str:
+        redis_server.command("FLUSHALL")
+        return await greet()
+
+    store._greet = greet_too_late
+    with pytest.raises(StartOver):
+        await following(store, (await store.put(SESSION, "a", {})).version, 1)
+
+
+async def test_a_restarted_server_recovers_what_it_kept_and_readers_start_over(tmp_path: Path, clock: Clock) -> None:
+    with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        store = open_kvstore(server, clock)
+        written = [await store.put(SESSION, str(number), {"n": number}) for number in range(20)]
+        await store.delete(SESSION, "3")
+        before = await store.server_version()
+        reader = asyncio.create_task(following(store, written[-1].version + 1, 1))
+        await asyncio.sleep(0.01)
+        server.kill()
+        with pytest.raises(BrokerError):
+            await reader
+        server.restart()
+        assert await store.page(SESSION, "", 100) == sorted((r for r in written if r.id != "3"), key=lambda record: record.id)
+        assert await store.server_version() != before
+        with pytest.raises(StartOver):
+            await following(store, written[-1].version, 1)
+        assert (await store.put(SESSION, "a", {})).version > written[-1].version + 1
+        await store.close()
+
+
+async def test_a_server_that_hangs_holds_nobody_up_and_is_found_again(tmp_path: Path, clock: Clock) -> None:
+    with RedisServer(tmp_path) as server:
+        store = open_kvstore(server, clock, deadline=0.2)
+        begin = (await store.put(SESSION, "a", {})).version
+        reader = asyncio.create_task(following(store, begin, 1))
+        await asyncio.sleep(0.01)
+        server.hang()
+        calls = (store.get(SESSION, "a"), store.put(SESSION, "b", {}), store.delete(SESSION, "a"), store.page(SESSION, "", 5))
+        async with asyncio.timeout(5):
+            outcomes = await asyncio.gather(*calls, reader, store.acquire("x", 1), store.server_version(), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [BrokerError] * 7
+        server.go_on()
+        assert (await store.put(SESSION, "c", {})).version > begin
+        await store.close()
+
+
+async def test_a_server_that_takes_no_writes_says_why(store: KvStore, redis_server: RedisServer) -> None:
+    await store.put(SESSION, "a", {})
+    redis_server.command("CONFIG", "SET", "maxmemory", "1")
+    try:
+        with pytest.raises(BrokerError, match=r"databroker_storage_connection_string.*maxmemory"):
+            await store.put(SESSION, "b", {})
+        assert await store.get(SESSION, "a") is not None
+    finally:
+        redis_server.command("CONFIG", "SET", "maxmemory", "0")
+    await store.put(SESSION, "b", {})
+
+
+async def test_in_a_full_server_sessions_end_and_make_room(tmp_path: Path, clock: Clock) -> None:
+    """Else nobody could be signed out, and nothing would ever be cleared away."""
+    with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        store = open_kvstore(server, clock)
+        begin = (await store.put(SESSION, "a", {})).version
+        await store.put(SESSION, "b", {}, expires=NOW + 10)
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        assert await store.delete(SESSION, "a")
+        clock.now += 11
+        assert await store.acquire("sweep", 30) is not None
+        assert await store.acquire("sweep", 30) is None
+        assert not await store.clean(100)
+        assert [(change.id, change.record) for change in await following(store, begin, 2)] == [("a", None), ("b", None)]
+        with pytest.raises(BrokerError, match="maxmemory"):
+            await store.put(SESSION, "c", {})
+        await store.close()
+
+
+async def test_a_server_that_is_full_when_it_comes_back_is_read_from(tmp_path: Path, clock: Clock) -> None:
+    with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        store = open_kvstore(server, clock)
+        begin, before = (await store.put(SESSION, "a", {})).version, await store.server_version()
+        server.kill()
+        server._arguments += ["--maxmemory", "1"]
+        server.restart()
+        assert await store.server_version() != before
+        with pytest.raises(StartOver):
+            await following(store, begin, 1)
+        assert await store.get(SESSION, "a") is not None
+        assert await store.delete(SESSION, "a")
+        await store.close()
+
+
+async def test_whatever_happens_to_who_waits_for_news_they_are_heard_again(
+    redis_server: RedisServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = open_kvstore(redis_server, clock), open_kvstore(redis_server, clock)
+    begin, read, failures = (await store.put(SESSION, "a", {})).version, store._read_news, [RuntimeError("the transport is closed")]
+
+    async def read_news() -> object:
+        if failures:
+            raise failures.pop()
+        return await read()
+
+    monkeypatch.setattr(store, "_read_news", read_news)
+    with capture_logs() as logged:
+        reader = asyncio.create_task(following(store, begin, 1))
+        while not any(entry["event"] == "reading change notifications failed" for entry in logged):
+            await asyncio.sleep(0.01)
+        await other.delete(SESSION, "a")
+        assert [change.record for change in await reader] == [None]
+    await store.close()
+    await other.close()
+
+
+@pytest.mark.parametrize("is_asked_again_at_once", [False, True])
+async def test_readers_of_a_life_with_lower_versions_wait_for_news(
+    store: KvStore, redis_server: RedisServer, is_asked_again_at_once: bool
+) -> None:
+    """Versions leap with each life; what was wiped begins where the clock stands."""
+    begin = (await store.put(SESSION, "a", {})).version
+    redis_server.command("HSET", redis_scripts.KEYS[0], "run_id", "another")
+    first = (await store.put(SESSION, "b", {})).version
+    reader = asyncio.create_task(following(store, first, 1))
+    await eventually(lambda: store._news_version == first)
+    redis_server.command("FLUSHALL")
+    if is_asked_again_at_once:
+        reader.cancel()
+        reader = asyncio.create_task(following(store, first, 1))
+    with pytest.raises(StartOver) as told:
+        await reader
+    assert told.value.version < begin + 10**9
+    reader = asyncio.create_task(following(store, told.value.version, 1))
+    asked, calls = store._run, []
+
+    async def run(script: str, *arguments: object, **options: object) -> object:
+        calls.append(script)
+        return await asked(script, *arguments, **options)
+
+    store._run = run  # type: ignore[method-assign]
+    await asyncio.sleep(0.2)
+    await store.put(SESSION, "c", {})
+    assert [change.id for change in await reader] == ["c"]
+    assert calls.count(redis_scripts.CHANGES) < 10
+
+
+async def test_a_record_that_can_not_be_read_stops_nothing(store: KvStore, redis_server: RedisServer) -> None:
+    begin = (await store.put(SESSION, "a", {})).version
+    for id in ("b", "c", "d"):
+        await store.put(SESSION, id, {})
+    await store._client.send([("HSET", redis_scripts.KEYS[1], b"session\0b", b"x" * 30)])
+    changes = await following(store, begin, 3)
+    assert [(change.id, change.record is None) for change in changes] == [("b", True), ("c", False), ("d", False)]
+    assert await store.get(SESSION, "b") is None
+    assert await store.delete(SESSION, "b")
+    assert await store.get(SESSION, "b") is None
+
+
+async def test_expired_records_are_deleted_and_told(store: KvStore, clock: Clock) -> None:
+    begin = (await store.put(USER, "u", {})).version
+    for number in range(5):
+        await store.put(SESSION, str(number), {}, expires=NOW + 10 + number)
+    await store.put(SESSION, "1", {"renewed": True}, expires=NOW + 100)
+    assert not await store.clean(100)
+    clock.now += 13
+    assert await store.clean(2)
+    assert not await store.clean(100)
+    assert [change.id for change in await following(store, begin + 6, 3)] == ["0", "2", "3"]
+    assert [record.id for record in await store.page(SESSION, "", 10)] == ["1", "4"]
+
+
+async def test_what_was_deleted_is_forgotten_after_an_hour(store: KvStore, clock: Clock, redis_server: RedisServer) -> None:
+    begin = (await store.put(SESSION, "a", {})).version
+    await store.put(SESSION, "b", {})
+    await store.delete(SESSION, "a")
+    await store.clean(100)
+    assert len(await following(store, begin, 2)) == 2
+    clock.now += REMEMBERED + 1
+    last = await store.put(USER, "u", {})
+    await store.clean(100)
+    with pytest.raises(StartOver) as told:
+        await following(store, begin, 1)
+    assert told.value.version == last.version
+    assert [change.id for change in await following(store, last.version - 1, 1)] == ["u"]
+    assert [record.id for record in await store.page(SESSION, "", 10)] == ["b"]
+    assert redis_server.command("HLEN", redis_scripts.KEYS[1]) == "2"
+
+
+async def test_only_the_newest_changes_are_remembered(store: KvStore) -> None:
+    written = [await store.put(SESSION, f"{number:02}", {}) for number in range(30)]
+    await store.clean(100)
+    with pytest.raises(StartOver):
+        await following(store, written[0].version, 1)
+    assert len(await following(store, written[9].version, 20)) == 20
+
+
+async def test_a_life_begins_beyond_every_version_of_the_last(store: KvStore) -> None:
+    with pytest.raises(StartOver) as told:
+        await following(store, ANEW, 1)
+    assert 10**15 < told.value.version < 2**53
+
+
+async def test_a_line_that_was_silent_is_used_again_at_once(redis_server: RedisServer, clock: Clock) -> None:
+    """Connections that lost something stay dead: none of them may cost a later call its deadline."""
+    with FaultyLine(redis_server.port) as line:
+        url = redis_server.url.replace(str(redis_server.port), str(line.port))
+        store = KvStore(open_client(storage_url(url), StorageTls(), 3), clock, deadline=0.5)
+        await store.put(SESSION, "a", {})
+        await asyncio.gather(*(store._client.send([("PING",)]) for _ in range(20)))
+        assert store._client.connections()[0] >= 20
+        line.silence()
+        with pytest.raises(BrokerError, match=r"0\.5 s"):
+            await store.get(SESSION, "a")
+        line.mend()
+        assert await store.get(SESSION, "a") is not None
+        line.slow_down(0.02)
+        assert await store.get(SESSION, "a") is not None
+        line.cut()
+        with pytest.raises(BrokerError):
+            await store.get(SESSION, "a")
+        line.mend()
+        assert await store.get(SESSION, "a") is not None
+        await store.close()
+
+
+async def test_a_server_that_may_evict_is_warned_of(store: KvStore, redis_server: RedisServer) -> None:
+    begin = (await store.put(SESSION, "a", {})).version
+    for policy, number in (("allkeys-lru", 1), ("noeviction", 0)):
+        redis_server.command("CONFIG", "SET", "maxmemory-policy", policy)
+        with capture_logs() as logged:
+            await store._greet()
+        assert [entry["log_level"] for entry in logged] == ["warning"] * number
+        assert [entry["policy"] for entry in logged] == [policy] * number
+    assert begin
+
+
+async def test_a_password_is_in_no_error(tmp_path: Path, clock: Clock) -> None:
+    with RedisServer(tmp_path, "--requirepass", "hunter2") as server:
+        for url in (server.url, server.url.replace("//", "//:hunter3@")):
+            store = KvStore(open_client(storage_url(url), StorageTls(), 3), clock)
+            with pytest.raises(BrokerError) as told:
+                await store.get(SESSION, "a")
+            assert "hunter" not in str(told.value) + repr(storage_url(url))
+            await store.close()
+        store = KvStore(open_client(storage_url(server.url.replace("//", "//:hunter2@")), StorageTls(), 3), clock)
+        assert await store.get(SESSION, "a") is None
+        await store.close()
+
+
+@pytest.mark.parametrize("kind", ["kvstore", "redis"])
+async def test_a_kvstore_is_sealed_and_reached_as_configured(tmp_path: Path, redis_server: RedisServer, kind: str) -> None:
+    options = make_options(tmp_path, databroker_storage_type=kind, databroker_storage_connection_string=redis_server.url)
+    store = open_store(options)
+    await store.put("session", "s", {"access_token": "hunter2"})
+    assert isinstance(store, SealedStore)
+    assert isinstance(store._store, MeasuredStore)
+    assert isinstance(store._store._store, KvStore)
+    operations = {"operation": "put", "result": "success", "backend": "kvstore", "service": "databroker"}
+    assert registry.get_sample_value("storage_operation_duration_ms_count", operations) >= 1
+    assert registry.get_sample_value("kvstore_conns") >= registry.get_sample_value("kvstore_idle_conns") >= 1
+    assert "hunter2" not in redis_server.command("--no-raw", "HGETALL", "{gate}records")
+    await store.close()

@@ -1,0 +1,202 @@
+"""Do sessions end in the store, go from the tables at once, and are they all told of, whatever fails?"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth import get_user_model
+from django.db import Error, connection
+from django.http import HttpRequest
+from structlog.testing import capture_logs
+
+from databroker.admin.end_sessions_action import AT_ONCE, EndSessionsAction
+from databroker.audit_log import AuditAction
+from databroker.models import AuditEntry, Session, User
+from databroker.records import SESSION
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+from tests.support.database import row
+from tests.support.signed_in import put_session
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+class FailingStore(MemoryStore):
+    """Goes away after so many deletions."""
+
+    deletions = 2
+
+    async def delete(self, type: str, id: str) -> bool:
+        if self.deletions == 0:
+            raise BrokerError("away")
+        self.deletions -= 1
+        return await super().delete(type, id)
+
+
+def request_to(store: MemoryStore) -> HttpRequest:
+    request: Any = HttpRequest()
+    request.user = get_user_model().objects.create_user("ann")
+    request.scope, request.session = request_scope(store), {}
+    return request
+
+
+def request_scope(store: MemoryStore) -> dict[str, Any]:
+    return {"gate": SimpleNamespace(broker=store, client_address="192.0.2.9")}
+
+
+def put(store: MemoryStore, id: str, user_id: str | None) -> None:
+    async_to_sync(put_session)(store, id, {"user_id": user_id})
+    row(Session, id=id, user_id=user_id, client_address="192.0.2.1")
+
+
+async def fill(store: MemoryStore, ids: list[str]) -> None:
+    for id in ids:
+        await put_session(store, id, {"user_id": "oidc/bob"})
+
+
+def end_sessions(store: MemoryStore, ids: list[str]) -> int:
+    ending = EndSessionsAction(request_to(store))
+    ending.end_sessions(ids)
+    return ending.ended
+
+
+def end_all_sessions(store: MemoryStore, people: list[str | None]) -> int:
+    ending = EndSessionsAction(request_to(store))
+    ending.end_all_sessions(people)
+    assert ending.is_complete
+    return ending.ended
+
+
+def left(store: MemoryStore) -> list[str]:
+    return [record.id for record in async_to_sync(store.page)(SESSION, "", 10_000)]
+
+
+def told() -> list[tuple[str, str, str]]:
+    return sorted(AuditEntry.objects.values_list("action", "object_id", "object_repr"))
+
+
+def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
+    row(User, id="oidc/bob", email="bob@a.org")
+    put(store, "s1", "oidc/bob")
+    put(store, "s2", None)
+    put(store, "s3", "oidc/bob")
+    with capture_logs() as logged:
+        assert end_sessions(store, ["s1", "s2"]) == 2
+    assert left(store) == ["s3"]
+    assert list(Session.objects.values_list("pk", flat=True)) == ["s3"]
+    assert told() == [
+        (AuditAction.END_SESSION, "s1", "bob@a.org, from 192.0.2.1"),
+        (AuditAction.END_SESSION, "s2", "an unknown user, from 192.0.2.1"),
+    ]
+    assert [(entry["event"], entry["object_id"], entry["by"]) for entry in logged] == [
+        ("admin action", "s1", "ann"),
+        ("admin action", "s2", "ann"),
+    ]
+
+
+def test_the_weaker_sessions_of_the_same_browser_end_with_the_stronger_one(store):
+    for id in ("weak", "weaker", "anothers"):
+        put(store, id, "oidc/bob")
+    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "superseded_ids": ["weak", "weaker", "long gone"]})
+    assert end_sessions(store, ["strong"]) == 3
+    assert left(store) == ["anothers"]
+    assert [id for _, id, _ in told()] == ["strong", "weak", "weaker"]
+
+
+def test_what_had_ended_when_the_broker_failed_is_told_of():
+    store = FailingStore()
+    for id in ("s1", "s2", "s3"):
+        put(store, id, "oidc/bob")
+    with pytest.raises(BrokerError):
+        end_sessions(store, ["s1", "s2", "s3"])
+    assert left(store) == ["s3"]
+    assert list(Session.objects.values_list("pk", flat=True)) == ["s3"]
+    assert [(what, id) for what, id, _ in told()] == [
+        (AuditAction.END_SESSION.failure, "s3"),
+        *((AuditAction.END_SESSION, f"s{n}") for n in (1, 2, 3)),
+    ]
+
+
+def test_an_end_that_failed_halfway_is_finished_by_asking_again():
+    store = FailingStore()
+    put(store, "weak", "oidc/bob")
+    put(store, "weaker", "oidc/bob")
+    put(store, "strong", "oidc/bob")
+    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "superseded_ids": ["weak", "weaker"]})
+    store.deletions = 1
+    with pytest.raises(BrokerError):
+        end_sessions(store, ["strong"])
+    assert "strong" in left(store), "it names the others"
+    store.deletions = 3
+    ending = EndSessionsAction(SimpleNamespace(user=get_user_model().objects.get(), scope=request_scope(store), session={}))
+    ending.end_sessions(["strong"])
+    assert left(store) == []
+
+
+def test_what_the_log_can_not_tell_of_is_not_done(store):
+    put(store, "s1", "oidc/bob")
+    request = request_to(store)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE databroker_auditentry RENAME TO away")
+    try:
+        for end in (EndSessionsAction(request).end_sessions, EndSessionsAction(request).end_all_sessions):
+            with pytest.raises(Error):
+                end(["s1", "oidc/bob"])
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE away RENAME TO databroker_auditentry")
+    assert left(store) == ["s1"]
+    assert Session.objects.filter(pk="s1").exists()
+
+
+def test_a_broker_that_fails_while_a_persons_sessions_end_is_told_of_once_more():
+    store = FailingStore()
+    for id in ("s1", "s2", "s3"):
+        put(store, id, "oidc/bob")
+    with pytest.raises(BrokerError):
+        end_all_sessions(store, ["oidc/bob"])
+    assert (AuditAction.END_ALL_SESSIONS.failure, "oidc/bob", "oidc/bob") in told()
+
+
+def test_an_action_that_takes_too_long_stops_and_says_so(store):
+    ids = [f"{number:05}" for number in range(2 * AT_ONCE)]
+    async_to_sync(fill)(store, ids)
+    ticks = iter(range(1000))
+    ending = EndSessionsAction(request_to(store), clock=lambda: float(next(ticks)), timeout=3.0)
+    ending.end_all_sessions(["oidc/bob"])
+    assert (ending.ended, ending.is_complete) == (AT_ONCE, False)
+    assert len(left(store)) == AT_ONCE
+    assert (AuditAction.END_ALL_SESSIONS.failure, "oidc/bob", "oidc/bob") in told()
+
+
+def test_all_sessions_of_a_person_end_and_nobody_elses(store):
+    for id, user_id in (("s1", "oidc/bob"), ("s2", "oidc/carol"), ("s3", "oidc/bob"), ("s4", None), ("s5", "oidc/bobby")):
+        put(store, id, user_id)
+    assert end_all_sessions(store, ["oidc/bob"]) == 2
+    assert left(store) == ["s2", "s4", "s5"]
+    assert (AuditAction.END_ALL_SESSIONS, "oidc/bob", "oidc/bob") in told()
+
+
+def test_a_session_too_young_to_have_a_row_ends_with_the_others(store):
+    put(store, "old", "oidc/bob")
+    async_to_sync(fill)(store, ["young"])
+    assert end_all_sessions(store, ["oidc/bob"]) == 2
+    assert left(store) == []
+
+
+def test_a_person_without_an_id_is_nobody(store):
+    put(store, "s", None)
+    assert end_all_sessions(store, ["", None]) == 0
+    assert left(store) == ["s"]
+    assert told() == []
+
+
+def test_more_sessions_than_a_page_end(store):
+    ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
+    async_to_sync(fill)(store, ids)
+    Session.rows.bulk_create([Session(id=id, user_id="oidc/bob") for id in ids])
+    assert end_all_sessions(store, ["oidc/bob"]) == len(ids)
+    assert left(store) == []
+    assert not Session.objects.exists()
+    assert AuditEntry.objects.count() == len(ids) + 1

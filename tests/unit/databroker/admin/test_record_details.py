@@ -1,0 +1,134 @@
+"""Does a page get the facts and claims of a record, and never what opens something?"""
+
+from dataclasses import fields
+
+import pytest
+
+from databroker.admin.record_details import (
+    HIDDEN,
+    SHOWN_FIELDS,
+    broker_answer,
+    claims,
+    session_facts,
+    shown_claims,
+    shown_facts,
+)
+from databroker.records import Record, SessionRecord
+from foundation.errors import BrokerError
+
+MARK = "planted-8c1f"
+# The fields of a session that are no secret; a new one is taken for a secret until somebody says otherwise here and in details.py.
+HARMLESS = {
+    "id",
+    "superseded_ids",
+    "user_id",
+    "subject",
+    "issuer",
+    "claims",
+    "userinfo_claims",
+    "client_address",
+    "user_agent",
+    *SHOWN_FIELDS,
+}
+
+
+def record(**data: object) -> Record:
+    return Record("session", "s", data, 1, 0.0)
+
+
+def test_no_field_is_shown_but_those_that_are_named() -> None:
+    planted = {field.name: f"{MARK}-{field.name}." for field in fields(SessionRecord)}
+    shown = session_facts(planted)
+    assert set(shown) == {*SHOWN_FIELDS, "can_be_refreshed"}
+    secret = {field.name for field in fields(SessionRecord)} - HARMLESS
+    assert secret == {"id_token", "access_token", "refresh_token", "unverified_id_token"}
+    assert [name for name in secret if planted[name] in str(shown)] == []
+
+
+def test_claims_come_in_order_and_as_text() -> None:
+    said = {"name": "Ann", "groups": ["a", "b"], "age": 7, "email_verified": True, "nothing": None}
+    assert claims({"claims": said}) == [
+        ("age", "7"),
+        ("email_verified", "true"),
+        ("groups", "a, b"),
+        ("name", "Ann"),
+        ("nothing", "null"),
+    ]
+
+
+TIME = '<time datetime="2023-11-14T22:13:20+00:00" data-form="full">14 Nov 2023, 22:13:20 UTC</time>'
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("auth_time", 1_700_000_000, TIME),
+        ("exp", 1_700_000_000.5, TIME),
+        ("iat", "soon", "soon"),
+        ("iat", 1e300, "1e+300"),
+        ("number", 1_700_000_000, "1700000000"),
+        ("roles", [1, True, "x"], "1, true, x"),
+        ("roles", [], "[]"),
+        ("address", {"country": "DE"}, '{"country": "DE"}'),
+        ("deep", [["a"]], '[["a"]]'),
+    ],
+)
+def test_a_claim_is_written_as_people_read_it(name: str, value: object, text: str) -> None:
+    assert claims({"claims": {name: value}}) == [(name, text)]
+
+
+@pytest.mark.parametrize("data", [{}, {"claims": None}, {"claims": "x"}, {"claims": ["x"]}])
+def test_a_record_without_claims_has_none(data: dict) -> None:
+    assert claims(data) == []
+
+
+@pytest.mark.parametrize("name", ["nonce", "at_hash", "c_hash", "s_hash", "sid", "jti", "_claim_sources", "_claim_names"])
+def test_what_ties_tokens_together_is_left_out(name: str) -> None:
+    assert claims({"claims": {name: MARK, "sub": "a"}}) == [("sub", "a")]
+
+
+@pytest.mark.parametrize("name", ["access_token", "api_key", "apiKey", "client_secret", "Password", "assertion", "session_cookie"])
+def test_a_claim_whose_name_says_secret_is_hidden(name: str) -> None:
+    assert claims({"claims": {name: MARK}}) == [(name, HIDDEN)]
+    assert MARK not in str(claims({"claims": {"nested": {"deep": [{name: MARK}]}}}))
+
+
+def test_a_token_is_hidden_wherever_a_provider_repeats_it() -> None:
+    data = {"access_token": MARK, "claims": {"picture": f"https://a.example/?t={MARK}", "list": [MARK], "name": "Ann"}}
+    assert claims(data) == [("list", HIDDEN), ("name", "Ann"), ("picture", HIDDEN)]
+
+
+def test_what_looks_like_a_signed_token_is_hidden() -> None:
+    assert claims({"claims": {"hint": "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln"}}) == [("hint", HIDDEN)]
+
+
+def test_a_claim_of_a_megabyte_is_cut() -> None:
+    assert len(claims({"claims": {"a": "x" * 1_000_000}})[0][1]) < 2000
+
+
+def test_what_a_provider_says_can_not_become_markup() -> None:
+    shown = str(shown_claims((record(claims={"<b>": "<script>"}),)))
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def test_a_session_is_described_in_words() -> None:
+    data = {"provider": "google", "access_token_expires": 1_700_000_000.0, "tokens_received_at": 0.0, "refresh_token": MARK}
+    shown = str(shown_facts((record(**data),)))
+    for words in ("signed in at</b>: google", "14 Nov 2023, 22:13:20", "last refreshed</b>: -", "can be refreshed</b>: yes"):
+        assert words in shown
+    assert MARK not in shown
+    assert "ended" in shown_facts((None,))
+
+
+@pytest.mark.parametrize("seconds", [None, "x", -1.0, 1e300, float("inf"), float("nan")])
+def test_strange_times_are_none(seconds: object) -> None:
+    assert "access token until</b>: -" in str(shown_facts((record(access_token_expires=seconds),)))
+
+
+def test_a_broker_that_is_away_is_said() -> None:
+    def away() -> tuple[None]:
+        raise BrokerError("no route")
+
+    for shown in (shown_claims, shown_facts):
+        assert "data broker is unavailable" in shown(broker_answer(away))

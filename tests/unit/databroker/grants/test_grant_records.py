@@ -1,0 +1,48 @@
+"""What is stored of access that ends, and what can't be."""
+
+import math
+from typing import Any
+
+import pytest
+
+from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
+from databroker.records import ACCESS_GRANT, Record
+
+ACCESS = TemporaryAccess("a1", "0123456789abcdef wiki", 1000.0, 2000.0, "root", "an incident", "wiki")
+
+
+def stored(data: dict[str, Any], id: str = "oidc/1") -> Record:
+    return Record(ACCESS_GRANT, id, data, 1, 0.0)
+
+
+def test_what_is_stored_comes_back() -> None:
+    held = TemporaryAccessRecord("oidc/1", "https://idp.example.com", "ann@corp.com", (ACCESS,))
+    assert TemporaryAccessRecord.from_record(stored(held.to_data())) == held
+
+
+def test_what_a_later_release_adds_is_passed_over() -> None:
+    data = {"user_id": "oidc/1", "issuer": "x", "more": 1, "held": [{**ACCESS.to_data(), "later": True}]}
+    assert TemporaryAccessRecord.from_record(stored(data)).held == (ACCESS,)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"until": math.inf},
+        {"since": math.nan},
+        {"until": "tomorrow"},
+        {"route": ""},
+        {"id": 7},
+        {"why": None, "route": None},
+    ],
+)
+def test_access_without_an_end_or_a_route_is_none(wrong: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        TemporaryAccessRecord.from_record(stored({"user_id": "oidc/1", "issuer": "x", "held": [{**ACCESS.to_data(), **wrong}]}))
+
+
+def test_a_record_is_its_persons_own() -> None:
+    with pytest.raises(ValueError, match="a user"):
+        TemporaryAccessRecord.from_record(stored({"user_id": "oidc/2", "issuer": "x"}))
+    with pytest.raises(ValueError, match="a user"):
+        TemporaryAccessRecord.from_record(stored({"user_id": "oidc/1", "issuer": 3}))
