@@ -30,7 +30,7 @@ from gateproject.process.start import from_settings  # noqa: E402
 from gateproject.process.third_party_server import OtherServer, open_under_daphne  # noqa: E402
 from proxy.incoming_request import BodyTooLarge, IncomingRequest, limited_body  # noqa: E402
 from proxy.listener.daphne_command import install  # noqa: E402
-from proxy.listener.http1.request import ABORT  # noqa: E402
+from proxy.listener.http1.exchange import ABORT  # noqa: E402
 from proxy.observe.request_recorder import PageLog  # noqa: E402
 from proxy.observe.request_spans import name_page, request_span, status_noted  # noqa: E402
 from proxy.reserved_paths import Owner  # noqa: E402

@@ -9,9 +9,9 @@ from channels.exceptions import StopConsumer
 
 from foundation.tasks import spawn
 from foundation.web.asgi_types import Application, AsgiMessage, Receive
-from proxy.listener.http1.head import RequestRefused
-from proxy.listener.http1.refusals import note_refusal
-from proxy.other_servers.websocket import DENIAL, AsgiWebsocketClient
+from proxy.generic_asgi.websocket_client import DENIAL, AsgiWebsocketClient
+from proxy.listener.http1.rejection_log import note_refusal
+from proxy.listener.http1.request_head import RequestRefused
 from proxy.websocket.frames import ABNORMAL
 
 # Told of each handshake: its Host, its method, the status of the answer.

@@ -44,16 +44,16 @@ from gateproject.process.restart_only import without_restart_only_changes
 from gateproject.process.rpc import Rpc, rpc_of
 from gateproject.process.services import SIGNS_IN, ServiceBuilder, Services, served
 from gateproject.settings import cookie_settings
-from proxy.autocert.service import Autocert
+from proxy.autocert.autocert_service import Autocert
 from proxy.incoming_request import IncomingRequest
-from proxy.listener.context import ListenerConfig
+from proxy.listener.event_loop import when_running
+from proxy.listener.listener_context import ListenerConfig
 from proxy.listener.listeners import lead_to_https
-from proxy.listener.server import when_running
-from proxy.listener.tls.readiness import CertificateReadiness, configured_expiries
+from proxy.listener.tls.certificate_readiness import CertificateReadiness, configured_expiries
 from proxy.planes.shared_resources import ForwardingResources
 
 if TYPE_CHECKING:
-    from proxy.envoy.service import EnvoyPlane
+    from proxy.envoy.data_plane import EnvoyPlane
 
 log = structlog.get_logger(__name__)
 
@@ -139,7 +139,7 @@ class Runtime:
 
     def envoy_plane(self, application: Application) -> "EnvoyPlane":
         """Make Envoy's plane, which takes the connections.  ConfigError."""
-        from proxy.envoy.service import EnvoyPlane
+        from proxy.envoy.data_plane import EnvoyPlane
 
         self.envoy = EnvoyPlane(self.options, application, lambda: served(self.services.proxy), self.autocert.obtained)
         return self.envoy

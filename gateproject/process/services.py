@@ -15,7 +15,7 @@ from databroker.service import DataBrokerService
 from foundation.crypto.signing_key import SigningKey
 from foundation.telemetry.tracing import tracer
 from gateproject.process.rpc import Rpc
-from proxy.listener.context import ListenerState
+from proxy.listener.listener_context import ListenerState
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.planes.pipeline import AuthorizationPipeline

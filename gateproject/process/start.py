@@ -23,7 +23,7 @@ from gateproject.process.config_report import NO_FILE
 from gateproject.process.database_migrations import migrate
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import SIGNS_IN
-from proxy.listener.server import run, use_event_loop
+from proxy.listener.event_loop import run, use_event_loop
 
 log = structlog.get_logger(__name__)
 

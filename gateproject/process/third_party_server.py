@@ -17,8 +17,8 @@ from foundation.web.asgi_types import Application, Receive, Send
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import SERVES_GRPC_ONLY
 from proxy.consumers import WebsocketConsumer
-from proxy.listener.http1.head import RequestRefused
-from proxy.other_servers.http import carry_http, send_refused
+from proxy.generic_asgi.http_adapter import carry_http, send_refused
+from proxy.listener.http1.request_head import RequestRefused
 
 log = structlog.get_logger(__name__)
 

@@ -8,13 +8,13 @@ from authorize.policy.request import CONNECT
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Application, Header, Headers, Receive, Send
 from foundation.web.message import Message
-from proxy.envoy.head import extensions, is_of_envoy
-from proxy.envoy.resources.edge_headers import JUDGED, EdgeFacts, is_between_us
+from proxy.envoy.envoy_request_head import extensions, is_of_envoy
+from proxy.envoy.envoy_tunnel_transport import Cut, EnvoyTunnelEnd
+from proxy.envoy.resources.internal_headers import JUDGED, EdgeFacts, is_between_us
 from proxy.envoy.shared_connection import is_misdirected
-from proxy.envoy.tunnel_end import Cut, EnvoyTunnelEnd
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.incoming_request import IncomingRequest
-from proxy.listener.http1.request import TUNNEL
+from proxy.listener.http1.exchange import TUNNEL
 from proxy.observe.request_recorder import PageLog
 from proxy.responses.renderer import send_refusal
 from proxy.service import ProxyService

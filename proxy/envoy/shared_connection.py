@@ -1,6 +1,6 @@
 """Connections of HTTP/2 with requests that must not end together: Envoy can end a request only together with its client's connection."""
 
-from proxy.envoy.resources.edge_headers import EdgeFacts
+from proxy.envoy.resources.internal_headers import EdgeFacts
 from proxy.incoming_request import IncomingRequest
 from proxy.service import ProxyService
 

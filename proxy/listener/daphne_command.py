@@ -26,11 +26,12 @@ from zope.interface import implementer
 from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.web.asgi_types import Application
-from proxy.listener.context import Current, Lifecycle, ListenerConfig, ListenerState
+from proxy.listener.bounded_accept import BACKLOG, BoundedAcceptPort, adopted
 from proxy.listener.daphne_options import OWN_TLS, command_line, given_options, kind_of, problems
+from proxy.listener.half_close import HalfClosingTLS
+from proxy.listener.listener_context import Current, Lifecycle, ListenerConfig, ListenerState
 from proxy.listener.listeners import build_factory, has_tls
-from proxy.listener.server import BACKLOG, BoundedAcceptPort, ChannelFactory, GateServer, adopted
-from proxy.listener.tunnel import HalfClosingTLS
+from proxy.listener.server import ChannelFactory, GateServer
 from proxy.tcp_keepalive import keep_alive
 
 log = structlog.get_logger(__name__)

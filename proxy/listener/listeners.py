@@ -16,17 +16,19 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from foundation.errors import ConfigError, Problem
 from foundation.values import HostPort
 from foundation.web.asgi_types import Application
-from proxy.listener.context import Lifecycle, ListenerConfig, ListenerContext, ListenerState, default_limits
-from proxy.listener.first_bytes import FirstBytesFactory
-from proxy.listener.http1.channel import Channel
+from proxy.listener.bounded_accept import BACKLOG, adopted
+from proxy.listener.event_loop import loop
+from proxy.listener.half_close import HalfClosingTLS
+from proxy.listener.http1.http1_channel import Channel
 from proxy.listener.https_redirects import HttpsRedirects
-from proxy.listener.limits import ListenerLimits
-from proxy.listener.proxy_protocol.wrapper import ProxyProtocolFactory
-from proxy.listener.server import BACKLOG, ChannelFactory, GateServer, adopted, loop
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerContext, ListenerState, default_limits
+from proxy.listener.listener_limits import ListenerLimits
+from proxy.listener.preamble import FirstBytesFactory
+from proxy.listener.proxy_protocol.header_reader import ProxyProtocolFactory
+from proxy.listener.server import ChannelFactory, GateServer
 from proxy.listener.tls.acme_challenge import AcmeChallengeFactory, ChallengesAlone
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.certificates import Certificates, CurrentCertificates
-from proxy.listener.tunnel import HalfClosingTLS
+from proxy.listener.tls.server_certificates import Certificates, CurrentCertificates
 from proxy.tcp_keepalive import keep_alive
 
 log = structlog.get_logger(__name__)

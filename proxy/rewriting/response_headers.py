@@ -58,8 +58,8 @@ class ResponseHeaders:
         return cls(replaced, pairs, partial(cookies.is_ours, cookie_name=options.cookie_name))
 
     def told_to_envoy(self) -> bytes:
-        """Rules as its script for answers reads them (proxy/envoy/resources/answers.lua): `+name=value` for what is set, `-name` for what
-        goes, with `&` between them; names and values are percent-encoded."""
+        """Rules as its script for answers reads them (proxy/envoy/resources/response_filter.lua): `+name=value` for what is
+        set, `-name` for what goes, with `&` between them; names and values are percent-encoded."""
         gone = sorted(self.replaced.difference(name for name, _ in self.added))
         said = [f"+{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.added]
         return "&".join([*said, *(f"-{quote(name, safe='')}" for name in gone)]).encode("ascii")

@@ -24,7 +24,7 @@ from config.routes.route import Route
 from databroker.store.redis_client import StorageTls
 from databroker.store.redis_client import _context as kvstore_context
 from foundation.client_tls import client_context, verifying_context
-from proxy.autocert.authority import AcmeAuthority, AcmeSettings
+from proxy.autocert.acme_client import AcmeAuthority, AcmeSettings
 from proxy.upstreams.upstream_tls import client_context as upstream_context
 
 HOST = "localhost"

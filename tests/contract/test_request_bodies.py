@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from foundation.web.problem_details import next_step
-from proxy.envoy.head import LARGEST_BODY
+from proxy.envoy.envoy_request_head import LARGEST_BODY
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate

@@ -24,8 +24,8 @@ from cryptography.x509 import ocsp
 from prometheus_client.parser import text_string_to_metric_families
 
 from config.loader import load_options
-from proxy.autocert.renewal import CertificateRenewal, WantedCertificates
-from proxy.autocert.storage import CertificateStorage
+from proxy.autocert.certificate_renewal import CertificateRenewal, WantedCertificates
+from proxy.autocert.certificate_storage import CertificateStorage
 from proxy.listener.tls.acme_state import AcmeState
 from tests.support.children import Child, free_port, free_ports, wait_until
 from tests.support.gate import GateBuilder

@@ -19,7 +19,7 @@ UPSTREAMS = "unit/proxy/upstreams/test_upstream_client.py"
 READ_SLOWLY = f"{UPSTREAMS}::test_little_is_held_for_a_client_that_reads_slowly"
 BROKE_OFF = f"{UPSTREAMS}::test_what_came_before_an_answer_broke_off_is_read_first"
 RESET = "unit/proxy/upstreams/test_upstream_connection.py::test_an_answer_whose_upstream_resets_before_it_is_read_is_whole"
-HALF_CLOSE = "unit/proxy/listener/test_tunnel.py::test_openssl_is_given_nothing_that_comes_after_the_client_s_end"
+HALF_CLOSE = "unit/proxy/listener/test_tunnel_transport.py::test_openssl_is_given_nothing_that_comes_after_the_client_s_end"
 TRANSPORT = "unit/proxy/listener/test_client_transport.py"
 TURNS = "unit/proxy/listener/test_fair_selector.py::test_a_loop_works_with_turns_and_stands_new_connections_behind"
 IDLE_LINES = "integration/databroker/store/test_redis_store.py::test_a_line_that_was_silent_is_used_again_at_once"
@@ -47,20 +47,20 @@ USED = {
     (None, "proxy/listener/client_transport.py", "_selector"): f"{TRANSPORT}::test_who_stands_behind_waits_for_its_turn",
     ("twisted", "proxy/listener/client_transport.py", "_asyncioEventloop"): f"{TRANSPORT}::test_after_a_pause_it_reads_on",
     ("twisted", "proxy/listener/client_transport.py", "_readOrWrite"): f"{TRANSPORT}::test_what_is_written_last_arrives_before_the_end",
-    ("twisted", "proxy/listener/server.py", "_asyncioEventloop"): (
+    ("twisted", "proxy/listener/event_loop.py", "_asyncioEventloop"): (
         "unit/proxy/listener/test_server.py::test_the_reactor_runs_on_an_asyncio_loop_that_we_can_name"
     ),
-    ("twisted", "proxy/listener/server.py", "_fromListeningDescriptor"): (
+    ("twisted", "proxy/listener/bounded_accept.py", "_fromListeningDescriptor"): (
         "unit/proxy/listener/test_server.py::test_the_reactors_loop_lets_slow_connections_stand_behind"
     ),
-    ("twisted", "proxy/listener/tunnel.py", "_tempDataBuffer"): (
+    ("twisted", "proxy/listener/tunnel_transport.py", "_tempDataBuffer"): (
         "integration/test_websockets.py::test_ping_pong_and_fragments_pass_as_they_are"
     ),
-    ("twisted", "proxy/listener/tunnel.py", "_flushSendBIO"): HALF_CLOSE,
-    ("twisted", "proxy/listener/tunnel.py", "_tlsConnection"): HALF_CLOSE,
+    ("twisted", "proxy/listener/half_close.py", "_flushSendBIO"): HALF_CLOSE,
+    ("twisted", "proxy/listener/half_close.py", "_tlsConnection"): HALF_CLOSE,
     # pyOpenSSL, which Twisted's bound holds.
-    ("twisted", "proxy/listener/tls/certificates.py", "_lib"): (
-        "unit/proxy/listener/tls/test_certificates.py::test_current_versions_are_spoken_with_forward_secrecy"
+    ("twisted", "proxy/listener/tls/server_certificates.py", "_lib"): (
+        "unit/proxy/listener/tls/test_server_certificates.py::test_current_versions_are_spoken_with_forward_secrecy"
     ),
     ("redis", "databroker/store/redis_client.py", "_available_connections"): IDLE_LINES,
     ("redis", "databroker/store/redis_client.py", "_in_use_connections"): IDLE_LINES,
@@ -68,9 +68,9 @@ USED = {
     ("redis", "databroker/store/redis_client.py", "_free"): CLUSTER,
     (
         "acme",
-        "proxy/autocert/authority.py",
+        "proxy/autocert/acme_client.py",
         "_post_once",
-    ): "integration/proxy/autocert/test_authority.py::test_the_account_is_kept_and_used_again",
+    ): "integration/proxy/autocert/test_acme_client.py::test_the_account_is_kept_and_used_again",
     ("django", "authorize/admin.py", "_get_obj_does_not_exist_redirect"): (
         "unit/authorize/test_admin.py::test_a_decision_s_page_is_its_explanation"
     ),

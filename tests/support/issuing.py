@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ocsp
 from cryptography.x509.oid import AuthorityInformationAccessOID, NameOID
 
-from proxy.autocert.authority import AcmeSettings, AuthorityError
-from proxy.autocert.certificate import CertificateChain
+from proxy.autocert.acme_client import AcmeSettings, AuthorityError
+from proxy.autocert.stored_certificate import CertificateChain
 from proxy.listener.tls.acme_state import AcmeChallenge, Kind
 
 DAY = 24 * 3600.0

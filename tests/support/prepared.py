@@ -42,8 +42,8 @@ LIBRARIES = """
 # They need no settings of Django's, and bring most of what a gate is made of.
 DEFINITIONS = """
     authenticate.bearer_tokens authenticate.directory.provider_directory authenticate.scim.directory
-    authenticate.session.refresh_worker authorize.config_checks config.options config.inspect.config_diff proxy.autocert.renewal
-    proxy.envoy.judge proxy.service
+    authenticate.session.refresh_worker authorize.config_checks config.options config.inspect.config_diff proxy.autocert.certificate_renewal
+    proxy.envoy.ext_authz_server proxy.service
 """.split()  # noqa: SIM905 - easier to read
 # What an interpreter or the loader reads when it starts, and a fork would not.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "GLIBC", "PATH")

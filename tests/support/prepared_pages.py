@@ -27,9 +27,9 @@ PAGES = """
     django.contrib.auth.middleware django.contrib.messages.storage.fallback django.contrib.sessions.backends.db
     django.contrib.sessions.middleware django.db.models.sql.compiler django.template.loaders.app_directories
     gateproject.management.commands.rungate gateproject.process.reload gateproject.process.services gateproject.urls
-    proxy.autocert.service proxy.consumers proxy.envoy.child.process proxy.envoy.internal_listener proxy.envoy.judge
-    proxy.envoy.resources.hosts proxy.listener.http1.channel proxy.listener.proxy_protocol.wrapper
-    proxy.listener.tls.acme_challenge proxy.other_servers.http proxy.urls
+    proxy.autocert.autocert_service proxy.consumers proxy.envoy.process.envoy_process proxy.envoy.internal_listener
+    proxy.envoy.ext_authz_server proxy.envoy.resources.configured_hosts proxy.listener.http1.http1_channel
+    proxy.listener.proxy_protocol.header_reader proxy.listener.tls.acme_challenge proxy.generic_asgi.http_adapter proxy.urls
     twisted.internet.asyncioreactor
 """.split()  # noqa: SIM905 - easier to read
 

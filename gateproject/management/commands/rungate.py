@@ -16,7 +16,7 @@ from gateproject.management.configured_command import ConfiguredCommand
 if TYPE_CHECKING:
     from config.options import Options
     from gateproject.process.runtime import Runtime
-    from proxy.envoy.service import EnvoyPlane
+    from proxy.envoy.data_plane import EnvoyPlane
 
 
 class Command(ConfiguredCommand):
@@ -43,7 +43,7 @@ class Command(ConfiguredCommand):
             return
         from gateproject.asgi import edge, runtime  # exits where the configuration has problems
         from proxy.listener import listeners
-        from proxy.listener.server import use_event_loop
+        from proxy.listener.event_loop import use_event_loop
 
         try:
             use_event_loop()

@@ -23,8 +23,8 @@ from config.options import Options
 from foundation.backoff import delay
 from foundation.system.fd_limit import raise_limit
 from gateproject.worker_process import FIRST, WorkerProcess
+from proxy.listener.event_loop import renew_event_loop
 from proxy.listener.listeners import bind
-from proxy.listener.server import renew_event_loop
 
 log = structlog.get_logger(__name__)
 

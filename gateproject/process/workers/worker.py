@@ -21,7 +21,7 @@ from gateproject.process.workers.primary import PrimaryPeers
 from gateproject.process.workers.worker_configuration import WorkerConfiguration
 from gateproject.settings import cookie_settings
 from gateproject.worker_process import WorkerProcess
-from proxy.autocert.service import Autocert
+from proxy.autocert.autocert_service import Autocert
 
 log = structlog.get_logger(__name__)
 

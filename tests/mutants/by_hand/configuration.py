@@ -59,7 +59,7 @@ WITHIN = "unit/gateproject/process/test_runtime.py"
 runtime.without("a reload comes after the start", "Runtime._start", replaced("self._reloading", "asyncio.Lock()"), WITHIN)
 reload = door("gateproject.process.reload", WITHIN)
 reload.without("a part that fails undoes nothing", "Reload.tell", replaced("Exception", "ZeroDivisionError"))
-kept_by_envoy = door("proxy.envoy.configuration", "unit/proxy/envoy/test_configuration.py")
+kept_by_envoy = door("proxy.envoy.config_publisher", "unit/proxy/envoy/test_config_publisher.py")
 kept_by_envoy.without(
     "what Envoy refused is not told to it again", "EnvoyConfiguration.restore", replaced("self._before", "(self.options, self._clusters)")
 )
@@ -219,7 +219,7 @@ many.without(
     "Options.measures_routes",
     replaced("len(self.policy) <= MOST_MEASURED_ROUTES", "True"),
 )
-by_envoy = door("proxy.envoy.child.statistics", "unit/proxy/envoy/child/test_statistics.py")
+by_envoy = door("proxy.envoy.process.envoy_statistics", "unit/proxy/envoy/process/test_envoy_statistics.py")
 by_envoy.without("clusters of no route are not told", "_line", replaced("labels.get(found[1])", "labels.get(found[1], found[1])"))
 
 output = door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py")

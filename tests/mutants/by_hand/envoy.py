@@ -3,35 +3,39 @@
 from tests.mutants.mutant import door, script_door
 from tests.mutants.operations import does, lacks, never, passes, replaced, returns
 
-judge = door("proxy.envoy.judge", "unit/proxy/envoy/test_judge.py")
+judge = door("proxy.envoy.ext_authz_server", "unit/proxy/envoy/test_ext_authz_server.py")
 judge.without("no client chooses HTTP/2", "Judge.how_carried", replaced("not is_http2", "not incoming.is_grpc", times=3))
-carried = door("proxy.envoy.carried.carried_request", "unit/proxy/envoy/carried/test_carried_request.py", "unit/proxy/envoy/test_judge.py")
+carried = door(
+    "proxy.envoy.proxied.proxied_request", "unit/proxy/envoy/proxied/test_proxied_request.py", "unit/proxy/envoy/test_ext_authz_server.py"
+)
 carried.without("how it ended is told", "EnvoysWord.ending", returns("Ending.COMPLETE"))
 known_ones = door(
-    "proxy.envoy.carried.carried_requests",
-    "unit/proxy/envoy/carried/test_carried_requests.py",
-    "unit/proxy/envoy/carried/test_carried_request.py",
+    "proxy.envoy.proxied.active_requests",
+    "unit/proxy/envoy/proxied/test_active_requests.py",
+    "unit/proxy/envoy/proxied/test_proxied_request.py",
 )
 known_ones.without("connections are cut", "CarriedRequests._cut_soon", replaced("await self._connections.cut(peers)", "0"))
-unconnected = door("proxy.envoy.carried.carried_requests", "unit/proxy/envoy/test_unconnected.py")
+unconnected = door("proxy.envoy.proxied.active_requests", "unit/proxy/envoy/test_connect_failover.py")
 unconnected.without(
     "nothing is carried a second time",
     "CarriedRequests.unconnected",
     replaced("self._replaceable.pop(id, None)", "self._replaceable.get(id)"),
 )
-tried = door("proxy.envoy.carried.carried_request", "unit/proxy/envoy/test_judge.py", "unit/proxy/envoy/test_unconnected.py")
+tried = door(
+    "proxy.envoy.proxied.proxied_request", "unit/proxy/envoy/test_ext_authz_server.py", "unit/proxy/envoy/test_connect_failover.py"
+)
 tried.without("what was sent is sent to nobody else", "_ELSEWHERE", replaced('b"connect-failure"', 'b"connect-failure,reset"'))
-answers = door("proxy.envoy.resources.answers", "unit/proxy/envoy/resources/test_answers.py")
+answers = door("proxy.envoy.resources.response_filter", "unit/proxy/envoy/resources/test_response_filter.py")
 answers.without("trailers of requests bring nothing", "AnswerFilter.filters", lacks('"request_trailers_mutations"'))
 answers.without("no trailer sets a cookie", "AnswerFilter.filters", lacks('"response_trailers_mutations"'))
 between = door(
-    "proxy.envoy.resources.edge_headers",
-    "unit/proxy/envoy/resources/test_edge_headers.py",
+    "proxy.envoy.resources.internal_headers",
+    "unit/proxy/envoy/resources/test_internal_headers.py",
     "integration/test_silent_readers.py::test_a_client_that_speaks_as_gate_does_lifts_no_bound",
 )
 between.without("nobody speaks as gate does", "told_by_envoy", replaced('(PREFIX, "x-envoy-")', '("x-envoy-",)'))
 
-head = door("proxy.envoy.head", "unit/proxy/envoy/test_head.py", "unit/proxy/envoy/test_judge.py")
+head = door("proxy.envoy.envoy_request_head", "unit/proxy/envoy/test_envoy_request_head.py", "unit/proxy/envoy/test_ext_authz_server.py")
 head.without(
     "what gate did not write goes", "rewritten", replaced("[name for name in before if name not in new] + head.line.ignored", "[]")
 )
@@ -44,71 +48,71 @@ internal_listener = door("proxy.envoy.internal_listener", "unit/proxy/envoy/test
 
 internal_listener.without("a client that ends is gone", "InternalListener._tunnel", replaced("False", "True"))
 
-judge_filter = door("proxy.envoy.resources.judge_filter", "unit/proxy/envoy/resources/test_judge_filter.py")
+judge_filter = door("proxy.envoy.resources.ext_authz_filter", "unit/proxy/envoy/resources/test_ext_authz_filter.py")
 judge_filter.without("Envoy's silence is a refusal", "_ext_authz", passes(failure_mode_allow="True"))
 judge_filter.without("only what gate has marked has a way", "JudgeFilter._to_upstream", replaced("[self._judged(), *has]", "has"))
 judge_filter.without("a body that is not whole leads nowhere", "_coming", replaced("NOWHERE", "CLUSTER"))
 judge_filter.without("a body may be silent for as long as gate bears it", "_coming", replaced("read", "flush"))
 judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", replaced('"content-le"', '"x-nothing"'))
 judge_filter.without("nothing of ours goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
-listener = door("proxy.envoy.resources.listener", "unit/proxy/envoy/resources/test_listener.py")
+listener = door("proxy.envoy.resources.edge_listener", "unit/proxy/envoy/resources/test_edge_listener.py")
 listener.without("nobody resumes with a certificate", "_chain", lacks('"disable_stateless_session_resumption"'))
 listener.without("clients behind a trusted proxy share no connection", "_of_proxies", returns("[]"))
-hosts = door("proxy.envoy.resources.hosts", "unit/proxy/envoy/resources/test_hosts.py")
+hosts = door("proxy.envoy.resources.configured_hosts", "unit/proxy/envoy/resources/test_configured_hosts.py")
 hosts.without("a host of pages is read by Envoy", "tunnel_hosts", replaced("tcp.difference", "tcp.union"))
 hosts.without("who is to show a certificate comes by TCP", "http3_hosts", replaced("certificate_hosts(options)", "()"))
-connections = door("proxy.envoy.resources.http_connections", "unit/proxy/envoy/resources/test_http_connections.py")
+connections = door("proxy.envoy.resources.http_connection_manager", "unit/proxy/envoy/resources/test_http_connection_manager.py")
 connections.without("who asks is the peer", "http_connections", passes(use_remote_address="False"))
 connections.without("a client says nothing in our words", "http_connections", replaced("[told_by_envoy()]", "[]"))
-http3 = door("proxy.envoy.resources.http3", "unit/proxy/envoy/resources/test_http3.py")
+http3 = door("proxy.envoy.resources.http3_listener", "unit/proxy/envoy/resources/test_http3_listener.py")
 http3.without("nobody sends a request again", "_transport", passes(enable_early_data="True"))
 http3.without("who has a connection reaches no other host by it", "_route_config", replaced("sorted(hosts_of(options) - hosts)", "()"))
 http3.without("another host has no connection", "http3_listener", lacks('"filter_chain_match"'))
 
-clusters = door("proxy.envoy.resources.clusters", "unit/proxy/envoy/resources/test_clusters.py")
+clusters = door("proxy.envoy.resources.upstream_clusters", "unit/proxy/envoy/resources/test_upstream_clusters.py")
 clusters.without("its name is looked at", "_tls", lacks('"match_typed_subject_alt_names"'))
 
-known = door("proxy.envoy.resources.discovery", "unit/proxy/envoy/resources/test_discovery.py")
+known = door("proxy.envoy.resources.file_discovery", "unit/proxy/envoy/resources/test_file_discovery.py")
 known.without(
     "what it has not forgotten yet neither", "Discovery.taken", replaced("state.clusters & self.clusters.keys()", "state.clusters")
 )
 
 silent = "integration/test_silent_readers.py::"
 routes = door(
-    "proxy.envoy.resources.judge_filter",
+    "proxy.envoy.resources.ext_authz_filter",
     f"{silent}test_who_does_not_read_holds_no_connection",
-    "unit/proxy/envoy/resources/test_judge_filter.py",
+    "unit/proxy/envoy/resources/test_ext_authz_filter.py",
 )
 routes.without("who does not read holds no upstream", "JudgeFilter.routes", replaced("([], idle)", '([], "0s")'))
 flushed = door(
-    "proxy.envoy.resources.http_connections",
+    "proxy.envoy.resources.http_connection_manager",
     f"{silent}test_who_does_not_read_holds_no_connection",
-    "unit/proxy/envoy/resources/test_listener.py",
+    "unit/proxy/envoy/resources/test_edge_listener.py",
 )
 flushed.without("what waits to be flushed is bounded", "http_connections", passes(stream_flush_timeout='"0s"'))
-thinking = door("proxy.envoy.carried.carried_request", f"{silent}test_a_call_of_grpc_may_think")
+thinking = door("proxy.envoy.proxied.proxied_request", f"{silent}test_a_call_of_grpc_may_think")
 thinking.without(
     "a call of gRPC may think for as long as its route lets it",
     "CarriedRequest._timeouts",
     replaced("max(self._plane.state.idle, timeout) if self._incoming.is_grpc else timeout", "min(self._plane.state.idle, timeout)"),
 )
 may_stream = door(
-    "proxy.envoy.carried.carried_request",
+    "proxy.envoy.proxied.proxied_request",
     f"{silent}test_over_http_2_to_the_application_too",
-    "unit/proxy/envoy/carried/test_carried_request.py",
+    "unit/proxy/envoy/proxied/test_proxied_request.py",
 )
 may_stream.without("what is no stream ends in time", "CarriedRequest.is_no_stream", does("pass"))
 may_stream.without(
     "the head of a stream comes in time",
     "CarriedRequest._timeouts",
     replaced("HEAD_TIMEOUT", 'b"x-nothing"'),
-    "unit/proxy/envoy/test_judge.py",
+    "unit/proxy/envoy/test_ext_authz_server.py",
 )
 bounds = door("proxy.envoy.resources.bootstrap", "unit/proxy/envoy/resources/test_bootstrap.py")
 bounds.without("what waits for gate takes no descriptors", "_thresholds", replaced("connections", "1_000_000"))
 bounds.without("Envoy's memory is bounded", "_overload", lacks('{"name": HEAP, "typed_config": heap}'))
 bounds.without("Envoy's connections are bounded", "_overload", lacks('{"name": CONNECTIONS, "typed_config": connections}'))
-windows = door("proxy.envoy.resources.clusters", "unit/proxy/envoy/resources/test_clusters.py")
+windows = door("proxy.envoy.resources.upstream_clusters", "unit/proxy/envoy/resources/test_upstream_clusters.py")
 windows.without(
     "streams hold each other up nowhere",
     "_HTTP2",
@@ -118,7 +122,7 @@ windows.without(
 # Defences in the scripts that Envoy runs: what of an answer reaches a client.
 
 answers = script_door(
-    "proxy/envoy/resources/answers.lua",
+    "proxy/envoy/resources/response_filter.lua",
     "contract/test_data_planes.py::test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win",
 )
 answers.without("no application sets our cookies", "if sets_ours(value) or", "if")
@@ -141,5 +145,5 @@ answers.without(
 )
 answers.without("no application removes a header of the operator", "(STATES[option] or ADDED[option])", "STATES[option]")
 
-last_step = script_door("proxy/envoy/resources/last_step.lua", "contract/test_request_bodies.py::test_a_client_that_drips_is_cut_off")
+last_step = script_door("proxy/envoy/resources/finalize.lua", "contract/test_request_bodies.py::test_a_client_that_drips_is_cut_off")
 last_step.without("of a body nothing goes on before it is whole", "    handle:body()\n")

@@ -3,7 +3,7 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, skips
 
-head = door("proxy.listener.http1.head", "unit/proxy/listener/http1/test_head.py")
+head = door("proxy.listener.http1.request_head", "unit/proxy/listener/http1/test_request_head.py")
 head.without("a Content-Length is digits", "_CONTENT_LENGTH", in_text(b"0-9", b"+-]?[0-9_ "))
 head.without(
     "the only coding is chunked", "_require_chunked", replaced('codings[0].lower() != b"chunked"', 'b"chunked" not in codings[0].lower()')
@@ -15,11 +15,11 @@ head.without(
     replaced('(major, minor) != (b"1", b"1")', '(major, minor) not in ((b"1", b"1"), (b"1", b"0"))'),
 )
 
-body = door("proxy.listener.http1.body", "unit/proxy/listener/http1/test_body.py")
+body = door("proxy.listener.http1.request_body", "unit/proxy/listener/http1/test_request_body.py")
 body.without("a chunk size is hexadecimal", "_SIZE_LINE", in_text(b"[0-9A-Fa-f]{1,16}+)", b"?:0x)?([0-9A-Fa-f]{1,16}+)[ \\t]*"))
 body.without("a chunk ends where it says", "ChunkedBody._chunk_end", replaced(r'end == b"\r\n"', "len(end) == 2"))
 
-channel = door("proxy.listener.http1.channel", "unit/proxy/listener/http1/test_channel.py")
+channel = door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_http1_channel.py")
 channel.without(
     "what follows an early answer is no request",
     "Channel.closes_after",
@@ -29,7 +29,7 @@ channel.without(
 selector = door("proxy.listener.fair_selector", "unit/proxy/listener/test_fair_selector.py")
 selector.without("of those behind a turn takes few", "FairSelector.select", replaced("max(FEW, len(ready))", "len(self._keys) + 1"))
 
-mutual_tls = door("proxy.listener.tls.certificates", "integration/test_client_certificates.py")
+mutual_tls = door("proxy.listener.tls.server_certificates", "integration/test_client_certificates.py")
 mutual_tls.without(
     "no session is resumed where certificates count",
     "Certificates.serverConnectionForTLS",
@@ -45,13 +45,13 @@ shown.without(
 doubtful = door("proxy.client_address", "unit/proxy/test_client_address.py")
 doubtful.without("an address that trusted proxies leave in doubt is none", "source_ip", replaced('return ""', "return peer"))
 
-proxy_header = door("proxy.listener.proxy_protocol.header", "unit/proxy/listener/proxy_protocol/test_header.py")
+proxy_header = door("proxy.listener.proxy_protocol.proxy_header", "unit/proxy/listener/proxy_protocol/test_proxy_header.py")
 proxy_header.without(
     "a PROXY header is required",
     "find",
     replaced("raise MalformedProxyHeader(...)", "return ProxyHeader(0, None)"),
 )
-balanced = door("proxy.listener.proxy_protocol.wrapper", "unit/proxy/listener/proxy_protocol/test_wrapper.py")
+balanced = door("proxy.listener.proxy_protocol.header_reader", "unit/proxy/listener/proxy_protocol/test_header_reader.py")
 balanced.without(
     "no byte passes before a good PROXY header",
     "ProxyHeaderReader.look",
@@ -93,7 +93,7 @@ counted.without(
 )
 
 TRANSPORT = "contract/test_transport.py"
-groups = door("proxy.listener.tls.certificates", TRANSPORT)
+groups = door("proxy.listener.tls.server_certificates", TRANSPORT)
 groups.without("clients get the groups that we chose", "_context", skips("_set_groups(context)"))
 groups.without("an operator may leave TLS 1.2 out", "Certificates.serverConnectionForTLS", never('self.min_version == "1.3"'))
 pages_headers = door("gateproject.middleware", TRANSPORT)
@@ -106,7 +106,7 @@ health = door("proxy.responses.builtin_pages", TRANSPORT)
 health.without("nobody keeps an answer about health", "answer", omits("is_for_now"))
 
 FULL = "integration/test_descriptors.py"
-places = door("proxy.listener.server", FULL)
+places = door("proxy.listener.bounded_accept", FULL)
 places.without("new clients leave room for upstreams", "BoundedAccept.doRead", never("is_short(self.fileno())"))
 said = door("proxy.upstreams.upstream_errors", FULL)
 said.without(
@@ -126,49 +126,49 @@ self_made = door("proxy.listener.tls.self_signed", "unit/proxy/listener/tls/test
 self_made.without("a proof speaks no HTTP", "_select_acme", replaced("SSL.NO_OVERLAPPING_PROTOCOLS", "offered[0]"))
 self_made.without("clients must not take a proof for a certificate", "proof", replaced("(identifier, True)", "(identifier, False)"))
 
-certificates = door("proxy.listener.tls.certificates", "unit/proxy/listener/tls/test_certificates.py")
+certificates = door("proxy.listener.tls.server_certificates", "unit/proxy/listener/tls/test_server_certificates.py")
 certificates.without(
     "every certificate has its own staple",
     "ready_context",
     replaced("obtained.staple(fingerprint)", 'next(iter(obtained.staples.values()), b"")'),
 )
 
-storage = door("proxy.autocert.storage", "unit/proxy/autocert/test_storage.py")
+storage = door("proxy.autocert.certificate_storage", "unit/proxy/autocert/test_certificate_storage.py")
 storage.without("files are for their owner's eyes", "CertificateStorage._write", replaced("0o600", "0o644"))
 storage.without("one process is elected", "CertificateStorage.elected", replaced("fcntl.LOCK_EX", "fcntl.LOCK_SH"))
 
-attempts = door("proxy.autocert.attempts", "unit/proxy/autocert/test_attempts.py")
+attempts = door("proxy.autocert.order_backoff", "unit/proxy/autocert/test_order_backoff.py")
 attempts.without("pauses grow", "Attempt.failed", replaced("min(self.failures, len(PAUSES) - 1)", "0"))
 
-renewal = door("proxy.autocert.renewal", "unit/proxy/autocert/test_renewal.py")
+renewal = door("proxy.autocert.certificate_renewal", "unit/proxy/autocert/test_certificate_renewal.py")
 renewal.without(
     "a certificate is renewed in time",
     "CertificateRenewal._is_due",
     replaced("shown.certificate.chain.renewal", "shown.certificate.chain.ends"),
 )
 
-of_envoy = door("proxy.envoy.resources.certificates", "unit/proxy/envoy/resources/test_certificates.py")
+of_envoy = door("proxy.envoy.resources.certificate_secrets", "unit/proxy/envoy/resources/test_certificate_secrets.py")
 of_envoy.without(
     "Envoy's certificates have their own staples",
     "shown_certificates",
     replaced("obtained.staple(_fingerprint(pair.certificate))", "next(iter(obtained.staples.values()))"),
 )
 
-authority = door("proxy.autocert.authority", "unit/proxy/autocert/test_authority.py", "integration/proxy/autocert/test_authority.py")
+authority = door("proxy.autocert.acme_client", "unit/proxy/autocert/test_acme_client.py", "integration/proxy/autocert/test_acme_client.py")
 authority.without("the authority is who it says", "AcmeAuthority.__init__", replaced("str(trusted_ca)", "False", 2))
 door("proxy.listener.client_socket", "unit/proxy/listener/test_client_socket.py").without(
     "the kernel takes little for a client that does not read", "ClientSocket.__init__", skips("plain.getHandle().setsockopt(...)")
 )
-door("proxy.listener.http1.channel", "unit/proxy/listener/http1/test_channel.py").without(
-    "requests sent ahead are not all kept", "Channel.dataReceived", never("len(self._buffer) > limits.BODY_BUFFER_BYTES")
+door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_http1_channel.py").without(
+    "requests sent ahead are not all kept", "Channel.dataReceived", never("len(self._buffer) > listener_limits.BODY_BUFFER_BYTES")
 )
-door("proxy.listener.http1.channel", "unit/proxy/listener/http1/test_request.py").without(
+door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_exchange.py").without(
     "without our 100 nobody knows what follows", "Channel.closes_after", never("head.expects_continue")
 )
-door("proxy.listener.http1.channel", "unit/proxy/listener/http1/test_channel.py").without(
+door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_http1_channel.py").without(
     "a head that takes too long ends", "Channel._next_request", skips("self._deadline.start(...)")
 )
-door("proxy.listener.http1.channel", "unit/proxy/listener/http1/test_body.py").without(
+door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_request_body.py").without(
     "a broken body ends the connection", "Channel._feed", skips("self.refuse(refused)")
 )
 door("proxy.listener.tls.acme_challenge", "unit/proxy/listener/tls/test_acme_challenge.py").without(

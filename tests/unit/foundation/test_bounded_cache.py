@@ -35,7 +35,7 @@ BOUNDED_OTHERWISE = {
     "foundation/telemetry/logs.py:_second": "two texts of a time",
     "foundation/version.py:_of_checkout": FINITE,
     "proxy/client_address.py:trusted_peers": CONFIGURED,
-    "proxy/envoy/resources/certificates.py:_fingerprint": CONFIGURED,
+    "proxy/envoy/resources/certificate_secrets.py:_fingerprint": CONFIGURED,
     "proxy/rewriting/request_headers.py:cookies_of_others": CONFIGURED,
     "proxy/upstreams/load_balancing.py:maglev": CONFIGURED,
     "proxy/upstreams/load_balancing.py:ring_hash": CONFIGURED,

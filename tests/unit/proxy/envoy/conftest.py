@@ -10,8 +10,8 @@ from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.envoy.carried.carried_requests import CarriedRequests
-from proxy.envoy.judge import Judge
+from proxy.envoy.ext_authz_server import Judge
+from proxy.envoy.proxied.active_requests import CarriedRequests
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import ForwardingResources
 from proxy.service import ProxyService

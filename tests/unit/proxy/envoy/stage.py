@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from proxy.envoy.carried.carried_requests import CarriedRequests
-from proxy.envoy.connections import Connections
-from proxy.envoy.head import REMOVED
-from proxy.envoy.judge import Judge
-from proxy.envoy.resources.edge_headers import NUMBER, Address
+from proxy.envoy.downstream_connections import Connections
+from proxy.envoy.envoy_request_head import REMOVED
+from proxy.envoy.ext_authz_server import Judge
+from proxy.envoy.proxied.active_requests import CarriedRequests
+from proxy.envoy.resources.internal_headers import NUMBER, Address
 from proxy.planes.open_streams import OpenStreams, Stream
 from tests.support.signed_in import SignedIn
 

@@ -9,7 +9,7 @@ import pytest
 from foundation.web.brand import NO_SITE_FACTS
 from proxy.client_address import trusted_peers
 from proxy.envoy.internal_listener import InternalListener, NoMark
-from proxy.envoy.resources.edge_headers import FACTS, JUDGED, Address
+from proxy.envoy.resources.internal_headers import FACTS, JUDGED, Address
 from proxy.incoming_request import TLS
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, http_scope

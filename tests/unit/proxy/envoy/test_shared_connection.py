@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.envoy.internal_listener import InternalListener
-from proxy.envoy.resources.edge_headers import CLUSTER, FACTS, JUDGED
+from proxy.envoy.resources.internal_headers import CLUSTER, FACTS, JUDGED
 from tests.support.asgi import Answer, body_of, http_scope
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import MARK, Stage

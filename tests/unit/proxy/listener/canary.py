@@ -15,8 +15,8 @@ from types import ModuleType
 
 from config.loader import load_options
 from foundation.web.asgi_types import respond
-from proxy.listener.context import Lifecycle, ListenerConfig, ListenerState, default_limits
 from proxy.listener.daphne_command import install
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState, default_limits
 from proxy.listener.listeners import serve
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 

@@ -10,9 +10,9 @@ import daphne.server
 import pytest
 
 from foundation.errors import ConfigError
-from proxy.listener.context import Lifecycle, ListenerConfig, ListenerState
 from proxy.listener.daphne_command import CommandServer, install
-from proxy.listener.limits import ListenerLimits
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState
+from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.server import ChannelFactory
 
 STATE = ListenerState(ListenerLimits(), None)

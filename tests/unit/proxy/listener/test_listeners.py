@@ -9,9 +9,9 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from foundation.errors import ConfigError
 from foundation.values import HostPort
-from proxy.listener.context import Lifecycle, ListenerConfig, ListenerState
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState
 from proxy.listener.listeners import _shown, bind, build_factory, has_tls, serve
-from proxy.listener.proxy_protocol.wrapper import ProxyProtocolFactory
+from proxy.listener.proxy_protocol.header_reader import ProxyProtocolFactory
 from proxy.listener.tls.acme_challenge import AcmeChallengeFactory
 from tests.support.certs import certificate_files
 from tests.support.options import make_options

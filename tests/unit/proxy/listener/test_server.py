@@ -10,9 +10,10 @@ import pytest
 from twisted.internet import reactor
 from twisted.internet.testing import StringTransport
 
-from proxy.listener.context import ListenerContext, default_limits
-from proxy.listener.http1.channel import Channel
-from proxy.listener.server import ACCEPTS, BoundedAccept, BoundedAcceptPort, drain
+from proxy.listener.bounded_accept import ACCEPTS, BoundedAccept, BoundedAcceptPort
+from proxy.listener.http1.http1_channel import Channel
+from proxy.listener.listener_context import ListenerContext, default_limits
+from proxy.listener.server import drain
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.raw_http import RawClient, ask
 from tests.unit.proxy.listener.conftest import start

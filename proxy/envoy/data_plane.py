@@ -1,0 +1,243 @@
+"""Envoy data plane: a child process that carries, the judge that it asks, the internal listener for what it doesn't carry."""
+
+import asyncio
+import fcntl
+import json
+import os
+import resource
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+import structlog
+
+from config.options import Options
+from foundation.errors import ConfigError, Problem
+from foundation.readiness import PartReadiness, degraded, failing
+from foundation.tasks import spawn
+from foundation.telemetry.exposition import TextFamilies
+from foundation.web.asgi_types import Application
+from proxy.envoy.access_log_reader import FLUSH_ARGUMENTS, EnvoyAccessLog
+from proxy.envoy.config_publisher import EnvoyConfiguration
+from proxy.envoy.connect_failover import UnconnectedRequests
+from proxy.envoy.downstream_connections import Connections
+from proxy.envoy.envoy_rejection_log import note_envoy_refusal
+from proxy.envoy.ext_authz_listener import JudgeListener
+from proxy.envoy.ext_authz_server import Judge
+from proxy.envoy.internal_listener import InternalListener
+from proxy.envoy.process.envoy_process import EnvoyProcess, find
+from proxy.envoy.process.envoy_statistics import EnvoyStatistics, merged
+from proxy.envoy.process.overload_monitor import watch
+from proxy.envoy.proxied.active_requests import LAST_WORDS, CarriedRequests
+from proxy.envoy.resources.bootstrap import EnvoyLimits, GateSockets, Json, bootstrap
+from proxy.envoy.resources.certificate_secrets import EnvoyCertificates
+from proxy.envoy.resources.control_listener import cut_listener
+from proxy.envoy.resources.edge_listener import listener
+from proxy.envoy.resources.ext_authz_filter import OF_JUDGED, OF_UPLOADS, JudgeFilter
+from proxy.envoy.resources.file_discovery import Discovery, write
+from proxy.envoy.resources.http3_listener import http3_listener
+from proxy.envoy.resources.http_connection_manager import OF_REFUSED
+from proxy.envoy.resources.upgrade_reaper import OF_UPGRADES, EndedUpgrades
+from proxy.listener.listener_limits import ListenerLimits
+from proxy.listener.listeners import PlainListener, bind
+from proxy.listener.tls.acme_state import AcmeState
+from proxy.service import ProxyService
+
+log = structlog.get_logger(__name__)
+
+DRAIN_SECONDS = 10.0
+CONTROL_TIMEOUT = 10.0  # seconds, at the start, for the control connection
+PART = "envoy"
+
+
+class EnvoyPlane:
+    """Envoy data plane.  Made before the event loop runs: ConfigError where there is no Envoy, or somebody else has the address."""
+
+    _live: int | None = None  # process id of the Envoy that said it is live
+    _watch: asyncio.Task[None] | None = None
+    _showing: asyncio.Task[None] | None = None
+    _following: asyncio.Task[None] | None = None
+
+    def __init__(
+        self,
+        options: Options,
+        application: Application,
+        service: Callable[[], ProxyService],
+        obtained: AcmeState | None = None,
+    ):
+        if not sys.platform.startswith("linux"):
+            raise ConfigError([Problem("data_plane", "envoy requires Linux. Use `embedded`")])
+        program = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
+        bind(options.address, "address").close()
+        scheme = "http" if options.insecure_server else "https"
+        self._token, self._judged_mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self._files = options.data_dir / "envoy"
+        self._files.mkdir(mode=0o700, exist_ok=True)
+        self._lock = _locked(self._files)
+        # Paths of sockets are short: 107 bytes.
+        self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
+        sockets = GateSockets.below(self.socket_directory)
+        admin, cuts = (self.socket_directory / name for name in ("admin", "cuts"))
+        self.socket, self.unread_socket = _listening(sockets.gate), _listening(sockets.unread)
+        self._unconnected_socket = _listening(sockets.unconnected)
+        self._certificates = EnvoyCertificates(obtained or AcmeState(), _listening(sockets.acme))
+        self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._connections = connections = Connections(cuts, lambda: self._process.kill())
+        self.internal_listener = InternalListener(application, service, self._judged_mark, scheme, connections.cut)
+        self._carried = CarriedRequests(connections, time.monotonic)
+        readers = {
+            OF_JUDGED: self._carried.tell,
+            OF_UPLOADS: self._carried.tell_upload,
+            OF_REFUSED: note_envoy_refusal,
+            OF_UPGRADES: EndedUpgrades(connections.finish).tell,
+        }
+        self._access_log = EnvoyAccessLog({first.strip(): reader for first, reader in readers.items()})
+        self._most = _limits(options, self._workers)
+        self._discovery = Discovery(self._files, admin)
+        self._configuration = EnvoyConfiguration(
+            options, self._discovery, self._certificates, self._carried, self._listeners, self._most.to_upstream
+        )
+        cluster_of = self._configuration.cluster_of
+        self._judge = Judge(service, self._carried, cluster_of, self._token, self._judged_mark, scheme)
+        self._judge_socket, self._admin = sockets.judge, admin
+        self.statistics = EnvoyStatistics(admin)
+        self._judge_listener: JudgeListener | None = None
+        self._reader: asyncio.Task[None] | None = None
+        started_with = bootstrap(self._files, sockets, admin, self._most, [cut_listener(cuts, options.address.port)])
+        write(self._files / "bootstrap.json", json.dumps(started_with))
+        self._process = self._child(program)
+
+    def _child(self, program: Path) -> EnvoyProcess:
+        arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
+        arguments += ["--concurrency", str(self._workers), *FLUSH_ARGUMENTS]
+        inherited = (self._access_log.fd,)
+        return EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited, self._envoy_has_ended)
+
+    def _envoy_has_ended(self) -> None:
+        self._connections.envoy_has_ended()
+        self._carried.envoy_has_ended()
+
+    def __repr__(self) -> str:
+        return f"<EnvoyPlane {self._process}>"
+
+    async def start(self) -> None:
+        """Start, and return when Envoy listens; ConfigError where it refuses to."""
+        self._judge_listener = JudgeListener(_listening(self._judge_socket), self._judge.answer)
+        self._reader = spawn(self._access_log.run(), name="what envoy carried")
+        PlainListener(UnconnectedRequests(self._carried), self._unconnected_socket)
+        self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._configuration.options))
+        self._configuration.publish()
+        self._following = spawn(self._connections.follow(), name="control connection to envoy")
+        self._process.start()
+        await self._configuration.taken()
+        with suppress(TimeoutError):  # without it gate forwards everything itself, and readiness says so
+            async with asyncio.timeout(CONTROL_TIMEOUT):
+                await self._connections.opened()
+        self._note_live(True)
+        self._watch = spawn(watch(self._admin, self._most, self._note_live), name="envoy's pressure")
+        self._showing = spawn(self._certificates.follow(self._discovery.show), name="what envoy shows")
+        options = self._configuration.options
+        log.info("envoy is listening", address=str(options.address), tls=not options.insecure_server)
+
+    def _note_live(self, is_live: bool) -> None:
+        self._live = self._process.pid if is_live else None
+
+    def with_statistics(self, families: TextFamilies, service: str, labels: Mapping[str, str]) -> TextFamilies:
+        """Return metrics with Envoy's own.  Waits; called in a thread."""
+        return merged(families, self.statistics.families(service, labels))
+
+    def readiness(self) -> PartReadiness:
+        """Readiness: nobody can come in without a running Envoy that has said it is live."""
+        pid = self._process.pid
+        if pid is None:
+            return failing(PART, "not running, restarting. The log has its output")
+        if self._live != pid:
+            return failing(PART, "starting")
+        if not self._connections.can_cut:
+            return degraded(PART, "no control connection: gate forwards all requests itself")
+        late = self._configuration.late
+        return degraded(PART, f"its certificates and upstreams are from before the last reload: {late}") if late else PartReadiness(PART)
+
+    async def prepare(self, options: Options) -> str:
+        """Have Envoy take what follows from a configuration, before anything else changes; why it is late, or "".  ConfigError."""
+        return await self._configuration.prepare(options)
+
+    def restore(self) -> None:
+        """Roll back to what Envoy had before `prepare`."""
+        self._configuration.restore()
+
+    async def drain(self) -> None:
+        """Drain: accept no more connections, and let what is carried end, for a while."""
+        await self._discovery.stop_accepting()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._carried.is_idle.wait()
+
+    async def stop(self) -> None:
+        for task in (self._watch, self._showing, self._following):
+            if task is not None:
+                task.cancel()
+        self._configuration.stop()
+        await self._process.stop()
+        await asyncio.sleep(LAST_WORDS)
+        self._carried.end_all()
+        if self._judge_listener is not None:
+            self._judge_listener.close()
+        if self._reader is not None:
+            self._reader.cancel()
+        self.close()
+
+    def close(self) -> None:
+        self._lock.close()
+        self.socket.close()
+        self.unread_socket.close()
+        self._unconnected_socket.close()
+        self._certificates.close()
+        self._access_log.close()
+        shutil.rmtree(self.socket_directory, ignore_errors=True)
+
+    def _listeners(self, options: Options) -> list[Json]:
+        listeners = [listener(options, self._files, JudgeFilter.of(options, self._token, self._judged_mark, self._access_log.path))]
+        if (http3 := http3_listener(options, self._files, self._judged_mark, self._access_log.path)) is not None:
+            listeners.append(http3)
+        return listeners
+
+
+def _limits(options: Options, workers: int) -> EnvoyLimits:
+    _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+    heap, wanted = options.envoy_max_heap, options.envoy_max_connections
+    if descriptors == resource.RLIM_INFINITY:
+        return EnvoyLimits(heap, wanted)
+    limits = EnvoyLimits.within(descriptors, heap, wanted, workers)
+    if limits.connections < wanted:
+        log.warning("envoy_max_connections lowered", connections=limits.connections, descriptors=descriptors)
+    return limits
+
+
+def _locked(directory: Path) -> TextIO:
+    """Lock a directory for as long as the file is open: Envoy takes its listeners from whoever wrote the files there last."""
+    file = (directory / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        where = directory.parent
+        raise ConfigError(
+            [Problem("data_dir", f"another gate with `data_plane: envoy` uses {where}. Set a separate `data_dir` for each.")]
+        ) from error
+    return file
+
+
+def _listening(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(str(path))
+    listening.listen(1024)
+    listening.setblocking(False)
+    return listening

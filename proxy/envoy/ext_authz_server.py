@@ -1,0 +1,148 @@
+"""Judge: Envoy shows it the head of each request before it carries it (ext_authz, envoy.extensions.filters.http.ext_authz.v3), over a Unix
+socket, in HTTP/1.1.
+
+What our own data plane would simply forward, Envoy carries: it is told the whole head that the upstream gets, and the cluster.
+Everything else goes to our own data plane, through its internal listener: pages, refusals, redirects, websockets, what has a large body,
+may become a stream of events, or may be silent for longer than `timeout_idle` (but for upstreams that speak HTTP/2, Envoy's alone).
+There it is read and judged as if this had not happened, so nothing is decided here but that a request may pass.
+"""
+
+import hmac
+import re
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from config.routes.route import Route
+from foundation.errors import GateError
+from foundation.telemetry.tracing.tracer import in_force
+from foundation.web.asgi_types import Header
+from proxy.envoy.envoy_request_head import EnvoyRequestHead
+from proxy.envoy.proxied.active_requests import CarriedRequests
+from proxy.envoy.proxied.proxied_request import CarriedRequest
+from proxy.envoy.proxied.proxied_trace import CarriedTrace
+from proxy.envoy.resources.bootstrap import GATE
+from proxy.envoy.resources.internal_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
+from proxy.envoy.shared_connection import is_misdirected, is_shared
+from proxy.observe.request_recorder import RequestContext
+from proxy.reserved_paths import Owner
+from proxy.service import ProxyService
+from proxy.upstreams.outgoing_request import Upstream
+from proxy.verdict import Carry
+
+log = structlog.get_logger(__name__)
+
+NameOf = Callable[[Upstream, Route], str | None]
+_NOTHING = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+
+
+# enforcement-point: Authorization: Decisions for Envoy
+class Judge:
+    """Judge's server.  `service` is asked at each request, as a reload replaces it.
+
+    `cluster_of` says None for what Envoy doesn't know yet.  `token` is Envoy's proof, `mark` gate's, that a request was judged.
+    """
+
+    def __init__(
+        self,
+        service: Callable[[], ProxyService],
+        carried: CarriedRequests,
+        cluster_of: NameOf,
+        token: str,
+        mark: str,
+        scheme: str,
+    ):
+        self._service = service
+        self._carried = carried
+        self._cluster_of = cluster_of
+        self._token, self._mark = token.encode(), mark.encode()
+        self._scheme = scheme
+        self._to_gate = _told([(CLUSTER.encode(), GATE.encode()), (JUDGED.encode(), self._mark)])
+
+    async def answer(self, head: bytes, body: bytes) -> bytes:
+        """Answer to a question of Envoy's.  PermissionError for anybody else's."""
+        tokens = _TOKEN.findall(head)
+        if len(tokens) != 1 or not hmac.compare_digest(tokens[0], self._token):
+            raise PermissionError("not our Envoy")
+        return await self._of_answer(head, body.decode("latin-1")) if _SCRIPT in head else await self.judged(head)
+
+    async def judged(self, text: bytes) -> bytes:
+        """Answer to the head of a request."""
+        try:
+            head = EnvoyRequestHead.of(text)
+            carried = await self.how_carried(head)
+            if carried is None:
+                return self._to_gate
+        except GateError:
+            return self._to_gate
+        try:
+            answer = _told(carried.told_to_envoy(self._mark))
+        except ValueError:
+            return self._to_gate
+        self._carried.begin(carried)
+        return answer
+
+    async def how_carried(self, head: EnvoyRequestHead) -> CarriedRequest | None:
+        """How Envoy carries it; None for what our own data plane must see, also to say what is wrong with it.
+
+        Raises GateError for what it would refuse.
+        """
+        service = self._service()
+        plane, pipeline = service.dataplane, service.dataplane.pipeline
+        incoming = service.receive(head.scope(self._scheme))
+        if service.owner_of(incoming) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
+            return None
+        if not self._carried.can_end or head.facts.peer is None or is_misdirected(service, incoming, head.facts):
+            return None
+        if plane.forms.may_be_button(incoming):
+            return None  # its body says what it stands for
+        context = RequestContext(incoming)
+        judged = await pipeline.authorize_only(context)
+        verdict = pipeline.verdicts.of(judged)
+        if not isinstance(verdict, Carry):
+            return None
+        is_http2 = verdict.route.route.upstream_http2
+        is_head = head.method == b"HEAD"  # where a body comes all the same, Envoy would take it for the next answer on that connection
+        if not is_http2 and (is_head or head.is_doubtful or incoming.wants_events or (head.has_body and not head.is_small)):
+            # gate's plane passes a large body on as it comes, and loses no answer meanwhile, sees what was sent as it was sent, and knows a
+            # stream from a client that does not read; but HTTP/2 it does not speak.
+            return None
+        if not is_http2 and (plane.state.may_be_silent(verdict.route) or is_shared(service, incoming, head.facts)):
+            return None  # it knows an application that thinks, and ends one request of a connection alone
+        outgoing = await plane.outgoing(judged, verdict)
+        cluster = self._cluster_of(outgoing.upstream, verdict.route.route)
+        if cluster is None or (outgoing.connection_use and not is_http2):
+            return None  # gate's plane gives it a connection of its own, or looks whether the connection is authenticated
+        judged = await pipeline.evaluate_shadow(judged, context)
+        pipeline.recorder.record_allowed(judged)
+        # Only now, as gate's own plane traces what it carries.
+        trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, context, outgoing)
+        return CarriedRequest(plane, context, judged, outgoing, head, cluster, service.answered, trace)
+
+    async def _of_answer(self, head: bytes, body: str) -> bytes:
+        """What the script for answers is told: nothing, or a page."""
+        number, _, details = body.partition("\n")
+        if head.startswith(_NO_STREAM):
+            self._carried.is_no_stream(number)
+            return _NOTHING
+        page = await self._carried.instead(number, details)
+        if page is None:
+            return _NOTHING
+        headers = b"".join(b"%b\n%b\n" % pair for pair in page.headers if pair[0] != b"content-length")
+        said = b"%d %d\n%b%b" % (page.status, len(headers), headers, page.body)
+        return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(said), said)
+
+
+_TOKEN = re.compile(rb"\r\n%b: ([^\r]*)(?=\r\n)" % TOKEN.encode())
+# No client can say this.
+_SCRIPT = b"\r\n%b: 1\r\n" % SCRIPT.encode()
+_NO_STREAM = b"POST %b " % NO_STREAM.encode()
+
+
+def _told(headers: Iterable[Header]) -> bytes:
+    """Answer with these headers.  ValueError where one of them would be more than a line."""
+    lines = [b"%b: %b\r\n" % pair for pair in headers]
+    text = b"".join(lines)
+    if text.count(b"\n") != len(lines) or text.count(b"\r") != len(lines) or b"\0" in text:
+        raise ValueError("a header holds a line break")
+    return b"HTTP/1.1 200 OK\r\n%bcontent-length: 0\r\n\r\n" % text

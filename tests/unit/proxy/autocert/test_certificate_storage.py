@@ -1,0 +1,124 @@
+"""Files of which each is whole, for our eyes only, and shared."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from proxy.autocert.certificate_storage import CertificateStorage
+from proxy.listener.tls.acme_state import AcmeChallenge
+
+CHALLENGE = AcmeChallenge("a.example.com", "http-01", "token", "token.thumbprint")
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> CertificateStorage:
+    storage = CertificateStorage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
+    storage.open()
+    return storage
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_files_are_the_owner_s_only_and_so_are_their_directories(storage, tmp_path):
+    storage.keep_certificate("a.example.com", b"key and chain")
+    storage.keep_account({"key": {"kty": "EC"}})
+    storage.keep_attempts({"a.example.com": {}})
+    storage.keep_challenge(CHALLENGE)
+    storage.keep_staple(b"\x01" * 32, b"response")
+    storage.keep_trusted_ca(b"pem")
+    with storage.elected():
+        pass
+    found = [*(tmp_path / "new" / "dir").rglob("*")]
+    assert {mode(path) for path in found if path.is_dir()} == {0o700}
+    assert {mode(path) for path in found if path.is_file()} == {0o600}
+    assert not [path.name for path in found if path.name.startswith(".")], "nothing unfinished stays"
+
+
+def test_a_key_that_others_could_read_is_shut_when_it_is_read(storage):
+    storage.keep_certificate("a.example.com", b"x")
+    (path,) = (storage.directory / "certificates").iterdir()
+    path.chmod(0o644)
+    assert storage.certificate("a.example.com") == b"x"
+    assert mode(path) == 0o600
+
+
+def test_a_directory_that_others_could_read_is_shut(storage):
+    storage.directory.chmod(0o755)
+    storage.open()
+    assert mode(storage.directory) == 0o700
+
+
+def test_what_is_not_there_is_none(storage):
+    assert storage.certificate("a.example.com") is None
+    assert storage.staple(b"\x01" * 32) is None
+    assert storage.challenge("a.example.com") is None
+    assert (storage.account(), storage.attempts()) == ({}, {})
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+def test_what_is_broken_is_like_what_is_not_there(storage, broken):
+    for name in ("account.json", "attempts.json", "challenges/a.example.com.json"):
+        (storage.directory / name).write_bytes(broken)
+    assert (storage.account(), storage.attempts(), storage.challenge("a.example.com")) == ({}, {}, None)
+
+
+@pytest.mark.parametrize(
+    "found", [{"host": "a.example.com"}, {"host": "b.example.com", "kind": "http-01", "token": "", "key_authorization": ""}]
+)
+def test_a_challenge_of_another_shape_or_host_is_none(storage, found):
+    (storage.directory / "challenges" / "a.example.com.json").write_text(json.dumps(found))
+    assert storage.challenge("a.example.com") is None
+
+
+def test_a_challenge_is_found_by_every_process_until_it_is_forgotten(storage, tmp_path):
+    storage.keep_challenge(CHALLENGE)
+    other = CertificateStorage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
+    assert other.challenge("a.example.com") == CHALLENGE
+    storage.forget_challenge("a.example.com")
+    storage.forget_challenge("a.example.com")
+    assert other.challenge("a.example.com") is None
+    storage.keep_challenge(CHALLENGE)
+    other.forget_challenges()
+    assert storage.challenge("a.example.com") is None
+
+
+@pytest.mark.parametrize("host", ["", ".", "..", "../account", "a/../../account", "a\0b", "A.example.com", "a" * 300, ".a", "-", "a_b"])
+def test_no_name_leads_out_of_the_directory(storage, host):
+    assert storage.challenge(host) is None
+    with pytest.raises(ValueError, match="host name"):
+        storage.certificate(host)
+
+
+def test_two_authorities_share_nothing(tmp_path):
+    staging, public = (CertificateStorage(tmp_path, f"https://{name}.example.com/dir") for name in ("staging", "public"))
+    for each in (staging, public):
+        each.open()
+    staging.keep_certificate("a.example.com", b"x")
+    assert public.certificate("a.example.com") is None
+
+
+def test_one_at_a_time_is_elected(storage, tmp_path):
+    other = CertificateStorage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
+    with storage.elected() as first, other.elected() as second:
+        assert (first, second) == (True, False)
+    with other.elected() as second:
+        assert second
+
+
+def test_a_replaced_file_changes_the_stamp(storage):
+    storage.keep_certificate("a.example.com", b"x")
+    before = storage.stamp()
+    assert storage.stamp() == before
+    other = storage.directory / "certificates" / "b.example.com.pem"
+    other.write_bytes(b"")
+    assert storage.stamp() != before
+
+
+def test_a_directory_that_can_t_be_had_is_an_os_error(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OSError, match="file"):
+        CertificateStorage(tmp_path / "file", "https://x/").open()

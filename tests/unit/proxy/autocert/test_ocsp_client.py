@@ -1,0 +1,128 @@
+"""What an OCSP response must be before a client is shown it."""
+
+import http.server
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import ocsp
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from proxy.autocert.ocsp_client import MOST_BYTES, UnverifiedStaple, _verify, ask, verify
+from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest
+from tests.support.issuing import NOW, Issuer
+
+ISSUER = Issuer()
+SIGNS_OCSP = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.OCSP_SIGNING])
+
+
+def chain_of(issuer=ISSUER):
+    return CertificateChain.of(issuer.issue(CertificateRequest.make("a.example.com", must_staple=False).csr, NOW))
+
+
+CHAIN = chain_of()
+
+
+def test_a_current_one_of_the_issuer_is_good_for_half_its_time_and_is_shown_to_its_end():
+    staple = verify(ISSUER.response(CHAIN, NOW), CHAIN, NOW + timedelta(hours=1))
+    assert (staple.refresh, staple.ends, staple.is_revoked) == (NOW + timedelta(days=2), NOW + timedelta(days=4), False)
+
+
+def test_a_responder_that_the_issuer_has_named_signs_in_its_name():
+    responder = ISSUER.named_responder(NOW - timedelta(days=1), SIGNS_OCSP)
+    assert not verify(responder.response(CHAIN, NOW, shows_itself=True), CHAIN, NOW).is_revoked
+
+
+def test_a_revoked_certificate_is_known_as_such():
+    assert verify(ISSUER.response(CHAIN, NOW, status=ocsp.OCSPCertStatus.REVOKED), CHAIN, NOW).is_revoked
+
+
+GOOD = ISSUER.response(CHAIN, NOW)
+FORGED = {
+    "nothing": b"",
+    "junk": b"junk",
+    "half": GOOD[:-20],
+    "a changed byte": GOOD[:-1] + bytes([GOOD[-1] ^ 1]),
+    "the responder is busy": ocsp.OCSPResponseBuilder.build_unsuccessful(ocsp.OCSPResponseStatus.TRY_LATER).public_bytes(Encoding.DER),
+    "another issuer's signature": Issuer().response(CHAIN, NOW),
+    "another issuer's signature, that shows itself": Issuer().response(CHAIN, NOW, shows_itself=True),
+    "about another certificate": ISSUER.response(chain_of(), NOW),
+    "over": ISSUER.response(CHAIN, NOW - timedelta(days=5)),
+    "not yet": ISSUER.response(CHAIN, NOW + timedelta(hours=1)),
+    "no expiry": ISSUER.response(CHAIN, NOW, days=None),
+    "unknown": ISSUER.response(CHAIN, NOW, status=ocsp.OCSPCertStatus.UNKNOWN),
+    "a responder without the right": ISSUER.named_responder(NOW).response(CHAIN, NOW, shows_itself=True),
+    "a responder for servers": ISSUER.named_responder(NOW, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])).response(
+        CHAIN, NOW, shows_itself=True
+    ),
+    "a responder that is over": ISSUER.named_responder(NOW - timedelta(days=60), SIGNS_OCSP).response(CHAIN, NOW, shows_itself=True),
+    "a responder that another issuer named": Issuer().named_responder(NOW, SIGNS_OCSP).response(CHAIN, NOW, shows_itself=True),
+    "a responder that does not show itself": ISSUER.named_responder(NOW, SIGNS_OCSP).response(CHAIN, NOW),
+}
+
+
+@pytest.mark.parametrize("response", FORGED.values(), ids=FORGED)
+def test_what_proves_nothing_is_refused(response):
+    with pytest.raises(UnverifiedStaple):
+        verify(response, CHAIN, NOW)
+
+
+@pytest.mark.parametrize("algorithm", [hashes.SHA1(), hashes.MD5()], ids=lambda algorithm: algorithm.name)
+def test_a_weak_signature_proves_nothing(algorithm):
+    weak = SimpleNamespace(signature_hash_algorithm=algorithm)  # the library signs none
+    with pytest.raises(UnverifiedStaple, match="weak"):
+        _verify(ISSUER.certificate, weak)
+
+
+def test_without_an_issuer_nothing_can_be_asked_or_verified():
+    alone = CertificateChain(CHAIN.leaf, None)
+    with pytest.raises(UnverifiedStaple, match="no issuer"):
+        ask("http://127.0.0.1:1", alone)
+    with pytest.raises(UnverifiedStaple, match="no issuer"):
+        verify(ISSUER.response(CHAIN, NOW), alone, NOW)
+
+
+class Responder(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        received = self.rfile.read(int(self.headers["Content-Length"]))
+        assert self.headers["Content-Type"] == "application/ocsp-request"
+        is_about = ocsp.load_der_ocsp_request(received).serial_number == CHAIN.leaf.serial_number
+        body = {"/good": ISSUER.response(CHAIN, NOW), "/endless": b"x" * (MOST_BYTES + 1)}.get(self.path, b"")
+        self.send_response(200 if is_about and body else 500)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with http.server.HTTPServer(("127.0.0.1", 0), Responder) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_responder_is_asked_about_the_certificate(url):
+    assert not verify(ask(f"{url}/good", CHAIN), CHAIN, NOW).is_revoked
+
+
+@pytest.mark.parametrize("path", ["/endless", "/none"])
+def test_an_answer_of_no_use_is_told(url, path):
+    with pytest.raises(UnverifiedStaple):
+        ask(url + path, CHAIN)
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1/", "ldap://127.0.0.1/", "nonsense", "http://[", ""])
+def test_a_responder_that_can_t_be_asked_is_told(address):
+    with pytest.raises(UnverifiedStaple, match="unavailable"):
+        ask(address, CHAIN)

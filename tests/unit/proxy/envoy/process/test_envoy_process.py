@@ -1,0 +1,85 @@
+"""Envoy is found, kept running, and ended; here a small program stands in for it."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import structlog
+
+from foundation.errors import ConfigError
+from proxy.envoy.process import envoy_process
+from proxy.envoy.process.envoy_process import EnvoyProcess, find
+from tests.support.eventually import eventually
+
+
+def test_it_is_found_beside_the_interpreter_then_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside, elsewhere = tmp_path / "bin", tmp_path / "elsewhere"
+    for directory in (beside, elsewhere):
+        directory.mkdir()
+    monkeypatch.setattr(sys, "executable", str(beside / "python"))
+    with pytest.raises(ConfigError, match="envoy is not installed"):
+        find(str(elsewhere))
+    for directory in (elsewhere, beside):
+        (directory / "envoy").write_text("#!/bin/sh\n")
+        (directory / "envoy").chmod(0o700)
+        assert find(str(elsewhere)) == directory / "envoy"
+
+
+def program(directory: Path, text: str) -> Path:
+    path = directory / "program"
+    path.write_text(f"#!{sys.executable}\n{text}")
+    path.chmod(0o700)
+    return path
+
+
+async def test_what_it_says_is_read_however_long_the_line_is(tmp_path: Path) -> None:
+    """Who is not read stands still."""
+    done = tmp_path / "done"
+    text = f"import sys, time\nfor _ in range(20): print('x' * 200_000, flush=True)\nopen({str(done)!r}, 'w')\ntime.sleep(600)\n"
+    with structlog.testing.capture_logs() as said:
+        running = EnvoyProcess(program(tmp_path, text), [], os.getpid(), time.monotonic)
+        running.start()
+        try:
+            await eventually(done.exists)
+            await eventually(lambda: len(said) >= 20)
+        finally:
+            await running.stop()
+    assert {entry["line"] for entry in said} == {"x" * envoy_process.LONGEST_LINE}
+
+
+async def test_it_is_started_again_after_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envoy_process, "FIRST_WAIT", 0.01)
+    pids = tmp_path / "pids"
+    text = f"import os, time\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(600)\n"
+    running = EnvoyProcess(program(tmp_path, text), [], os.getpid(), time.monotonic)
+    running.start()
+
+    def started() -> list[int]:
+        return [int(line) for line in pids.read_text().split()] if pids.exists() else []
+
+    try:
+        await eventually(lambda: len(started()) == 1)
+        assert running.pid == started()[0]
+        os.kill(started()[0], signal.SIGKILL)
+        await eventually(lambda: len(started()) == 2)
+        assert running.pid == started()[1]
+    finally:
+        await running.stop()
+    assert running.pid is None
+    assert len(started()) == 2
+
+
+async def test_what_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envoy_process, "STOP_SECONDS", 0.2)
+    up = tmp_path / "up"
+    text = f"import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen({str(up)!r}, 'w')\ntime.sleep(600)\n"
+    running = EnvoyProcess(program(tmp_path, text), [], os.getpid(), time.monotonic)
+    running.start()
+    await eventually(up.exists)
+    pid = running.pid
+    assert pid is not None
+    await running.stop()
+    await eventually(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())

@@ -1,0 +1,50 @@
+"""What of Envoy's own page stands on ours."""
+
+from pathlib import Path
+
+from foundation.telemetry import metrics
+from foundation.telemetry.exposition import TextFamily
+from proxy.envoy.process.envoy_statistics import EnvoyStatistics, merged, translated
+
+PAGE = """# TYPE envoy_cluster_upstream_cx_total counter
+envoy_cluster_upstream_cx_total{envoy_cluster_name="gate"} 7
+envoy_cluster_upstream_cx_total{envoy_cluster_name="route-00aa"} 2
+envoy_cluster_upstream_cx_total{envoy_cluster_name="route-00bb"} 3
+
+# TYPE envoy_cluster_x_rq counter
+envoy_cluster_x_rq{envoy_response_code="200",envoy_cluster_name="route-00aa"} 4
+# TYPE envoy_server_live gauge
+envoy_server_live{} 1
+# TYPE envoy_only_of_clusters_gone gauge
+envoy_only_of_clusters_gone{envoy_cluster_name="route-00bb"} 1
+"""
+
+
+def test_routes_have_their_names_and_what_is_no_route_is_left_out() -> None:
+    assert translated(PAGE, "gate", {"route-00aa": 'a "b"'}) == {
+        "envoy_cluster_upstream_cx_total": TextFamily(
+            "counter",
+            "As counted by Envoy.",
+            [r'envoy_cluster_upstream_cx_total{service="gate",plane="envoy",envoy_cluster_name="a \"b\""} 2'],
+        ),
+        "envoy_cluster_x_rq": TextFamily(
+            "counter",
+            "As counted by Envoy.",
+            [r'envoy_cluster_x_rq{service="gate",plane="envoy",envoy_response_code="200",envoy_cluster_name="a \"b\""} 4'],
+        ),
+        "envoy_server_live": TextFamily("gauge", "As counted by Envoy.", ['envoy_server_live{service="gate",plane="envoy"} 1']),
+    }
+
+
+def test_a_family_of_both_is_one() -> None:
+    ours = {"a": TextFamily("counter", "Ours.", ["a 1"]), "b": TextFamily("gauge", "Ours.", ["b 1"])}
+    theirs = {"a": TextFamily("counter", "Theirs.", ['a{plane="envoy"} 2']), "c": TextFamily("gauge", "Theirs.", ["c 1"])}
+    both = merged(ours, theirs)
+    assert list(both) == ["a", "b", "c"]
+    assert both["a"] == TextFamily("counter", "Ours.", ["a 1", 'a{plane="envoy"} 2'])
+
+
+def test_an_envoy_that_is_away_is_told_so(tmp_path: Path) -> None:
+    metrics.envoy_up.set(1)
+    assert EnvoyStatistics(tmp_path / "nobody").families("gate", {}) == {}
+    assert metrics.envoy_up.collect()[0].samples[0].value == 0

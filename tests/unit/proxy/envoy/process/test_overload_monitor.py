@@ -1,0 +1,43 @@
+"""What Envoy tells of itself becomes numbers and lines of the log, each once."""
+
+from structlog.testing import capture_logs
+
+from foundation.telemetry import metrics
+from proxy.envoy.process.overload_monitor import OverloadState
+from proxy.envoy.resources.bootstrap import EnvoyLimits
+
+HEAP = "overload.envoy.resource_monitors.fixed_heap.pressure"
+CONNECTIONS = "http.edge.downstream_cx_active"
+MOST = EnvoyLimits(heap=128, connections=100)
+SHRINK = "overload.envoy.overload_actions.shrink_heap.active"
+REFUSED = "listener.127.0.0.1_1.downstream_global_cx_overflow"
+
+
+def told(overload: OverloadState, **stats: int) -> list[str]:
+    with capture_logs() as lines:
+        overload.tell(stats)
+    return [line["event"] for line in lines]
+
+
+def test_pressure_is_a_number_between_0_and_1() -> None:
+    OverloadState(MOST).tell({HEAP: 37, CONNECTIONS: 100})
+    found = {word: metrics.envoy_pressure.labels(word)._value.get() for word in ("heap", "connections")}
+    assert found == {"heap": 0.37, "connections": 1.0}
+
+
+def test_that_envoy_helps_itself_is_said_once_and_its_end_too() -> None:
+    overload = OverloadState(MOST)
+    assert told(overload, **{SHRINK: 0, REFUSED: 0}) == []
+    assert told(overload, **{SHRINK: 1}) == ["envoy overload actions active"]
+    assert told(overload, **{SHRINK: 1}) == []
+    assert told(overload, **{SHRINK: 0}) == ["envoy overload actions ended"]
+
+
+def test_refused_connections_are_counted_from_the_last_time() -> None:
+    overload = OverloadState(MOST)
+    assert told(overload, **{REFUSED: 3}) == ["envoy rejected connections"]
+    assert told(overload, **{REFUSED: 3}) == []
+    assert told(overload, **{REFUSED: 1}) == [], "another Envoy, which begins anew"
+    with capture_logs() as lines:
+        overload.tell({REFUSED: 5})
+    assert lines[0]["connections"] == 4

@@ -1,0 +1,151 @@
+"""What Envoy carries is answered, cut and counted as what gate carries itself."""
+
+from typing import Any
+
+import pytest
+
+from proxy.envoy.proxied.proxied_request import EnvoysWord
+from proxy.forwarding.http_forwarding import Ending
+from proxy.observe import request_recorder
+from tests.unit.proxy.envoy.conftest import Ask
+from tests.unit.proxy.envoy.stage import Stage
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(request_recorder, "tell_access", lambda level, told: said.append(told()))
+    return said
+
+
+@pytest.mark.parametrize(
+    ("details", "status", "says"),
+    [
+        ("upstream_reset_before_response_started{connection_failure}", 502, b"be reached."),
+        ("response_timeout", 504, b"did not answer in time"),
+        ("cluster_not_found", 502, b"be reached."),
+        ("status 999", 502, b""),
+        ("status 101", 502, b""),
+    ],
+)
+async def test_trouble_with_an_upstream_is_told_in_our_words(details: str, status: int, says: bytes, stage: Stage, ask: Ask) -> None:
+    number, _ = await stage.begin(ask("/in", ("accept", "text/html"), host="open.example.com"))
+    page = await stage.carried.instead(number, details)
+    assert page is not None
+    assert page.status == status
+    assert says in page.body
+    stage.carried.tell(f"{number} - {status} 5 0 0 UF {details}")
+    assert stage.carried.is_idle.is_set()
+
+
+async def test_what_is_carried_ends_with_its_access(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
+    number, stream = await stage.begin(ask("/", stage.cookie("app.example.com"), peer="192.0.2.7:5000", direct="10.0.0.1:77"))
+    stream.end()
+    stream.end()  # the session, and then its policy
+    assert await stage.cuts() == [{("10.0.0.1", 77)}]
+    stage.carried.tell(f"{number} - 200 1234 10 0 DC downstream_remote_disconnect")
+    assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
+    assert stage.carried.is_idle.is_set()
+    assert (lines[0]["ending"], lines[0]["problem"], lines[0]["status"]) == ("access_ended", "access_ended", 200)
+
+
+async def test_those_that_end_together_are_cut_together(stage: Stage, ask: Ask) -> None:
+    streams = [(await stage.begin(ask("/", stage.cookie("app.example.com"), peer=f"192.0.2.7:{port}")))[1] for port in (1, 2)]
+    for stream in streams:
+        stream.end()
+    assert await stage.cuts() == [{("192.0.2.7", 1), ("192.0.2.7", 2)}]
+
+
+@pytest.fixture
+def counted(stage: Stage) -> list[Any]:
+    found: list[Any] = []
+    stage.judge._service().answered = lambda *facts: found.append(facts)  # type: ignore[assignment]
+    return found
+
+
+async def test_what_envoy_carried_counts_when_it_has_ended(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
+    number, _ = await stage.begin(ask("/in", host="open.example.com"))
+    assert counted == []
+    assert not stage.carried.is_idle.is_set()
+    stage.carried.tell(f"{number} - 404 12 345 6 - via_upstream")
+    assert counted == [(b"open.example.com", b"GET", 404, 0.012, 6, 345)]
+    line = lines[0]
+    assert (line["status"], line["bytes_sent"], line["ending"], line["duration_ms"]) == (404, 345, "complete", 12.0)
+    assert line["decision_ms"] >= 0
+    assert "problem" not in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "ending"),
+    [
+        ("-", Ending.COMPLETE),
+        ("DC", Ending.CLIENT_LEFT),
+        ("UT", Ending.TIMED_OUT),
+        ("SI", Ending.SILENT),
+        ("UC", Ending.BROKE_OFF),
+        ("UPE,X", Ending.BROKE_OFF),
+    ],
+)
+def test_how_it_ended_follows_from_envoys_flags(flags: str, ending: Ending) -> None:
+    assert EnvoysWord(200, 1.0, 0, 0, flags, "-").ending is ending
+
+
+async def test_who_left_before_an_answer_is_told_as_gone(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
+    number, _ = await stage.begin(ask("/in", host="open.example.com"))
+    stage.carried.tell(f"{number} - 0 12 0 0 DC -")
+    assert (lines[0]["status"], lines[0]["ending"]) == (499, "client_disconnected")
+
+
+UPLOAD = (("content-length", "1000"),)
+
+
+async def test_a_client_that_drips_is_cut_off(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
+    number, _ = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST", peer="192.0.2.7:5000"))
+    carried, read = stage.carried._carried[number], stage.judge._service().dataplane.state.read
+    carried._window_began -= 1.2 * read
+    stage.carried.tell_upload(f"{number} 255 -")
+    assert await stage.cuts() == [], "there is time left"
+    carried._window_began -= 0.1 * read
+    stage.carried.tell_upload(f"{number} 255 -")
+    assert await stage.cuts() == [{("192.0.2.7", 5000)}]
+    stage.carried.tell(f"{number} - 0 31000 0 255 DC downstream_remote_disconnect")
+    assert (lines[0]["status"], lines[0]["ending"]) == (499, "client_disconnected")
+    assert counted == [(b"open.example.com", b"POST", 408, 31.0, 255, 0)]
+
+
+async def test_a_client_that_envoy_has_waited_for_was_too_slow_and_its_upstream_did_nothing(
+    stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]
+) -> None:
+    number, stream = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST"))
+    stage.carried.tell(f"{number} - 408 30500 77 5 SI stream_idle_timeout")
+    assert (lines[0]["status"], lines[0]["ending"], "problem" in lines[0]) == (499, "client_disconnected", False)
+    assert (stream.status, stream.ending) == (None, Ending.CLIENT_LEFT)
+    assert counted == [(b"open.example.com", b"POST", 408, 30.5, 5, 77)]
+
+
+async def test_an_answer_of_408_is_the_applications(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
+    number, stream = await stage.begin(ask("/in", host="open.example.com"))
+    stage.carried.tell(f"{number} - 408 30 77 5 - via_upstream")
+    assert (lines[0]["status"], lines[0]["ending"], stream.status) == (408, "complete", 408)
+
+
+async def test_who_sends_enough_in_each_gap_or_has_sent_all_is_not_cut_off(stage: Stage, ask: Ask) -> None:
+    number, _ = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST"))
+    carried, read = stage.carried._carried[number], stage.judge._service().dataplane.state.read
+    for received, ended in (("256", "-"), ("512", "-"), ("513", "31000"), ("513", "31000")):
+        carried._window_began -= 2 * read
+        stage.carried.tell_upload(f"{number} {received} {ended}")
+    stage.carried.tell_upload("unknown 1 -")
+    assert await stage.cuts() == []
+
+
+async def test_what_is_no_stream_ends_in_time(stage: Stage, ask: Ask) -> None:
+    number, _ = await stage.begin(ask("/", ("accept", "text/event-stream"), host="rpc.example.com", peer="192.0.2.7:5000"))
+    carried = stage.carried._carried[number]
+    stage.carried.is_no_stream(number)
+    timer = carried._patience
+    assert timer is not None
+    timer._run()  # type: ignore[attr-defined]
+    assert await stage.cuts() == [{("192.0.2.7", 5000)}]
+    stage.carried.tell(f"{number} - 200 12 0 0 DC -")
+    assert timer.cancelled()

@@ -1,0 +1,101 @@
+"""What Envoy shows has a name before it is there, and each certificate its own staple."""
+
+import asyncio
+import base64
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from structlog.testing import capture_logs
+
+from foundation.values import CertificatePair, SecretBytes
+from proxy.envoy.resources import certificate_secrets
+from proxy.envoy.resources.certificate_secrets import EnvoyCertificates, StapledCertificate, certificate_names, shown_certificates
+from proxy.listener.tls.acme_state import AcmeState
+from tests.support.certs import certificate_files
+from tests.support.eventually import eventually
+from tests.support.options import make_options
+
+APP = "app.example.com"
+NOBODY = CertificatePair(b"placeholder", SecretBytes(b"key"), "")
+
+
+def pair_for(directory: Path, host: str) -> CertificatePair:
+    directory.mkdir()
+    files = certificate_files(directory, host)
+    return CertificatePair(files.certificate.read_bytes(), SecretBytes(files.key.read_bytes()), "")
+
+
+def fingerprint(pair: CertificatePair) -> bytes:
+    return x509.load_pem_x509_certificate(pair.certificate).fingerprint(hashes.SHA256())
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"autocert": True}, ("obtained-auth.example.com",)),
+        ({"autocert": True, "authenticate_service_url": "https://auth.localhost"}, ("placeholder",)),
+        ({"insecure_server": True}, ()),
+    ],
+)
+def test_names_follow_from_the_configuration(tmp_path: Path, settings: dict[str, object], names: tuple[str, ...]) -> None:
+    options = make_options(tmp_path, data_plane="envoy", **{"insecure_server": None, **settings})
+    assert certificate_names(options) == names
+    assert set(shown_certificates(options, AcmeState(), NOBODY)) == set(names)
+
+
+def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(tmp_path: Path) -> None:
+    files = certificate_files(tmp_path, "auth.example.com")
+    route = {"from": f"https://{APP}", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
+    pair = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+    options = make_options(tmp_path, data_plane="envoy", insecure_server=None, autocert=True, policy=[route], **pair)
+    obtained = AcmeState()
+    assert certificate_names(options) == ("configured-0", f"obtained-{APP}")
+    before = shown_certificates(options, obtained, NOBODY)
+    assert (before["configured-0"].pair, before[f"obtained-{APP}"].pair) == (options.certificate_pairs[0], NOBODY)
+    mine = pair_for(tmp_path / "app", APP)
+    obtained.pairs = {APP: mine, "other.example.com": NOBODY}
+    obtained.staples = {fingerprint(mine): b"of app", fingerprint(options.certificate_pairs[0]): b"of auth"}
+    after = shown_certificates(options, obtained, NOBODY)
+    assert after == {
+        "configured-0": StapledCertificate(options.certificate_pairs[0], b"of auth"),
+        f"obtained-{APP}": StapledCertificate(mine, b"of app"),
+    }
+
+
+async def test_what_is_obtained_is_shown_once_and_tried_again_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate_secrets, "SHOW_EVERY", 0.01)
+    obtained, shown = AcmeState(), []
+
+    def show(certificates: Mapping[str, StapledCertificate]) -> None:
+        shown.append(certificates)
+        if len(shown) == 1:
+            raise OSError(28, "No space left on device")
+
+    with capture_logs() as log, socket.socket(socket.AF_UNIX) as listener:
+        made = EnvoyCertificates(obtained, listener)
+        (before,) = made.use(make_options(tmp_path, data_plane="envoy", insecure_server=None, autocert=True)).values()
+        following = asyncio.ensure_future(made.follow(show))
+        pair = pair_for(tmp_path / "auth", "auth.example.com")
+        obtained.pairs = {"auth.example.com": pair}
+        await eventually(lambda: len(shown) >= 2)
+        await asyncio.sleep(0.1)
+        following.cancel()
+    assert before.pair != pair
+    assert shown == [{"obtained-auth.example.com": StapledCertificate(pair)}] * 2
+    assert [entry["reason"] for entry in log] == ["No space left on device"]
+
+
+def test_a_secret_has_the_key_and_the_staple_if_there_is_one() -> None:
+    pair = CertificatePair(b"chain", SecretBytes(b"key"), "")
+    secret = StapledCertificate(pair, b"staple").secret("a")
+    assert secret["name"] == "a"
+    assert secret["tls_certificate"] == {
+        "certificate_chain": {"inline_string": "chain"},
+        "private_key": {"inline_string": "key"},
+        "ocsp_staple": {"inline_bytes": base64.b64encode(b"staple").decode()},
+    }
+    assert "ocsp_staple" not in StapledCertificate(pair).secret("a")["tls_certificate"]

@@ -1,0 +1,184 @@
+"""Envoy is told by files, whole and readable by us alone; and what it makes of them is found out."""
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from foundation.values import CertificatePair, SecretBytes
+from proxy.envoy.resources import file_discovery
+from proxy.envoy.resources.bootstrap import CLUSTERS, LISTENERS, Json
+from proxy.envoy.resources.certificate_secrets import StapledCertificate
+from proxy.envoy.resources.file_discovery import ConfigurationRejected, Discovery, certificate_file
+
+LISTENERS_OF_OURS = [{"name": "edge"}]
+CLUSTER = '{"name": "upstream-1"}'
+ONE, OTHER = (StapledCertificate(CertificatePair(name, SecretBytes(b"key"), "")) for name in (b"one", b"other"))
+
+
+@asynccontextmanager
+async def admin(path: Path, *states: Json) -> AsyncIterator[None]:
+    """Answers out of one state after the other, the last for ever; the listeners are asked for first."""
+    left, conversations = [{}, *states], set[asyncio.Task[Any] | None]()
+
+    def answered(target: str) -> bytes:
+        asked = parse_qs(urlsplit(target).query)
+        (resource,) = asked.get("resource", ["listeners"])
+        if resource == "listeners" and len(left) > 1:
+            left.pop(0)
+        found = left[0].get(resource, [])
+        for pattern in asked.get("name_regex", ()):
+            found = [each for each in found if "name" not in (one := each.get("cluster", each)) or re.fullmatch(pattern, one["name"])]
+        return json.dumps({"configs": found} if found else {}).encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        conversations.add(asyncio.current_task())
+        with contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                while await reader.readline() != b"\r\n":
+                    pass
+                body = answered(line.decode().split(" ")[1])
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            writer.close()
+            await writer.wait_closed()
+
+    server = await asyncio.start_unix_server(answer, path)
+    try:
+        yield
+    finally:
+        server.close()
+        await asyncio.wait_for(asyncio.gather(*filter(None, conversations)), 10)
+
+
+def state(version: str, *clusters: str, error: dict[str, str] | None = None, gone: str | None = None) -> Json:
+    listener: Json = {"name": "edge", "active_state": {"version_info": "of when it was added"}}
+    if error is not None:
+        listener["error_state"] = error
+    removed = [] if gone is None else [{"name": gone, "draining_state": {}}]
+    listeners = {"version_info": version, "dynamic_listeners": [listener, *removed]}
+    return {"listeners": [listeners], "dynamic_active_clusters": [{"cluster": {"name": name}} for name in clusters]}
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Discovery:
+    made = Discovery(tmp_path, tmp_path / "admin")
+    made.publish(LISTENERS_OF_OURS, {"one": ONE})
+    made.begin({"upstream-1": CLUSTER})
+    return made
+
+
+def version(directory: Path, name: str = LISTENERS) -> str:
+    found: str = json.loads((directory / name).read_text())["version_info"]
+    return found
+
+
+async def test_files_are_ours_alone_and_change_only_with_their_content(told: Discovery, tmp_path: Path) -> None:
+    for name in (LISTENERS, CLUSTERS, certificate_file("one")):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    before = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
+    told.publish(LISTENERS_OF_OURS, {"one": ONE})
+    await told.publish_clusters({"upstream-2": CLUSTER.replace("1", "2")})
+    after = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
+    assert after[LISTENERS] == before[LISTENERS]
+    assert after[CLUSTERS] != before[CLUSTERS]
+
+
+def shown(directory: Path, name: str) -> str:
+    (secret,) = json.loads((directory / certificate_file(name)).read_text())["resources"]
+    found: str = secret["tls_certificate"]["certificate_chain"]["inline_string"]
+    return found
+
+
+def test_a_certificate_that_changed_is_written_alone(told: Discovery, tmp_path: Path) -> None:
+    told.publish(LISTENERS_OF_OURS, {"one": ONE, "two": ONE})
+    before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+    told.show({"one": ONE, "two": OTHER})
+    changed = {path.name for path in tmp_path.iterdir() if before.get(path.name) != path.stat().st_ino}
+    assert changed == {certificate_file("two")}
+    assert (shown(tmp_path, "one"), shown(tmp_path, "two")) == ("one", "other")
+
+
+def test_a_certificate_is_kept_until_no_listener_can_name_it_any_more(told: Discovery, tmp_path: Path) -> None:
+    (tmp_path / "certificates.json").write_text("of a release before")
+    told.publish(LISTENERS_OF_OURS, {"two": ONE})
+    assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("one"), certificate_file("two")}
+    told.publish(LISTENERS_OF_OURS, {"two": ONE})
+    assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("two")}
+    told.publish(LISTENERS_OF_OURS, {"one": ONE})
+    assert shown(tmp_path, "one") == "one"
+
+
+async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> None:
+    told.publish([*LISTENERS_OF_OURS, {"name": "new"}], {})
+    await told.publish_clusters({"upstream-1": CLUSTER, "upstream-2": CLUSTER.replace("1", "2")})
+    new = version(tmp_path)
+    states = state("old", "upstream-1"), state(new, "upstream-1"), state(new, "upstream-1", "upstream-2")
+    async with admin(tmp_path / "admin", *states):
+        await told.taken(["upstream-1", "upstream-2"])
+    assert told.known == {"upstream-1", "upstream-2"}
+
+
+async def test_nobody_waits_for_the_end_of_a_listener_that_is_gone(
+    told: Discovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_discovery, "PATIENCE", 5.0)
+    async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", gone="http3")):
+        await told.taken(["upstream-1"])
+
+
+async def test_of_many_new_upstreams_it_hears_in_one_answer_and_what_it_is_to_forget_is_not_known(told: Discovery, tmp_path: Path) -> None:
+    names = [f"upstream-{number}" for number in range(2, file_discovery.MOST_NAMED + 4)]
+    await told.publish_clusters(dict.fromkeys(names, CLUSTER))
+    async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", *names)):
+        await told.taken(names)
+    assert told.known == set(names)
+
+
+async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery, tmp_path: Path) -> None:
+    """Nobody reaches it before it has them; what it has not read yet says nothing."""
+    new = version(tmp_path)
+    assert told.known == {"upstream-1"}
+    async with admin(tmp_path / "admin", {}):
+        waiting = asyncio.ensure_future(told.taken(["upstream-1"]))
+        await asyncio.wait([waiting], timeout=3 * file_discovery.LOOK_EVERY)
+        assert told.known == {"upstream-1"}
+        waiting.cancel()
+    await told.publish_clusters({"upstream-2": CLUSTER})
+    assert told.known == frozenset(), "it may have read that the one goes, and has yet to read of the other"
+    async with admin(tmp_path / "admin", state(new, "upstream-2")):
+        await told.taken(["upstream-2"])
+    assert told.known == {"upstream-2"}
+
+
+@pytest.mark.parametrize("resource", ["dynamic_warming_clusters", "dynamic_warming_secrets", "dynamic_active_clusters"])
+async def test_whatever_it_refuses_is_told(told: Discovery, tmp_path: Path, resource: str) -> None:
+    await told.publish_clusters({"upstream-2": CLUSTER})
+    named = {"name": "own-0"} if "secrets" in resource else {"cluster": {"name": "upstream-2"}}
+    refused = {**named, "error_state": {"version_info": version(tmp_path, CLUSTERS), "details": "no such key"}}
+    async with admin(tmp_path / "admin", state(version(tmp_path)) | {resource: [refused]}):
+        with pytest.raises(ConfigurationRejected, match="no such key"):
+            await told.taken(["upstream-2"])
+
+
+async def test_what_envoy_refuses_is_told_with_its_reason(told: Discovery, tmp_path: Path) -> None:
+    error = {"version_info": version(tmp_path), "details": "cannot bind"}
+    async with admin(tmp_path / "admin", state("old", "upstream-1", error=error)):
+        with pytest.raises(ConfigurationRejected, match="cannot bind"):
+            await told.taken(["upstream-1"])
+
+
+@pytest.mark.parametrize(("patience", "is_start"), [("PATIENCE", False), ("STARTS_WITHIN", True)])
+async def test_an_envoy_that_never_answers_is_not_waited_for_forever(
+    patience: str, is_start: bool, told: Discovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_discovery, patience, 0.05)
+    with pytest.raises(ConfigurationRejected, match="in time"):
+        await told.taken(["upstream-1"], is_start=is_start)
+    assert told.known == {"upstream-1"}, "nobody reaches it"

@@ -1,0 +1,88 @@
+"""What Envoy is told of answers: nothing is left to fill in, and all routes to upstreams clean them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from proxy.envoy.resources.internal_headers import FAILED, NUMBER, RESPONSE
+from proxy.envoy.resources.lua_scripts import LAST_STEP_FILTER
+from proxy.envoy.resources.response_filter import CARRIED_ONES, FILTER, AnswerFilter, failures
+from tests.support.options import make_options
+
+
+def script_of(route: dict[str, Any], name: str) -> str:
+    source: str = route["typed_per_filter_config"][name]["source_code"]["inline_string"]
+    return source
+
+
+def test_the_script_has_all_that_it_needs(tmp_path: Path) -> None:
+    answers = AnswerFilter.of(make_options(tmp_path, headers={"X-A": "100%"}), "the-token")
+    for watches in (True, False):
+        route = answers.route({"route": {"timeout": "0s"}, "typed_per_filter_config": {"other": {}}}, watches=watches)
+        script = script_of(route, LAST_STEP_FILTER if watches else FILTER)
+        assert not re.search(r"\$[A-Z]", script)
+        assert "the-token" in script
+        assert ("not is_good or true then" in script) == watches
+        assert route["route"] == {"timeout": "0s"}
+        assert "other" in route["typed_per_filter_config"]
+        assert "proxy-authenticate" in route["response_headers_to_remove"]
+        (added,) = route["response_headers_to_add"]
+        assert added == {"header": {"key": "X-A", "value": "100%%"}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+
+
+def test_only_where_gate_has_told_rules_the_script_looks_for_them(tmp_path: Path) -> None:
+    answers = AnswerFilter.of(make_options(tmp_path), "the-token")
+    for has_rules in (True, False):
+        script = script_of(answers.route({}, has_rules=has_rules), LAST_STEP_FILTER if has_rules else FILTER)
+        assert (f"if {str(has_rules).lower()} then apply(" in script, RESPONSE in script) == (True, True)
+
+
+def test_a_script_that_looks_at_each_answer_is_left_out_for_none(tmp_path: Path) -> None:
+    cleaned, _ = AnswerFilter.of(make_options(tmp_path), "the-token").filters()
+    assert "matcher" in str(cleaned)
+    for route in (AnswerFilter.of(make_options(tmp_path), "a").route({}, **{kind: True}) for kind in ("watches", "has_rules")):
+        assert route["typed_per_filter_config"][FILTER]["disabled"] is True
+        assert script_of(route, LAST_STEP_FILTER)
+
+
+def test_the_script_is_left_out_only_where_an_answer_has_nothing_to_clean(tmp_path: Path) -> None:
+    cleaned, _ = AnswerFilter.of(make_options(tmp_path), "the-token").filters()
+    (matcher,) = cleaned["typed_config"]["xds_matcher"]["matcher_list"]["matchers"]
+    plain = {":status": "200"}
+    for headers in (plain, {**plain, "connection": "close"}, {**plain, "connection": "keep-alive"}, {":status": "599"}):
+        assert holds(matcher["predicate"], headers), headers
+    odd = [{":status": status} for status in ("101", "199", "600", "20", "2000", "")]
+    odd += [
+        {**plain, name: value} for name, value in (("set-cookie", ""), ("set-cookie", "a=b"), (FAILED, "x"), ("connection", "close, x-a"))
+    ]
+    for headers in odd:
+        assert not holds(matcher["predicate"], headers), headers
+
+
+def holds(predicate: dict[str, Any], headers: dict[str, str]) -> bool:
+    """As Envoy evaluates it (xds.type.matcher.v3.Matcher)."""
+    ((kind, inner),) = predicate.items()
+    if kind == "not_matcher":
+        return not holds(inner, headers)
+    if kind in ("and_matcher", "or_matcher"):
+        return (all if kind == "and_matcher" else any)(holds(each, headers) for each in inner["predicate"])
+    value, wanted = headers.get(inner["input"]["typed_config"]["header_name"]), inner["value_match"]
+    pattern = wanted["safe_regex"]["regex"] if "safe_regex" in wanted else re.escape(wanted["exact"])
+    return value is not None and re.fullmatch(pattern, value) is not None
+
+
+def test_no_trailer_of_a_client_goes_on_and_none_of_an_application_sets_a_cookie(tmp_path: Path) -> None:
+    _, trailers = AnswerFilter.of(make_options(tmp_path), "the-token").filters()
+    mutations = trailers["typed_config"]["mutations"]
+    assert mutations["request_trailers_mutations"] == [{"remove_on_match": {"key_matcher": {"safe_regex": {"regex": ".*"}}}}]
+    removed = {each["remove"] for each in mutations["response_trailers_mutations"]}
+    assert {"set-cookie", "connection", "keep-alive", "upgrade", "alt-svc"} <= removed
+
+
+def test_envoys_own_answers_say_why_they_are() -> None:
+    mapper = failures()
+    assert mapper["filter"] == CARRIED_ONES
+    assert NUMBER in str(CARRIED_ONES)
+    (added,) = mapper["headers_to_add"]
+    assert added["header"]["key"] == FAILED
+    assert NUMBER in added["header"]["value"], "else an application could say it"

@@ -1,0 +1,63 @@
+"""Who waits for the end of an upgrade has it, once everything that was said before has been taken."""
+
+import pytest
+
+from proxy.envoy.resources import upgrade_reaper
+from proxy.envoy.resources.internal_headers import JUDGED
+from proxy.envoy.resources.upgrade_reaper import EndedUpgrades, access_log
+from tests.support.eventually import eventually
+from tests.unit.proxy.envoy.stage import NoConnections
+
+ONE, OTHER = ("192.0.2.7", 5000), ("192.0.2.8", 5000)
+LINE, OTHER_LINE = "192.0.2.7:5000 HTTP/1.1", "192.0.2.8:5000 HTTP/1.1"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upgrade_reaper, "_EVERY", 0)
+
+
+async def told(upgrades: EndedUpgrades) -> None:
+    await eventually(lambda: repr(upgrades) == "<EndedUpgrades 0>")
+
+
+async def test_an_end_is_passed_on_once_and_together_with_others() -> None:
+    connections = NoConnections()
+    upgrades = EndedUpgrades(connections.finish)
+    upgrades.tell(LINE)
+    upgrades.tell(OTHER_LINE)
+    await told(upgrades)
+    upgrades.tell(LINE)
+    await told(upgrades)
+    assert connections.finished == [{ONE, OTHER}, {ONE}]
+
+
+async def test_who_has_not_taken_everything_is_asked_again_until_envoy_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upgrade_reaper, "KEPT_SECONDS", 0.02)
+    connections = NoConnections()
+    connections.unsent = {ONE}
+    upgrades = EndedUpgrades(connections.finish)
+    upgrades.tell(LINE)
+    upgrades.tell(OTHER_LINE)
+    await told(upgrades)
+    first, *again = connections.finished
+    assert first == {ONE, OTHER}
+    assert again
+    assert all(asked == {ONE} for asked in again)
+
+
+async def test_odd_lines_and_connections_with_other_requests_are_left_alone() -> None:
+    connections = NoConnections()
+    upgrades = EndedUpgrades(connections.finish)
+    for line in ("", "-", "- HTTP/1.1", "192.0.2.7:5000", "192.0.2.7:5000 HTTP/2"):
+        upgrades.tell(line)
+    await told(upgrades)
+    assert connections.finished == []
+
+
+def test_envoy_tells_of_those_alone_that_gate_has_ended() -> None:
+    _, ended = access_log("/log")["filter"]["and_filter"]["filters"]
+    filters = ended["and_filter"]["filters"]
+    assert {"response_flag_filter": {"flags": ["UC"]}} in filters
+    (kinds,) = (each["or_filter"]["filters"] for each in filters if "or_filter" in each)
+    assert {each["header_filter"]["header"]["name"] for each in kinds if "header_filter" in each} == {":method", JUDGED}

@@ -1,0 +1,215 @@
+"""What follows from a configuration is told to Envoy; who waits for it, and what comes of what it refuses."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.options import Options
+from foundation.errors import ConfigError
+from proxy.envoy import config_publisher
+from proxy.envoy.config_publisher import EnvoyConfiguration
+from proxy.envoy.proxied.active_requests import CarriedRequests
+from proxy.envoy.resources import file_discovery
+from proxy.envoy.resources.bootstrap import Json
+from proxy.envoy.resources.certificate_secrets import EnvoyCertificates
+from proxy.envoy.resources.file_discovery import ConfigurationRejected, Discovery, DiscoveryTimeout
+from proxy.listener.tls.acme_state import AcmeState
+from proxy.upstreams.outgoing_request import Upstream
+from tests.support.client_certificates import authority
+from tests.support.eventually import eventually
+from tests.support.options import make_options
+from tests.unit.proxy.envoy.stage import NoConnections
+
+OPEN = {"from": "https://app.example.com", "allow_public_unauthenticated_access": True}
+
+
+class AnswersOfEnvoy:
+    """`said` in turn, each time that somebody waits for Envoy; None is yes, and the last is for ever.  Where it says yes, it has all."""
+
+    def __init__(self, discovery: Discovery):
+        self._discovery = discovery
+        self.said: list[Exception | None] = [None]
+        self.refuses = "no such upstream"  # in what is waited for
+        self.waited = 0
+
+    async def taken(self, wanted: dict[str, str], **_: bool) -> None:
+        await asyncio.sleep(0)
+        self.waited += 1
+        if self.refuses in str(wanted):
+            raise ConfigurationRejected("no such authority")
+        answer = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if answer is not None:
+            raise answer
+        self._discovery.known |= frozenset(wanted)
+
+
+class Told:
+    """A configuration whose Envoy says what a test wants."""
+
+    def __init__(self, directory: Path, listening: socket.socket):
+        self.directory = directory
+        files = Discovery(directory, directory / "admin")
+        self.envoy = AnswersOfEnvoy(files)
+        files.taken = self.envoy.taken  # type: ignore[assignment, method-assign]
+        self.carried = CarriedRequests(NoConnections(), lambda: 0.0)
+        certificates = EnvoyCertificates(AcmeState(), listening)
+        self.configuration = EnvoyConfiguration(self.options(1000), files, certificates, self.carried, self._listeners, 1000)
+        self.configuration.publish()
+
+    def options(self, *ports: int, headers: str = "", **of_route: Any) -> Options:
+        policy = [{**OPEN, "prefix": f"/{port}/", "to": f"{of_route.get('scheme', 'http')}://127.0.0.1:{port}"} for port in ports]
+        more = {key: value for key, value in of_route.items() if key != "scheme"}
+        settings = {"headers": {"X-Of": headers}} if headers else {}
+        return make_options(self.directory, data_plane="envoy", policy=[{**route, **more} for route in policy], **settings)
+
+    def _listeners(self, options: Options) -> list[Json]:
+        return [{"name": "edge", "of": dict(options.headers)}]
+
+    def ports(self) -> set[int]:
+        """Of the upstreams that Envoy is told of."""
+        resources = json.loads((self.directory / "clusters.json").read_text())["resources"]
+        return {int(json.dumps(each["load_assignment"]).partition('"port_value": ')[2].partition("}")[0]) for each in resources}
+
+    async def settled(self) -> None:
+        await eventually(lambda: self.configuration._catching_up is None or self.configuration._catching_up.done())
+
+    def knows(self, options: Options) -> bool:
+        (route,) = options.policy
+        return self.configuration.cluster_of(Upstream.build(route, 0), route) is not None
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    monkeypatch.setattr(config_publisher, "CATCH_UP_EVERY", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield Told(tmp_path, listening)
+
+
+async def test_where_nothing_is_new_to_envoy_nobody_waits_and_it_reads_nothing(told: Told) -> None:
+    before = {path.name: path.stat().st_ino for path in told.directory.glob("*.json")}
+    assert await told.configuration.prepare(told.options(1000, allow_websockets=True)) == ""
+    assert told.envoy.waited == 0
+    assert {path.name: path.stat().st_ino for path in told.directory.glob("*.json")} == before
+
+
+async def test_nobody_waits_for_an_upstream_and_gate_carries_until_envoy_has_it(told: Told) -> None:
+    changed = told.options(1001)
+    assert await told.configuration.prepare(changed) == ""
+    assert (told.envoy.waited, told.ports(), told.knows(changed)) == (0, {1000}, False)
+    await eventually(lambda: told.knows(changed))
+    assert (told.configuration.late, told.ports()) == ("", {1000, 1001})
+
+
+async def test_of_reloads_that_follow_each_other_envoy_reads_the_upstreams_once_and_a_request_of_each_finds_its_own(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(config_publisher, "CATCH_UP_EVERY", 1000.0)
+        for port in (1001, 1002, 1003):
+            changed = told.options(port)
+            await told.configuration.prepare(changed)
+        await asyncio.sleep(0)
+        assert told.ports() == {1000}
+        told.configuration.stop()
+        await told.settled()
+    told.configuration._catch_up_soon()
+    await eventually(lambda: told.knows(changed))
+    assert (told.envoy.waited, told.ports()) == (1, {1000, 1001, 1002, 1003})
+    await told.settled()
+    await told.configuration.prepare(told.options(1003, allow_websockets=True))
+    await eventually(lambda: told.ports() == {1003})
+    assert told.knows(changed)
+
+
+async def test_what_can_not_be_written_is_written_later(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(file_discovery, "write", full)
+        changed = told.options(1001)
+        await told.configuration.prepare(changed)
+        await eventually(lambda: told.configuration.late == "no space")
+    assert told.knows(told.options(1000)) is False
+    await eventually(lambda: told.knows(changed))
+    assert (told.configuration.late, told.ports()) == ("", {1000, 1001})
+
+
+async def test_a_certificate_of_the_operators_is_waited_for_and_so_is_what_envoy_listens_by(told: Told, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(authority("upstreams").pem)
+    for number, options in enumerate(
+        (told.options(1001, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")), told.options(1000, headers="x"))
+    ):
+        await told.configuration.prepare(options)
+        assert told.envoy.waited == number + 1
+
+
+async def test_what_envoy_refuses_is_taken_back_and_what_it_is_silent_about_stays(told: Told) -> None:
+    assert await told.configuration.prepare(told.options(1001, headers="1")) == ""
+    await eventually(lambda: 1001 in told.ports())
+    told.envoy.said = [ConfigurationRejected("cannot bind")]
+    with pytest.raises(ConfigError, match="cannot bind"):
+        await told.configuration.prepare(told.options(1002, headers="2"))
+    assert dict(told.configuration.options.headers)["X-Of"] == "1"
+    told.envoy.said = [DiscoveryTimeout("not in time")]
+    assert await told.configuration.prepare(told.options(1003, headers="3")) == "not in time"
+    await eventually(lambda: {1001, 1003} <= told.ports())
+    assert 1002 not in told.ports()
+    told.envoy.said = [OSError("no descriptors")]
+    with pytest.raises(ConfigError, match="cannot publish the configuration"):
+        await told.configuration.prepare(told.options(1004, headers="4"))
+    assert dict(told.configuration.options.headers)["X-Of"] == "3"
+    told.configuration.stop()
+
+
+async def test_what_is_refused_while_envoy_is_told_of_something_else_is_taken_out_again(told: Told, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(authority("upstreams").pem)
+    told.envoy.refuses = '"port_value": 1002}'
+    await told.configuration.prepare(told.options(1001))
+    with pytest.raises(ConfigError, match="no such authority"):
+        await told.configuration.prepare(told.options(1002, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")))
+    await eventually(lambda: told.knows(told.options(1001)))
+    await told.settled()
+    assert (told.ports(), told.configuration.late) == ({1000, 1001}, "")
+
+
+async def test_an_upstream_that_envoy_refuses_after_all_is_gates_and_the_process_says_so(told: Told) -> None:
+    told.envoy.said = [ConfigurationRejected("no such thing")]
+    changed = told.options(1001)
+    await told.configuration.prepare(changed)
+    await eventually(lambda: told.configuration.late == "no such thing")
+    assert not told.knows(changed)
+    assert await told.configuration.prepare(changed) == "no such thing", "the next reload says so, too"
+    told.envoy.said = [None]
+    await eventually(lambda: told.configuration.late == "")
+    assert told.knows(changed)
+
+
+async def test_a_rollback_is_what_envoy_had_and_is_waited_for_by_nobody(told: Told) -> None:
+    await told.configuration.prepare(told.options(1001))
+    told.configuration.restore()
+    assert told.knows(told.options(1000))
+    assert not told.knows(told.options(1001))
+
+
+async def test_the_upstream_of_a_body_that_is_still_coming_is_not_taken_away(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    (route,) = told.configuration.options.policy
+    used = told.configuration.cluster_of(Upstream.build(route, 0), route)
+    monkeypatch.setattr(told.carried, "clusters", lambda: {used})
+    for port in (1001, 1002, 1003):
+        await told.configuration.prepare(told.options(port))
+        await eventually(lambda port=port: {1000, port} <= told.ports())  # type: ignore[misc]
+        await told.settled()
+    monkeypatch.setattr(told.carried, "clusters", lambda: set[str]())
+    await told.configuration.prepare(told.options(1004))
+    await eventually(lambda: told.ports() == {1003, 1004})
+    told.configuration.stop()
+
+
+def test_it_says_what_it_is(told: Told) -> None:
+    assert repr(told.configuration) == "<EnvoyConfiguration <EnvoyClusters of 1 upstreams>>"

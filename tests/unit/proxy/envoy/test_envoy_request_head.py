@@ -1,0 +1,130 @@
+"""What Envoy tells is read as strictly as what our own listener is sent, and nothing that a client says passes for Envoy's word."""
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from foundation.errors import BadRequest
+from proxy.envoy.envoy_request_head import REMOVED, EnvoyRequestHead, rewritten
+from proxy.envoy.resources.internal_headers import CLIENT_CONNECTION, CLIENT_PROTO, JUDGED
+from proxy.incoming_request import TLS
+from tests.support.client_certificates import authority
+from tests.unit.proxy.envoy.conftest import Ask
+
+
+def scope_of(question: bytes) -> dict[str, Any]:
+    return EnvoyRequestHead.of(question).scope("https")
+
+
+def test_a_request_becomes_what_our_listener_would_have_made_of_it(ask: Ask) -> None:
+    scope = scope_of(ask("/a%20b?x=1", ("accept", "*/*"), ("cookie", "a=1"), method="POST", has_body=True))
+    assert (scope["method"], scope["raw_path"], scope["query_string"], scope["path"]) == ("POST", b"/a%20b", b"x=1", "/a b")
+    assert scope["headers"] == [
+        (b"host", b"app.example.com"),
+        (b"accept", b"*/*"),
+        (b"cookie", b"a=1"),
+        (b"transfer-encoding", b"chunked"),
+    ]
+    assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
+    assert scope["extensions"] == {TLS: {"server_name": "app.example.com", "chain": ()}}
+    assert "gate.bare_query" in scope_of(ask("/a?"))
+
+
+@pytest.mark.parametrize(
+    ("peer", "client"),
+    [("[2001:db8::1]:443", ["2001:db8::1", 443]), ("[::ffff:192.0.2.1]:9", ["192.0.2.1", 9]), ("-", None), ("/a/unix/socket", None)],
+)
+def test_who_asks_is_the_peer(peer: str, client: list[object] | None, ask: Ask) -> None:
+    assert scope_of(ask(peer=peer))["client"] == client
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"method": "TRACE"},
+        {"method": "CONNECT"},
+        {"path": "*"},
+        {"path": "/" + "a" * 9000},
+        {"path": "/a b"},
+        {"path": "/\xff"},
+        {"host": ""},
+        {"host": "app.example.com,evil.example"},
+        {"host": "app.example.com/"},
+        {"host": "user@app.example.com"},
+    ],
+    ids=str,
+)
+def test_what_our_listener_refuses_is_refused(message: dict[str, str], ask: Ask) -> None:
+    with pytest.raises(BadRequest):
+        scope_of(ask(**message))
+
+
+@pytest.mark.parametrize("headers", [[("x-a", "a" * 17000)], [(f"x-{number}", "1") for number in range(101)], [("expect", "else")]])
+def test_heads_beyond_our_limits_are_refused(headers: list[tuple[str, str]], ask: Ask) -> None:
+    with pytest.raises(BadRequest):
+        scope_of(ask("/", *headers))
+
+
+def test_what_envoy_added_is_not_the_clients(ask: Ask) -> None:
+    added = [("x-forwarded-proto", "https"), ("x-envoy-external-address", "192.0.2.7"), (JUDGED, "forged"), (CLIENT_PROTO, "http")]
+    headers = scope_of(ask("/", *added, (CLIENT_CONNECTION, "x-hop"), ("x-hop", "1"), ("x_under", "1")))["headers"]
+    assert headers == [(b"host", b"app.example.com"), (b"x-hop", b"1"), (b"x-forwarded-proto", b"http"), (b"connection", b"x-hop")]
+
+
+def test_the_certificates_that_were_shown_are_those_that_envoy_wrote(ask: Ask) -> None:
+    issuer = authority()
+    leaf = issuer.issue("ann")
+    chain = quote((leaf.pem + issuer.pem).decode())
+    scope = scope_of(ask("/", ("x-forwarded-client-cert", f'Hash=ab;Cert="{quote(leaf.pem.decode())}";Chain="{chain}"')))
+    assert scope["extensions"][TLS]["chain"] == (leaf.der, issuer.der)
+    assert b"x-forwarded-client-cert" not in dict(scope["headers"])
+    assert scope_of(ask("/", ("x-forwarded-client-cert", 'Chain="nonsense"')))["extensions"][TLS]["chain"] == ()
+
+
+def test_without_a_server_name_there_is_none(ask: Ask) -> None:
+    assert scope_of(ask(server_name=""))["extensions"][TLS]["server_name"] is None
+    assert EnvoyRequestHead.of(ask()).scope("http")["extensions"] == {}
+
+
+def told(head: EnvoyRequestHead, after: list[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]], set[bytes]]:
+    headers = rewritten(head, after)
+    removed = dict(headers).get(REMOVED, b"")
+    return [pair for pair in headers if pair[0] != REMOVED], set(removed.split(b",")) - {b""}
+
+
+def test_only_what_differs_is_written_and_everything_else_goes(ask: Ask) -> None:
+    head = EnvoyRequestHead.of(ask("/", ("accept", "*/*"), ("x_gate_claim_email", "evil"), ("x-a", "1,2"), ("x-c", "3"), ("x-d", "4,5")))
+    sets, removed = told(head, [(b"accept", b"*/*"), (b"X-A", b"1"), (b"x-b", b"1"), (b"x-d", b"4,5"), (b"content-length", b"3")])
+    assert sets == [(b"x-a", b"1"), (b"x-b", b"1"), (b"x-d", b"4,5")], "what may be several lines is written as it was judged"
+    assert removed == {b"x_gate_claim_email", b"x-c"}
+
+
+@pytest.mark.parametrize(("protocol", "is_http2", "is_set"), [("HTTP/2", True, True), ("HTTP/2", False, False), ("HTTP/1.1", True, False)])
+def test_between_http2_and_http2_each_header_is_set_as_it_was_judged(protocol: str, is_http2: bool, is_set: bool, ask: Ask) -> None:
+    """Envoy may have blanks around a value, which an upstream with HTTP/2 does not accept and its question does not show."""
+    head = EnvoyRequestHead.of(ask("/", ("x-a", "1"), protocol=protocol))
+    assert rewritten(head, [(b"x-a", b"1")], is_http2=is_http2) == ([(b"x-a", b"1")] if is_set else [])
+
+
+def test_several_cookie_headers_become_one(ask: Ask) -> None:
+    head = EnvoyRequestHead.of(ask("/", ("cookie", "a=1; _gate=x; b=2")))
+    assert told(head, [(b"cookie", b"a=1"), (b"cookie", b"b=2")]) == ([(b"cookie", b"a=1; b=2")], set())
+    with pytest.raises(ValueError, match="several values"):
+        rewritten(head, [(b"x-a", b"1"), (b"x-a", b"2")])
+
+
+@pytest.mark.parametrize(
+    ("told_of", "has_body"),
+    [
+        ({"has_body": True}, True),
+        ({}, False),
+        ({"method": "POST"}, False),
+        ({"protocol": "HTTP/2"}, False),
+        ({"protocol": "HTTP/2", "method": "POST"}, True),
+    ],
+)
+def test_a_body_is_what_the_head_says_and_over_http_2_what_it_does_not_exclude(told_of: Any, has_body: bool, ask: Ask) -> None:
+    head = EnvoyRequestHead.of(ask(**told_of))
+    assert head.has_body is has_body
+    assert head.is_bodiless_by_word is (told_of.get("protocol") == "HTTP/2")

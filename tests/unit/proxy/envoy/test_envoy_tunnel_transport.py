@@ -1,0 +1,29 @@
+"""A tunnel behind Envoy ends as gate means it."""
+
+from proxy.envoy.envoy_tunnel_transport import EnvoyTunnelEnd
+from proxy.envoy.resources.internal_headers import Address
+from tests.unit.proxy.forwarding.test_tunnel import Recorder
+
+CLIENT = ("192.0.2.7", 5000)
+
+
+class Ends(Recorder):
+    def write_eof(self) -> None:
+        self.ends.append("eof")
+
+
+async def never(peers: list[Address]) -> int:
+    raise AssertionError("nobody is cut")
+
+
+async def test_what_is_said_and_how_it_ends_are_gates_own() -> None:
+    under = Ends()
+    end = EnvoyTunnelEnd(under, CLIENT, never)
+    end.write(b"hello")
+    end.pause_reading()
+    end.resume_reading()
+    end.write_eof()
+    end.close()
+    await end.settled()
+    assert (under.written, under.ends) == (b"hello", ["eof", "close"])
+    assert end.get_extra_info("socket") is None

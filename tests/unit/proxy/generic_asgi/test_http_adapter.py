@@ -1,0 +1,96 @@
+"""HTTP of a server that is not ours: what it asks is judged as it would be, and what it is told is checked."""
+
+from typing import Any
+
+import pytest
+
+from proxy.forwarding.http_forwarding import ABORT
+from proxy.generic_asgi.http_adapter import carry_http
+from tests.unit.proxy.generic_asgi.test_strict_scope import HOST, HTTP
+
+Message = dict[str, Any]
+START: Message = {"type": "http.response.start", "status": 200, "headers": [(b"x", b"1")]}
+END: Message = {"type": "http.response.body", "body": b"hello"}
+
+
+class Exchange:
+    """One request; `sent` is what the server was told, `scope` what the application was, `ended` what is counted."""
+
+    def __init__(self, *answer: Message, body: tuple[Message, ...] = ({"type": "http.request", "body": b""},), **changes: Any):
+        self.answer, self.changes = answer, changes
+        self.body = list(body)
+        self.sent: list[Message] = []
+        self.scope: Message | None = None
+        self.heard = b""
+        self.ended: tuple[Any, ...] | None = None
+
+    async def receive(self) -> Message:
+        return self.body.pop(0)
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    async def application(self, scope: Message, receive: Any, send: Any) -> None:
+        self.scope = scope
+        while (message := await receive()).get("more_body"):
+            self.heard += message["body"]
+        self.heard += message["body"]
+        for said in self.answer:
+            await send(said)
+
+    async def run(self) -> "Exchange":
+        def ended(*facts: Any) -> None:
+            assert self.ended is None, "counted once"
+            self.ended = facts
+
+        await carry_http(self.application, {**HTTP, **self.changes}, self.receive, self.send, ended)
+        return self
+
+
+async def test_a_request_is_answered_and_counted() -> None:
+    exchange = await Exchange(START, END).run()
+    assert exchange.sent == [START, END]
+    host, method, status, seconds, received, sent = exchange.ended or ()
+    assert (host, method, status, received, sent) == (b"app.example.com", b"GET", 200, 0, 5)
+    assert seconds >= 0
+
+
+async def test_a_scope_in_doubt_never_reaches_the_application() -> None:
+    exchange = await Exchange(START, END, raw_path=None).run()
+    assert exchange.scope is None
+    assert [message.get("status") for message in exchange.sent] == [400, None]
+    assert (exchange.ended or ())[:3] == (b"", b"", 400)
+
+
+@pytest.mark.parametrize("bad", [(b"x", b"1\r\nset-cookie: _gate=forged"), (b"x\n", b"1"), (b"content-length", b"-1")])
+async def test_an_answer_that_would_be_split_is_not_sent(bad: tuple[bytes, bytes]) -> None:
+    exchange = Exchange({**START, "headers": [bad]})
+    with pytest.raises(ValueError, match=r"response header|Content-Length"):
+        await exchange.run()
+    assert exchange.sent == []
+
+
+async def test_a_broken_answer_does_not_look_finished() -> None:
+    exchange = await Exchange(START, {**END, "more_body": True}, ABORT, END).run()
+    assert exchange.sent == [START, {**END, "more_body": True}]
+
+
+@pytest.mark.parametrize(("version", "kept"), [("1.1", [b"connection", b"x"]), ("2", [b"x"])])
+async def test_headers_of_a_connection_are_the_servers(version: str, kept: list[bytes]) -> None:
+    headers = [(b"connection", b"close"), (b"transfer-encoding", b"chunked"), (b"upgrade", b"h2c"), (b"x", b"1")]
+    exchange = await Exchange({**START, "headers": headers}, END, http_version=version).run()
+    assert [name for name, _ in exchange.sent[0]["headers"]] == kept
+
+
+@pytest.mark.parametrize("parts", [[b"a", b"", b"bc"], [b"abc"], [b""]])
+async def test_a_body_of_http_2_needs_no_length(parts: list[bytes]) -> None:
+    body = tuple({"type": "http.request", "body": part, "more_body": number < len(parts) - 1} for number, part in enumerate(parts))
+    exchange = await Exchange(START, END, body=body, http_version="2").run()
+    assert exchange.heard == b"".join(parts)
+    assert exchange.scope is not None
+    has_body = any(parts) or len(parts) > 1
+    assert exchange.scope["headers"] == [HOST, *([(b"transfer-encoding", b"chunked")] if has_body else [])]
+
+
+async def test_a_request_whose_client_leaves_is_counted_as_that() -> None:
+    assert (await Exchange().run()).ended[2] == 499  # type: ignore[index]

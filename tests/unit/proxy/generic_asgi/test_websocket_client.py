@@ -1,0 +1,198 @@
+"""A client of a server that speaks messages is to the relay a connection of frames; each end hears what the other says."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proxy.forwarding.http_forwarding import ABORT
+from proxy.forwarding.tunnel import TunnelSide
+from proxy.generic_asgi.websocket_client import DENIAL, MOST_QUEUED, AsgiWebsocketClient
+from proxy.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameMessage, close_frame
+from tests.support.websockets import frames_in, from_server
+from tests.unit.proxy.generic_asgi.test_strict_scope import WEBSOCKET
+
+Message = dict[str, Any]
+DENIES: dict[str, Any] = {"extensions": {DENIAL: {}}}
+
+
+class Side(TunnelSide):
+    """The relay's side of the client: what it heard, as messages, and what it was told of the connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[FrameMessage] = []
+        self.told: list[str] = []
+
+    def data_received(self, data: bytes) -> None:
+        (frame,) = frames_in(data)
+        self.heard.append(FrameMessage(frame.opcode, frame.payload))
+
+    def pause_writing(self) -> None:
+        self.told.append("pause")
+
+    def resume_writing(self) -> None:
+        self.told.append("resume")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.told.append("lost")
+
+
+class Server:
+    def __init__(self, **scope: Any):
+        self.client = AsgiWebsocketClient({**WEBSOCKET, **scope})
+        self.side = Side()
+        self.sent: list[Message] = []
+        self.may_send = asyncio.Event()
+        self.may_send.set()
+
+    async def send(self, message: Message) -> None:
+        await self.may_send.wait()
+        self.sent.append(message)
+
+    def accept(self, *headers: tuple[bytes, bytes]) -> "Server":
+        self.side.connection, ahead = self.client.take_over(headers, self.side)
+        assert ahead == b""
+        return self
+
+    async def told(self) -> list[Message]:
+        """All that the server is told, to the end."""
+        async with asyncio.timeout(5):
+            await self.client.tell(self.send)
+        await asyncio.sleep(0)
+        return self.sent
+
+
+ACCEPT = {"type": "websocket.accept", "subprotocol": None, "headers": []}
+
+
+async def test_a_client_is_accepted_as_its_upstream_has() -> None:
+    said = [(b"sec-websocket-accept", b"x"), (b"sec-websocket-protocol", b"chat"), (b"set-cookie", b"a=1")]
+    server = Server(**DENIES).accept(*said)
+    server.client.close()
+    accept, close = await server.told()
+    assert accept == {"type": "websocket.accept", "subprotocol": "chat", "headers": [(b"set-cookie", b"a=1")]}
+    assert close == {"type": "websocket.close", "code": 1011}, "it broke off"
+    with pytest.raises(ValueError, match="header"):
+        Server().accept((b"x", b"1\r\nset-cookie: _gate=forged"))
+
+
+async def test_messages_pass_both_ways() -> None:
+    server = Server(**DENIES).accept()
+    await server.client.hear({"type": "websocket.receive", "text": "grüß dich"})
+    await server.client.hear({"type": "websocket.receive", "bytes": b"\0", "text": None})
+    assert server.side.heard == [FrameMessage(TEXT, "grüß dich".encode()), FrameMessage(BINARY, b"\0")]
+    server.client.write(from_server(TEXT, "zurück".encode()) + from_server(BINARY, b"\1") + close_frame(4001, "bye", is_masked=False))
+    assert (await server.told())[1:] == [
+        {"type": "websocket.send", "text": "zurück"},
+        {"type": "websocket.send", "bytes": b"\1"},
+        {"type": "websocket.close", "code": 4001, "reason": "bye"},
+    ]
+    assert server.side.heard[2:] == [FrameMessage(CLOSE, b"\x0f\xa1")], "the relay waits for the client's answer"
+
+
+async def test_a_ping_is_answered_in_the_clients_place() -> None:
+    server = Server().accept()
+    server.client.write(from_server(PING, b"there?"))
+    await asyncio.sleep(0)
+    assert server.side.heard == [FrameMessage(PONG, b"there?")]
+
+
+async def test_text_that_is_none_closes_both() -> None:
+    server = Server(**DENIES).accept()
+    server.client.write(from_server(TEXT, b"\xff") + from_server(TEXT, b"later"))
+    assert (await server.told())[1:] == [{"type": "websocket.close", "code": 1007}]
+    assert [message.close_code for message in server.side.heard] == [1007]
+
+
+@pytest.mark.parametrize(("code", "said"), [(1000, 1000), (1001, 4001), (1008, 4008), (1011, 4011), (3000, 3000), (4999, 4999)])
+async def test_a_server_that_knows_few_codes_says_private_ones(code: int, said: int) -> None:
+    for scope, expected in ((DENIES, code), ({}, said)):
+        server = Server(**scope).accept()
+        server.client.write(close_frame(code, "", is_masked=False))
+        assert (await server.told())[-1]["code"] == expected
+
+
+@pytest.mark.parametrize(("code", "heard", "told"), [(1000, [1000], []), (1005, [1005], []), (1006, [], ["lost"])])
+async def test_a_client_that_leaves_is_told_to_the_upstream(code: int, heard: list[int], told: list[str]) -> None:
+    server = Server().accept()
+    server.client.leave(code)
+    server.client.leave(code)
+    assert await server.told() == [ACCEPT]
+    assert [message.close_code for message in server.side.heard] == heard
+    assert server.side.told == told
+    assert (await server.client.receive())["type"] == "http.request"
+    assert (await server.client.receive())["type"] == "http.disconnect"
+
+
+async def test_a_client_that_left_before_its_upstream_answered_is_not_accepted() -> None:
+    server = Server()
+    server.client.leave(1006)
+    with pytest.raises(ConnectionError):
+        server.accept()
+
+
+async def test_who_is_not_read_is_not_read_from() -> None:
+    server = Server().accept()
+    server.may_send.clear()
+    telling = asyncio.ensure_future(server.client.tell(server.send))
+    server.client.write(from_server(BINARY, b"x" * MOST_QUEUED))
+    assert server.side.told == ["pause"]
+    server.may_send.set()
+    await asyncio.sleep(0.01)
+    assert server.side.told == ["pause", "resume"]
+    server.client.pause_reading()
+    hearing = asyncio.ensure_future(server.client.hear({"type": "websocket.receive", "text": "x"}))
+    await asyncio.sleep(0.01)
+    assert not hearing.done()
+    server.client.resume_reading()
+    await asyncio.wait_for(hearing, 5)
+    server.client.abort()
+    await asyncio.wait_for(telling, 5)
+    assert server.sent[-1]["type"] == "websocket.close"
+
+
+async def test_an_abort_sends_nothing_that_waited() -> None:
+    server = Server(**DENIES).accept()
+    server.client.write(from_server(TEXT, b"waits"))
+    server.client.abort()
+    assert await server.told() == [{"type": "websocket.close", "code": 1011}]
+
+
+async def test_a_server_that_lost_its_client_is_told_no_more() -> None:
+    async def gone(message: Message) -> None:
+        raise OSError("the client has gone")
+
+    server = Server().accept()
+    await server.client.tell(gone)
+    assert server.side.told == ["lost"]
+
+
+START: Message = {"type": "http.response.start", "status": 401, "headers": [(b"x", b"1")]}
+
+
+@pytest.mark.parametrize("status", [200, 302, 401, 503])
+@pytest.mark.parametrize("scope", [DENIES, {}], ids=["with denials", "without"])
+async def test_another_answer_opens_nothing(scope: Message, status: int) -> None:
+    server = Server(**scope)
+    await server.client.send({**START, "status": status})
+    await server.client.send({"type": "http.response.body", "body": b"a", "more_body": True})
+    await server.client.send({"type": "http.response.body", "body": b"b"})
+    server.client.end()
+    sent = await server.told()
+    if scope and status >= 300:
+        start, *bodies = sent
+        assert start == {"type": f"{DENIAL}.start", "status": status, "headers": [(b"x", b"1")]}
+        assert [body["body"] for body in bodies] == [b"a", b"b"]
+    else:
+        assert sent == [{"type": "websocket.close"}]
+    assert server.client.status == status
+
+
+async def test_an_answer_that_breaks_off_or_never_comes_opens_nothing() -> None:
+    for said in (ABORT, None):
+        server = Server(**DENIES)
+        if said is not None:
+            await server.client.send(said)
+        server.client.end()
+        assert await server.told() == [{"type": "websocket.close"}]

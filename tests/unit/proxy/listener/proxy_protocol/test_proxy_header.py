@@ -1,0 +1,118 @@
+import ipaddress
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.listener.proxy_protocol.proxy_header import LONGEST_V1, LONGEST_V2, MalformedProxyHeader, ProxyHeader, find
+
+SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
+TCP4, TCP6, UNIX = 0x11, 0x21, 0x31
+
+
+def v2(command=0x21, family=TCP4, addresses=b"", tlvs=b"", length=None):
+    rest = addresses + tlvs
+    return SIGNATURE + bytes([command, family]) + struct.pack("!H", len(rest) if length is None else length) + rest
+
+
+def tcp4(source="192.0.2.1", port=1234):
+    return ipaddress.ip_address(source).packed + bytes([10, 0, 0, 1]) + struct.pack("!HH", port, 443)
+
+
+def tcp6(source="2001:db8::1", port=1234):
+    return ipaddress.ip_address(source).packed + bytes(16) + struct.pack("!HH", port, 443)
+
+
+GOOD = [
+    (b"PROXY TCP4 192.0.2.1 10.0.0.1 1234 443\r\n", ("192.0.2.1", 1234)),
+    (b"PROXY TCP6 2001:DB8::1 ::1 65535 0\r\n", ("2001:db8::1", 65535)),
+    (b"PROXY UNKNOWN\r\n", None),
+    (b"PROXY UNKNOWN ffff:f ::1 anything 1\r\n", None),
+    (v2(addresses=tcp4()), ("192.0.2.1", 1234)),
+    (v2(family=TCP6, addresses=tcp6()), ("2001:db8::1", 1234)),
+    (v2(addresses=tcp4(), tlvs=b"\x01\x00\x02h2\x04\x00\x00"), ("192.0.2.1", 1234)),
+    (v2(family=UNIX, addresses=bytes(216)), ("", 0)),
+    (v2(command=0x20, family=0), None),
+    (v2(command=0x20, family=TCP4, addresses=tcp4()), None),
+    (v2(command=0x20, family=0, tlvs=b"\x04\x00\x00"), None),
+    (v2(family=0), None),
+]
+BAD = [
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"\x16\x03\x01\x02\x00",
+    b"proxy TCP4 192.0.2.1 10.0.0.1 1234 443\r\n",
+    b"PROXY  TCP4 192.0.2.1 10.0.0.1 1234 443\r\n",
+    b"PROXY TCP4  192.0.2.1 10.0.0.1 1234 443\r\n",
+    b"PROXY TCP4 192.0.2.1 10.0.0.1 1234 443 \r\n",
+    b"PROXY TCP4 192.0.2.1 10.0.0.1 1234\r\n",
+    b"PROXY TCP4 192.0.2.1 10.0.0.1 1234 65536\r\n",
+    b"PROXY TCP4 192.0.2.1 10.0.0.1 01234 443\r\n",
+    b"PROXY TCP4 192.0.2.1 10.0.0.1 +1234 443\r\n",
+    b"PROXY TCP4 192.0.2.256 10.0.0.1 1234 443\r\n",
+    b"PROXY TCP4 192.0.2.01 10.0.0.1 1234 443\r\n",
+    b"PROXY TCP4 2001:db8::1 ::1 1234 443\r\n",
+    b"PROXY TCP6 192.0.2.1 10.0.0.1 1234 443\r\n",
+    b"PROXY TCP5 192.0.2.1 10.0.0.1 1234 443\r\n",
+    b"PROXY UDP4 192.0.2.1 10.0.0.1 1234 443\r\n",
+    b"PROXY TCP4 192.0.2.1 10.0.0.1 1234 443\n\r\n",
+    b"PROXY UNKNOWNS\r\n",
+    b"PROXY " + b"x" * LONGEST_V1,
+    b"PROXY UNKNOWN " + b"x" * LONGEST_V1 + b"\r\n",
+    v2(command=0x11, addresses=tcp4()),
+    v2(command=0x22, addresses=tcp4()),
+    v2(family=0x12, addresses=tcp4()),
+    v2(family=0x41, addresses=tcp4()),
+    v2(addresses=tcp4()[:-1]),
+    v2(family=TCP6, addresses=tcp4()),
+    v2(family=UNIX, addresses=bytes(215)),
+    v2(addresses=tcp4(), tlvs=b"\x01\x00\x05h2"),
+    v2(addresses=tcp4(), tlvs=b"\x01\x00"),
+    v2(addresses=tcp4(), length=LONGEST_V2),
+    SIGNATURE[:-1] + b"x" + v2(addresses=tcp4())[12:],
+]
+
+
+@pytest.mark.parametrize(("header", "source"), GOOD)
+def test_who_the_client_is(header, source):
+    assert find(header + b"GET /") == ProxyHeader(len(header), source)
+
+
+@pytest.mark.parametrize(("header", "source"), GOOD)
+def test_a_header_in_pieces_is_waited_for(header, source):
+    for end in range(len(header)):
+        assert find(header[:end]) is None
+    assert find(header) == ProxyHeader(len(header), source)
+
+
+@pytest.mark.parametrize("data", BAD)
+def test_what_is_no_header_is_refused_and_not_waited_for(data):
+    with pytest.raises(MalformedProxyHeader):
+        find(data)
+
+
+@pytest.mark.parametrize("data", BAD)
+def test_it_is_refused_in_pieces_too(data):
+    def refused_after():
+        for end in range(1, len(data) + 1):
+            try:
+                assert find(data[:end]) is None
+            except MalformedProxyHeader:
+                return end
+        raise AssertionError("was accepted")
+
+    assert refused_after() <= len(data)
+
+
+@given(st.binary(max_size=400), st.sampled_from([b"", b"PROXY ", SIGNATURE, SIGNATURE + b"\x21\x11"]))
+def test_nothing_else_happens_whatever_comes(data, start):
+    try:
+        found = find(start + data)
+    except MalformedProxyHeader:
+        return
+    if found is None:
+        assert len(start + data) < LONGEST_V2
+    else:
+        assert 0 < found.length <= len(start + data)
+        if found.source not in (None, ("", 0)):
+            ipaddress.ip_address(found.source[0])

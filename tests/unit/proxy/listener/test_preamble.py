@@ -1,0 +1,64 @@
+"""Who reads the first bytes gives the connection away whole."""
+
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.testing import StringTransport
+
+from proxy.listener.preamble import FirstBytesFactory, FirstBytesProtocol
+from tests.support.eventually import eventually
+
+
+class Remembers(Protocol):
+    def __init__(self) -> None:
+        self.seen = b""
+
+    def dataReceived(self, data: bytes) -> None:
+        self.seen += data
+
+
+class ThreeBytes(FirstBytesProtocol):
+    def __init__(self, factory: Factory, seconds: float = 60):
+        super().__init__(seconds)
+        self.factory = factory
+
+    def look(self) -> None:
+        if len(self.received) >= 3:
+            self.hand_over(self.factory, self.received)
+
+
+def connected(first: FirstBytesProtocol) -> StringTransport:
+    transport = StringTransport()
+    transport.protocol = first
+    first.makeConnection(transport)
+    return transport
+
+
+async def test_nothing_is_lost_when_the_connection_is_handed_over():
+    first = ThreeBytes(Factory.forProtocol(Remembers))
+    transport = connected(first)
+    for part in (b"a", b"b", b"cd"):
+        transport.protocol.dataReceived(part)
+    assert isinstance(transport.protocol, Remembers)
+    transport.protocol.dataReceived(b"e")
+    assert transport.protocol.seen == b"abcde"
+    assert first._timer is None
+
+
+async def test_who_says_nothing_is_cut():
+    transport = connected(ThreeBytes(Factory.forProtocol(Remembers), 0.01))
+    await eventually(lambda: not (not transport.disconnecting and not getattr(transport, "aborting", False)))
+
+
+async def test_who_goes_takes_its_timer_along():
+    first = ThreeBytes(Factory.forProtocol(Remembers))
+    connected(first)
+    first.connectionLost()
+    assert first._timer is None
+
+
+def test_the_factory_within_starts_and_stops_with_it():
+    factory = Factory.forProtocol(Remembers)
+    before = FirstBytesFactory(factory)
+    before.doStart()
+    assert factory.numPorts == 1
+    before.doStop()
+    assert factory.numPorts == 0

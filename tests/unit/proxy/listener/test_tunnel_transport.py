@@ -1,0 +1,282 @@
+"""A connection that became a tunnel: whose bytes are they, and how does it end?"""
+
+import asyncio
+
+import pytest
+from OpenSSL import SSL
+from twisted.internet.error import ConnectionDone
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.ssl import CertificateOptions
+from twisted.internet.testing import StringTransport
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
+
+from foundation.values import CertificatePair, SecretBytes
+from proxy.listener.half_close import HalfClosingTLS
+from proxy.listener.http1.exchange import ClientGone
+from proxy.listener.http1.http1_channel import Channel
+from proxy.listener.listener_context import ListenerContext, ListenerState, default_limits
+from proxy.listener.listener_limits import ListenerLimits
+from proxy.listener.server import drain
+from proxy.listener.tls.server_certificates import Certificates
+from tests.support.certs import certificate_files
+
+HANDSHAKE = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+ORDINARY = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Wire(StringTransport):
+    is_half_closed = is_aborted = False
+
+    def setTcpNoDelay(self, is_on):
+        pass
+
+    def loseWriteConnection(self):
+        self.is_half_closed = True
+
+    def abortConnection(self):
+        self.is_aborted = True
+
+
+class Taken:
+    """Who takes the connection over, and until when."""
+
+    def __init__(self, *headers):
+        self.headers = headers
+        self.calls = []
+        self.opened, self.finished = asyncio.Event(), asyncio.Event()
+        self.wire = Wire()
+        self.ended = []
+        self.context = ListenerContext(
+            self.application, default_limits, lambda host, method, status, *_: self.ended.append((host, method, status))
+        )
+        self.channel = Channel(self.context)
+        self.channel.makeConnection(self.wire)
+
+    async def application(self, scope, receive, send):
+        self.scope, self.send = scope, send
+        self.end, self.ahead = scope["extensions"]["gate.tunnel"]["take_over"](self.headers, self)
+        self.opened.set()
+        await self.finished.wait()
+
+    async def open(self, ahead=b""):
+        self.channel.dataReceived(HANDSHAKE + ahead)
+        async with asyncio.timeout(3):
+            await self.opened.wait()
+
+    def data_received(self, data):
+        self.calls.append(data)
+
+    def eof_received(self):
+        self.calls.append("end")
+        return True
+
+    def pause_writing(self):
+        self.calls.append("pause")
+
+    def resume_writing(self):
+        self.calls.append("resume")
+
+    def connection_lost(self, error):
+        self.calls.append("lost")
+
+    def stopped(self):
+        self.calls.append("stopped")
+
+
+async def turns():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_it_answers_101_and_gives_every_byte_away():
+    taken = Taken((b"sec-websocket-accept", b"x"), (b"content-length", b"5"))
+    await taken.open(ORDINARY)
+    taken.channel.dataReceived(ORDINARY)
+    taken.end.write(b"frames")
+    head, _, rest = taken.wire.value().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
+    assert b"sec-websocket-accept: x" in head
+    assert b"content-length" not in head
+    assert (rest, taken.ahead, taken.calls) == (b"frames", ORDINARY, [ORDINARY])
+    taken.channel.connectionLost()
+
+
+async def test_it_counts_when_it_is_answered_and_not_again():
+    taken = Taken()
+    await taken.open()
+    assert taken.ended == [(b"x", b"GET", 101)]
+    taken.finished.set()
+    await turns()
+    taken.channel.connectionLost()
+    await turns()
+    assert len(taken.ended) == 1
+
+
+async def test_it_is_offered_for_a_handshake_alone():
+    scopes = []
+
+    async def application(scope, receive, send):
+        scopes.append(scope)
+
+    channel = Channel(ListenerContext(application, default_limits))
+    channel.makeConnection(Wire())
+    channel.dataReceived(ORDINARY)
+    await turns()
+    assert "gate.tunnel" not in scopes[0]["extensions"]
+    channel.connectionLost()
+
+
+async def test_back_pressure_is_told_both_ways():
+    taken = Taken()
+    await taken.open()
+    taken.channel.pauseProducing()
+    taken.channel.resumeProducing()
+    taken.end.pause_reading()
+    assert taken.wire.producerState == "paused"
+    taken.end.resume_reading()
+    assert taken.wire.producerState == "producing"
+    assert taken.calls == ["pause", "resume"]
+    taken.channel.connectionLost()
+
+
+@pytest.mark.parametrize("how", ["stopProducing", "connectionLost"])
+async def test_a_lost_connection_is_told_once(how):
+    taken = Taken()
+    await taken.open()
+    getattr(taken.channel, how)()
+    taken.channel.connectionLost()
+    assert taken.calls == ["lost"]
+
+
+async def test_nothing_is_told_after_it_was_closed():
+    taken = Taken()
+    await taken.open()
+    taken.end.close()
+    taken.channel.dataReceived(ORDINARY)
+    taken.channel.connectionLost()
+    assert taken.wire.is_half_closed
+    assert taken.calls == []
+
+
+async def test_it_ends_with_the_application():
+    taken = Taken()
+    await taken.open()
+    taken.finished.set()
+    await turns()
+    assert taken.wire.is_half_closed
+    taken.channel.connectionLost()
+
+
+async def test_an_abort_sends_nothing_more():
+    taken = Taken()
+    await taken.open()
+    taken.end.abort()
+    assert taken.wire.is_aborted
+    taken.channel.connectionLost()
+
+
+def test_an_abort_after_the_connection_was_lost_is_no_error():
+    """Who ends what is carried may be a moment later than the client that left."""
+    factory = TLSMemoryBIOFactory(CertificateOptions(), False, Factory.forProtocol(Protocol))
+    factory.protocol = HalfClosingTLS
+    connection = factory.buildProtocol(None)
+    connection.makeConnection(Wire())
+    connection.connectionLost(Failure(ConnectionDone()))
+    connection.abortConnection()
+    assert connection.transport.is_aborted
+
+
+async def test_timeouts_of_requests_do_not_count():
+    taken = Taken()
+    taken.context.current = lambda: ListenerState(ListenerLimits(read=0.01, write=0.01, idle=0.01), None)
+    await taken.open()
+    await asyncio.sleep(0.04)
+    assert not taken.wire.is_half_closed
+    assert not taken.wire.is_aborted
+    taken.channel.connectionLost()
+
+
+async def test_a_stop_is_told_also_to_one_that_opens_late():
+    early = Taken()
+    await early.open()
+    await drain(early.context, 0)
+    assert early.calls == ["stopped"]
+    late = Taken()
+    late.context.is_stopping = True
+    await late.open()
+    await turns()
+    assert late.calls == ["stopped"]
+    for each in (early, late):
+        each.channel.connectionLost()
+
+
+async def test_malformed_headers_write_nothing_and_a_client_that_left_gets_nothing():
+    taken = Taken((b"x", b"a\r\nset-cookie: _gate=forged"))
+    taken.channel.dataReceived(HANDSHAKE)
+    await turns()
+    assert b"101" not in taken.wire.value()
+    taken.channel.connectionLost()
+    with pytest.raises(ClientGone):
+        taken.scope["extensions"]["gate.tunnel"]["take_over"]((), taken)
+
+
+class Counted:
+    """An OpenSSL connection that tells how much it was given."""
+
+    def __init__(self, connection):
+        self.connection, self.given = connection, 0
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+    def bio_write(self, data):
+        self.given += len(data)
+        return self.connection.bio_write(data)
+
+
+class TlsClient:
+    """Without a network: `say` brings what the client has written to the server."""
+
+    def __init__(self, directory, channel):
+        files = certificate_files(directory, "localhost")
+        certificates = Certificates([CertificatePair(files.certificate.read_bytes(), SecretBytes(files.key.read_bytes()), "a test")])
+        factory = TLSMemoryBIOFactory(certificates, False, Factory.forProtocol(lambda: channel))
+        factory.protocol = HalfClosingTLS
+        self.wire, self.tls = Wire(), SSL.Connection(SSL.Context(SSL.TLS_CLIENT_METHOD), None)
+        self.server = factory.buildProtocol(None)
+        self.server.makeConnection(self.wire)
+        self.server._tlsConnection = self.counted = Counted(self.server._tlsConnection)
+        self.tls.set_connect_state()
+        with pytest.raises(SSL.WantReadError):
+            self.tls.do_handshake()
+        self.say()
+        self.tls.bio_write(self.wire.value())
+        self.wire.clear()
+        self.tls.do_handshake()
+        self.say()
+
+    def say(self):
+        self.server.dataReceived(self.tls.bio_read(65536))
+
+
+async def test_openssl_is_given_nothing_that_comes_after_the_client_s_end(tmp_path):
+    """It would keep whatever nobody reads: as much as a client likes to send."""
+    taken = Taken()
+    channel = Channel(taken.context)
+    client = TlsClient(tmp_path, channel)
+    client.tls.send(HANDSHAKE)
+    client.say()
+    async with asyncio.timeout(3):
+        await taken.opened.wait()
+    client.tls.shutdown()
+    client.say()
+    assert taken.calls == ["end"]
+    before = client.counted.given
+    client.server.dataReceived(bytes(1000))
+    assert client.counted.given == before
+    taken.end.write(bytes(100_000))  # more than is gathered for one write
+    assert len(client.wire.value()) > 100_000
+    taken.end.abort()
+    taken.finished.set()
+    await turns()
