@@ -23,7 +23,7 @@ _OF_DIRECTORIES = (DIRECTORY_USER, DIRECTORY_GROUP, *_OF_ENTRIES)
 
 
 class RemovedDirectories:
-    """The work `run`, once for each configuration.  Such records count for nobody from the first moment on (authorize/identity/loader.py);
+    """The work `run`, once for each configuration.  Such records are ignored from the first moment on (IdentityLoader);
     here they go, so that nothing of them is left when the directory comes back.
     """
 

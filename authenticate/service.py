@@ -31,7 +31,7 @@ from authenticate.session.provider_logout import ProviderLogout
 from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import AT_ONCE, RefreshWorker
 from authenticate.session.sessions import Sessions
-from authorize.client import AuthorizePageContext
+from authorize.authorizer import AuthorizePageContext
 from config.options import Options
 from databroker.broker_client import BrokerClient, consume_once
 from databroker.leader_election import run_elected

@@ -11,14 +11,14 @@ from django.urls import path
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from authorize.client import page_context
+from authorize.authorizer import page_context
+from authorize.explain.explain_form import DecisionNotLogged, ExplainForm
 from authorize.explain.explanation import Explanation, explained_again
-from authorize.explain.form import DecisionNotLogged, ExplainForm
 from authorize.explain.replay import TITLES, BoundedReplay, ReplayUnderWay, replay_newest
 from authorize.models import LoggedDecision
 from authorize.policy.compiled_route import name_of
-from authorize.timeline.filters import OUTCOMES, WITHIN, TimelineFilters
-from authorize.timeline.hours import page_of, zone_of, zones
+from authorize.timeline.timeline_filters import OUTCOMES, WITHIN, TimelineFilters
+from authorize.timeline.timeline_pages import page_of, zone_of, zones
 from config.options import Options
 from databroker.admin.read_only_admin import ReadOnlyAdmin
 

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from authorize.explain.invented_request import InventedPerson, described_identity, described_request
+from authorize.explain.simulation import InventedPerson, described_identity, described_request
 from authorize.policy import decision_text
 from authorize.policy.compiled_route import lets_somebody_in, usable_conditions
 from authorize.policy.decision import Decision, Outcome, decide
-from authorize.policy.paths.readings import is_read_alike
-from authorize.policy.request import ClientCertificate, PolicyRequest
+from authorize.policy.paths.interpretations import is_read_alike
+from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import unreachable
-from authorize.state import default_ports, route_table
+from authorize.route_settings import default_ports, route_table
 from authorize.user_entry_checks import (
     claims_of_two_issuers,
     entries_for_nobody,

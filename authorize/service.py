@@ -5,21 +5,21 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from authorize.client import Attestation, Authorizer, Check, ShadowOutcome
-from authorize.decision_log.shadow import ShadowPolicy
-from authorize.identity import credentials
+from authorize.accessible_routes import Opening, StartPages
+from authorize.authorizer import Attestation, Authorizer, Check, ShadowOutcome
+from authorize.decision_log.shadow_policy import ShadowPolicy
+from authorize.identity import request_credentials
 from authorize.identity.client_certificates import ClientCertificates
-from authorize.identity.loader import IdentityLoader
-from authorize.identity.service_accounts import ServiceAccountLoader
-from authorize.openings import Opening, StartPages
+from authorize.identity.identity_loader import IdentityLoader
+from authorize.identity.service_account_loader import ServiceAccountLoader
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.criterion import Case
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
 from authorize.policy.identity import Identity
-from authorize.policy.language.registry import criterion_of
-from authorize.policy.request import PolicyRequest
-from authorize.upstream.credentials import UpstreamCredentials
+from authorize.policy.language.criterion_registry import criterion_of
+from authorize.policy.policy_request import PolicyRequest
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
+from authorize.upstream.upstream_credentials import UpstreamCredentials
 from config.options import Options
 from config.routes.policy.policy_language import Comparison
 from config.routes.route import Route
@@ -108,7 +108,9 @@ class AuthorizeService(Authorizer):
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         is_told = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now, request_id) if is_told else ()
-        challenge = credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
+        challenge = (
+            request_credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
+        )
         ends = _known_end(decision, identity) if is_told and identity is not None else math.inf
         return Check(decision, identity, headers, challenge, refused, ends)
 
@@ -137,7 +139,7 @@ class AuthorizeService(Authorizer):
             return Attestation(identity)
         return Attestation(identity, self.identity_headers.assertion(identity, request.host_port))
 
-    async def openings(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
         now = self._clock()
         identity = await self._of_cookies(cookie_headers, request.host_port, now)
         if identity is None:
@@ -186,14 +188,14 @@ class AuthorizeService(Authorizer):
 
     async def _of_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | RefusedToken | None:
         """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
-        scheme, value = credentials.authorization_of(request)
-        if credentials.is_service_account(scheme, value):
+        scheme, value = request_credentials.authorization_of(request)
+        if request_credentials.is_service_account(scheme, value):
             return await self._service_accounts.identify(value, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
             return await self._of_bearer(route, value, request.source_ip, now)
-        if program_token := value if scheme == "gate" else credentials.query_token_of(request):
+        if program_token := value if scheme == "gate" else request_credentials.query_token_of(request):
             return await self._of_program(request, program_token, now)
-        return None if value or not credentials.is_unreadable(request) else RefusedToken("the Authorization header is ambiguous")
+        return None if value or not request_credentials.is_unreadable(request) else RefusedToken("the Authorization header is ambiguous")
 
     async def _of_program(self, request: PolicyRequest, token: str, now: float) -> Identity | RefusedToken:
         reason = ""

@@ -21,7 +21,8 @@ SIZES = (100, 1_000, 10_000)
 ROUNDS = 3
 
 LOAD = (
-    "import sys; from pathlib import Path; from authorize.config_checks import CONFIG_CHECKS; from authorize.state import route_table; "
+    "import sys; from pathlib import Path; from authorize.config_checks import CONFIG_CHECKS; "
+    "from authorize.route_settings import route_table; "
     "from config.loader import load_options; from gateproject.process.gc_tuning import made_beside_requests\n"
     "with made_beside_requests(): route_table(load_options(Path(sys.argv[1]), {}, CONFIG_CHECKS))"
 )

@@ -24,8 +24,8 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import judge
 from authorize.policy.identity import Identity
 from authorize.policy.paths.canonical import canonical_path
-from authorize.policy.paths.readings import readings
-from authorize.policy.request import PolicyRequest, access_request
+from authorize.policy.paths.interpretations import readings
+from authorize.policy.policy_request import PolicyRequest, access_request
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
 from config.options import Options
@@ -43,7 +43,7 @@ from tests.support.options import MINIMAL, make_options
 GOAL_MICROSECONDS = 60.0
 GOAL_RATIO = 1.3
 POLICY_GOALS = {4: 5.0, 100: 40.0}  # criteria: microseconds
-# As many readings as `readings` (authorize/policy/paths/readings.py) lets a path have, and of those the dearest.
+# As many readings as `readings` (authorize/policy/paths/interpretations.py) lets a path have, and of those the dearest.
 STRANGEST = b"/dashboard/%25/(S(a))%23;xa%25%253B%252F%23%40%253B%255C%2520/a"
 # As long as the listener lets a path be: what looks for sessions must not begin anew at each of these slashes.
 LONGEST = "/a" + "/" * 8000 + "(S(x)"

@@ -31,8 +31,8 @@ import yaml
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2, status_pb2
 
-from authorize.decision_log.log import DecisionLog, DecisionRecorder
-from authorize.envoy_answers import ExtAuthzParts
+from authorize.decision_log.decision_log import DecisionLog, DecisionRecorder
+from authorize.ext_authz_types import ExtAuthzParts
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.support.harness import child, free_port, pin, wait_for

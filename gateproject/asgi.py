@@ -16,7 +16,7 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be s
 from django.core.asgi import get_asgi_application  # noqa: E402
 
 from authenticate.service import AuthenticatePageContext, AuthenticateService  # noqa: E402
-from authorize.client import Authorizer  # noqa: E402
+from authorize.authorizer import Authorizer  # noqa: E402
 from config.options import Options  # noqa: E402
 from databroker.broker_client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402

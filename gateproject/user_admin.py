@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from authenticate.access.desk import duration_words
 from authenticate.portal.programs import programs_of
-from authorize.identity.person_records import holder_of_account
+from authorize.identity.identity_builder import holder_of_account
 from authorize.models import LoggedDecision
 from databroker.admin.group_admin import origin_of
 from databroker.admin.read_only_admin import SHOWN

@@ -7,7 +7,7 @@ from typing import Any
 
 from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.paths.canonical import canonical_host
-from authorize.policy.request import CONNECT, ClientCertificate, PolicyRequest
+from authorize.policy.policy_request import CONNECT, ClientCertificate, PolicyRequest
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Receive
 from foundation.web.brand import NO_SITE_FACTS, SiteFacts

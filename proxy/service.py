@@ -4,8 +4,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, Protocol
 
-from authorize.client import AuthorizePageContext, Authorizer
-from authorize.policy.request import CONNECT, PolicyRequest, access_request
+from authorize.authorizer import AuthorizePageContext, Authorizer
+from authorize.policy.policy_request import CONNECT, PolicyRequest, access_request
 from config.options import Options
 from config.routes.route import Route
 from databroker.session_reader import SessionReader

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TypeAlias
 
-from authorize.client import Check, ShadowOutcome, WithheldCredentials
+from authorize.authorizer import Check, ShadowOutcome, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import IdentitySources
 from config.routes.route import Route

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from authorize.client import Authorizer
+from authorize.authorizer import Authorizer
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from config.options import Options

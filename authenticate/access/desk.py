@@ -9,12 +9,12 @@ from functools import reduce
 import structlog
 
 from authenticate.access.webhook import BROKE_GLASS, AccessEvent
-from authorize.access_rules import AccessRules, may_request
-from authorize.identity.person_records import holder_of
-from authorize.identity.service_accounts import identity_of_account
+from authorize.approval_policy import AccessRules, may_request
+from authorize.identity.identity_builder import holder_of
+from authorize.identity.service_account_loader import identity_of_account
 from authorize.policy.compiled_route import name_of
 from authorize.policy.identity import Identity
-from authorize.state import RouteLinks
+from authorize.route_settings import RouteLinks
 from config.options import Options
 from config.routes.route import Route
 from config.routes.route_access_requests import REQUIRED

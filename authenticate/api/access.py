@@ -8,9 +8,9 @@ import structlog
 from asgiref.sync import sync_to_async
 
 from authenticate.api.problems import ApiProblem
-from authorize.identity import credentials
-from authorize.identity.service_accounts import account_with
-from authorize.policy.request import PolicyRequest
+from authorize.identity import request_credentials
+from authorize.identity.service_account_loader import account_with
+from authorize.policy.policy_request import PolicyRequest
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.broker_client import BrokerClient
 from databroker.projection.rows import write_seen
@@ -55,8 +55,8 @@ class ApiAccess:
 
     async def program_of(self, request: PolicyRequest) -> ApiProgram:
         """The program whose token is in the one Authorization header; ApiProblem.  Raises BrokerError."""
-        scheme, token = credentials.authorization_of(request)
-        if not credentials.is_service_account(scheme, token):
+        scheme, token = request_credentials.authorization_of(request)
+        if not request_credentials.is_service_account(scheme, token):
             challenge = BAD_TOKEN if token else NOBODY
             raise ApiProblem(401, "send `Authorization: Bearer <token of a service account>`").with_header("WWW-Authenticate", challenge)
         account = await account_with(token, self._broker, self._clock())

@@ -7,7 +7,7 @@ from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import operation
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
-from authorize.identity.service_accounts import identity_of
+from authorize.identity.service_account_loader import identity_of
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.grants.request_store import APPROVED, AskedAccesses, HeldRequest
 from databroker.records import ServiceAccountRecord, SessionRecord

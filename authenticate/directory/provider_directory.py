@@ -84,7 +84,7 @@ class ProviderDirectory:
     async def look_up(self, user_id: str, access_token: str) -> None:
         """Write the groups of a person who signs in.  A failure is logged and stops no sign-in: the next reading brings the groups.
 
-        Of whom there is no record until then, groups are unknown to every rule (authorize/identity/person_records.py).
+        Of whom there is no record until then, groups are unknown to every rule (authorize/identity/identity_builder.py).
         """
         if self._source is None:
             return

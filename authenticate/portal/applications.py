@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from authorize.openings import Opening, start_path
+from authorize.accessible_routes import Opening, start_path
 from config.routes.route import Route
 from foundation.values import Url, WatchedFile, ip_of
 

@@ -12,10 +12,10 @@ from markupsafe import Markup
 from authenticate.portal.applications import Application, application
 from authenticate.portal.choices import choices_of
 from authenticate.portal.icons import DRAWN, Icons
-from authorize.client import Authorizer
-from authorize.openings import SLICE, Opening
-from authorize.policy.request import PolicyRequest
-from authorize.state import RouteLinks
+from authorize.accessible_routes import SLICE, Opening
+from authorize.authorizer import Authorizer
+from authorize.policy.policy_request import PolicyRequest
+from authorize.route_settings import RouteLinks
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.records import SessionRecord
@@ -70,7 +70,7 @@ class Portal:
         self, authorize: Authorizer, asker: PolicyRequest, cookies: Iterable[bytes], session: SessionRecord
     ) -> Applications:
         """Applications of this session's person; BrokerError."""
-        opened = await authorize.openings(asker, cookies)
+        opened = await authorize.accessible_routes(asker, cookies)
         choices = await choices_of(self._broker, session)
         every = [self._application(each) async for each in _in_slices(opened)]
         every.sort(key=lambda each: each.order)

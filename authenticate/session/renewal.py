@@ -11,7 +11,7 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.id_token import payload_of
 from authenticate.provider.kinds.base import AnotherPerson
 from authenticate.provider.signed_token import WrongTime
-from authorize.identity.person_records import linked_id_of
+from authorize.identity.identity_builder import linked_id_of
 from databroker.records import SessionRecord, UserRecord
 from databroker.session_reader import vouches
 

@@ -9,7 +9,7 @@ import structlog
 
 from authenticate.provider.tokens import AskedAnother, SignedIn
 from authenticate.session.provider_sessions import ProviderSessions
-from authorize.identity.person_records import linked_id_of
+from authorize.identity.identity_builder import linked_id_of
 from config.options import Options
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import batches, end_sessions, session_ids_of_user

@@ -14,8 +14,8 @@ from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
 from authenticate.views.callers import caller_of
 from authenticate.views.portal import STYLE, portal_files
-from authorize.access_rules import may_request
-from authorize.state import RouteLinks
+from authorize.approval_policy import may_request
+from authorize.route_settings import RouteLinks
 from config.routes.route import Route
 from config.routes.route_access_requests import REQUIRED
 from databroker.audit_log import AuditLogAway
@@ -144,7 +144,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Call
 async def _askable(request: HttpRequest, service: AuthenticateService, caller: Caller) -> list[Route]:
     """Routes that may be asked for by who can't open them now; those that are hidden in the portal are hidden here, too."""
     gate = page_context(request)
-    opened = await gate.authorize.openings(gate.incoming.request, answers.cookie_headers(request))
+    opened = await gate.authorize.accessible_routes(gate.incoming.request, answers.cookie_headers(request))
     known = {opening.route.id for opening in opened}
     requestable = [route for route in service.access.rules.routes if may_request(route, caller.identity)]
     found = [route for route in requestable if route.is_in_portal and route.id not in known]

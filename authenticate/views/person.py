@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from authenticate.service import AuthenticateService
-from authorize.identity.person_records import linked_id_of
+from authorize.identity.identity_builder import linked_id_of
 from databroker.claims import groups_in, rule_email_of
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, SessionRecord
 from databroker.session_reader import group_of, person_of, user_of

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from authorize.decision_log.recorded_facts import identity_of_facts, request_of
+from authorize.decision_log.decision_snapshot import identity_of_facts, request_of
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy import decision_text
 from authorize.policy.decision import Decision, decide
 from authorize.policy.identity import Identity
-from authorize.policy.request import PolicyRequest
+from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.route_table import RouteTable
-from authorize.state import default_ports, own_hosts
+from authorize.route_settings import default_ports, own_hosts
 from config.options import Options
 from foundation.errors import BadRequest
 from foundation.readiness import moment

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from authorize.identity.loader import IdentityLoader
-from authorize.identity.service_accounts import identity_of_account
+from authorize.identity.identity_loader import IdentityLoader
+from authorize.identity.service_account_loader import identity_of_account
 from authorize.policy.identity import Identity
 from config.options import Options
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER

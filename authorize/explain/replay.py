@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from authorize.decision_log.recorded_facts import identity_of_facts, missing_for, request_of
+from authorize.decision_log.decision_snapshot import identity_of_facts, missing_for, request_of
 from authorize.models import LoggedDecision
 from authorize.policy import decision_text
 from authorize.policy.decision import Outcome, judge

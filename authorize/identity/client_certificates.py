@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
 
 from authorize.policy.compiled_route import ClientAuthority, CompiledRoute
-from authorize.policy.request import ClientCertificate, PolicyRequest
+from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from foundation.bounded_cache import MIB, BoundedCache, bounded_lru_cache, together
 
 MAX_CACHED = 4096

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from authorize.policy.criterion import Evaluation
-from authorize.policy.language.expressions import UnusableOperand, compile_block
-from authorize.policy.language.registry import TIMED
+from authorize.policy.language.criterion_registry import TIMED
+from authorize.policy.language.expression_compiler import UnusableOperand, compile_block
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
-from authorize.policy.paths.readings import expression_form, setting_forms
+from authorize.policy.paths.interpretations import expression_form, setting_forms
 from authorize.policy.user_entry import user_entry
 from config.routes.policy.policy_language import AUTHENTICATION, ENFORCE, Block, Comparison, comparisons
 from config.routes.route import Route

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from authorize.policy.identity import Identity
-from authorize.policy.paths.readings import is_read_alike, readings
+from authorize.policy.paths.interpretations import is_read_alike, readings
+from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
-from authorize.policy.request import PolicyRequest
 from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
 from config.routes.route import Route
 from foundation.errors import TooManyReadings

@@ -6,8 +6,8 @@ from enum import Enum
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criterion import Case, TraceStep
 from authorize.policy.identity import Identity
+from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
-from authorize.policy.request import PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE
 

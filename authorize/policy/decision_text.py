@@ -8,9 +8,9 @@ from typing import Any
 from authorize.policy.compiled_route import CONDITIONS, compile_route
 from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import Decision, Outcome
-from authorize.policy.paths.readings import readings
+from authorize.policy.paths.interpretations import readings
+from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
-from authorize.policy.request import PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.policy_language import SHADOW

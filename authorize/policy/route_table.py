@@ -8,8 +8,8 @@ from operator import is_
 from typing import NamedTuple
 
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
-from authorize.policy.paths.readings import is_read_alike, names_left, readings
-from authorize.policy.request import CONNECT, PolicyRequest
+from authorize.policy.paths.interpretations import is_read_alike, names_left, readings
+from authorize.policy.policy_request import CONNECT, PolicyRequest
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
 from config.routes.route_identity_headers import ToldNames

@@ -11,15 +11,15 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from envoy.type.v3 import http_status_pb2
 from google.rpc import code_pb2, status_pb2
 
-from authorize.client import Attestation, Check
-from authorize.envoy_answers import Denied, EnvoyRequest, ExtAuthzParts, LetThrough, require_same_route
-from authorize.openings import Opening
+from authorize.accessible_routes import Opening
+from authorize.authorizer import Attestation, Check
+from authorize.ext_authz_types import Denied, EnvoyRequest, ExtAuthzParts, LetThrough, require_same_route
 from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.paths.canonical import require_plain
-from authorize.policy.request import PolicyRequest
-from authorize.rpc import attributes
+from authorize.policy.policy_request import PolicyRequest
+from authorize.rpc import check_attributes
 from authorize.upstream.identity_headers import ASSERTION
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import BadRequest
@@ -53,21 +53,21 @@ class ExtAuthz:
         """Facts, for a proxy that finds the words itself; errors are gRPC's."""
         authorize, extensions = self._parts.authorize(), told.attributes.context_extensions
         # A proxy that knows of a newer change must not be answered from older records: it would let a stream live on.
-        await self._parts.replica.catch_up(extensions.get(attributes.SEEN, ""), self._parts.timeout)
-        request, cookies = attributes.from_check_request(told, authorize.default_ports)
-        match extensions.get(attributes.PURPOSE):
-            case attributes.IDENTIFY:
+        await self._parts.replica.catch_up(extensions.get(check_attributes.SEEN, ""), self._parts.timeout)
+        request, cookies = check_attributes.from_check_request(told, authorize.default_ports)
+        match extensions.get(check_attributes.PURPOSE):
+            case check_attributes.IDENTIFY:
                 return _facts(Attestation(await authorize.identify(cookies, request.host_port)))
-            case attributes.ATTEST:
+            case check_attributes.ATTEST:
                 return _facts(await authorize.attest(request, cookies))
-            case attributes.OPENINGS:
-                return _opened(await authorize.openings(request, cookies))
-        if extensions.get(attributes.PURPOSE) == attributes.CREDENTIALS:
+            case check_attributes.OPENINGS:
+                return _opened(await authorize.accessible_routes(request, cookies))
+        if extensions.get(check_attributes.PURPOSE) == check_attributes.CREDENTIALS:
             check = await authorize.check(request, cookies)
-            require_same_route(check, extensions.get(attributes.ROUTE, ""))
+            require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
             return _ok(await authorize.credentials_for(check, request, cookies))
         check = await self._parts.recorder.check(authorize, request, cookies, told.attributes.request.http.id)
-        require_same_route(check, extensions.get(attributes.ROUTE, ""))
+        require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
         return _decided(check)
 
     async def _for_an_envoy(self, told: pb.CheckRequest) -> bytes:
@@ -80,13 +80,13 @@ def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> Envo
     cookies: Sequence[bytes] = ()
     request = PolicyRequest(method=http.method, host="", port=None, path="/")
     try:
-        request, cookies = attributes.from_check_request(told, default_ports)
+        request, cookies = check_attributes.from_check_request(told, default_ports)
         # An Envoy forwards what it told us, where our own data plane forwards what was judged.
-        require_plain(attributes.raw(http.path.partition("?")[0]), request.path)
+        require_plain(check_attributes.raw(http.path.partition("?")[0]), request.path)
     except BadRequest as error:
         unread = error
-    headers, address = request.headers or attributes.headers_of(http), told.attributes.source.address.socket_address.address
-    route_id = told.attributes.context_extensions.get(attributes.ROUTE, "")
+    headers, address = request.headers or check_attributes.headers_of(http), told.attributes.source.address.socket_address.address
+    route_id = told.attributes.context_extensions.get(check_attributes.ROUTE, "")
     return EnvoyRequest(request, headers, cookies, address, http.id, time.monotonic(), route_id, unread)
 
 

@@ -8,8 +8,8 @@ import structlog
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
-from authorize.policy.request import PolicyRequest
-from authorize.upstream.told_headers import Headers, Named, PersonFacts, RouteTemplates, header_value, of_request
+from authorize.policy.policy_request import PolicyRequest
+from authorize.upstream.identity_header_templates import Headers, Named, PersonFacts, RouteTemplates, header_value, of_request
 from config.options import Options
 from config.routes.policy.policy_language import comparisons
 from config.routes.route import Route

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from authenticate.directory.reading import DirectoryReading
 from authenticate.directory.source import DirectorySource
-from authorize.identity.loader import IdentityLoader
+from authorize.identity.identity_loader import IdentityLoader
 from authorize.policy.decision import decide
-from authorize.policy.request import access_request
-from authorize.state import default_ports, route_table
+from authorize.policy.policy_request import access_request
+from authorize.route_settings import default_ports, route_table
 from bench.support.harness import child, pin
 from bench.support.upstream import start_upstream
 from config.options import Options

@@ -22,8 +22,8 @@ from typing import Any
 import yaml
 
 from authorize.policy.decision import Outcome
-from authorize.policy.request import PolicyRequest
-from authorize.rpc.client import RemoteAuthorizer
+from authorize.policy.policy_request import PolicyRequest
+from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from bench.stores.store_operations import opened, tell
 from bench.support.harness import child, free_port
 from bench.support.process_stats import resident

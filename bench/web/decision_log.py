@@ -41,8 +41,8 @@ import json, time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 from authorize.models import LoggedDecision
-from authorize.timeline.hours import page_of
-from authorize.timeline.filters import with_words
+from authorize.timeline.timeline_pages import page_of
+from authorize.timeline.timeline_filters import with_words
 base = datetime(2027, 1, 1, tzinfo=UTC)
 facts = json.dumps({{"request": {{"path": "/" + "a" * 800}}}})
 rows = (

@@ -8,7 +8,7 @@ CLAIM = "claim."
 ASSERTION = "assertion"
 # What is another in each request of the same person.
 REQUEST_ID, FINGERPRINT = "request_id", "client_certificate.fingerprint"
-# What the provider gave for this person: secrets, which are not told as other facts are (authorize/upstream/provider_tokens.py).
+# What the provider gave for this person: secrets, which are not told as other facts are (authorize/upstream/provider_token_headers.py).
 ACCESS_TOKEN, ID_TOKEN = "access_token", "id_token"
 TOKENS = frozenset({ACCESS_TOKEN, ID_TOKEN})
 NAMES = (ASSERTION, "groups", "session", "subject", "user", REQUEST_ID, FINGERPRINT, ACCESS_TOKEN, ID_TOKEN)

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from authorize.client import Authorizer
-from authorize.envoy_answers import ExtAuthzParts
+from authorize.authorizer import Authorizer
+from authorize.ext_authz_types import ExtAuthzParts
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.replica import Replica

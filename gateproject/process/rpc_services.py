@@ -4,12 +4,12 @@ import hmac
 import time
 from collections.abc import Callable
 
-from authorize.client import Authorizer
-from authorize.envoy_answers import ExtAuthzParts
-from authorize.rpc import attributes
+from authorize.authorizer import Authorizer
+from authorize.ext_authz_types import ExtAuthzParts
+from authorize.rpc import check_attributes
 from authorize.rpc import ext_authz as ext_authz_service
-from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import ExtAuthz
+from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.replica import Replica
@@ -87,7 +87,7 @@ class RpcServices:
 
     def _tells_token(self, request: bytes) -> bool:
         """Context extensions are the Envoy's own words: no client of it writes there."""
-        return len(request) <= LARGEST_UNPROVEN and self._is_token(attributes.told_token(request))
+        return len(request) <= LARGEST_UNPROVEN and self._is_token(check_attributes.told_token(request))
 
     def _is_token(self, given: str) -> bool:
         return any(hmac.compare_digest(given.encode(), token.reveal().encode()) for token in self._tokens)

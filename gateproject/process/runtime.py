@@ -16,9 +16,9 @@ import structlog
 from django.conf import settings
 
 from authenticate.service import STOP_GRACE
-from authorize.decision_log import rows
-from authorize.decision_log.log import DecisionLog, DecisionRecorder
-from authorize.envoy_answers import ExtAuthzParts
+from authorize.decision_log import persistence
+from authorize.decision_log.decision_log import DecisionLog, DecisionRecorder
+from authorize.ext_authz_types import ExtAuthzParts
 from config.config_watcher import ConfigSource
 from config.inspect.config_diff import Version
 from config.options import Options
@@ -107,7 +107,7 @@ class Runtime:
             tells_activity=self.options.tells_the_admin,
             counted=CountedWords.from_options(self.options),
         )
-        decisions = DecisionLog(rows.write, clock=self.clock)
+        decisions = DecisionLog(persistence.write, clock=self.clock)
         self._resources = ForwardingResources(decisions, saw=self.databroker.activity.saw, broker=self.databroker.client)
         self.builder = ServiceBuilder(
             self.databroker, self._resources, self.autocert.obtained, self._rpc, self._wants_certificate, self.clock

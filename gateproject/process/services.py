@@ -7,7 +7,7 @@ from typing import TypeVar
 from authenticate.bearer_tokens import BearerTokens
 from authenticate.directory.service import DirectoryService
 from authenticate.service import AuthenticateService
-from authorize.client import Authorizer
+from authorize.authorizer import Authorizer
 from authorize.service import AuthorizeService
 from config.options import Options
 from databroker.broker_client import BrokerClient

@@ -4,7 +4,7 @@ import hmac
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from authorize.policy.request import CONNECT
+from authorize.policy.policy_request import CONNECT
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Application, Header, Headers, Receive, Send
 from foundation.web.message import Message

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from authorize.decision_log.log import DecisionLog, DecisionLogEntry, Saw, failure_of
+from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, Saw, failure_of
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from foundation.telemetry.http_metrics import CLIENT_LEFT

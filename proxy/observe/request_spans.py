@@ -3,10 +3,10 @@
 from collections.abc import Awaitable
 from typing import Any
 
-from authorize.client import Check
+from authorize.authorizer import Check
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
-from authorize.policy.request import PolicyRequest
+from authorize.policy.policy_request import PolicyRequest
 from foundation.telemetry.tracing import spans
 from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
 from foundation.telemetry.tracing.tracer import Tracer

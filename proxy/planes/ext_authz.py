@@ -1,6 +1,6 @@
 """External authorization (envoy.service.auth.v3): what somebody's Envoy is told, by the same verdict that our own data plane renders."""
 
-from authorize.envoy_answers import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
+from authorize.ext_authz_types import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
 from config.options import Options
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError

@@ -7,7 +7,7 @@ from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
 from authorize.policy.paths.canonical import canonical_host, require_plain
-from authorize.policy.request import PolicyRequest, access_request
+from authorize.policy.policy_request import PolicyRequest, access_request
 from foundation.errors import BadRequest
 from proxy.incoming_request import IncomingRequest
 

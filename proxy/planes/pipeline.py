@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from prometheus_client import Counter
 
-from authorize.client import Authorizer
-from authorize.decision_log.shadow import tell_shadow
+from authorize.authorizer import Authorizer
+from authorize.decision_log.shadow_policy import tell_shadow
 from authorize.policy.decision import Decision
 from config.options import Options
 from foundation.telemetry import metrics

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from authorize.decision_log.log import DecisionLog, Saw
+from authorize.decision_log.decision_log import DecisionLog, Saw
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from proxy.forwarding.http_forwarding import WatchLine

@@ -2,13 +2,13 @@
 
 from urllib.parse import urlencode
 
-from authorize.access_rules import may_request
-from authorize.client import Authorizer, Check, WithheldCredentials
-from authorize.identity import credentials
+from authorize.approval_policy import may_request
+from authorize.authorizer import Authorizer, Check, WithheldCredentials
+from authorize.identity import request_credentials
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.decision_text import is_denied, sentence
 from authorize.policy.identity import Identity
-from authorize.state import RouteLinks
+from authorize.route_settings import RouteLinks
 from config.options import Options
 from foundation import auth_challenges
 from foundation.errors import (

@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from authorize.policy.request import PolicyRequest
+from authorize.policy.policy_request import PolicyRequest
 from config.routes.route import Route
 from proxy.rewriting.target import PathRewrite, matched_part, without_token
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from authorize.client import WithheldCredentials
+from authorize.authorizer import WithheldCredentials
 from config.fields.header_template import literal
 from config.options import Options
 from config.routes.route import Route

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
-from authorize.policy.request import PolicyRequest
+from authorize.policy.policy_request import PolicyRequest
 from databroker.broker_client import consume_once
 from databroker.records import SESSION
 from foundation.crypto.handoff import HandOver

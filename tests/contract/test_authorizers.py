@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from authorize.client import Authorizer
-from authorize.envoy_answers import ExtAuthzParts, Responder
+from authorize.authorizer import Authorizer
+from authorize.ext_authz_types import ExtAuthzParts, Responder
 from authorize.policy.decision import Outcome
 from authorize.policy.decision_text import sentence
 from authorize.policy.reasons import Reason
-from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
+from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from authorize.service import AuthorizeService
 from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import ACCESS_GRANT, SERVICE_ACCOUNT, ServiceAccountRecord
@@ -241,7 +241,7 @@ async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: Wor
 
 async def test_the_openings_are_what_the_requests_are_let_in_for(world: World) -> None:
     asker = request("/.gate/", "auth.example.com", source_ip="10.1.2.3", headers=[(b"x-team", b"blue"), (b"cookie", b"a=b")])
-    found = await world.authorizer.openings(asker, world.cookie("auth.example.com"))
+    found = await world.authorizer.accessible_routes(asker, world.cookie("auth.example.com"))
     assert [(each.route.route.prefix, each.needs_step_up, each.is_partial) for each in found] == [
         ("/public", False, False),
         ("/header", False, True),
@@ -254,6 +254,6 @@ async def test_the_openings_are_what_the_requests_are_let_in_for(world: World) -
         ("/strong", True, False),
     ]
     elsewhere = replace(asker, source_ip="192.0.2.1", headers=())
-    prefixes = [each.route.route.prefix for each in await world.authorizer.openings(elsewhere, world.cookie("auth.example.com"))]
+    prefixes = [each.route.route.prefix for each in await world.authorizer.accessible_routes(elsewhere, world.cookie("auth.example.com"))]
     assert prefixes == ["/public", "/cluster", "/told", "/named", "/tokens", None, "/strong"]
-    assert await world.authorizer.openings(asker, world.cookie("app.example.com")) == ()
+    assert await world.authorizer.accessible_routes(asker, world.cookie("app.example.com")) == ()

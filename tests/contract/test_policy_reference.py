@@ -5,10 +5,10 @@ import hashlib
 import os
 from collections import Counter
 
-from authorize.identity.person_records import PersonRecords, identity_of
+from authorize.identity.identity_builder import PersonRecords, identity_of
 from authorize.policy.decision import judge
 from authorize.policy.identity import AccessSpan, Identity
-from authorize.policy.request import ClientCertificate, PolicyRequest
+from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from config.routes.route import Route
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from tests.support.policy_cases import Cases

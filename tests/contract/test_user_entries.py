@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from authorize.explain.invented_request import InventedPerson, described_identity
-from authorize.identity.person_records import PersonRecords, identity_of
-from authorize.identity.service_accounts import identity_of as account_identity
+from authorize.explain.simulation import InventedPerson, described_identity
+from authorize.identity.identity_builder import PersonRecords, identity_of
+from authorize.identity.service_account_loader import identity_of as account_identity
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity
 from authorize.service import AuthorizeService

@@ -19,16 +19,16 @@ GUARDS = {
     "authenticate.session": "linked_index other_sessions provider_logout provider_sessions refresh refresh_worker renewal sessions wanted_tokens",
     "authenticate.views": "answers api authorization_request callback callers portal program provider_logout refresh scim sessions sign_in "
     "sign_out",
-    "authorize": "access_rules admin client config_checks envoy_answers openings service user_entry_checks",
-    "authorize.decision_log": "log recorded_facts rows",
+    "authorize": "accessible_routes admin approval_policy authorizer config_checks ext_authz_types service user_entry_checks",
+    "authorize.decision_log": "decision_log decision_snapshot persistence",
     "authorize.explain": "recorded_user replay",
-    "authorize.identity": "client_certificates credentials loader person_records service_accounts",
-    "authorize.policy": "compiled_route criterion decision identity request route_table truth unreachable_routes user_entry",
-    "authorize.policy.language": "access_criteria expressions person_criteria request_criteria route_key_criteria time_criteria",
-    "authorize.policy.paths": "canonical readings",
-    "authorize.rpc": "attributes client ext_authz",
-    "authorize.timeline": "filters hours",
-    "authorize.upstream": "cloud_serverless credentials identity_headers provider_tokens told_headers",
+    "authorize.identity": "client_certificates identity_builder identity_loader request_credentials service_account_loader",
+    "authorize.policy": "compiled_route criterion decision identity policy_request route_table truth unreachable_routes user_entry",
+    "authorize.policy.language": "expression_compiler grant_criteria identity_criteria request_criteria route_key_criteria time_criteria",
+    "authorize.policy.paths": "canonical interpretations",
+    "authorize.rpc": "check_attributes ext_authz remote_authorizer",
+    "authorize.timeline": "timeline_filters timeline_pages",
+    "authorize.upstream": "cloud_serverless identity_header_templates identity_headers provider_token_headers upstream_credentials",
     "config": "config_watcher file_forms issuers lint loader options provider_config validation",
     "config.fields": "basic_types cloud_service_account color header_fields image setting_files",
     "config.importing": "conversion foreign_templates merged_upstreams oauth2_proxy_alpha path_bounds pomerium rejected_values",
@@ -93,12 +93,12 @@ MORE_TESTS = {
     "authenticate": "contract/test_directories.py unit/gateproject/management/test_online_checks.py",
     "authorize": "contract/test_path_readings.py contract/test_user_entries.py unit/authenticate/api/test_access.py "
     "unit/proxy/test_upstream_credentials.py",
-    "config": "unit/authenticate/scim/test_directory.py unit/authorize/policy/language/test_access_criteria.py "
+    "config": "unit/authenticate/scim/test_directory.py unit/authorize/policy/language/test_grant_criteria.py "
     "unit/authorize/test_several_providers.py unit/proxy/sign_in/test_sign_in_urls.py",
     "databroker": "contract/test_stores.py integration/databroker/store/test_redis_store.py integration/test_admin_secrets.py "
     "unit/authenticate/access/test_desk.py unit/authenticate/scim/test_directory.py unit/authorize/identity "
     "unit/authorize/test_several_providers.py",
-    "foundation": "unit/authenticate/test_published_keys.py unit/authorize/policy/language/test_person_criteria.py "
+    "foundation": "unit/authenticate/test_published_keys.py unit/authorize/policy/language/test_identity_criteria.py "
     "unit/authorize/rpc/test_ext_authz.py unit/authorize/test_several_providers.py",
     "gateproject": "unit/authorize/rpc/test_ext_authz.py",
     "proxy": "integration/proxy/autocert/test_acme_client.py unit/authorize/rpc/test_ext_authz.py",

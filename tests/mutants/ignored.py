@@ -16,7 +16,7 @@ IGNORED: dict[str, dict[str, str]] = {
         "require_plain always _ != _": CACHE,
         "_without_dot_segments never _ == _": CACHE,
     },
-    "authorize.policy.paths.readings": {
+    "authorize.policy.paths.interpretations": {
         "is_read_alike always '(' in _": CACHE,
         "is_read_alike never '%' not in _": CACHE,
         "readings never _()": CACHE,

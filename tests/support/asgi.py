@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from authorize.policy.request import access_request
+from authorize.policy.policy_request import access_request
 from proxy.incoming_request import IncomingRequest
 
 NAVIGATION = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}

@@ -13,7 +13,7 @@ from asgiref.testing import ApplicationCommunicator
 
 from authenticate.provider.client import ProviderClient
 from authenticate.service import AuthenticateService
-from authorize.policy.request import access_request
+from authorize.policy.policy_request import access_request
 from authorize.service import AuthorizeService
 from databroker.records import SESSION, Record
 from databroker.replica import Replica

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from authorize.decision_log.log import DecisionLog, DecisionLogEntry
+from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry
 from authorize.service import AuthorizeService
 from config.options import Options
 from databroker.replica import Replica

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from authorize.policy.criterion import UNTOLD, Case, Criterion, CriterionReasons, on_request
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
-from authorize.policy.paths.readings import expression_form, setting_forms
+from authorize.policy.paths.interpretations import expression_form, setting_forms
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.policy_language import Comparison

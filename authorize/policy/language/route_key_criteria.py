@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, CriterionWords, on_person, on_request
-from authorize.policy.criterion_words import compared_person, compared_provider, wanted
+from authorize.policy.criterion_text import compared_person, compared_provider, wanted
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN

@@ -5,7 +5,7 @@ from operator import methodcaller
 from typing import Any
 
 from authorize.policy.criterion import Case, CriterionWords
-from authorize.policy.criterion_words import shown
+from authorize.policy.criterion_text import shown
 from config.routes.policy.policy_language import Comparison
 
 TextTest = Callable[[str], bool]

@@ -15,7 +15,8 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
 from authorize.explain.explanation import Explanation, explained, explained_again
-from authorize.explain.invented_request import (
+from authorize.explain.recorded_user import SeveralUsersError, recorded_user
+from authorize.explain.simulation import (
     InventedPerson,
     described_address,
     described_header,
@@ -23,13 +24,12 @@ from authorize.explain.invented_request import (
     described_moment,
     described_request,
 )
-from authorize.explain.recorded_user import SeveralUsersError, recorded_user
 from authorize.identity.client_certificates import shown_certificate
 from authorize.models import LoggedDecision
 from authorize.policy.identity import Identity
-from authorize.policy.request import ClientCertificate, PolicyRequest
+from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
-from authorize.state import default_ports, route_table
+from authorize.route_settings import default_ports, route_table
 from config.fields.basic_types import duration
 from config.options import Options
 from databroker.admin.directory_run_admin import last_reading

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
-from authorize.identity.person_records import holder_of_account
+from authorize.identity.identity_builder import holder_of_account
 from authorize.policy.compiled_route import name_of
 from config.fields.basic_types import duration
 from config.options import Options

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from authorize.policy.request import require_method
+from authorize.policy.policy_request import require_method
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Headers
 from foundation.web.field_values import has_c1_control

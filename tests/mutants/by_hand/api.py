@@ -6,7 +6,7 @@ from tests.mutants.operations import always, omits, replaced, returns, skips
 # In place of a step of which the audit log hears.
 UNTOLD = '__import__("contextlib").nullcontext()'
 
-approvers = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
+approvers = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
 approvers.without("a program is no approver by a group", "AccessRules._names_account", always("user_id in part.operand"))
 
 made = door("authenticate.api.service_accounts", "unit/authenticate/api/test_service_accounts.py")
@@ -24,7 +24,7 @@ inherited = door("authenticate.api.service_accounts", "unit/authenticate/api/tes
 inherited.without("who knows a program's secret knows those of what it makes", "create_service_account", omits("secret_viewers"))
 kept = door("databroker.service_account_store", "unit/authenticate/api/test_access_requests.py")
 kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("secret_viewers"))
-vouching = door("authorize.identity.service_accounts", "unit/authorize/identity/test_service_accounts.py")
+vouching = door("authorize.identity.service_account_loader", "unit/authorize/identity/test_service_account_loader.py")
 vouching.without("an end of a maker is noticed", "ServiceAccountLoader._is_current", replaced("known.makers", "()"))
 inherited.without(
     "an account is bound to the secret that made it",
@@ -50,11 +50,11 @@ sessions.without(
 
 # Defences of the portal: what is listed, for whom, and what its buttons may change.
 
-openings = door("authorize.openings", "unit/authorize/test_openings.py")
+openings = door("authorize.accessible_routes", "unit/authorize/test_accessible_routes.py")
 openings.without("who asks from elsewhere is asked from there", "StartPage.request", replaced("asker.source_ip", "''"))
 
-remote = door("authorize.rpc.client", "contract/test_authorizers.py")
-remote.without("what is not open is not listed", "RemoteAuthorizer.openings", always("id in open_now or id in after_step_up"))
+remote = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
+remote.without("what is not open is not listed", "RemoteAuthorizer.accessible_routes", always("id in open_now or id in after_step_up"))
 
 picture = door("config.fields.image", "unit/config/fields/test_image.py")
 picture.without("an SVG has no document type", "_SvgCheck.__init__", skips("self._parser.StartDoctypeDeclHandler = self._refuse_doctype"))

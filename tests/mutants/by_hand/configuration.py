@@ -155,7 +155,7 @@ shown_values.without("the query of a URL is on no page", "_QUERY", in_text(r"\?.
 
 # Defences of what is told about decisions: shadow opens nothing, no secret is written down, only administrators read it.
 
-facts = door("authorize.decision_log.recorded_facts", "unit/authorize/decision_log/test_recorded_facts.py")
+facts = door("authorize.decision_log.decision_snapshot", "unit/authorize/decision_log/test_decision_snapshot.py")
 facts.without(
     "a claim that no rule names is not written down",
     "identity_facts",
@@ -176,7 +176,7 @@ admin.without(
     replaced("self.admin_site.admin_view(self.explain_view)", "self.explain_view"),
 )
 
-words = door("authorize.timeline.filters", "unit/authorize/timeline/test_filters.py")
+words = door("authorize.timeline.timeline_filters", "unit/authorize/timeline/test_timeline_filters.py")
 words.without("a search has few words", "with_words", replaced("text.replace('\\x00', '').split()[:MOST_WORDS]", "text.split()"))
 
 admin.without(

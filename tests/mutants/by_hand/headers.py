@@ -50,13 +50,13 @@ identity_headers = door("authorize.upstream.identity_headers", "unit/authorize/u
 identity_headers.without(
     "an assertion is for one host", "IdentityHeaders.headers_for", replaced("(..., host_port, route.id)", "(..., '', route.id)")
 )
-header_values = door("authorize.upstream.told_headers", "unit/authorize/upstream/test_told_headers.py")
+header_values = door("authorize.upstream.identity_header_templates", "unit/authorize/upstream/test_identity_header_templates.py")
 header_values.without("no blank is lost on the way", "_element", replaced('"%20" * len(blanks[0])', "blanks[0]"))
 header_values.without("nor the only element of a list", "header_value", replaced("list | ListedValues", "list"))
 header_values.without("one group can't read as two", "header_value", replaced('_element(item).replace(b",", b"%2C")', "_element(item)"))
 
 WORDS = "contract/test_verdict_matrix.py"
-told_headers = door("authorize.upstream.told_headers", "unit/authorize/upstream/test_told_headers.py")
+told_headers = door("authorize.upstream.identity_header_templates", "unit/authorize/upstream/test_identity_header_templates.py")
 told_headers.without("no bare name of another is told", "PersonFacts.value", replaced("identity.own_subject", "identity.subject"))
 told_headers.without(
     "an empty claim is none", "_filled", replaced("(said := header_value(value))", "(said := header_value(value)) is not None")
@@ -78,7 +78,7 @@ told_templates.without(
 )
 CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
 
-credentials = door("authorize.upstream.credentials", "unit/authorize/upstream/test_credentials.py")
+credentials = door("authorize.upstream.upstream_credentials", "unit/authorize/upstream/test_upstream_credentials.py")
 credentials.without(
     "a cluster is asked in somebody's name",
     "UpstreamCredentials._impersonation",
@@ -102,7 +102,7 @@ published = door("authenticate.published_keys", "unit/authenticate/test_publishe
 published.without("a generated key is nobody's business", "PublishedKeys.run", always("self._key.is_configured"))
 
 RULE = "provider_tokens_are_guarded"
-PROVIDER_TOKENS = "unit/authorize/upstream/test_provider_tokens.py"
+PROVIDER_TOKENS = "unit/authorize/upstream/test_provider_token_headers.py"
 
 rewrite = door("proxy.rewriting.target", "unit/proxy/rewriting/test_target.py")
 

@@ -36,10 +36,14 @@ canonical.without(
 )
 canonical.without("a parent in escapes of either case is refused", "_refuse_hidden_parents", replaced("named.upper()", "named"))
 
-request = door("authorize.policy.request", "unit/authorize/policy/test_request.py", "unit/authorize/policy/paths/test_canonical.py")
+request = door(
+    "authorize.policy.policy_request", "unit/authorize/policy/test_policy_request.py", "unit/authorize/policy/paths/test_canonical.py"
+)
 request.without("a method in another spelling is refused", "_METHOD", in_text("Z", "Za-z"))
 
-readings = door("authorize.policy.paths.readings", "unit/authorize/policy/paths/test_readings.py", "contract/test_path_readings.py")
+readings = door(
+    "authorize.policy.paths.interpretations", "unit/authorize/policy/paths/test_interpretations.py", "contract/test_path_readings.py"
+)
 readings.without(
     "a path that is read alike by all has neither parameters nor double slashes",
     "is_read_alike",
@@ -129,7 +133,7 @@ compiled_route.without(
 ENTRIES = ("contract/test_user_entries.py",)
 KEYS = "unit/authorize/policy/language/test_route_key_criteria.py"
 keys = door("authorize.policy.language.route_key_criteria", KEYS)
-criteria = door("authorize.policy.language.person_criteria", KEYS)
+criteria = door("authorize.policy.language.identity_criteria", KEYS)
 keys.without(
     "a preflight names its origin and method",
     "cors_preflight.judge",
@@ -148,21 +152,21 @@ user_entry.without(
 )
 
 decision = door(
-    "authorize.policy.decision", "unit/authorize/policy/test_decision.py", "unit/authorize/policy/language/test_expressions.py",
+    "authorize.policy.decision", "unit/authorize/policy/test_decision.py", "unit/authorize/policy/language/test_expression_compiler.py",
     "unit/authorize/identity/test_client_certificates.py",
 )  # fmt: skip
 decision.without("a rule must hold", "_granted", replaced("value == TRUE", "value & TRUE"))
 decision.without("a deny that is not known not to hold denies", "_judged", replaced("value == FALSE", "value != TRUE"))
 decision.without("who decides a deny must sign in", "_judged", skips("is_open_question = True"))
 
-truth = door("authorize.policy.truth", "unit/authorize/policy/test_truth.py", "unit/authorize/policy/language/test_expressions.py")
+truth = door("authorize.policy.truth", "unit/authorize/policy/test_truth.py", "unit/authorize/policy/language/test_expression_compiler.py")
 truth.without(
     "the opposite of unknown is unknown",
     "_not",
     replaced("{TRUE: FALSE, FALSE: TRUE, UNKNOWN: UNKNOWN}", "{TRUE: FALSE, FALSE: TRUE, UNKNOWN: TRUE}"),
 )
 
-expressions = door("authorize.policy.language.expressions", "unit/authorize/policy/language/test_expressions.py")
+expressions = door("authorize.policy.language.expression_compiler", "unit/authorize/policy/language/test_expression_compiler.py")
 expressions.without("nor and not turn the answer round", "_none.evaluate", returns("some(case, trace)"))
 expressions.without(
     "a reason that counts the other way round is not told",
@@ -170,7 +174,7 @@ expressions.without(
     always('expression.operator in ("and", "or")'),
 )
 
-people = door("authorize.policy.language.person_criteria", "unit/authorize/policy/language/test_person_criteria.py")
+people = door("authorize.policy.language.identity_criteria", "unit/authorize/policy/language/test_identity_criteria.py")
 people.without(
     "a claim that is true is not one",
     "_claim_judge.judge_values",
@@ -225,8 +229,8 @@ certificates.without(
 email_address = door("foundation.email_address", "unit/foundation/test_email_address.py")
 email_address.without("look-alike letters stay apart", "canonical_email", replaced("local.translate(_ASCII_LOWER)", "local.lower()"))
 
-identity_facts = door("authorize.identity.person_records", "unit/authorize/identity/test_person_records.py")
-address_facts = door("databroker.claims", "unit/authorize/identity/test_person_records.py")
+identity_facts = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_builder.py")
+address_facts = door("databroker.claims", "unit/authorize/identity/test_identity_builder.py")
 identity_facts.without("a foreign token is known by its id", "identity_of", passes(email="_text(user.email)"), *ENTRIES)
 identity_facts.without(
     "groups that were to be told and were not are in doubt", "_has_untold_groups", replaced("provider.expects_groups", "False")
@@ -239,7 +243,7 @@ identity_facts.without(
 identity_facts.without("a name is no other user's address or id", "identity_of", replaced("display_name(...)", "_text(user.name)"))
 
 identity_loader = door(
-    "authorize.identity.loader", "unit/authorize/identity/test_loader.py", "unit/authorize/test_service_bearer_tokens.py"
+    "authorize.identity.identity_loader", "unit/authorize/identity/test_identity_loader.py", "unit/authorize/test_service_bearer_tokens.py"
 )
 identity_loader.without(
     "a cached identity ends with its records",
@@ -250,8 +254,8 @@ identity_loader.without(
     "group names count for some providers only", "IdentityLoader._identity", always("provider.kind in KINDS_WITH_GROUP_NAMES")
 )
 
-ACCESS_TESTS = "unit/authorize/policy/language/test_access_criteria.py"
-access = door("authorize.policy.language.access_criteria", ACCESS_TESTS)
+ACCESS_TESTS = "unit/authorize/policy/language/test_grant_criteria.py"
+access = door("authorize.policy.language.grant_criteria", ACCESS_TESTS)
 access.without(
     "access is one route's",
     "_span",
@@ -266,7 +270,7 @@ span.without(
 access_key = door("config.routes.route", ACCESS_TESTS)
 access_key.without("another name is another route", "Route.access_key", returns("self.id"))
 access_key.without("the same name is not the same route", "Route.access_key", returns("self.name or ''"))
-links = door("authorize.state", "unit/authorize/test_state.py")
+links = door("authorize.route_settings", "unit/authorize/test_route_settings.py")
 links.without("ids in links are keyed", "RouteLinks.id_of", returns("route.id"))
 giving = door("databroker.grants.grant_store", "unit/databroker/grants/test_grant_store.py")
 giving.without(
@@ -282,7 +286,7 @@ named.without(
     "users_by_email",
     replaced("verified_email(record.id, record.data, options.providers)", 'record.data.get("email")'),
 )
-rules = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
+rules = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
 rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
 desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
 desk.without(

@@ -70,14 +70,14 @@ decision.without(
     replaced("Outcome.SIGN_IN", "Outcome.ALLOWED"),
 )
 
-identity_facts = door("authorize.identity.person_records", "unit/authorize/identity/test_person_records.py")
+identity_facts = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_builder.py")
 identity_facts.without(
     "another session lends no claim",
     "identity_of",
     replaced("flattened(session.claims)", "flattened(user.claims) | flattened(session.claims)"),
 )
 
-records = door("databroker.records", "unit/authorize/identity/test_person_records.py")
+records = door("databroker.records", "unit/authorize/identity/test_identity_builder.py")
 records.without(
     "a session without auth_time is of unknown age",
     "authenticated_at",

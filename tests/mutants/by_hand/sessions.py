@@ -31,7 +31,7 @@ streams.without(
 known_end = door("authorize.service", "contract/test_authorizers.py", "unit/authorize/test_service.py")
 known_end.without("access for a while ends when it was to end", "_known_end", replaced("min(ends, span.until)", "ends"))
 known_end.without("a session ends whoever has signed it in", "_known_end", replaced("identity.is_own", "identity.own_subject"))
-told_end = door("authorize.rpc.client", "contract/test_authorizers.py")
+told_end = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
 told_end.without("an end that another process knows is known", "_end", returns("math.inf"))
 
 LIVE_ADMIN = "integration/test_admin.py"

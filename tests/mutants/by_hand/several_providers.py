@@ -12,7 +12,7 @@ entries.without(
     "one more provider is not meant", "_stand_alone", replaced("(key for key in OF_ONE.values() if key not in IN_PLACE)", "_WITH_DEFAULT")
 )
 
-loader = door("authorize.identity.loader", "unit/authorize/identity/test_loader.py")
+loader = door("authorize.identity.identity_loader", "unit/authorize/identity/test_identity_loader.py")
 loader.without("a group is of the directory that names it", "IdentityLoader._groups", replaced("prefix + id", "id"))
 loader.without(
     "a name gives way to an id of its own directory alone", "IdentityLoader._rule_group_names", replaced("prefix + name", "name")
@@ -37,7 +37,7 @@ removed_directories.without(
     replaced("of not in (self._pushed if type in _PUSHED else self._kept)", "True"),
 )
 
-loaded = door("authorize.identity.person_records", "unit/authorize/identity/test_loader.py")
+loaded = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_loader.py")
 loaded.without(
     "an address of a directory is of its provider's domains",
     "identity_of",

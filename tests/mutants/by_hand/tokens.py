@@ -27,7 +27,7 @@ program.without("an answer is the signed-in person's", "is_from_our_page", omits
 
 sealed = door("foundation.crypto.handoff", "unit/foundation/crypto/test_programmatic.py")
 sealed.without("a hand-over to a program is none to a browser", "HandOvers.__init__", replaced("purpose", "TO_BROWSER"))
-carriers = door("authorize.identity.credentials", "unit/authorize/identity/test_credentials.py")
+carriers = door("authorize.identity.request_credentials", "unit/authorize/identity/test_request_credentials.py")
 carriers.without("two headers carry nothing", "authorization_of", replaced("len(given) != 1", "not given"))
 carriers.without("two tokens in a query are none", "query_token_of", replaced("len(values) == 1", "values"))
 carriers.without("a browser is known by its name", "_is_browser", never("value.strip().lower().startswith(_BROWSERS_CALL_THEMSELVES)"))
@@ -57,13 +57,13 @@ sign_in.without(
 account_token = door("foundation.crypto.service_account_token", "unit/foundation/crypto/test_service_account_token.py")
 account_token.without("a token is whole", "name_in", replaced("_TOKEN.fullmatch", "_TOKEN.match"))
 
-account_identity = door("authorize.identity.service_accounts", "unit/authorize/identity/test_service_accounts.py")
+account_identity = door("authorize.identity.service_account_loader", "unit/authorize/identity/test_service_account_loader.py")
 account_identity.without("an attestation is of the last hour", "identity_of", passes(expires="float(account.expires)"))
 
 accounts = door("databroker.service_account_store", "unit/databroker/test_service_account_store.py")
 accounts.without("a name is taken once", "ServiceAccounts.create", omits("only_if_version"))
 
-identity = door("authorize.policy.identity", "unit/authorize/identity/test_service_accounts.py", "contract/test_user_entries.py")
+identity = door("authorize.policy.identity", "unit/authorize/identity/test_service_account_loader.py", "contract/test_user_entries.py")
 identity.without(
     "only people of the configured provider have a subject",
     "Identity.__post_init__",

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from authorize.decision_log.log import DecisionLog, DecisionRecorder
+from authorize.decision_log.decision_log import DecisionLog, DecisionRecorder
 from authorize.policy.identity import Identity
-from authorize.policy.request import PolicyRequest, access_request
+from authorize.policy.policy_request import PolicyRequest, access_request
 from authorize.policy.route_table import RouteTable
 from config.routes.route import Route
 from foundation.email_address import canonical_email

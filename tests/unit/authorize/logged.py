@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from authorize.decision_log.log import DecisionLogEntry, DecisionLogSettings
-from authorize.decision_log.rows import write
-from authorize.identity.loader import IdentityRecords
+from authorize.decision_log.decision_log import DecisionLogEntry, DecisionLogSettings
+from authorize.decision_log.persistence import write
+from authorize.identity.identity_loader import IdentityRecords
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity
-from authorize.state import route_table
+from authorize.route_settings import route_table
 from databroker.records import SESSION, Record
 from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, request

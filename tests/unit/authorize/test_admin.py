@@ -18,7 +18,7 @@ from authorize.explain import replay
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
 from authorize.policy.reasons import Reason
-from authorize.state import route_table
+from authorize.route_settings import route_table
 from tests.support.admin import AdminPages, text_of
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user

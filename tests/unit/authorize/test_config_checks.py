@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from authorize.config_checks import CONFIG_CHECKS, OfEachRoute, routes_without_people
-from authorize.explain.invented_request import InventedPerson, described_identity
+from authorize.explain.simulation import InventedPerson, described_identity
 from authorize.policy.compiled_route import compile_route
 from authorize.policy.decision import decide
+from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from authorize.policy.reasons import Reason
-from authorize.policy.request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from config.loader import CheckedConfig, check_configuration
 from config.routes.route import Route

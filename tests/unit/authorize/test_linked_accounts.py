@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from authorize.config_checks import CONFIG_CHECKS
-from authorize.explain.invented_request import InventedPerson, described_identity
-from authorize.identity.loader import IdentityLoader
-from authorize.identity.person_records import PersonRecords, identity_of, linked_id_of
+from authorize.explain.simulation import InventedPerson, described_identity
+from authorize.identity.identity_builder import PersonRecords, identity_of, linked_id_of
+from authorize.identity.identity_loader import IdentityLoader
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
+from authorize.upstream.identity_header_templates import PersonFacts
 from authorize.upstream.identity_headers import attested_claims
-from authorize.upstream.told_headers import PersonFacts
 from config.loader import check_configuration
 from config.provider_config import ConfiguredProvider
 from config.settings.linked_accounts import VERIFIED_EMAIL

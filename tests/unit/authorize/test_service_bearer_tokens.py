@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.client import Check
+from authorize.authorizer import Check
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord, UserRecord

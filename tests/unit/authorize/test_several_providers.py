@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from authorize.config_checks import CONFIG_CHECKS
-from authorize.explain.invented_request import InventedPerson, described_identity
-from authorize.identity.person_records import PersonRecords, identity_of, rule_email_of
+from authorize.explain.simulation import InventedPerson, described_identity
+from authorize.identity.identity_builder import PersonRecords, identity_of, rule_email_of
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason

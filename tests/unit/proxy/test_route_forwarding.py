@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.client import Check, WithheldCredentials
+from authorize.authorizer import Check, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome

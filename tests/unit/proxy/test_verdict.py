@@ -2,7 +2,7 @@
 
 import pytest
 
-from authorize.client import Check
+from authorize.authorizer import Check
 from authorize.policy.decision import NO_ROUTE
 from proxy.verdict import JudgedRequest, Refuse
 from tests.support.asgi import incoming_from

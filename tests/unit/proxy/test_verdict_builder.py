@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authorize.client import Check, WithheldCredentials
+from authorize.authorizer import Check, WithheldCredentials
 from authorize.policy.decision import NO_ROUTE, judge
 from authorize.service import AuthorizeService
 from databroker.replica import Replica

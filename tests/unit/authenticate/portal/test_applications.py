@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authenticate.portal.applications import Application, application
-from authorize.openings import Opening
+from authorize.accessible_routes import Opening
 from config.routes.route import Route
 from foundation.values import Url
 from tests.unit.authorize.builders import table

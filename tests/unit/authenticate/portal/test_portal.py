@@ -8,9 +8,9 @@ import pytest
 
 from authenticate.portal import choices
 from authenticate.portal.portal import MOST_RECENT, Portal
-from authorize.client import Authorizer
-from authorize.openings import Opening
-from authorize.policy.request import PolicyRequest
+from authorize.accessible_routes import Opening
+from authorize.authorizer import Authorizer
+from authorize.policy.policy_request import PolicyRequest
 from databroker.records import SessionRecord
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
@@ -28,7 +28,7 @@ class Opened:
             for host, title in titles.items()
         ]
 
-    async def openings(self, request: PolicyRequest, cookie_headers: Any) -> tuple[Opening, ...]:
+    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Any) -> tuple[Opening, ...]:
         return tuple(map(Opening, table(*self.routes).routes()))
 
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.db import OperationalError
 
-from authorize.state import RouteLinks
+from authorize.route_settings import RouteLinks
 from databroker.grants.grant_store import TemporaryAccesses
 from databroker.models import AuditEntry
 from databroker.records import ACCESS_GRANT, USER

@@ -14,16 +14,16 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 
-from authorize.openings import StartPage
+from authorize.accessible_routes import StartPage
 from authorize.policy.decision import Outcome
-from authorize.policy.request import PolicyRequest
+from authorize.policy.policy_request import PolicyRequest
 from config.settings.brand_settings import LARGEST_LOGO
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.web.pages import STATIC, TIMES_SCRIPT
 from tests.support.authenticate_site import ORIGIN, Browser, Site
 from tests.support.cookies import signed_in as cookies_of
 from tests.support.fake_idp import PEOPLE, FakeIdP
-from tests.unit.authorize.test_openings import random_policy
+from tests.unit.authorize.test_accessible_routes import random_policy
 
 
 async def test_without_a_session_the_page_leads_to_sign_in_and_back(site: Site) -> None:

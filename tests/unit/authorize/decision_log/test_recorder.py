@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from authorize.decision_log.log import DecisionLog, DecisionLogEntry, DecisionRecorder, QueuedEntry
+from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, DecisionRecorder, QueuedEntry
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from foundation.crypto.session_cookie import SessionCookies

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from authorize.explain.explanation import CHANGED, explained, explained_again
-from authorize.state import route_table
+from authorize.route_settings import route_table
 from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, request, user
 from tests.unit.authorize.logged import APP, CHECKSUM, POLICY, log_decision

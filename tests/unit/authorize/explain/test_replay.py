@@ -15,7 +15,7 @@ from authorize.explain.replay import ASKED, LET_IN, REFUSED, BoundedReplay, Repl
 from authorize.models import LoggedDecision
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
-from authorize.state import route_table
+from authorize.route_settings import route_table
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user
 from tests.unit.authorize.logged import APP, POLICY, log_decision

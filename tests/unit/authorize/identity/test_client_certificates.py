@@ -19,7 +19,7 @@ from authorize.identity.client_certificates import (
 )
 from authorize.policy.compiled_route import ClientAuthority
 from authorize.policy.decision import Outcome, decide
-from authorize.policy.request import ClientCertificate
+from authorize.policy.policy_request import ClientCertificate
 from tests.support.client_certificates import CLIENT, SERVER, Issued, authority
 from tests.unit.authorize.builders import make_route, request, table, user
 

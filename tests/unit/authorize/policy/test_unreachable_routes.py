@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authorize.policy.request import PolicyRequest
+from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import unreachable
 from config.routes.route import Route

@@ -9,9 +9,9 @@ import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2
 
-from authorize.envoy_answers import ExtAuthzParts
+from authorize.ext_authz_types import ExtAuthzParts
 from authorize.policy.reasons import Reason
-from authorize.rpc.attributes import ROUTE, SEEN
+from authorize.rpc.check_attributes import ROUTE, SEEN
 from authorize.rpc.ext_authz import CHECK
 from authorize.service import AuthorizeService
 from databroker.records import SESSION

@@ -14,7 +14,7 @@ import yaml
 
 from authenticate.service import AuthenticateService
 from authorize.config_checks import CONFIG_CHECKS
-from authorize.policy.language.registry import MAKERS
+from authorize.policy.language.criterion_registry import MAKERS
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
 from config.config_watcher import ConfigSource

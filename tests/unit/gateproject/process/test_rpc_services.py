@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.envoy_answers import ExtAuthzParts
+from authorize.ext_authz_types import ExtAuthzParts
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ConfigError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.policy.request import PolicyRequest
+from authorize.policy.policy_request import PolicyRequest
 from proxy.observe.request_spans import name_page, request_span, status_noted
 from tests.support.asgi import incoming_from
 from tests.support.kept_spans import KeptSpans

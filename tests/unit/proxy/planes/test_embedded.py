@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.client import Check
+from authorize.authorizer import Check
 from authorize.policy.decision import NO_ROUTE
 from authorize.policy.reasons import Reason
 from databroker.store.base import RecordChange

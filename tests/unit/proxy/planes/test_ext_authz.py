@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authorize.envoy_answers import Denied, EnvoyRequest, LetThrough
+from authorize.ext_authz_types import Denied, EnvoyRequest, LetThrough
 from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore

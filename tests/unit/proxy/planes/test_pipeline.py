@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.decision_log.log import DecisionLog, DecisionLogEntry
+from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry
 from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from authorize.client import Check
+from authorize.authorizer import Check
 from authorize.policy.decision import NO_ROUTE, Outcome, decide
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
+from authorize.route_settings import RouteLinks
 from authorize.service import AuthorizeService
-from authorize.state import RouteLinks
 from config.options import Options
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authorize.policy.request import PolicyRequest
+from authorize.policy.policy_request import PolicyRequest
 from config.routes.route import Route
 from proxy.responses.route_redirects import redirect_to
 

@@ -1,6 +1,6 @@
 import pytest
 
-from authorize.client import WithheldCredentials
+from authorize.authorizer import WithheldCredentials
 from config.routes.route import Route
 from config.routes.route_identity_headers import ToldNames
 from foundation.errors import BadRequest

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from authorize.policy.criterion import Case
-from authorize.policy.request import ClientCertificate
+from authorize.policy.policy_request import ClientCertificate
 from foundation.errors import BadRequest
 from tests.unit.authorize.builders import NOW, request
-from tests.unit.authorize.policy.written_policies import answer, criterion
+from tests.unit.authorize.policy.policy_texts import answer, criterion
 
 CERTIFICATE = ClientCertificate("ab" * 32, "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", "CN=ann")
 

@@ -6,9 +6,9 @@ import pytest
 
 from authorize.policy.criterion import Case, TraceStep
 from authorize.policy.identity import Identity
-from authorize.policy.language.expressions import compile_block
+from authorize.policy.language.expression_compiler import compile_block
+from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
-from authorize.policy.request import PolicyRequest
 from tests.unit.authorize.builders import NOW, make_route, request, user
 
 PREFLIGHT = {"origin": b"https://other.example", "access_control_request_method": b"PUT"}

@@ -8,7 +8,7 @@ import pytest
 
 from authorize.policy.decision import Outcome, decide
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
-from tests.unit.authorize.policy.written_policies import answer
+from tests.unit.authorize.policy.policy_texts import answer
 
 
 def at(text: str, zone: str = "UTC") -> float:

@@ -1,0 +1,133 @@
+"""Openings: the applications that a person may open now, each found by asking for its start page as a request of theirs would."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.decision import Decision, Outcome
+from authorize.policy.paths.canonical import canonical_path
+from authorize.policy.policy_request import CONNECT, PolicyRequest
+from authorize.policy.route_table import RouteTable
+from authorize.policy.unreachable_routes import literal_beginning
+from config.routes.policy.policy_language import ENFORCE, comparisons
+from foundation.errors import BadRequest
+
+# Seconds of the event loop at a time: a list of a thousand routes must hold up nobody's request.
+SLICE = 0.004
+# What a browser sends to each host, and for each page, anew; everything else of its requests it sends everywhere alike.
+_OF_ONE_REQUEST = frozenset(
+    (b"host", b"cookie", b"authorization", b"origin", b"referer", b"range", b"content-type", b"content-length", b"sec-fetch-site")
+)
+_OF_THE_REQUEST = frozenset({"http_method", "http_path", "http_header"})
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Application that a person may open; `needs_step_up`: after a stronger sign-in."""
+
+    route: CompiledRoute
+    needs_step_up: bool = False
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether other requests than that for the start page may be refused: a rule looks at method, path or headers."""
+        blocks = [block for block in self.route.route.policy if block.mode == ENFORCE]
+        return any(comparison.criterion in _OF_THE_REQUEST for comparison in comparisons(blocks))
+
+
+@dataclass(frozen=True, slots=True)
+class StartPage:
+    """Start page of a route, or its tunnel: the one request that stands for the application."""
+
+    method: str
+    host: str
+    port: int | None
+    path: str
+    host_header: tuple[bytes, bytes]
+
+    @classmethod
+    def of(cls, route: CompiledRoute, default_ports: frozenset[int]) -> "StartPage | None":
+        """None where nobody can say which that is."""
+        path = start_path(route)
+        if path is None:
+            return None
+        address, is_tcp = route.route.from_, route.route.is_tcp
+        port = None if address.port in default_ports and not is_tcp else address.port
+        host = address.host if port is None else f"{address.host}:{port}"
+        return cls(CONNECT if is_tcp else "GET", address.host, port, path, (b"host", host.encode()))
+
+    def request(self, asker: PolicyRequest, headers: Headers) -> PolicyRequest:
+        """Request as the client of `asker` would make it; `headers` are those of its own that it sends everywhere."""
+        return PolicyRequest(
+            method=self.method,
+            host=self.host,
+            port=self.port,
+            path=self.path,
+            source_ip=asker.source_ip,
+            headers=(self.host_header, *headers),
+            client_certificate=asker.client_certificate,
+        )
+
+
+# enforcement-point: Authorization: Applications in the portal
+class StartPages:
+    """Start pages of a route table, each worked out when it is asked for first."""
+
+    def __init__(self, table: RouteTable, default_ports: frozenset[int]):
+        self._routes = [route for route in table.routes() if route.route.is_in_portal]
+        self._default_ports = default_ports
+        self._pages: dict[int, StartPage | None] = {}  # by the place of the route
+
+    async def openings(self, asker: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> tuple[Opening, ...]:
+        """Openings among the routes that stand in the portal, in their order; `asker` is the request that asks for the list.
+
+        Each is decided as that client's GET of its start page would be, or as its CONNECT; nothing else may say what is listed.
+        """
+        headers, found, began = carried_everywhere(asker.headers), [], time.monotonic()
+        for place, route in enumerate(self._routes):
+            if (page := self._page(place, route)) is not None:
+                opening = _opening(route, page.request(asker, headers), decide)
+                if opening is not None:
+                    found.append(opening)
+            if time.monotonic() - began > SLICE:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        return tuple(found)
+
+    def _page(self, place: int, route: CompiledRoute) -> StartPage | None:
+        if place not in self._pages:
+            self._pages[place] = StartPage.of(route, self._default_ports)
+        return self._pages[place]
+
+
+def carried_everywhere(headers: Headers) -> Headers:
+    return tuple(header for header in headers if header[0] not in _OF_ONE_REQUEST)
+
+
+def _opening(route: CompiledRoute, request: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> Opening | None:
+    try:
+        decision = decide(request)
+    except BadRequest:
+        return None
+    if decision.route is not route or decision.outcome not in (Outcome.ALLOWED, Outcome.STEP_UP):
+        return None
+    return Opening(route, needs_step_up=decision.outcome is Outcome.STEP_UP)
+
+
+def start_path(route: CompiledRoute) -> str | None:
+    """Path of the start page: what the route names; None for the route of many hosts, and for an expression that shows no beginning."""
+    if "*" in route.route.from_.host:
+        return None
+    named = (route.matched_prefix, "/", _beginning(route.route.regex or ""))
+    return next((path for path in named if path and route.matches(path)), None)
+
+
+def _beginning(regex: str) -> str:
+    try:
+        return canonical_path(literal_beginning(regex).encode())
+    except BadRequest:
+        return ""

@@ -1,0 +1,84 @@
+"""Access rules: at which routes people may ask for access for a while, and who may say yes."""
+
+from collections.abc import Iterable
+
+from authorize.policy.compiled_route import people_blocks
+from authorize.policy.criterion import Case, Evaluation
+from authorize.policy.identity import Identity
+from authorize.policy.language.expression_compiler import compile_block
+from authorize.policy.policy_request import PolicyRequest
+from authorize.policy.truth import TRUE
+from config.routes.policy.policy_language import ENFORCE, Combination, Comparison
+from config.routes.route import Route
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
+
+# Approvers are found by who they are, whatever they ask for.
+_NO_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
+
+
+def may_request(route: Route, identity: Identity) -> bool:
+    """Whether this user may request access to a route: `identity_providers` lets in nobody else, whoever approves."""
+    return route.access_requests is not None and _is_user_of(route, identity)
+
+
+def _is_user_of(route: Route, identity: Identity) -> bool:
+    """Whether a provider that the route accepts has signed this user in; no service account and no bearer token is a user."""
+    if not identity.is_own or identity.is_bearer:
+        return False
+    return not route.identity_providers or identity.provider in route.identity_providers
+
+
+# enforcement-point: Authorization: Approvers of access requests
+class AccessRules:
+    """Access rules of one configuration's routes."""
+
+    def __init__(self, routes: Iterable[Route]):
+        # Of two of one key only the first is ever found by a request.
+        self._routes: dict[str, Route] = {}
+        for route in routes:
+            if route.access_requests is not None and route.mode == ENFORCE:
+                self._routes.setdefault(route.access_key, route)
+        self._people: dict[str, dict[str, Evaluation]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._routes)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        return tuple(self._routes.values())
+
+    def route(self, access_key: str) -> Route | None:
+        return self._routes.get(access_key)
+
+    def may_approve(self, access_key: str, identity: Identity, now: float) -> bool:
+        """Whether these are an approver's records."""
+        if identity.provider == PROVIDER:
+            return self._names_account(access_key, identity.user_id)
+        return self._fits(access_key, "access_requests.approvers", identity, now)
+
+    def may_break_glass(self, access_key: str, identity: Identity, now: float) -> bool:
+        """Whether these are the records of somebody who may let themselves in."""
+        return self._fits(access_key, "access_requests.break_glass.allowed", identity, now)
+
+    def _names_account(self, access_key: str, user_id: str) -> bool:
+        """Whether one of the alternatives names this service account itself.  A group makes no program an approver: whoever may make
+        accounts chooses theirs.
+        """
+        route = self._routes.get(access_key)
+        approvers = None if route is None or route.access_requests is None else route.access_requests.approvers
+        if not isinstance(approvers, Combination) or approvers.operator != "or":
+            return False
+        return any(
+            isinstance(part, Comparison) and part.criterion == "user" and not part.is_negated and user_id in part.operand
+            for part in approvers.parts
+        )
+
+    def _fits(self, access_key: str, rule: str, identity: Identity, now: float) -> bool:
+        """Whether this is a person of a provider that the route is for, whom a criterion of the rule names for certain."""
+        route = self._routes.get(access_key)
+        if route is None or route.access_requests is None or not _is_user_of(route, identity):
+            return False
+        if access_key not in self._people:
+            self._people[access_key] = {block.key: compile_block(block) for block in people_blocks(route.access_requests)}
+        evaluate = self._people[access_key].get(rule)
+        return evaluate is not None and evaluate(Case(_NO_REQUEST, identity, now, route), []) == TRUE

@@ -1,0 +1,213 @@
+"""Decision log: which decisions are kept for administrators, in a bounded queue that one writer empties."""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from asgiref.sync import sync_to_async
+
+from authorize.authorizer import Authorizer, Check, ShadowOutcome
+from authorize.decision_log.decision_snapshot import ComparedNames, bounded, looked_at
+from authorize.decision_log.shadow_policy import tell_shadow
+from authorize.policy.criterion import Case
+from authorize.policy.decision import Decision, Outcome
+from authorize.policy.identity import Identity, IdentitySources
+from authorize.policy.policy_request import PolicyRequest
+from config.options import Options
+from foundation.errors import BrokerError, GateError
+from foundation.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+# Writing takes the processor from requests: the writer rests thirty times as long as it wrote, and writes 200 decisions a second at most.
+BATCH = 100
+PAUSE = 0.5  # seconds
+REST = 30.0
+LONGEST_PAUSE = 10.0  # seconds; a database that kept us waiting took no processor
+MOST_WAITING = 10_000
+# The first decision of each person on each route in this many seconds is kept, however few are.
+FIRSTS = 3600.0
+MOST_FIRSTS = 50_000
+
+_SAMPLED = frozenset({Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.STEP_UP})
+
+
+@dataclass(slots=True)  # not frozen: one is made for each decision that is kept
+class DecisionLogEntry:
+    """Entry of the log: a decision with what it rested on; it took `seconds`.
+
+    `decision` is None where there could be none: then `failure` stands for its outcome, and `problem` says why.  `refused_token` is
+    what was wrong with the token that was shown.
+    """
+
+    request_id: str
+    request: PolicyRequest
+    decision: Decision | None
+    identity: Identity | None
+    seconds: float
+    client_address: str
+    at: float = 0.0
+    sources: IdentitySources | None = None
+    shadow_outcome: ShadowOutcome | None = None
+    failure: str = ""
+    problem: str = ""
+    refused_token: str = ""
+
+    @property
+    def would_differ(self) -> bool:
+        return self.shadow_outcome is not None and self.decision is not None and self.shadow_outcome.outcome != self.decision.outcome.value
+
+
+def failure_of(status: int | None) -> str:
+    """Outcome in the log of a request that was not decided; `status` is that of its answer."""
+    return "unavailable" if status == BrokerError.status else "bad request"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionLogSettings:
+    """Settings of the log.  `configuration` is the checksum of the one that decides now."""
+
+    size: int
+    age: float  # seconds
+    sample_rate: float
+    looked: ComparedNames
+    configuration: str
+
+    @classmethod
+    def of(cls, options: Options, configuration: str) -> "DecisionLogSettings":
+        rate, age = float(options.decision_log_sample_rate), options.decision_log_age.total_seconds()
+        return cls(options.decision_log_size, age, rate, looked_at(options.policy), configuration)
+
+
+QueuedEntry = tuple[DecisionLogEntry, DecisionLogSettings]
+Write = Callable[[Sequence[QueuedEntry]], None]
+
+
+class DecisionLog:
+    """Queue of decisions.  `write` is called in a thread; BrokerError where it can't write.  Until `use` nothing is kept."""
+
+    def __init__(
+        self,
+        write: Write,
+        *,
+        clock: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+        pause: float = PAUSE,
+        most_waiting: int = MOST_WAITING,
+    ):
+        self._write = write
+        self._clock = clock
+        self._chance = chance
+        self._pause = pause
+        self._most_waiting = most_waiting
+        self._keeping: DecisionLogSettings | None = None
+        self._waiting: deque[QueuedEntry] = deque()
+        self._firsts: set[tuple[str, str]] = set()
+        self._firsts_began = 0.0
+
+    def __repr__(self) -> str:
+        return f"<DecisionLog {len(self._waiting)} waiting>"
+
+    def use(self, options: Options, configuration: str) -> None:
+        self._keeping = DecisionLogSettings.of(options, configuration) if options.decision_log_size else None
+
+    def keeps(
+        self, decision: Decision | None, identity: Identity | None, refused_token: str, shadow_outcome: ShadowOutcome | None = None
+    ) -> bool:
+        """Whether this one is kept: what is refused, or would be decided otherwise; the rest by chance,
+        and the first of each on a route.
+        """
+        if self._keeping is None:
+            return False
+        if decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None:
+            return True
+        is_first = self._is_first(identity.user_id if identity else "", decision.route.id)
+        differs = shadow_outcome is not None and shadow_outcome.outcome != decision.outcome.value
+        return is_first or differs or self._chance() < self._keeping.sample_rate
+
+    def _is_first(self, user_id: str, route_id: str) -> bool:
+        now = self._clock()
+        if now - self._firsts_began >= FIRSTS or len(self._firsts) >= MOST_FIRSTS:
+            self._firsts, self._firsts_began = set(), now
+        known = len(self._firsts)
+        self._firsts.add((user_id, route_id))
+        return len(self._firsts) > known
+
+    def keep(self, judged: DecisionLogEntry) -> None:
+        """Queue one for which `keeps` said yes.  Where too many wait the oldest is dropped: the newest are what somebody asks about."""
+        if (keeping := self._keeping) is None:
+            return
+        # The time that the rules compared.
+        judged.at = judged.decision.case.now if judged.decision is not None and judged.decision.case is not None else self._clock()
+        judged.request = bounded(judged.request, keeping.looked)
+        if judged.decision is not None and judged.decision.case is not None:
+            case = judged.decision.case
+            judged.decision = replace(judged.decision, case=Case(judged.request, case.identity, case.now, case.route))
+        if len(self._waiting) >= self._most_waiting:
+            self._waiting.popleft()
+            metrics.decisions_not_kept.inc()
+        self._waiting.append((judged, keeping))
+
+    async def run(self) -> None:
+        now, pause = asyncio.get_running_loop().time, self._pause
+        while True:
+            await asyncio.sleep(pause)
+            began = now()
+            await self.flush()
+            pause = min(max(self._pause, (now() - began) * REST), LONGEST_PAUSE)
+
+    async def flush(self) -> None:
+        """Write one batch; one that can't be written is lost, and counted, so that nothing piles up behind it."""
+        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        if not batch:
+            return
+        try:
+            await sync_to_async(self._write)(batch)
+        except Exception as error:  # whatever it is: it must not be the last batch
+            metrics.decisions_not_kept.inc(len(batch))
+            trace = None if isinstance(error, BrokerError) else error
+            log.warning("decision log write failed", number=len(batch), reason=str(error), exc_info=trace)
+
+
+Saw = Callable[[str, float, str], None]
+
+
+class DecisionRecorder:
+    """Recorder of checks.  `saw` hears of each request that is let in with a session: session id, when, the host."""
+
+    def __init__(self, decisions: DecisionLog, saw: Saw, clock: Callable[[], float] = time.time):
+        self._decisions = decisions
+        self._saw = saw
+        self._clock = clock
+
+    async def check(self, authorize: Authorizer, request: PolicyRequest, cookies: Sequence[bytes], request_id: str) -> Check:
+        """Check as `authorize.check`.  Without a request id it is no request (a stream that is judged anew), and nothing is kept."""
+        if not request_id:
+            return await authorize.check(request, cookies)
+        judged, began = DecisionLogEntry(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()
+        try:
+            check = await authorize.check(request, cookies, request_id)
+        except GateError as error:
+            judged.failure, judged.problem = failure_of(error.status), error.in_full
+            judged.seconds = time.perf_counter() - began
+            self._keep(judged)
+            raise
+        judged.seconds = time.perf_counter() - began
+        judged.decision, judged.identity, judged.refused_token = check.decision, check.identity, check.refused_token
+        if authorize.has_shadow and (shadow_outcome := await authorize.shadow_outcome(request, check, cookies)) is not None:
+            judged.shadow_outcome = shadow_outcome
+            tell_shadow(request_id, check.decision, check.identity, shadow_outcome)
+        if check.identity is not None:
+            judged.sources = check.identity.sources
+            if check.decision.is_allowed:
+                self._saw(check.identity.session_id, self._clock(), request.host_port)
+        self._keep(judged)
+        return check
+
+    def _keep(self, judged: DecisionLogEntry) -> None:
+        if self._decisions.keeps(judged.decision, judged.identity, judged.refused_token, judged.shadow_outcome):
+            self._decisions.keep(judged)

@@ -1,0 +1,191 @@
+"""Recorded facts of a decision: what is stored so that it can be explained, and replayed under another policy.
+
+Only what rules compare.  Of headers and claims only those that a rule of the configuration names.  Of a header whose value is a secret,
+or that has the value of a rule, no value is stored.  What is left out is named, so that a replay knows what it doesn't know.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from authorize.policy.identity import AccessSpan, Identity
+from authorize.policy.language.request_criteria import is_secret_header
+from authorize.policy.language.text_operators import TextTest, text_test
+from authorize.policy.policy_request import ClientCertificate, PolicyRequest
+from config.routes.policy.policy_language import comparisons
+from config.routes.route import Route
+from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescaped
+
+LONGEST_PATH = 2048
+LONGEST_TEXT = 1024
+MOST_VALUES = 1000
+
+# Properties of a claim that rules read in addition to its values.
+_KINDS = {"partial": PartialValues, "null": NullValues, "unescaped": UnescapedValues}
+_KIND_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items()}
+
+RecordedFacts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedNames:
+    """Names of the headers and claims that rules compare, and whether one looks at temporary access.
+
+    `header_tests` are the tests of rules that compare the values of headers, by name: a value that passes may be a key.
+    """
+
+    headers: frozenset[bytes]
+    claims: frozenset[str]
+    access: bool = False
+    header_tests: Mapping[str, Sequence[TextTest]] = field(default_factory=dict, compare=False)
+
+
+def looked_at(routes: Iterable[Route]) -> ComparedNames:
+    headers, claims, sees_access, tests = set[bytes](), set[str](), False, dict[str, list[TextTest]]()
+    for route in routes:
+        sees_access = sees_access or route.sees_access
+        for comparison in comparisons(route.blocks):
+            if comparison.criterion == "http_header":
+                headers.add(comparison.argument.encode("ascii"))
+                if comparison.operator != "exists":
+                    tests.setdefault(comparison.argument, []).append(text_test(comparison.operator, comparison.operand))
+            elif comparison.criterion in ("claim", "acr"):
+                claims.add(comparison.argument or "acr")
+                claims.add(unescaped(comparison.argument or "acr"))  # what its absence is judged by
+    return ComparedNames(frozenset(headers), frozenset(claims), sees_access, tests)
+
+
+def bounded(request: PolicyRequest, looked: ComparedNames) -> PolicyRequest:
+    """Request as it may wait in memory: without the query, where applications put secrets, and with the headers that rules look at."""
+    headers = (
+        tuple((name, value[: LONGEST_TEXT + 1]) for name, value in request.headers if name in looked.headers) if looked.headers else ()
+    )
+    shown = request.client_certificate
+    return PolicyRequest(
+        request.method,
+        request.host,
+        request.port,
+        request.path[: LONGEST_PATH + 1],
+        "",
+        request.origin[:LONGEST_TEXT],
+        request.access_control_request_method[:LONGEST_TEXT],
+        request.source_ip,
+        headers[:MOST_VALUES],
+        None if shown is None else replace(shown, chain=()),
+    )
+
+
+def request_facts(request: PolicyRequest, looked: ComparedNames) -> RecordedFacts:
+    """Facts of a request that `bounded` gave.  `looked_headers` are those whose every value is here."""
+    sent = [(name.decode("ascii"), value) for name, value in request.headers]
+    left_out = {name for name, value in sent if is_secret_header(name) or len(value) > LONGEST_TEXT or _passes(name, value, looked)}
+    shown = request.client_certificate
+    facts: RecordedFacts = {
+        "method": request.method,
+        "host": request.host,
+        "port": request.port,
+        "path": request.path[:LONGEST_PATH],
+        "origin": request.origin,
+        "preflight": request.access_control_request_method,
+        "source_ip": request.source_ip,
+        "headers": [[name, value.decode("latin-1")] for name, value in sent if name not in left_out],
+        "looked_headers": sorted(
+            {name.decode("ascii") for name in looked.headers if not is_secret_header(name.decode("ascii"))} - left_out
+        ),
+        "certificate": None if shown is None else _certificate(shown),
+        "cut": "the path" if len(request.path) > LONGEST_PATH else "",
+    }
+    return {name: value for name, value in facts.items() if value not in (None, "", [])}
+
+
+def _passes(name: str, value: bytes, looked: ComparedNames) -> bool:
+    """Return whether a header has a value that a rule compares it with."""
+    return any(test(value.decode("utf-8", "replace")) for test in looked.header_tests.get(name, ()))
+
+
+def _certificate(shown: ClientCertificate) -> RecordedFacts:
+    return {
+        "fingerprint": shown.fingerprint,
+        "spki_hash": shown.spki_hash,
+        "subject": shown.subject[:LONGEST_TEXT],
+        "verdicts": dict(shown.verdicts),
+    }
+
+
+def request_of(facts: RecordedFacts) -> PolicyRequest:
+    certificate = facts.get("certificate")
+    return PolicyRequest(
+        method=facts.get("method", ""),
+        host=facts["host"],
+        port=facts.get("port"),
+        path=facts["path"],
+        origin=facts.get("origin", ""),
+        access_control_request_method=facts.get("preflight", ""),
+        source_ip=facts.get("source_ip", ""),
+        headers=tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in facts.get("headers", ())),
+        client_certificate=ClientCertificate(**certificate) if certificate else None,
+    )
+
+
+def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
+    """Facts of an identity, without tokens and claims that no rule looks at.  `looked_claims` are those of which every value is here."""
+    found = {name: identity.claims[name] for name in looked.claims & identity.claims.keys()}
+    left_out = {
+        name for name, values in found.items() if len(values) > MOST_VALUES or any(len(str(value)) > LONGEST_TEXT for value in values)
+    }
+    facts: RecordedFacts = {
+        "user_id": identity.user_id,
+        "subject": identity.subject,
+        "provider": identity.provider,
+        "issued": identity.issued,
+        "authenticated": identity.authenticated,
+        "email": identity.email,
+        "rule_email": identity.rule_email,
+        "name": identity.name,
+        "group_ids": sorted(identity.group_ids)[:MOST_VALUES],
+        "group_names": sorted(identity.group_names)[:MOST_VALUES],
+        "untold_groups": "yes" if identity.has_untold_groups else "",
+        "claims": {name: list(values) for name, values in sorted(found.items()) if name not in left_out},
+        "claim_kinds": {name: kind for name, values in sorted(found.items()) if (kind := _KIND_NAMES.get(type(values), ""))},
+        "looked_claims": sorted(looked.claims - left_out),
+        "access": [[route, *span] for route, span in sorted(identity.access.items())][:MOST_VALUES] if looked.access else [],
+        "looked_access": "yes" if looked.access and len(identity.access) <= MOST_VALUES else "",
+        "cut": "the list of groups" if max(len(identity.group_ids), len(identity.group_names)) > MOST_VALUES else "",
+    }
+    return {name: value for name, value in facts.items() if value not in ("", [], {})}
+
+
+def identity_of_facts(facts: RecordedFacts | None) -> Identity | None:
+    if facts is None:
+        return None
+    kinds = {name: _KINDS[kind] for name, kind in facts.get("claim_kinds", {}).items()}
+    return Identity(
+        session_id="",
+        user_id=facts["user_id"],
+        subject=facts["subject"],
+        provider=facts["provider"],
+        expires=float("inf"),
+        issued=facts["issued"],
+        authenticated=facts.get("authenticated", 0.0),
+        email=facts.get("email", ""),
+        rule_email=facts.get("rule_email", ""),
+        name=facts.get("name", ""),
+        group_ids=frozenset(facts.get("group_ids", ())),
+        group_names=frozenset(facts.get("group_names", ())),
+        groups=(*facts.get("group_ids", ()), *facts.get("group_names", ())),
+        has_untold_groups=bool(facts.get("untold_groups")),
+        claims={name: kinds.get(name, ListedValues)(values) for name, values in facts.get("claims", {}).items()},
+        access={route: AccessSpan(since, until) for route, since, until in facts.get("access", ())},
+    )
+
+
+def missing_for(route: Route, request: RecordedFacts, identity: RecordedFacts | None) -> str:
+    """Facts that the rules of this route look at and nobody wrote down; "" where they are all there."""
+    looked = looked_at([route])
+    lacking = [request.get("cut", ""), (identity or {}).get("cut", "")]
+    headers = {name.decode("ascii") for name in looked.headers}
+    lacking += [f"http_header/{name}" for name in sorted(headers - set(request.get("looked_headers", ())))]
+    if identity is not None:
+        lacking += [f"claim/{name}" for name in sorted(looked.claims - set(identity.get("looked_claims", ())))]
+        lacking += ["granted"] if looked.access and not identity.get("looked_access") else []
+    return ", ".join(filter(None, lacking))

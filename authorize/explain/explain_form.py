@@ -1,0 +1,107 @@
+"""Explain form: the fields of the admin's page, and of the JSON endpoint's query, and the user that they name."""
+
+import time
+from collections.abc import Mapping
+
+from asgiref.sync import async_to_sync
+
+from authorize.authorizer import AuthorizePageContext
+from authorize.explain.explanation import Explanation, explained, explained_again
+from authorize.explain.recorded_user import ACCOUNT_PREFIX, RecordedUser, recorded_user
+from authorize.explain.simulation import (
+    InventedPerson,
+    described_address,
+    described_header,
+    described_identity,
+    described_moment,
+    described_request,
+)
+from authorize.models import LoggedDecision
+from authorize.route_settings import default_ports
+from databroker.admin.directory_run_admin import last_reading
+from databroker.models import Session, User
+from foundation.errors import BrokerError
+
+LONGEST = 4096
+
+
+class DecisionNotLogged(ValueError):
+    """The decision log has no decision of this request id."""
+
+
+class ExplainForm:
+    """Form fields.  `request` is the id of a request that was; the others describe one that is invented.  Errors are ValueErrors."""
+
+    FIELDS = ("request", "url", "person", "method", "address", "headers", "at")
+
+    def __init__(self, query: Mapping[str, str] | None = None):
+        self._said = {name: (query or {}).get(name, "").strip() for name in self.FIELDS}
+
+    def __getattr__(self, name: str) -> str:
+        if name not in self.FIELDS:
+            raise AttributeError(name)
+        return self._said[name]
+
+    @property
+    def is_asked(self) -> bool:
+        return bool(self.request or self.url)
+
+    def answer(self, own: AuthorizePageContext) -> Explanation:
+        """Explanation asked for."""
+        if too_long := [name for name, said in self._said.items() if len(said) > LONGEST]:
+            raise ValueError(f"{too_long[0]} is longer than {LONGEST} characters")
+        if self.request:
+            return self._past(own)
+        if not self.url:
+            raise ValueError("enter the id of a request, or a URL")
+        return self._invented(own)
+
+    def _past(self, own: AuthorizePageContext) -> Explanation:
+        row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
+        if row is None:
+            raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or allowed and not sampled.")
+        directory = last_reading(row.at.timestamp(), own.options.records_prefix_of(row.person_id))
+        return {**explained_again(row, own.options, own.configuration.checksum), "directory": directory}
+
+    def _invented(self, own: AuthorizePageContext) -> Explanation:
+        now = described_moment(self.at) if self.at else time.time()
+        headers = [described_header(line) for line in self.headers.splitlines() if line.strip()]
+        ports, source_ip = default_ports(own.options), described_address(self.address)
+        request = described_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip)
+        found = found_person(self.person, own)
+        explanation = explained(request, found.identity, own.options, own.authorize.routes, now)
+        note = " ".join(filter(None, (found.note, explanation["note"])))
+        prefix = own.options.records_prefix_of(found.identity.user_id) if found.identity is not None else ""
+        return {**explanation, "directory": last_reading(now, prefix), "note": note}
+
+
+NO_ACCOUNT = "Service account not found, or expired."
+NO_USER = "Unknown user: evaluated with this identifier only."
+
+
+def found_person(written: str, own: AuthorizePageContext) -> RecordedUser:
+    """Return the user with an e-mail address, `provider/subject`, subject or `service_account/name`; "" is nobody.
+
+    Raises ValueError where several users have this address, and where the records cannot be read.
+    """
+    if not written:
+        return RecordedUser(None)
+    ids = _ids(written, own.options.first_provider.id)
+    sessions = list(Session.objects.filter(user_id__in=ids).values_list("pk", flat=True))
+    try:
+        user = async_to_sync(recorded_user)(ids, own.broker, own.options, time.time(), sessions)
+    except BrokerError as error:
+        raise ValueError(f"The user's records cannot be read: {error}. Try again.") from error
+    if user is not None:
+        return user
+    note = NO_ACCOUNT if written.startswith(ACCOUNT_PREFIX) else NO_USER
+    return RecordedUser(described_identity(InventedPerson(written), own.options), note)
+
+
+def _ids(written: str, provider: str) -> list[str]:
+    """Return the ids that an entry of `allowed_users` matches, and no other: an address is no part of an id, nor the other way round."""
+    if "/" in written:
+        return [written]
+    if "@" in written:
+        return list(User.objects.filter(email__iexact=written).values_list("pk", flat=True))
+    return [f"{provider}/{written}"]

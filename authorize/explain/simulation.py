@@ -1,0 +1,152 @@
+"""Invented request and person, as a policy test or the command line describes them.  Errors are ValueErrors."""
+
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from authorize.identity.identity_builder import PersonRecords, identity_of
+from authorize.identity.service_account_loader import identity_of as account_identity
+from authorize.policy.identity import AccessSpan, Identity
+from authorize.policy.policy_request import CONNECT, PolicyRequest, access_request
+from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
+from config.options import Options
+from config.provider_config import ConfiguredProvider
+from config.routes.route_bearer_tokens import JWT
+from config.routes.route_tcp import SCHEME as TCP
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
+from databroker.claims import claims_at
+from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
+from foundation.email_address import canonical_email
+from foundation.errors import BadRequest
+from foundation.values import canonical_host
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silently
+
+
+@dataclass(frozen=True, slots=True)
+class InventedPerson:
+    """Person as described.  `user` is as in `allowed_users`: an e-mail address, `provider/subject`, or a subject; None for nobody.
+
+    `signed_in` is when, in Unix seconds; None for just now.  `granted`: temporary access to every route, without an end.
+    """
+
+    user: str | None = None
+    groups: Sequence[str] = ()
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    signed_in: float | None = None
+    granted: bool = False
+
+
+def described_header(written: str) -> tuple[bytes, bytes]:
+    name, separator, value = written.partition(":")
+    if not separator or not name.strip():
+        raise ValueError(f"{written!r} must have the form name: value")
+    return name.strip().lower().encode(), value.strip().encode()
+
+
+def described_address(written: str) -> str:
+    """Address, canonical; "" for one that is not known."""
+    try:
+        return str(ip_address(written)) if written else ""
+    except ValueError:
+        raise ValueError(f"{written!r} must be an address such as 192.0.2.7") from None
+
+
+def described_moment(written: str) -> float:
+    """Unix seconds; a time without a zone is UTC."""
+    try:
+        if written.replace(".", "", 1).isdigit():
+            seconds = float(written)
+            datetime.fromtimestamp(seconds, UTC)  # some number that no calendar has
+            return seconds
+        moment = datetime.fromisoformat(written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{written!r} must be a time such as 2027-01-31T18:00") from None
+
+
+def described_request(
+    url: str, method: str, ports: frozenset[int], headers: Sequence[tuple[bytes, bytes]] = (), **facts: Any
+) -> PolicyRequest:
+    """Request that a browser would send for this URL with these headers; `facts` are those of PolicyRequest that neither says."""
+    said = dict(headers)
+    facts |= {"headers": headers, "origin": said.get(b"origin", b"")}
+    facts["access_control_request_method"] = said.get(b"access-control-request-method", b"")
+    try:
+        parts = urlsplit(url)
+        if _CONTROLS.search(url) or parts.scheme not in ("https", "http", TCP) or not parts.hostname or "@" in parts.netloc:
+            raise ValueError("must be a URL such as https://app.example.com/path")
+        if parts.scheme == TCP:
+            method = CONNECT
+        elif method.upper() == CONNECT:
+            raise ValueError("CONNECT is for tcp+https://host:port")
+        if parts.scheme == TCP and (parts.path not in ("", "/") or parts.query):
+            raise ValueError("a tunnel has no path")
+        port = 80 if parts.scheme == "http" and not parts.port else parts.port
+        host = canonical_host(f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname)
+        path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
+        return access_request(method, f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)
+    except (ValueError, BadRequest) as error:
+        raise ValueError(f"invalid URL {url!a}: {error}") from None
+
+
+def described_identity(person: InventedPerson, options: Options) -> Identity | None:
+    """Identity made of records as those of a sign-in are, so that the same rules decide what counts."""
+    if person.user is None:
+        return None
+    said = claims_at(person.claims)
+    provider, subject = _provider_of(person.user, options).id, ""
+    if person.user.startswith(f"{PROVIDER}/"):
+        account = ServiceAccountRecord(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
+        return account_identity(account, account.created)
+    user_id = ""
+    match named := _named(person.user):
+        case UserEntry(EntryKind.EMAIL):
+            said.setdefault("email", person.user)
+        case UserEntry(EntryKind.SUBJECT):
+            subject, user_id = named.name, f"{provider}/{named.name}"
+        case _:
+            subject, user_id = named.name.removeprefix(named.provider)[1:], named.name
+            # Nobody of another provider signs in here: rules compare the id with theirs, and nothing else.
+            provider = JWT if named.names_an_issuer else (named.provider if named.provider in options.providers else "")
+    if subject:
+        said.setdefault("sub", subject)
+    if provider == JWT:
+        said.setdefault("iss", named.provider)
+    signed_in = time.time() if person.signed_in is None else person.signed_in
+    email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
+    session = SessionRecord("described", user_id, subject, provider, signed_in, math.inf, said)
+    if provider == JWT:
+        verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_tokens.py)
+    user = UserRecord(user_id, email or "", verified, name or "", said)
+    # Temporary access is of people who sign in here.
+    has_access = person.granted and provider in options.providers
+    access = {route.access_key: AccessSpan(-math.inf, math.inf) for route in options.policy} if has_access else {}
+    facts = PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
+    of = options.providers.get(provider)
+    # What is not described, is not there: nobody keeps groups of theirs elsewhere.
+    identity = identity_of(facts, None if of is None else replace(of, expects_groups=False, expects_record=False, trusts_email=True))
+    # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
+    return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
+
+
+def _provider_of(written: str, options: Options) -> ConfiguredProvider:
+    """The provider that may tell an address; the first where none may, and for a subject alone."""
+    domain = canonical_email(written).rpartition("@")[2]
+    return next((each for each in options.providers.values() if each.speaks_for(domain)), options.first_provider)
+
+
+def _named(written: str) -> UserEntry:
+    """Somebody may be described whose address no rule takes."""
+    try:
+        return user_entry(written)
+    except ValueError:
+        if "@" in written and "/" not in written:
+            return UserEntry(EntryKind.EMAIL, written)
+        raise

@@ -1,0 +1,293 @@
+"""Identity loader: a session id in, an Identity out, made of the data broker's records."""
+
+import asyncio
+import math
+import weakref
+from dataclasses import dataclass, replace
+from sys import intern
+from typing import overload
+
+import structlog
+
+from authorize.identity.identity_builder import PersonRecords, holder_of, identity_of, linked_id_of
+from authorize.policy.identity import AccessSpan, Identity
+from config.options import Options
+from config.routes.route_bearer_tokens import JWT
+from databroker.grants.grant_records import AccessHolder, TemporaryAccess
+from databroker.records import (
+    ACCESS_GRANT,
+    DIRECTORY_GROUP,
+    DIRECTORY_USER,
+    MALFORMED,
+    SESSION,
+    USER,
+    DirectoryGroup,
+    Record,
+    SessionRecord,
+    UserRecord,
+    report_malformed,
+)
+from databroker.replica import EVERYTHING, Replica
+from databroker.session_reader import SessionReader, access_of, find_directory_record, group_of, person_of, user_of, vouches
+from databroker.store.base import RecordChange
+from databroker.store.frozen import frozen_data
+from foundation.auth_challenges import RefusedToken
+from foundation.bounded_cache import MIB, BoundedCache, weight_of
+
+log = structlog.get_logger(__name__)
+
+# The specification has rules by group id only for the other kinds, whose group names are neither unique nor fixed.
+KINDS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
+# Each is some 3 KiB, several times what the replica holds its records in.
+MAX_CACHED = 20_000
+MOST_BYTES = 128 * MIB
+NOTHING = frozen_data({})
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityRecords:
+    """Records that an identity was made of, without their data; as long as the replica holds the same versions, it stands.
+
+    `reads_access`: temporary access is among them, `access` None where there is none.
+    """
+
+    session: Record
+    user: Record | None
+    directory_user: Record | None
+    access: Record | None = None
+    reads_access: bool = False
+
+    @property
+    def modified(self) -> dict[str, float]:
+        """Time of each one's last change, in Unix seconds."""
+        named = {"session": self.session, "user": self.user, "directory": self.directory_user, "temporary access": self.access}
+        return {name: record.modified for name, record in named.items() if record is not None}
+
+    @property
+    def version(self) -> int:
+        """The newest change that the identity rests on."""
+        return max(record.version for record in (self.session, self.user, self.directory_user, self.access) if record is not None)
+
+    @property
+    def expires(self) -> float:
+        """The first end of any of them."""
+        records = (record for record in (self.session, self.user, self.directory_user, self.access) if record is not None)
+        return min(math.inf if record.expires is None else record.expires for record in records)
+
+    def are_current(self, replica: Replica, identity: Identity) -> bool:
+        user_id = identity.user_id
+        return (
+            replica.version(SESSION, self.session.id) == self.session.version
+            and replica.version(USER, user_id) == _version(self.user)
+            and replica.version(DIRECTORY_USER, user_id) == _version(self.directory_user)
+            and (not self.reads_access or replica.version(ACCESS_GRANT, identity.person_id) == _version(self.access))
+        )
+
+
+class CachedIdentity:
+    """Identity with the records that it was made of, which were current when the replica had so many `writes`; -1: nobody has looked."""
+
+    __slots__ = ("identity", "sources", "until", "writes")
+
+    def __init__(self, identity: Identity, sources: IdentityRecords):
+        self.identity, self.sources, self.writes = identity, sources, -1
+        # The end of a record makes no write.
+        self.until = min(identity.expires, sources.expires)
+
+
+class IdentityLoader:
+    """Identity cache; what identities rest on is compared at each use, and a change of any group drops them all."""
+
+    def __init__(self, replica: Replica, sessions: SessionReader, *, reads_access: bool = False):
+        self._replica = replica
+        self._reads_access = reads_access
+        self._sessions = sessions
+        self._cached: BoundedCache[str, CachedIdentity] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._bearers: BoundedCache[str, tuple[SessionRecord, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._generation = 0
+        # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
+        loader = weakref.ref(self)
+        replica.on_change(lambda change: _forget(loader(), change))
+
+    @classmethod
+    def of(cls, options: Options, replica: Replica) -> "IdentityLoader":
+        return cls(replica, SessionReader(options), reads_access=options.sees_access)
+
+    def __repr__(self) -> str:
+        return f"<IdentityLoader {len(self._cached)} cached>"
+
+    def peek(self, session_id: str, now: float) -> Identity | None:
+        """Identity as far as it is at hand; None says nothing, then ask `load`."""
+        cached = self._cached.get(session_id)
+        if cached is None or now >= cached.until:
+            return None
+        # Nearly always nothing at all has changed since the last request of this session.
+        writes = self._replica.writes
+        if cached.writes != writes:
+            if not cached.sources.are_current(self._replica, cached.identity):
+                return None
+            cached.writes = writes
+        return cached.identity
+
+    async def find(self, session_id: str, now: float) -> Identity | None:
+        """Identity of a session, at hand or loaded.  Raises BrokerError."""
+        return self.peek(session_id, now) or await self.load(session_id, now)
+
+    async def load(self, session_id: str, now: float) -> Identity | None:
+        """Identity of a session; None where there is none, or it expired, or is another provider's, or its records make no sense.
+
+        Raises BrokerError.
+        """
+        generation = self._generation
+        record = await self._replica.get(SESSION, session_id)
+        if record is None or (session := self._sessions.read(record)) is None:
+            return None
+        try:
+            sources, identity = await self._build(session, record)
+        except MALFORMED as error:
+            report_malformed(SESSION, session_id, error)
+            return None
+        if now >= identity.expires:
+            return None
+        if generation == self._generation:
+            self._remember(session_id, sources, identity)
+        return identity
+
+    async def of_bearer(self, session: SessionRecord, user: UserRecord) -> Identity | RefusedToken:
+        """Identity of whom a verified token names: what it says counts in place of records, and what the directory says besides.
+
+        Refused where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
+        The directory is our provider's: whom a token of another issuer names is not in it.  Raises BrokerError.
+        """
+        generation, known = self._generation, self._bearers.get(session.id)
+        provider = self._sessions.providers.get(session.provider)
+        directory_record = None if session.provider == JWT else await find_directory_record(session, provider, self._replica.get)
+        if known is not None and known[0] is session and known[1] == _version(directory_record):
+            return known[2]
+        try:
+            if (person := person_of(session, directory_record)) is not None and person.is_deactivated:
+                return RefusedToken(f"bearer token: {session.user_id} is deactivated")
+            identity = await self._identity(session, user, directory_record)
+        except MALFORMED as error:
+            log.warning("malformed bearer token claims", user_id=session.user_id, error=type(error).__name__)
+            return RefusedToken("bearer token: its claims are malformed")
+        if generation == self._generation:
+            held = session, _version(directory_record), identity
+            self._bearers.put(session.id, held, weight_of(held))
+        return identity
+
+    async def of_sign_in(self, record: Record, now: float) -> Identity | RefusedToken | None:
+        """Return the identity that a sign-in of a recorded user would give now; None where their issuer is not configured or the record
+        is malformed, RefusedToken for a user whom the directory has deactivated.
+
+        For explanations alone: no request has it.  Raises BrokerError.
+        """
+        try:
+            user = UserRecord.from_record(record)
+            provider, _, subject = user.id.partition("/")
+            session = SessionRecord("", user.id, subject, provider, now, math.inf, user.claims, issuer=user.vouched_by)
+            configured = self._sessions.providers.get(provider)
+            if configured is None or not vouches(configured, session):
+                return None
+            directory_record = await find_directory_record(session, configured, self._replica.get)
+            person = person_of(session, directory_record) if configured.has_directory else None
+            if person is not None and person.is_deactivated:
+                return RefusedToken(f"{user.id} is deactivated")
+            return await self._identity(session, user, directory_record, await self._access_record(session, user))
+        except MALFORMED as error:
+            report_malformed(USER, record.id, error)
+            return None
+
+    async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentityRecords, Identity]:
+        user_record, directory_record = await asyncio.gather(
+            self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
+        )
+        user = user_of(session, user_record)
+        access_record = await self._access_record(session, user)
+        sources = IdentityRecords(_stamp(record), _stamp(user_record), _stamp(directory_record), _stamp(access_record), self._reads_access)
+        return sources, await self._identity(session, user, directory_record, access_record)
+
+    async def _access_record(self, session: SessionRecord, user: UserRecord) -> Record | None:
+        """Temporary access is of people who sign in; without a rule that looks at it nobody's is fetched."""
+        if not self._reads_access:
+            return None
+        return await self._replica.get(ACCESS_GRANT, self._holder(session, user).id)
+
+    def _holder(self, session: SessionRecord, user: UserRecord) -> AccessHolder:
+        provider = self._sessions.providers.get(session.provider)
+        return holder_of(session.user_id, session.vouched_by, linked_id_of(user, session.claims, provider))
+
+    async def _identity(
+        self, session: SessionRecord, user: UserRecord, directory_record: Record | None, access_record: Record | None = None
+    ) -> Identity:
+        provider = self._sessions.providers.get(session.provider)
+        person = person_of(session, directory_record) if provider is None or provider.has_directory else None
+        has_names = provider is not None and provider.kind in KINDS_WITH_GROUP_NAMES
+        prefix = provider.records_prefix if provider is not None else ""
+        groups = await self._groups(session, person.group_ids if person else (), prefix)
+        facts = PersonRecords(
+            session=session,
+            user=user,
+            person=person,
+            group_names=tuple(_shared(group.name) for group in groups if group.name),
+            rule_group_names=await self._rule_group_names(groups, prefix) if has_names else frozenset(),
+            access={
+                access.route: AccessSpan(access.since, access.until)
+                for access in _last(access_of(self._holder(session, user), access_record))
+            },
+        )
+        if provider is None and session.provider != JWT:
+            raise ValueError("of a provider that is not configured")
+        return identity_of(facts, provider)
+
+    async def _groups(self, session: SessionRecord, ids: tuple[str, ...], prefix: str) -> list[DirectoryGroup]:
+        records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + id) for id in ids))
+        return [group for record in records if (group := group_of(session, record)) is not None]
+
+    async def _rule_group_names(self, groups: list[DirectoryGroup], prefix: str) -> frozenset[str]:
+        """A name that is the id of a known group of this directory is left out: else whoever names a group could take over another's
+        rule.
+        """
+        names = [_shared(name) for group in groups for name in (group.name, group.email) if name]
+        same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + name) for name in names))
+        return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
+
+    def _remember(self, session_id: str, sources: IdentityRecords, identity: Identity) -> None:
+        self._cached.put(session_id, CachedIdentity(identity, sources), weight_of(identity))
+        object.__setattr__(identity, "sources", sources)
+
+    def forget(self, change: RecordChange) -> None:
+        if change is EVERYTHING or change.type == DIRECTORY_GROUP:
+            self._generation += 1
+            self._cached.clear()
+            self._bearers.clear()
+        elif change.type == SESSION:
+            self._cached.pop(change.id)
+
+
+def _last(held: tuple[TemporaryAccess, ...]) -> list[TemporaryAccess]:
+    """Of what is kept of one route the one that ends last counts: the others have ended."""
+    return sorted(held, key=lambda access: access.until)
+
+
+def _shared(name: str) -> str:
+    """One object for all who are in the group: each opens its record anew."""
+    return intern(name) if type(name) is str else name
+
+
+def _version(record: Record | None) -> int | None:
+    return None if record is None else record.version
+
+
+@overload
+def _stamp(record: Record) -> Record: ...
+@overload
+def _stamp(record: None) -> None: ...
+def _stamp(record: Record | None) -> Record | None:
+    """Without its data, of which an identity has its own."""
+    return None if record is None else replace(record, data=NOTHING)
+
+
+def _forget(loader: IdentityLoader | None, change: RecordChange) -> None:
+    if loader is not None:
+        loader.forget(change)

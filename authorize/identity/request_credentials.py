@@ -1,0 +1,81 @@
+"""Credentials of a request outside its cookies.  Read here; whether they are any good is for others."""
+
+import re
+
+from authorize.policy.policy_request import PolicyRequest
+from foundation.auth_challenges import BAD_TOKEN
+from foundation.crypto.service_account_token import PREFIX
+
+# Whatever is read here is taken out before a request is forwarded.
+# proxy/rewriting/request_headers.py and proxy/rewriting/target.py are more lenient readers.
+_TOKEN = re.compile(r"[A-Za-z0-9_.~+/-]+=*", re.ASCII)  # RFC 6750 2.1
+_OF_A_REQUEST = (b"authorization",)
+_OF_A_TUNNEL = (b"authorization", b"proxy-authorization")
+_QUERY_NAME = "gate_session"
+# No program has to say these, and no page can keep a browser from saying one: old browsers, and all of them over plain HTTP, send no
+# Sec-Fetch-*.
+_OF_BROWSERS = (b"sec-fetch-", b"sec-ch-")
+_BROWSERS_CALL_THEMSELVES = b"mozilla/"
+
+
+# enforcement-point: Identity: Credentials in headers
+def authorization_of(request: PolicyRequest) -> tuple[str, str]:
+    """(scheme in lower case, the token) of the one Authorization header; ("", "") where there is none, several, or no token.
+
+    `Gate <token>` and `Bearer Gate-<token>` are one scheme, `gate`.  Who asks for a tunnel may speak to us as to a proxy (RFC 9110
+    11.7.2), and has one credential all the same.
+    """
+    names = _OF_A_TUNNEL if request.is_tunnel else _OF_A_REQUEST
+    given = [value for name, value in request.headers if name in names]
+    if len(given) != 1:
+        return "", ""
+    value = given[0].decode("latin-1").strip(" \t")
+    scheme, _, token = value.partition(" ")
+    scheme, token = scheme.lower(), token.lstrip(" ")
+    if scheme == "bearer" and token[:5].lower() == "gate-":
+        scheme, token = "gate", token[5:]
+    return (scheme, token) if _TOKEN.fullmatch(token) else ("", "")
+
+
+def is_unreadable(request: PolicyRequest) -> bool:
+    """Whether it carries an Authorization that `authorization_of` can't read."""
+    return any(name == b"authorization" for name, _ in request.headers) and authorization_of(request) == ("", "")
+
+
+def is_service_account(scheme: str, token: str) -> bool:
+    """A service account's secret counts in a header alone: it lives for months, and URLs end up in logs."""
+    return scheme in ("gate", "bearer") and token.startswith(PREFIX)
+
+
+def challenge(request: PolicyRequest, takes_bearers: bool) -> str:
+    """WWW-Authenticate challenge for a program whose token let nobody in; "" for a person, who may sign in."""
+    scheme, token = authorization_of(request)
+    return BAD_TOKEN if is_service_account(scheme, token) or (takes_bearers and scheme == "bearer") else ""
+
+
+def shows_token_of_ours(request: PolicyRequest) -> bool:
+    """Whether it has a token of ours, a program's or a service account's, whatever it is worth."""
+    scheme, token = authorization_of(request)
+    return scheme == "gate" or is_service_account(scheme, token) or bool(query_token_of(request))
+
+
+# enforcement-point: Identity: Credentials in query strings
+def query_token_of(request: PolicyRequest) -> str:
+    """Token in the query, of the one `gate_session`; "" where there is none, or several, or a browser sends it.
+
+    Whoever makes a link, on a page, in a mail or a chat, chooses its query: a visitor would act as the link's author.
+    """
+    if _QUERY_NAME not in request.query or _is_browser(request):
+        return ""
+    values = [value for name, _, value in (pair.partition("=") for pair in request.query.split("&")) if name == _QUERY_NAME]
+    return values[0] if len(values) == 1 else ""
+
+
+def _is_browser(request: PolicyRequest) -> bool:
+    """Anything that a browser sends, whatever for: a page, a picture, a script's call, a websocket."""
+    return any(
+        name.startswith(_OF_BROWSERS)
+        or (name == b"accept" and b"text/html" in value.lower())
+        or (name == b"user-agent" and value.strip().lower().startswith(_BROWSERS_CALL_THEMSELVES))
+        for name, value in request.headers
+    )

@@ -1,0 +1,105 @@
+"""Policy expressions, compiled: functions that evaluate a case and leave a TraceStep for each criterion they looked at."""
+
+from authorize.policy.criterion import Case, CriterionLook, CriterionWords, Evaluation, TraceStep, every
+from authorize.policy.language.criterion_registry import criterion_of
+from authorize.policy.reasons import Reason
+from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
+from config.routes.policy.policy_language import Block, Comparison, Expression
+
+_REASONS = {
+    "allow": {TRUE: Reason.ALLOWED_BY_POLICY, FALSE: Reason.NOT_ALLOWED_BY_POLICY, UNKNOWN: Reason.ALLOW_UNKNOWN},
+    "deny": {TRUE: Reason.DENIED_BY_POLICY, FALSE: Reason.NOT_DENIED_BY_POLICY, UNKNOWN: Reason.DENY_UNKNOWN},
+}
+
+
+class UnusableOperand(ValueError):
+    """Operand of a comparison that makes no sense to the policy; `key` is its place below the route."""
+
+    def __init__(self, key: str, message: str):
+        super().__init__(message)
+        self.key = key
+
+
+# enforcement-point: Authorization: Policy expressions, unknown values included
+def compile_block(block: Block) -> Evaluation:
+    """Evaluation of a block; a written one ends the trace with a TraceStep for all of it.  UnusableOperand for the first that is."""
+    inner = _evaluation(block.expression, is_told=block.effect != "deny")
+    if block.is_route_key:
+        return inner
+    steps = _block_steps(block)
+
+    def evaluate(case: Case, trace: list[TraceStep]) -> int:
+        value = inner(case, trace)
+        trace.append(steps[value])
+        return value
+
+    return evaluate
+
+
+def _block_steps(block: Block) -> tuple[TraceStep, ...]:
+    """By what the block may still come to: anything but a certain yes or no is told as its reason for not knowing."""
+    reasons = _REASONS[block.effect]
+    undecided = CriterionWords(block.key, block.effect, lambda case: "", is_told=True)
+    steps = []
+    for value in range(8):
+        reason = reasons.get(value, Reason.NOT_SIGNED_IN if value & MAYBE else reasons[UNKNOWN])
+        steps.append(TraceStep(block.key, value, reason, undecided))
+    return tuple(steps)
+
+
+def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
+    if isinstance(expression, Comparison):
+        return every((_look(expression, is_told=is_told),))
+    is_told = is_told and expression.operator in ("and", "or")
+    if expression.operator == "and" and all(isinstance(part, Comparison) for part in expression.parts):
+        return every(_look(part, is_told=is_told) for part in expression.parts if isinstance(part, Comparison))
+    parts = tuple(_evaluation(part, is_told=is_told) for part in expression.parts)
+    match expression.operator:
+        case "and":
+            return _all(parts)
+        case "or":
+            return _any(parts)
+        case _:  # nor, and not, which has one part
+            return _none(parts)
+
+
+def _look(comparison: Comparison, *, is_told: bool) -> CriterionLook:
+    try:
+        criterion = criterion_of(comparison)
+    except ValueError as error:
+        raise UnusableOperand(comparison.key, str(error)) from None
+    criterion.words.is_told = criterion.words.is_told and is_told
+    return criterion.look
+
+
+def _all(parts: tuple[Evaluation, ...]) -> Evaluation:
+    def evaluate(case: Case, trace: list[TraceStep]) -> int:
+        value = TRUE
+        for part in parts:
+            value = AND[value][part(case, trace)]
+            if value == FALSE:
+                break
+        return value
+
+    return evaluate
+
+
+def _any(parts: tuple[Evaluation, ...]) -> Evaluation:
+    def evaluate(case: Case, trace: list[TraceStep]) -> int:
+        value = FALSE
+        for part in parts:
+            value = OR[value][part(case, trace)]
+            if value == TRUE:
+                break
+        return value
+
+    return evaluate
+
+
+def _none(parts: tuple[Evaluation, ...]) -> Evaluation:
+    some = _any(parts)
+
+    def evaluate(case: Case, trace: list[TraceStep]) -> int:
+        return NOT[some(case, trace)]
+
+    return evaluate

@@ -1,0 +1,217 @@
+"""Criteria of the policy language about the person: addresses, groups, claims, how they signed in."""
+
+from collections.abc import Callable
+from functools import partial
+
+from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, CriterionWords, on_person
+from authorize.policy.criterion_text import compared_email, compared_groups, compared_person, compared_provider, shown, shown_claim, wanted
+from authorize.policy.identity import Identity
+from authorize.policy.language.text_operators import described, text_test
+from authorize.policy.reasons import Reason
+from authorize.policy.truth import FALSE, TRUE, UNKNOWN
+from authorize.policy.user_entry import EntryKind, user_entry
+from config.routes.policy.policy_language import Comparison
+from config.routes.policy.policy_route_keys import LISTED
+from foundation.claim_values import claim_exists, is_partial, unescaped
+from foundation.email_address import canonical_domain, canonical_email
+
+USER = CriterionReasons(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
+GROUPS = CriterionReasons(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.GROUPS_UNTOLD, Reason.NO_GROUPS)
+DOMAIN = CriterionReasons(Reason.DOMAIN_LISTED, Reason.DOMAIN_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
+PROVIDER = CriterionReasons(Reason.PROVIDER_LISTED, Reason.PROVIDER_NOT_LISTED, Reason.PROVIDER_OF_NOBODY)
+CLAIM = CriterionReasons(Reason.CLAIM_LISTED, Reason.CLAIM_NOT_LISTED, Reason.CLAIM_MISSING)
+EMAIL = CriterionReasons(Reason.EMAIL_LISTED, Reason.EMAIL_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
+STRENGTH = CriterionReasons(Reason.STRENGTH_ENOUGH, Reason.STRENGTH_OTHER, Reason.STRENGTH_UNKNOWN)
+
+
+def email(comparison: Comparison) -> Criterion:
+    operand = comparison.operand
+    if comparison.operator in ("is", "in"):
+        operand = tuple(canonical_email(entry) for entry in operand)
+        if not all(operand):
+            raise ValueError("contains an invalid e-mail address")
+    elif comparison.operator != "matches":
+        operand = tuple(_lower(entry) for entry in operand)
+    fits = text_test(comparison.operator, operand)
+
+    def judge(identity: Identity) -> int:
+        if not identity.rule_email:
+            return UNKNOWN
+        return TRUE if fits(identity.rule_email) else FALSE
+
+    return on_person(described(comparison, compared_email), EMAIL, judge, is_negated=comparison.is_negated)
+
+
+def _lower(entry: str) -> str:
+    """As addresses are compared: ASCII letters small, the domain as A-labels."""
+    head, at, domain = entry.rpartition("@")
+    if at and domain:
+        domain = canonical_domain(domain) or _refuse_part(domain)
+    return "".join(letter.lower() if letter.isascii() else letter for letter in f"{head}{at}{domain}")
+
+
+def _refuse_part(domain: str) -> str:
+    """The beginning of a domain (`ann@`, `ann@corp.`) is no domain yet."""
+    if not domain.isascii():
+        raise ValueError("write the domain in its ASCII form (xn--...), as addresses are compared")
+    return domain
+
+
+def domain(comparison: Comparison) -> Criterion:
+    """Domain of the e-mail address: with `is` and `in` the whole of it, never a suffix."""
+    words, operand = described(comparison, compared_email), comparison.operand
+    if comparison.operator in ("is", "in"):
+        operand = tuple(map(canonical_domain, operand))
+        if not all(operand):
+            raise ValueError("contains an invalid domain; write it as example.com")
+        words = CriterionWords(comparison.key, partial(wanted, operand), compared_email)
+    elif comparison.operator == "ends_with":
+        operand = tuple(f".{canonical_domain(end[1:])}" for end in operand)
+        if "." in operand:
+            raise ValueError("contains an invalid domain suffix; write it as .example.com")
+    fits = text_test(comparison.operator, operand)
+
+    def judge(identity: Identity) -> int:
+        if not identity.rule_email:
+            return UNKNOWN
+        return TRUE if fits(identity.rule_domain) else FALSE
+
+    return on_person(words, DOMAIN, judge, is_negated=comparison.is_negated)
+
+
+def user(comparison: Comparison) -> Criterion:
+    """Each entry names one kind of thing (user_entry.py) and is compared with that alone; ValueError where one names nobody.
+
+    Of a token of another issuer a list that does not name that issuer says nothing: "not alice" would be whoever it gives a token.
+    """
+    listed = frozenset(comparison.operand)
+    named = tuple(map(user_entry, listed))
+    emails, user_ids, subjects = (frozenset(entry.name for entry in named if entry.kind is kind) for kind in EntryKind)
+    issuers = frozenset(entry.provider for entry in named if entry.names_an_issuer)
+
+    def judge(identity: Identity) -> int:
+        if identity.rule_email in emails or identity.user_id in user_ids or identity.own_subject in subjects:
+            return TRUE
+        if identity.is_foreign:
+            return FALSE if identity.issuer in issuers else UNKNOWN
+        return FALSE if identity.rule_email or not emails else UNKNOWN
+
+    words = CriterionWords(comparison.key, partial(wanted, listed), compared_person)
+    return on_person(words, USER, judge, is_negated=comparison.is_negated)
+
+
+def provider(comparison: Comparison) -> Criterion:
+    """Identity provider by its id; of whom none has signed in it says nothing."""
+    ids = frozenset(comparison.operand)
+
+    def judge(identity: Identity) -> int:
+        if not identity.is_own:
+            return UNKNOWN
+        return TRUE if identity.provider in ids else FALSE
+
+    return on_person(described(comparison, compared_provider), PROVIDER, judge, is_negated=comparison.is_negated)
+
+
+def groups(comparison: Comparison) -> Criterion:
+    """Groups by id; by name or e-mail as far as the identity has them (`Identity.group_names` says for which providers)."""
+    if comparison.operator in ("is", "in"):
+        listed = frozenset(comparison.operand)
+
+        def is_listed(identity: Identity) -> bool:
+            return not (listed.isdisjoint(identity.group_ids) and listed.isdisjoint(identity.group_names))
+
+        words, holds = CriterionWords(comparison.key, partial(wanted, listed), compared_groups), is_listed
+    else:
+        fits = text_test(comparison.operator, comparison.operand)
+
+        def is_alike(identity: Identity) -> bool:
+            return any(map(fits, identity.group_ids)) or any(map(fits, identity.group_names))
+
+        words, holds = described(comparison, compared_groups), is_alike
+
+    def judge(identity: Identity) -> int:
+        if holds(identity):
+            return TRUE
+        if identity.has_untold_groups or identity.is_foreign:  # a group that is not known may be the one
+            return UNKNOWN
+        return FALSE if identity.group_ids else NOTHING
+
+    return on_person(words, GROUPS, judge, is_negated=comparison.is_negated)
+
+
+def claim(comparison: Comparison) -> Criterion:
+    name = comparison.argument
+
+    def compared(case: Case) -> str:
+        return f"{name}: {shown_claim(case.identity.claims.get(name) if case.identity else None)}"
+
+    words = described(comparison, compared)
+    if comparison.operator == LISTED:
+        words = CriterionWords(comparison.key, lambda: f"{name}: {shown(comparison.operand)}", compared)
+    judge = _exists(name, comparison.operand) if comparison.operator == "exists" else _claim_judge(comparison)
+    return on_person(words, CLAIM, judge, is_negated=comparison.is_negated)
+
+
+def _exists(name: str, should_exist: bool) -> Callable[[Identity], int]:
+    """Judge whether the person has the claim.  Where only a claim fits whose dots are escaped otherwise, it is not known: the rule may
+    mean that one.
+    """
+    answers = {True: TRUE if should_exist else FALSE, False: FALSE if should_exist else TRUE, None: UNKNOWN}
+    without_escapes = unescaped(name)
+
+    def judge(identity: Identity) -> int:
+        values = identity.claims.get(name)
+        if values is None and without_escapes in identity.claims:
+            return UNKNOWN
+        return answers[False if values is None else claim_exists(values)]
+
+    return judge
+
+
+def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
+    """Any value of the claim; one that can't be compared leaves in doubt what the others don't settle.  Types count."""
+    name = comparison.argument
+    if comparison.operator in ("is", "in", LISTED):
+        in_doubt = FALSE if comparison.operator == LISTED else UNKNOWN
+        # True equals 1 in Python, but not in JSON.
+        truths = frozenset(value for value in comparison.operand if isinstance(value, bool))
+        others = frozenset(value for value in comparison.operand if not isinstance(value, bool))
+
+        def judge_values(identity: Identity) -> int:
+            values = identity.claims.get(name, ())
+            if not values:
+                return in_doubt
+            for value in values:  # a loop costs half of what any() over a generator does
+                if value in (truths if value is True or value is False else others):
+                    return TRUE
+            return in_doubt if is_partial(values) else FALSE
+
+        return judge_values
+    fits = text_test(comparison.operator, comparison.operand)
+
+    def judge_texts(identity: Identity) -> int:
+        values = identity.claims.get(name, ())
+        texts = [value for value in values if isinstance(value, str)]
+        if any(map(fits, texts)):
+            return TRUE
+        return FALSE if texts and len(texts) == len(values) and not is_partial(values) else UNKNOWN
+
+    return judge_texts
+
+
+def acr(comparison: Comparison) -> Criterion:
+    """Authentication context: how strongly the provider says that it knows the person (OpenID Connect Core 2)."""
+    listed = frozenset(comparison.operand)
+
+    def judge(identity: Identity) -> int:
+        # Of a token of another issuer it would say how somebody signed in there.
+        found = () if identity.is_foreign else identity.claims.get("acr", ())
+        if len(found) != 1 or not isinstance(found[0], str) or is_partial(found):
+            return UNKNOWN
+        return TRUE if found[0] in listed else FALSE
+
+    return on_person(described(comparison, _compared_acr), STRENGTH, judge, is_negated=comparison.is_negated)
+
+
+def _compared_acr(case: Case) -> str:
+    return shown_claim(case.identity.claims.get("acr") if case.identity else None)

@@ -1,0 +1,112 @@
+"""Request attributes in Envoy's words (envoy.service.auth.v3): written for authorize, and read from them again."""
+
+import ssl
+from collections.abc import Iterable
+from typing import TypeAlias
+from urllib.parse import quote
+
+from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
+from google.protobuf.message import DecodeError
+
+from authorize.identity.client_certificates import chain_of, shown_certificate
+from authorize.policy.paths.canonical import canonical_host
+from authorize.policy.policy_request import ClientCertificate, PolicyRequest, access_request
+from foundation.bounded_cache import bounded_lru_cache
+from foundation.errors import BadRequest
+from foundation.web.field_values import has_c1_control
+
+# Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
+ROUTE = "gate_route"  # the id of the route that the data plane will use
+PURPOSE = "gate_purpose"  # absent for a decision
+IDENTIFY, ATTEST, CREDENTIALS, OPENINGS = "identify", "attest", "credentials", "openings"
+ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that has no metadata of its own to say it in
+SEEN = "gate_seen"  # the version of the records that the data plane knows of: older ones must not decide
+
+_TOLD_APART = (b"cookie", b"origin", b"access-control-request-method")
+
+Http: TypeAlias = attribute_context_pb2.AttributeContext.HttpRequest
+
+
+def to_check_request(
+    request: PolicyRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
+) -> external_auth_pb2.CheckRequest:
+    check = external_auth_pb2.CheckRequest()
+    check.attributes.context_extensions.update(extensions)
+    source = check.attributes.source
+    source.address.socket_address.address = request.source_ip
+    if request.client_certificate is not None:
+        source.certificate = quote("".join(ssl.DER_cert_to_PEM_cert(each) for each in request.client_certificate.chain))
+    http = check.attributes.request.http
+    http.method, http.host, http.id = request.method, request.host_port, request_id
+    http.path = f"{request.path}?{request.query}" if request.query else request.path
+    headers = [(name, value) for name, value in request.headers if name not in _TOLD_APART]
+    headers += [(b"cookie", value) for value in cookie_headers]
+    told_apart = (request.origin, request.access_control_request_method)
+    headers += [(name, value.encode("latin-1")) for name, value in zip(_TOLD_APART[1:], told_apart, strict=True) if value]
+    for name, value in headers:
+        http.header_map.headers.add(key=name.decode("latin-1"), raw_value=value)
+    return check
+
+
+def told_token(check: bytes) -> str:
+    """The token in the context extensions of a CheckRequest; "" where there is none, or it is no such request."""
+    try:
+        return external_auth_pb2.CheckRequest.FromString(check).attributes.context_extensions.get(ENVOY_TOKEN, "")
+    except DecodeError:
+        return ""
+
+
+def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: frozenset[int]) -> tuple[PolicyRequest, list[bytes]]:
+    """Access request, and every Cookie header; BadRequest where it has no single reading."""
+    attributes = check.attributes
+    http = attributes.request.http
+    headers = headers_of(http)
+    if any(has_c1_control(value) for _, value in headers):
+        raise BadRequest("a header value contains a control character")
+    last = dict(headers)
+    path, _, query = http.path.partition("?")
+    host = raw(http.host)
+    request = access_request(
+        http.method,
+        host,
+        raw(path),
+        raw(query),
+        default_ports,
+        origin=last.get(b"origin", b""),
+        access_control_request_method=last.get(b"access-control-request-method", b""),
+        source_ip=attributes.source.address.socket_address.address,
+        headers=headers,
+        client_certificate=_certificate(attributes, host),
+    )
+    return request, [value for name, value in headers if name == b"cookie"]
+
+
+def _certificate(attributes: attribute_context_pb2.AttributeContext, host: bytes) -> ClientCertificate | None:
+    """What was shown on a connection that was opened for another name does not count, where the Envoy tells that name."""
+    if not (certificate := attributes.source.certificate):
+        return None
+    server_name = attributes.tls_session.sni
+    if server_name and canonical_host(raw(server_name))[0] != canonical_host(host)[0]:
+        return None
+    return shown_certificate(chain_of(certificate))
+
+
+def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:
+    """Headers, names in lower case; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them, in
+    which it has replaced all that is not UTF-8."""
+    if sent_raw := http.header_map.headers:
+        return tuple([(_name(header.key), header.raw_value or header.value.encode()) for header in sent_raw])
+    return tuple([(_name(name), value.encode()) for name, value in http.headers.items() if not name.startswith(":")])
+
+
+@bounded_lru_cache(4096, longest=64)  # clients choose the names
+def _name(name: str) -> bytes:
+    return raw(name.lower())
+
+
+def raw(text: str) -> bytes:
+    """Bytes that HTTP had, where they were no more than latin-1."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode()

@@ -1,0 +1,170 @@
+"""Remote authorizer: the authorize service of another process, asked by Envoy's protocol, believed by the shared secret."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Any
+
+import grpc
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+
+from authorize.accessible_routes import Opening
+from authorize.authorizer import Attestation, Authorizer, Check
+from authorize.identity.identity_loader import IdentityLoader
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.criterion import TraceStep
+from authorize.policy.decision import NO_ROUTE, Decision, Outcome
+from authorize.policy.identity import Identity
+from authorize.policy.policy_request import PolicyRequest
+from authorize.policy.reasons import Reason
+from authorize.rpc import check_attributes
+from authorize.rpc.ext_authz import CHECK
+from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
+from config.options import Options
+from databroker.replica import Replica
+from foundation.errors import BadRequest, BrokerError, CredentialsError, NobodyToActFor
+from foundation.rpc.rpc_channel import RpcChannel, RpcFailed
+
+_FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
+
+
+# enforcement-point: Services and certificates: Decisions of a remote authorize service
+class RemoteAuthorizer(Authorizer):
+    """Authorizer over gRPC.  Its own routes say which one a request is for; authorize must find the same one, and decides.
+
+    `replica` says which version of the records this process knows of, so that no older ones decide.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        channel: RpcChannel,
+        replica: Replica,
+        clock: Callable[[], float] = time.time,
+        previous: Authorizer | None = None,
+    ):
+        super().__init__(options, previous)
+        self.identity_header_names = identity_header_names(options)
+        self._channel = channel
+        self._replica = replica
+        self._identities = IdentityLoader.of(options, replica)
+        self._clock = clock
+
+    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
+        route = self.routes.match(request)
+        if route is None:
+            return Check(NO_ROUTE, None)
+        answer = await self._ask(request, cookie_headers, {check_attributes.ROUTE: route.id}, request_id)
+        facts = _plain(answer)
+        decision = _decision(facts, route)
+        identity = _identity(facts.get("identity"))
+        challenge, refused = (str(facts.get(name) or "") for name in ("challenge", "refused_token"))
+        headers = _headers(answer) if decision.is_allowed else ()
+        return Check(decision, identity, headers, challenge, refused, _end(facts))
+
+    async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
+        host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")
+        request = PolicyRequest(method="GET", host=host, port=int(port) if port else None, path="/")
+        return _identity(
+            _plain(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.IDENTIFY})).get("identity")
+        )
+
+    async def identity_of_session(self, session_id: str) -> Identity | None:
+        """Of the records themselves: authorize's answers tell neither groups nor claims."""
+        return await self._identities.load(session_id, self._clock())
+
+    async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation:
+        answer = await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ATTEST})
+        told = dict(_headers(answer))
+        return Attestation(_identity(_plain(answer).get("identity")), told.get(ASSERTION, b"").decode("ascii"))
+
+    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+        facts = _plain(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.OPENINGS}))
+        try:
+            open_now, after_step_up = (frozenset(facts[name].split()) for name in ("open", "open_after_step_up"))
+        except (KeyError, AttributeError) as error:
+            raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
+        # Of two that match and lead to the same, the second is never found.
+        first = dict[str, CompiledRoute]()
+        for route in self.routes.routes():
+            first.setdefault(route.id, route)
+        found = [route for id, route in first.items() if (id in open_now or id in after_step_up) and route.route.is_in_portal]
+        return tuple(Opening(route, needs_step_up=route.id in after_step_up) for route in found)
+
+    async def credentials_for(self, check: Check, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
+        route = check.decision.route
+        if route is None or not check.decision.is_allowed or check.decision.is_preflight or not self.shows_credentials(route):
+            return ()
+        extensions = {check_attributes.ROUTE: route.id, check_attributes.PURPOSE: check_attributes.CREDENTIALS}
+        if headers := _headers(await self._ask(request, cookie_headers, extensions)):
+            return headers
+        raise CredentialsError("authorize returned no credentials")
+
+    async def _ask(
+        self, request: PolicyRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
+    ) -> pb.CheckResponse:
+        told = check_attributes.to_check_request(
+            request, cookie_headers, {**extensions, check_attributes.SEEN: self._replica.seen}, request_id
+        )
+        try:
+            return await self._channel.call(CHECK, told, pb.CheckResponse, may_repeat=True)
+        except RpcFailed as error:
+            if error.code is grpc.StatusCode.INVALID_ARGUMENT:
+                raise BadRequest("authorize can't read it in one way") from error
+            if error.code is grpc.StatusCode.PERMISSION_DENIED:
+                raise NobodyToActFor(error.words) from error
+            if error.code is grpc.StatusCode.FAILED_PRECONDITION:
+                raise CredentialsError(error.words) from error
+            raise BrokerError(f"authorize: {error}") from error
+
+
+def _decision(facts: dict[str, Any], route: CompiledRoute) -> Decision:
+    """BrokerError where the answer is none that we know: what is not understood lets nobody in."""
+    try:
+        trace = tuple(TraceStep(step["rule"], int(step["value"]), Reason[step["reason"]]) for step in facts.get("trace", ()))
+        outcome = Outcome[facts["outcome"]]
+    except (KeyError, TypeError) as error:
+        raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
+    if facts.get("route") != route.id or outcome is Outcome.NO_ROUTE or (outcome is Outcome.ALLOWED and not trace):
+        raise BrokerError("authorize decided on another route")
+    return Decision(outcome, route, trace)
+
+
+def _identity(facts: dict[str, Any] | None) -> Identity | None:
+    """Without what a later release of authorize has added, as with records (docs/decisions/split-mode.md)."""
+    if not facts:
+        return None
+    try:
+        return Identity(**{name: value for name, value in facts.items() if name in _FIELDS})
+    except TypeError as error:
+        raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
+
+
+def _end(facts: dict[str, Any]) -> float:
+    """End in Unix seconds; infinite where the response has none."""
+    said = facts.get("ends", math.inf)
+    if not isinstance(said, int | float):
+        raise BrokerError("authorize sent an unknown response. Use the same release for all services")
+    return float(said)
+
+
+def _headers(answer: pb.CheckResponse) -> Headers:
+    return tuple((option.header.key.encode("latin-1"), option.header.value.encode()) for option in answer.ok_response.headers)
+
+
+def _plain(answer: pb.CheckResponse) -> dict[str, Any]:
+    """The metadata as plain values (a Struct's own are views)."""
+    return {name: _value(value) for name, value in answer.dynamic_metadata.fields.items()}
+
+
+def _value(value: Any) -> Any:
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            return {name: _value(item) for name, item in value.struct_value.fields.items()}
+        case "list_value":
+            return [_value(item) for item in value.list_value.values]
+        case None | "null_value":
+            return None
+        case kind:
+            return getattr(value, kind)

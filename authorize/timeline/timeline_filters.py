@@ -1,0 +1,157 @@
+"""Timeline filters: what an administrator asks of the decision log by the page's form, and the decisions that fit."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+from django.db.models import Max, Q, QuerySet
+from django.utils import timezone
+
+from authorize.explain.simulation import described_moment
+from authorize.models import LoggedDecision
+from authorize.policy.compiled_route import name_of
+from authorize.policy.decision import Outcome
+from config.routes.route import Route
+from databroker.admin.row_search import MOST_WORDS
+from foundation.values import ip_of
+
+FIELDS = ("person", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")
+WITHIN = {
+    "5m": ("The last 5 minutes", timedelta(minutes=5)),
+    "1h": ("The last hour", timedelta(hours=1)),
+    "1d": ("The last 24 hours", timedelta(days=1)),
+    "7d": ("The last 7 days", timedelta(days=7)),
+}
+# What stands for an outcome where there was no decision comes last.
+OUTCOMES = (*(outcome.value for outcome in Outcome), "bad request", "unavailable")
+Rows: TypeAlias = QuerySet[LoggedDecision]
+
+
+@dataclass(slots=True)
+class TimelineFilters:
+    """Filters as they were asked for, and `problems` with them, in words; where there are some, no decision fits."""
+
+    said: Mapping[str, str]
+    zone: ZoneInfo
+    routes: Sequence[Route] = ()
+    problems: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], zone: ZoneInfo, routes: Sequence[Route]) -> "TimelineFilters":
+        # A link to a route says its id, which is the same whatever the route is called.
+        said = {"route": query.get("route_id", ""), **{name: value for name in FIELDS if (value := query.get(name, ""))}}
+        return cls({name: value.replace("\x00", "").strip() for name, value in said.items() if value.strip()}, zone, routes)
+
+    def rows(self) -> Rows:
+        rows = LoggedDecision.objects.all()
+        for name, narrow in (
+            ("person", self._person),
+            ("route", self._route),
+            ("outcome", self._outcome),
+            ("shadow_outcome", self._shadow_outcome),
+        ):
+            if name in self.said:
+                rows = narrow(rows, self.said[name])
+        rows = self._times(rows)
+        if "q" in self.said:
+            try:
+                rows = with_words(rows, self.said["q"])
+            except ValueError as error:
+                self.problems.append(str(error))
+        return rows.none() if self.problems else rows
+
+    def _person(self, rows: Rows, wanted: str) -> Rows:
+        """By one of the names, whole, which have indexes; else by a part of one."""
+        for lookup in ("person_id", "person"):
+            if LoggedDecision.objects.filter(**{lookup: wanted}).exists():
+                return rows.filter(**{lookup: wanted})
+        return newest(rows).filter(person__holds=wanted)
+
+    def _route(self, rows: Rows, wanted: str) -> Rows:
+        ids = {route.id for route in self.routes if wanted in (route.id, name_of(route))}
+        if ids or LoggedDecision.objects.filter(route_id=wanted).exists():
+            return rows.filter(route_id__in=ids or {wanted})
+        return newest(rows).filter(route__holds=wanted)
+
+    def _outcome(self, rows: Rows, wanted: str) -> Rows:
+        if wanted not in OUTCOMES:
+            self.problems.append(f"{wanted} is no outcome of a decision.")
+        return rows.filter(outcome=wanted)
+
+    def _shadow_outcome(self, rows: Rows, wanted: str) -> Rows:
+        return newest(rows).filter(shadow_outcome=wanted)
+
+    def _times(self, rows: Rows) -> Rows:
+        if (span := WITHIN.get(self.said.get("within", ""))) is not None:
+            rows = rows.filter(at__gte=timezone.now() - span[1])
+        for name, lookup in (("from", "at__gte"), ("to", "at__lt")):
+            if name in self.said and (moment := self._moment(self.said[name])) is not None:
+                rows = rows.filter(**{lookup: moment})
+        return rows
+
+    def _moment(self, written: str) -> datetime | None:
+        """A time as the page's fields write it; without a zone it is of the page's."""
+        try:
+            moment = datetime.fromisoformat(written)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=self.zone)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            self.problems.append(f"{written} is no time such as 2027-01-31T18:00.")
+            return None
+
+    def name_of_route(self) -> str:
+        """The route that is asked for, as people call it."""
+        wanted = self.said.get("route", "")
+        return next((name_of(route) for route in self.routes if route.id == wanted), wanted)
+
+
+# No index serves a word in the middle of a text: of a larger log the newest are looked through.
+LOOKED_THROUGH = 200_000
+_TIMES = {"after:": "at__gte", "before:": "at__lt"}
+_REQUEST_ID = re.compile(r"[0-9A-Fa-f]{32}")
+
+
+def with_words(rows: QuerySet[LoggedDecision], text: str) -> QuerySet[LoggedDecision]:
+    """Decisions with all of these words; ValueError.  `after:` and `before:` narrow the time; every other word must be somewhere.
+
+    What shows by its form where it belongs is looked for only there: request ids and whole e-mail addresses by their index.
+    """
+    is_found_by_index = False
+    for word in text.replace("\x00", "").split()[:MOST_WORDS]:
+        if moment := next((lookup for beginning, lookup in _TIMES.items() if word.startswith(beginning)), None):
+            rows = rows.filter(**{moment: _moment(word)})
+        elif (named := _named(word)) and rows.filter(**named).exists():
+            rows, is_found_by_index = rows.filter(**named), True
+        elif address := str(ip_of(word) or ""):
+            rows = (rows if is_found_by_index else newest(rows)).filter(client_address__in={word, address})
+        else:
+            rows = (rows if is_found_by_index else newest(rows)).filter(_anywhere(word))
+    return rows
+
+
+def newest(rows: QuerySet[LoggedDecision]) -> QuerySet[LoggedDecision]:
+    """The newest of them, as many as one look may take: by time, which the order of the timeline and its indexes go by."""
+    last = LoggedDecision.objects.aggregate(last=Max("pk"))["last"] or 0
+    oldest = LoggedDecision.objects.filter(pk__lte=last - LOOKED_THROUGH).order_by("-pk").values_list("at", flat=True).first()
+    return rows if oldest is None else rows.filter(at__gte=oldest)
+
+
+def _moment(word: str) -> datetime:
+    try:
+        return datetime.fromtimestamp(described_moment(word.partition(":")[2]), UTC)
+    except ValueError as error:
+        raise ValueError(f"{word}: {error}") from None
+
+
+def _named(word: str) -> dict[str, Any]:
+    """The indexed column that may hold exactly this word; nothing where its form names none."""
+    if _REQUEST_ID.fullmatch(word):
+        return {"request_id": word.lower()}
+    return {"person": word} if "@" in word else {}
+
+
+def _anywhere(word: str) -> Q:
+    exactly = Q(request_id=word) | Q(route_id=word)
+    return exactly | Q(person__holds=word) | Q(person_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)

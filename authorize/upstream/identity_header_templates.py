@@ -1,0 +1,129 @@
+"""Told headers: a route's own words about the caller, made of its templates."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from authorize.policy.identity import Identity
+from authorize.policy.policy_request import PolicyRequest
+from config.fields.header_template import ASSERTION, CLAIM, FINGERPRINT, REQUEST_ID, Variable
+from config.routes.route import Route
+from config.routes.route_identity_headers import names_token, sends_assertion, tells_person, told_templates
+from foundation.claim_values import ListedValues
+from foundation.errors import NobodyToActFor
+from foundation.web.message import Message
+
+Headers = tuple[tuple[bytes, bytes], ...]
+Parts = tuple[str | Variable, ...]
+Named = tuple[tuple[bytes, Parts], ...]
+
+_AUTHORIZATION = b"authorization"
+_OF_REQUESTS = frozenset({REQUEST_ID, FINGERPRINT})
+
+
+@dataclass(frozen=True, slots=True)
+class PersonFacts:
+    """Facts that templates name: `claims` as X-Gate-Claim-* tell them, an `assertion` signed for the route.
+
+    Of who is named by another issuer's token only the id is told, and the assertion, which has the issuer in it: applications take the
+    rest for our own people's.
+    """
+
+    identity: Identity | None
+    claims: Mapping[str, Any]
+    assertion: str
+
+    def value(self, name: str) -> Any:
+        """Value of a variable; None where it is not known."""
+        identity = self.identity
+        if identity is None:
+            return None
+        if name.startswith(CLAIM):
+            return None if identity.is_foreign else self.claims.get(name.removeprefix(CLAIM))
+        return {
+            ASSERTION: self.assertion,
+            "groups": self.claims.get("groups"),
+            "session": identity.session_id,
+            "subject": identity.own_subject,
+            "user": identity.person_id,
+        }[name]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTemplates:
+    """Templates of one route, by the lower-case names of their headers."""
+
+    tells_person: bool
+    sends_assertion: bool
+    templates: Named
+
+    @classmethod
+    def of(cls, route: Route) -> "RouteTemplates":
+        named = ((name.lower().encode("ascii"), parts) for name, parts in told_templates(route).items() if not names_token(parts))
+        return cls(tells_person(route), sends_assertion(route), tuple(named))
+
+    def told(self, facts: PersonFacts) -> tuple[Headers, Named]:
+        """(headers that say the same in all requests of a person, templates in which only what is the request's is left to fill).
+
+        A header is left out where something in it is not known.  Raises NobodyToActFor where that is Authorization.
+        """
+        headers: list[tuple[bytes, bytes]] = []
+        left: list[tuple[bytes, Parts]] = []
+        for name, parts in self.templates:
+            of_person = {part.name for part in parts if isinstance(part, Variable)} - _OF_REQUESTS
+            filled = _filled(name, parts, {variable: facts.value(variable) for variable in of_person})
+            if filled is not None and all(isinstance(part, str) for part in filled):
+                headers.append((name, "".join(map(str, filled)).encode("ascii")))
+            elif filled is not None:
+                left.append((name, filled))
+        return tuple(headers), tuple(left)
+
+
+def of_request(templates: Named, request: PolicyRequest, request_id: str) -> Headers:
+    """Headers that name the request besides the person; raises NobodyToActFor as `RouteTemplates.told`."""
+    certificate = request.client_certificate
+    values = {REQUEST_ID: request_id, FINGERPRINT: certificate.fingerprint if certificate is not None else None}
+    found = ((name, _filled(name, parts, values)) for name, parts in templates)
+    return tuple((name, "".join(map(str, filled)).encode("ascii")) for name, filled in found if filled is not None)
+
+
+def _filled(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts | None:
+    """The parts with these values in place of their variables; None where one is not known, or empty."""
+    filled: list[str | Variable] = []
+    for part in parts:
+        if isinstance(part, str) or part.name not in values:
+            filled.append(part)
+        elif (value := values[part.name]) is not None and (said := header_value(value)):
+            filled.append(said.decode("ascii"))
+        elif name == _AUTHORIZATION:
+            # Without it the application would take the request for nobody's, or for the client's own words.
+            raise NobodyToActFor(Message("it requires %(name)s, which your identity provider does not send for you", name=part.name))
+        else:
+            return None
+    return tuple(filled)
+
+
+_AT_ENDS = re.compile(r"\A +| +\Z")
+_PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+def header_value(value: Any) -> bytes:
+    """One line of printable ASCII.
+
+    Text that is not is percent-encoded as UTF-8 (its own "%" too), so that no claim can end a header or begin another.  A comma
+    inside an element of a list becomes "%2C": a group named "sales,admin" must not read as two.  Blanks at either end, which every
+    reader takes away (RFC 9110 5.5), become "%20": "admin " must not read as "admin".
+    """
+    if isinstance(value, list | ListedValues):
+        return b",".join(_element(item).replace(b",", b"%2C") for item in value)
+    # The claim of another tuple is one text such as "Doe, Jane".
+    return _element(value[0] if isinstance(value, tuple) else value)
+
+
+def _element(value: Any) -> bytes:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if not (text.isascii() and text.isprintable()):
+        text = quote(text, safe=_PRINTABLE_BUT_PERCENT, errors="replace")
+    return _AT_ENDS.sub(lambda blanks: "%20" * len(blanks[0]), text).encode("ascii")

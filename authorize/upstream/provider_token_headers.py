@@ -1,0 +1,199 @@
+"""Provider tokens: what an upstream is told of those that the provider gave for a person, fresh, or the request is refused.
+
+Who refreshes is the elected process that knows the provider (`authenticate/session/wanted_tokens.py`), asked by a record of the broker.
+"""
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jwt
+import structlog
+
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.identity import Identity
+from authorize.upstream.identity_header_templates import Headers, Named
+from config.fields.header_template import ACCESS_TOKEN, ID_TOKEN, Variable
+from config.options import Options
+from config.routes.route_identity_headers import token_templates
+from databroker.broker_client import BrokerClient
+from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord, WantedTokens
+from databroker.session_reader import SessionReader
+from foundation.backoff import pauses
+from foundation.bounded_cache import MIB, BoundedCache, together
+from foundation.errors import CredentialsError, GateError, NobodyToActFor
+from foundation.single_flight import SingleFlight
+from foundation.web.message import Message
+
+log = structlog.get_logger(__name__)
+
+MAX_CACHED = 10_000
+MOST_BYTES = 64 * MIB
+RENEWED_BEFORE_EXPIRY = 30.0  # seconds, or a quarter of its life where that is less: an upstream needs some time to use it
+LONGEST_WAIT = 8.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
+FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
+_IN_HEADERS = re.compile(r"[!-~]{1,16384}")
+_WORDS = {ACCESS_TOKEN: Message("access token"), ID_TOKEN: Message("ID token")}
+_UNUSABLE = Message("it requires your %(token)s, and your identity provider issued none that can be passed on")
+_EXPIRED = Message("it requires your %(token)s, which has expired and can't be renewed; sign out and in again")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTokens:
+    """Tokens of a session, and until when each is good (Unix seconds; None: nobody knows); `received` is 0 for those of the sign-in."""
+
+    values: dict[str, str] = field(repr=False)
+    ends: dict[str, float | None]
+    received: float
+    begins: float
+    is_renewable: bool
+    is_half_renewed: bool  # a refresh has brought an ID token that is not verified yet
+
+    @classmethod
+    def of(cls, session: SessionRecord) -> "HeldTokens":
+        values = {ACCESS_TOKEN: session.access_token, ID_TOKEN: session.id_token}
+        ends = {ACCESS_TOKEN: session.access_token_expires, ID_TOKEN: _end_of(session.id_token)}
+        begins = session.tokens_received_at or session.issued
+        return cls(values, ends, session.tokens_received_at, begins, bool(session.refresh_token), bool(session.unverified_id_token))
+
+    def due(self, kind: str) -> float:
+        """Unix seconds from when it must be renewed before it is used, or, where nothing renews it, can't be used any more."""
+        end = self.ends[kind]
+        if end is None:
+            return math.inf
+        return end - (min(RENEWED_BEFORE_EXPIRY, max(end - self.begins, 0.0) / 4) if self.is_renewable else 0.0)
+
+    def is_due(self, kind: str, now: float) -> bool:
+        return now >= self.due(kind)
+
+    def is_hopeless(self, kind: str, now: float) -> bool:
+        """Whether no refresh would help: there is none, or the last one came when this was due, is complete, and brought no other."""
+        has_brought_none = self.received > 0 and self.is_due(kind, self.received) and not self.is_half_renewed
+        return self.is_due(kind, now) and (not self.is_renewable or has_brought_none)
+
+
+class TokenHeaders(NamedTuple):
+    """Headers as they were made of an identity's tokens, good until `due`."""
+
+    identity: Identity
+    headers: Headers
+    due: float
+
+
+# enforcement-point: Upstream requests: Provider tokens for upstreams
+class ProviderTokens:
+    """Header cache for each session and route; of many requests that need a refresh one asks for it, and the others wait for that."""
+
+    def __init__(
+        self, options: Options, routes: Iterable[CompiledRoute], broker: BrokerClient | None, clock: Callable[[], float] = time.time
+    ):
+        self._broker = broker
+        self._sessions = SessionReader(options)
+        self._clock = clock
+        self._templates: dict[str, Named] = {}
+        for compiled in routes:
+            if compiled.route.pass_provider_tokens:
+                named = token_templates(compiled.route).items()
+                self._templates.setdefault(compiled.id, tuple((name.lower().encode("ascii"), parts) for name, parts in named))
+        self._cached: BoundedCache[tuple[str, str], TokenHeaders] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._refreshes: SingleFlight[tuple[str, frozenset[str]], HeldTokens] = SingleFlight("a fresh token")
+        self._failed: BoundedCache[str, float] = BoundedCache(MAX_CACHED, MIB)
+
+    def __repr__(self) -> str:
+        return f"<ProviderTokens for {len(self._templates)} routes>"
+
+    async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
+        """Headers with tokens; CredentialsError where one can't be had, NobodyToActFor where there is none to be had."""
+        if (templates := self._templates.get(route.id)) is None:
+            return ()
+        if identity is None:
+            if any(name == b"authorization" for name, _ in templates):
+                raise NobodyToActFor(Message("it requires a token of a signed-in user"))
+            return ()
+        key = (identity.session_id, route.id)
+        known = self._cached.get(key)
+        # A refresh changes the session's record, and a changed record makes another Identity.
+        if known is None or known.identity is not identity or self._clock() >= known.due:
+            known = await self._made(identity, templates)
+            self._cached.put(key, known, together(*key, known.headers))
+        return known.headers
+
+    async def _made(self, identity: Identity, templates: Named) -> TokenHeaders:
+        kinds = frozenset(part.name for _, parts in templates for part in parts if isinstance(part, Variable))
+        held = await self._fresh(identity.session_id, kinds)
+        filled = ((name, "".join(held.values[p.name] if isinstance(p, Variable) else p for p in parts)) for name, parts in templates)
+        headers = tuple((name, value.encode("latin-1")) for name, value in filled)
+        return TokenHeaders(identity, headers, min(held.due(kind) for kind in kinds))
+
+    async def _fresh(self, session_id: str, kinds: frozenset[str]) -> HeldTokens:
+        held, now = self._checked(await self._read(session_id), kinds), self._clock()
+        if any(held.is_due(kind, now) for kind in kinds):
+            return self._checked(await self._refreshed(session_id, held, kinds), kinds)
+        return held
+
+    def _checked(self, held: HeldTokens, kinds: Iterable[str]) -> HeldTokens:
+        now = self._clock()
+        for kind in kinds:
+            if not _IN_HEADERS.fullmatch(held.values[kind]):
+                raise NobodyToActFor(_UNUSABLE.filled(token=_WORDS[kind]))
+            if held.is_hopeless(kind, now):
+                raise NobodyToActFor(_EXPIRED.filled(token=_WORDS[kind]))
+        return held
+
+    async def _read(self, session_id: str) -> HeldTokens:
+        if self._broker is None:
+            raise CredentialsError("this process has no data broker")
+        record = await self._broker.get(SESSION, session_id)
+        session = self._sessions.read(record) if record is not None else None
+        if session is None:
+            raise NobodyToActFor(Message("it requires a token of an identity provider at which you are not signed in"))
+        return HeldTokens.of(session)
+
+    async def _refreshed(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
+        if self._clock() < (self._failed.get(session_id) or 0.0) + FAILURE_SECONDS:
+            raise CredentialsError("the provider returned no new token")
+        return await self._refreshes.run((session_id, kinds), lambda: self._ask(session_id, held, kinds))
+
+    async def _ask(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
+        try:
+            async with asyncio.timeout(LONGEST_WAIT):
+                return await self._awaited(session_id, held, kinds)
+        except TimeoutError:
+            log.warning("upstream token refresh timed out", session_id=session_id)
+        except NobodyToActFor:
+            raise
+        except GateError as error:
+            log.warning("upstream token refresh failed", session_id=session_id, reason=str(error))
+        self._failed.put(session_id, self._clock(), together(session_id))
+        raise CredentialsError("the provider returned no new token")
+
+    async def _awaited(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
+        if self._broker is None:
+            raise CredentialsError("this process has no data broker")
+        wish = WantedTokens(held.received).to_data()
+        await self._broker.put(TOKEN_REFRESH_REQUEST, session_id, wish, expires=self._clock() + LONGEST_WAIT)
+        for wait in pauses(FIRST_PAUSE, LONGEST_PAUSE):
+            await asyncio.sleep(wait)
+            is_wanted = await self._broker.get(TOKEN_REFRESH_REQUEST, session_id) is not None
+            found, now = await self._read(session_id), self._clock()
+            due = [kind for kind in kinds if found.is_due(kind, now)]
+            if not due or all(found.is_hopeless(kind, now) for kind in due):
+                return found
+            if not is_wanted:
+                break
+        raise CredentialsError("the provider is unavailable or sent an invalid response")
+
+
+def _end_of(id_token: str) -> float | None:
+    """Its `exp`; it was verified when it came."""
+    try:
+        claims: dict[str, Any] = jwt.decode(id_token, options={"verify_signature": False}) if id_token else {}
+    except jwt.PyJWTError:
+        return None
+    ends = claims.get("exp")
+    return float(ends) if isinstance(ends, int | float) else None

@@ -1,0 +1,109 @@
+"""Upstream credentials: the Authorization that an upstream sees where it wants ours, and in whose name we act there."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.identity import Identity
+from authorize.policy.route_table import RouteTable
+from authorize.upstream.cloud_serverless import IdentityTokens
+from authorize.upstream.identity_headers import Headers, attested_email, warn_of_size
+from authorize.upstream.provider_token_headers import ProviderTokens
+from config.options import Options
+from config.routes.upstreams.upstream_credentials import is_serverless
+from databroker.broker_client import BrokerClient
+from foundation.bounded_cache import MIB, BoundedCache, together
+from foundation.errors import NobodyToActFor
+from foundation.values import Url
+
+MAX_CACHED = 50_000
+MOST_BYTES = 64 * MIB
+# A cluster reserves these names for itself: who is in `system:masters` may do everything.
+RESERVED = "system:"
+
+GroupsTold = Callable[[CompiledRoute, Identity], Iterable[str]]
+
+
+class UpstreamCredentials:
+    """Credentials of ours; never for a preflight, which nobody vouches for, nor in a verdict for another proxy: the client may read it."""
+
+    def __init__(
+        self,
+        options: Options,
+        table: RouteTable,
+        groups_told: GroupsTold,
+        clock: Callable[[], float] = time.time,
+        broker: BrokerClient | None = None,
+    ):
+        self._tokens = IdentityTokens(options, clock)
+        self._provider_tokens = ProviderTokens(options, table.routes(), broker, clock)
+        self._groups_told = groups_told
+        self._clusters: dict[str, bytes] = {}
+        self._audiences: dict[str, str] = {}
+        self._basic: dict[str, Headers] = {}
+        for compiled in table.routes():
+            route = compiled.route
+            if route.cluster_service_account_token is not None:
+                self._clusters.setdefault(compiled.id, b"Bearer " + route.cluster_service_account_token.reveal().encode("ascii"))
+            elif route.basic_auth is not None:
+                self._basic.setdefault(compiled.id, ((b"authorization", route.basic_auth.authorization()),))
+            elif is_serverless(route, options):
+                self._audiences.setdefault(compiled.id, audience_of(route.to[0].url))
+        self._cached: BoundedCache[tuple[str, str], tuple[Identity, Headers]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+
+    def __repr__(self) -> str:
+        return f"<UpstreamCredentials of {len(self._clusters)} clusters, {len(self._audiences)} serverless, {len(self._basic)} basic>"
+
+    def impersonates(self, route: CompiledRoute) -> bool:
+        return route.id in self._clusters
+
+    async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
+        """Headers; CredentialsError where a request would reach the upstream without what it wants, or in nobody's name."""
+        ours = await self._of_ours(route, identity)
+        return ours + await self._provider_tokens.headers_for(route, identity)
+
+    async def _of_ours(self, route: CompiledRoute, identity: Identity | None) -> Headers:
+        if (authorization := self._clusters.get(route.id)) is not None:
+            return self._impersonation(route, identity, authorization)
+        if (basic := self._basic.get(route.id)) is not None:
+            return basic
+        if (audience := self._audiences.get(route.id)) is not None:
+            return ((b"authorization", b"Bearer " + (await self._tokens.token_for(audience)).encode("ascii")),)
+        return ()
+
+    def _impersonation(self, route: CompiledRoute, identity: Identity | None, authorization: bytes) -> Headers:
+        if identity is None:
+            # Without Impersonate-User the cluster would take the request for the service account's own.
+            raise NobodyToActFor("impersonation requires a signed-in user")
+        key = (identity.session_id, route.id)
+        cached = self._cached.get(key)
+        if cached is not None and cached[0] is identity:
+            return cached[1]
+        headers = (
+            (b"authorization", authorization),
+            (b"impersonate-user", impersonated_user(identity)),
+            *((b"impersonate-group", group.encode("ascii")) for group in self._groups_told(route, identity) if _may_be_named(group)),
+        )
+        warn_of_size(headers, route, identity)
+        self._cached.put(key, (identity, headers), together(*key, headers))
+        return headers
+
+
+def audience_of(upstream: Url) -> str:
+    """Audience of a serverless service, which knows itself by its https URL without a path."""
+    return Url("https", upstream.host, upstream.port).origin
+
+
+# enforcement-point: Upstream requests: Kubernetes impersonation
+def impersonated_user(identity: Identity) -> bytes:
+    """User to impersonate: the verified address, else `provider/subject`; an address that could pass for the latter is not used."""
+    email = attested_email(identity)
+    user = email if email and "/" not in email and _may_be_named(email) else identity.person_id
+    if not _may_be_named(user):
+        raise NobodyToActFor("the signed-in user has no name for impersonation")
+    return user.encode("ascii")
+
+
+def _may_be_named(name: str) -> bool:
+    """As it is, or not at all: the cluster decodes nothing, so an escaped name would be somebody else's."""
+    return name.isascii() and name.isprintable() and name == name.strip() and not name.lower().startswith(RESERVED)

@@ -1,0 +1,105 @@
+"""Is every refusal kept, the rest sampled, and nothing piled up?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from authorize.decision_log.decision_log import BATCH, FIRSTS, DecisionLog, DecisionLogEntry, QueuedEntry
+from authorize.policy.decision import NO_ROUTE, decide
+from foundation.errors import BrokerError
+from foundation.telemetry import metrics
+from tests.support.options import make_options
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+ROUTES = table(make_route(allowed_users=["ann@corp.com"]))
+ANN, BOB = user(), user("bob@corp.com", subject="2")
+
+
+class Log(DecisionLog):
+    def __init__(self, directory: Path, *, chance: float = 0.99, most_waiting: int = 1000, **settings: Any):
+        self.written: list[QueuedEntry] = []
+        self.now = NOW
+        self.is_broken = False
+        self.error: Exception = BrokerError("the database is away")
+        super().__init__(self._take, clock=lambda: self.now, chance=lambda: chance, most_waiting=most_waiting)
+        self.use(make_options(directory, **settings), "c0ffee")
+
+    def _take(self, entries: Sequence[QueuedEntry]) -> None:
+        if self.is_broken:
+            raise self.error
+        self.written += entries
+
+    def add(self, person=ANN, request_id: str = "r1", **facts: Any) -> bool:
+        asked = request("/a?token=1", **facts)
+        decision = decide(asked, person, ROUTES, NOW)
+        if not self.keeps(decision, person, ""):
+            return False
+        self.keep(DecisionLogEntry(request_id, asked, decision, person, 0.001, "192.0.2.1"))
+        return True
+
+
+def dropped() -> float:
+    return metrics.registry.get_sample_value("gate_decision_log_dropped_total") or 0.0
+
+
+def test_every_refusal_is_kept_and_what_passes_once_for_each_person_and_route(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    assert [log.add(BOB) for _ in range(3)] == [True, True, True]
+    assert [log.add(ANN) for _ in range(3)] == [True, False, False]
+    assert [log.add(None) for _ in range(2)] == [True, False]
+    assert log.keeps(NO_ROUTE, None, "")
+    assert log.keeps(None, None, "")
+    signed_out = decide(request("/a"), None, ROUTES, NOW)
+    assert [log.keeps(signed_out, None, reason) for reason in ("", "access token: it has expired")] == [False, True]
+    log.now += FIRSTS
+    assert log.add(ANN)
+
+
+@pytest.mark.parametrize(("chance", "kept"), [(0.49, True), (0.5, False)])
+def test_what_passes_is_sampled(tmp_path: Path, chance: float, kept: bool) -> None:
+    log = Log(tmp_path, chance=chance, decision_log_sample_rate=0.5)
+    log.add(ANN)
+    assert log.add(ANN) is kept
+
+
+def test_nothing_is_kept_where_the_size_is_none(tmp_path: Path) -> None:
+    assert not Log(tmp_path, decision_log_size=0).add(BOB)
+
+
+async def test_the_oldest_is_dropped_and_counted_where_too_many_wait(tmp_path: Path) -> None:
+    log, before = Log(tmp_path, most_waiting=3), dropped()
+    for number in range(5):
+        log.add(BOB, request_id=str(number))
+    await log.flush()
+    assert [judged.request_id for judged, _ in log.written] == ["2", "3", "4"]
+    assert dropped() - before == 2
+
+
+@pytest.mark.parametrize("error", [BrokerError("the database is away"), ValueError("nobody thought of this")], ids=["away", "unexpected"])
+async def test_a_batch_is_bounded_and_what_can_not_be_written_is_counted(tmp_path: Path, error: Exception) -> None:
+    log, before = Log(tmp_path), dropped()
+    log.error = error
+    for _ in range(BATCH + 1):
+        log.add(BOB)
+    log.is_broken = True
+    with capture_logs() as logged:
+        await log.flush()
+    log.is_broken = False
+    await log.flush()
+    assert (len(log.written), dropped() - before) == (1, BATCH)
+    assert [(line["number"], line["reason"]) for line in logged] == [(BATCH, str(error))]
+
+
+async def test_what_waits_holds_neither_the_query_nor_headers_that_no_rule_looks_at(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.add(BOB, headers=((b"cookie", b"_gate=abc"),))
+    await log.flush()
+    ((judged, keeping),) = log.written
+    assert judged.decision is not None
+    assert judged.decision.case is not None
+    for kept in (judged.request, judged.decision.case.request):
+        assert (kept.query, kept.headers) == ("", ())
+    assert (judged.at, keeping.configuration) == (NOW, "c0ffee")

@@ -1,0 +1,146 @@
+"""Is enough written down to decide again, and nothing that is a secret?"""
+
+import json
+from typing import Any
+
+import pytest
+
+from authorize.decision_log.decision_snapshot import (
+    LONGEST_PATH,
+    bounded,
+    identity_facts,
+    identity_of_facts,
+    looked_at,
+    missing_for,
+    request_facts,
+    request_of,
+)
+from authorize.policy.decision import decide
+from authorize.policy.decision_text import marked_rows, sentence, ways_in
+from authorize.policy.identity import AccessSpan
+from authorize.policy.policy_request import ClientCertificate
+from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+ROUTE = make_route(
+    policy=[
+        {"allow": {"and": [{"claim/team": "a"}, {"http_header/X-Env": "prod"}, {"source_ip": "10.0.0.0/8"}]}},
+        {"deny": {"http_header/X-Api-Key": "s3cret"}},
+    ],
+    allowed_idp_claims={"level": [3]},
+)
+HEADERS = ((b"x-env", b"prod"), (b"x-api-key", b"s3cret"), (b"cookie", b"_gate=abc"), (b"authorization", b"Bearer abc"))
+PERSON = user(claims={"team": ("a",), "level": (1,), "phone": ("555-0199",)}, group_ids=frozenset({"eng"}))
+
+
+def recorded(asked, person, route=ROUTE):
+    looked = looked_at([route])
+    facts = {"request": request_facts(bounded(asked, looked), looked), "person": identity_facts(person, looked)}
+    return json.loads(json.dumps(facts))
+
+
+def test_what_rules_look_at_is_found() -> None:
+    looked = looked_at([ROUTE])
+    assert (looked.headers, looked.claims) == ({b"x-env", b"x-api-key"}, {"team", "level"})
+
+
+def test_no_secret_is_written_down() -> None:
+    written = json.dumps(recorded(request("/a?token=q5", headers=HEADERS), PERSON))
+    assert '"looked_headers"' not in written
+    for secret in ("prod", "s3cret", "abc", "q5", "555-0199", "Bearer"):
+        assert secret not in written
+    written = json.dumps(recorded(request("/a", headers=((b"x-env", b"stage"), (b"x-api-key", b"0ther"))), PERSON))
+    assert ("stage" in written, "0ther" in written) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "rule", ["k3y", {"in": ["other", "k3y"]}, {"starts_with": "k3"}, {"contains": "3"}, {"matches": "k.y"}, {"not_is": "k3y"}]
+)
+def test_no_value_is_written_down_that_a_rule_asks_for(rule: Any) -> None:
+    route = make_route(policy=[{"allow": {"http_header/X-Door": rule}}])
+    asked = request("/a", headers=((b"x-door", b"k3y"),))
+    decision = decide(asked, PERSON, table(route), NOW)
+    shown = json.dumps([recorded(asked, PERSON, route), marked_rows(decision), sentence(decision), ways_in(decision)])
+    assert "k3y" not in shown
+    assert "http_header/x-door" in missing_for(route, recorded(asked, PERSON, route)["request"], None)
+
+
+def test_only_headers_that_rules_look_at_wait_in_memory() -> None:
+    looked = looked_at([ROUTE])
+    assert dict(bounded(request(headers=HEADERS), looked).headers) == {b"x-env": b"prod", b"x-api-key": b"s3cret"}
+
+
+def test_the_same_decision_comes_of_what_was_written_down() -> None:
+    rules = [{"claim/team": "a"}, {"http_header/X-Env": {"not_is": "test"}}, {"source_ip": "10.0.0.0/8"}]
+    route = make_route(policy=[{"allow": {"and": rules}}])
+    asked = request("/a", headers=HEADERS, source_ip="10.1.1.1")
+    facts = recorded(asked, PERSON, route)
+    again = decide(request_of(facts["request"]), identity_of_facts(facts["person"]), table(route), NOW)
+    assert decide(asked, PERSON, table(route), NOW).is_allowed
+    assert again.is_allowed
+    assert missing_for(route, facts["request"], facts["person"]) == ""
+
+
+@pytest.mark.parametrize("values", [("a",), ListedValues(), PartialValues(("a",)), PartialValues(), NullValues(), UnescapedValues()])
+@pytest.mark.parametrize("asked", [{"exists": True}, {"exists": False}, "a", {"not_is": "b"}])
+def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...], asked: object) -> None:
+    route, person = make_route(policy=[{"allow": {"claim/x": asked}}]), user(claims={"x": values})
+    facts = json.loads(json.dumps(recorded(request(), person, route)))
+    again = decide(request_of(facts["request"]), identity_of_facts(facts["person"]), table(route), NOW)
+    then = decide(request(), person, table(route), NOW)
+    assert [(step.rule, step.value) for step in again.trace] == [(step.rule, step.value) for step in then.trace]
+
+
+def test_groups_that_were_not_told_are_in_doubt_in_a_replay() -> None:
+    again = identity_of_facts(recorded(request(), user(has_untold_groups=True))["person"])
+    assert again is not None
+    assert again.has_untold_groups
+
+
+def test_what_was_not_written_down_is_named() -> None:
+    facts = recorded(request(headers=HEADERS), PERSON)
+    assert missing_for(ROUTE, facts["request"], facts["person"]) == "http_header/x-api-key, http_header/x-env"
+    other = make_route(policy=[{"deny": {"or": [{"claim/phone": "1"}, {"http_header/X-Other": "1"}]}}])
+    assert missing_for(other, facts["request"], facts["person"]) == "http_header/x-other, claim/phone"
+
+
+@pytest.mark.parametrize(
+    ("asked", "person", "what"),
+    [
+        (request("/" + "a" * LONGEST_PATH), PERSON, "the path"),
+        (request(), user(group_ids=frozenset(map(str, range(1001)))), "the list of groups"),
+        (request(headers=((b"x-env", b"a" * 2000),)), PERSON, "http_header/x-env"),
+        (request(), user(claims={"team": ("a" * 2000,)}), "claim/team"),
+    ],
+)
+def test_what_is_too_long_is_left_out_and_named(asked, person, what: str) -> None:
+    facts = recorded(asked, person)
+    assert what in missing_for(ROUTE, facts["request"], facts["person"])
+    assert len(json.dumps(facts)) < 20_000
+
+
+def test_a_certificate_keeps_what_rules_compare_and_not_its_bytes() -> None:
+    shown = ClientCertificate("ab", "cd", "CN=ann", chain=(b"DER",), verdicts={"authority": ""})
+    facts = recorded(request(client_certificate=shown), PERSON)
+    again = request_of(facts["request"]).client_certificate
+    assert again == ClientCertificate("ab", "cd", "CN=ann", verdicts={"authority": ""})
+
+
+def test_temporary_access_is_written_down_where_a_rule_looks_at_it() -> None:
+    route = make_route(policy=[{"allow": {"granted": True}}])
+    holder = user(access={route.access_key: AccessSpan(NOW - 60, NOW + 60)})
+    facts = recorded(request(), holder, route)
+    again = identity_of_facts(facts["person"])
+    assert again is not None
+    assert again.access == holder.access
+    assert decide(request_of(facts["request"]), again, table(route), NOW).is_allowed
+    assert not decide(request_of(facts["request"]), again, table(route), NOW + 60).is_allowed
+    assert missing_for(route, facts["request"], facts["person"]) == ""
+    assert "access" not in recorded(request(), holder, ROUTE)["person"]
+
+
+def test_whether_somebody_had_access_is_not_guessed() -> None:
+    route = make_route(policy=[{"allow": {"granted": True}}])
+    assert missing_for(route, recorded(request(), PERSON, route)["request"], recorded(request(), PERSON, route)["person"]) == ""
+    before = recorded(request(), PERSON)
+    assert missing_for(route, before["request"], before["person"]) == "granted"

@@ -1,0 +1,280 @@
+"""What the records of a person amount to."""
+
+from typing import Any
+
+import pytest
+
+from authorize.identity.identity_builder import PersonRecords, identity_of
+from authorize.policy.identity import Identity
+from config.routes.route_bearer_tokens import JWT
+from databroker.claims import flattened
+from databroker.records import DirectoryUser, SessionRecord, UserRecord
+from foundation.claim_values import NullValues
+from tests.support.providers import a_provider
+from tests.unit.authorize.policy.policy_texts import answer
+
+ABSENT = object()
+
+
+def identity(
+    *,
+    claims: dict[str, Any] | None = None,
+    person: DirectoryUser | None = None,
+    groups_claim: str | None = "groups",
+    facts: Any = None,
+    user_claims: Any = (),
+    expects_groups: bool = False,
+    session_of: str = "oidc",
+    **user: Any,
+) -> Identity:
+    session = SessionRecord("s1", "oidc/1", "1", session_of, 1000.0, 2000.0, claims or {})
+    return identity_of(
+        PersonRecords(session, UserRecord("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
+        a_provider(groups_claim=groups_claim or "", expects_groups=expects_groups),
+    )
+
+
+@pytest.mark.parametrize("place", ["user record", "user claims", "session claims"])
+@pytest.mark.parametrize(
+    ("verified", "usable"),
+    [
+        (ABSENT, True),
+        (None, True),
+        (True, True),
+        ("true", True),
+        ("True", True),
+        (1, True),
+        (False, False),
+        ("false", False),
+        ("False", False),
+        (" FALSE ", False),
+        (0, False),
+        ("0", False),
+        ("", False),
+        ("no", False),
+        (0.0, False),
+        (2, False),
+        ([], False),
+        ([True], False),
+        ({}, False),
+        ("null", False),
+    ],
+)
+def test_an_email_that_is_not_verified_matches_no_rule(place: str, verified: Any, usable: bool) -> None:
+    said = {} if verified is ABSENT else {"email_verified": verified}
+    user: dict[str, Any] = {"email": "Ann@corp.com"}
+    if place == "user record":
+        user |= said
+    elif place == "user claims":
+        user["user_claims"] = said
+    found = identity(claims=said if place == "session claims" else {}, **user)
+    assert (found.rule_email, found.email) == ("ann@corp.com" if usable else "", "Ann@corp.com")
+
+
+def test_an_address_of_another_issuer_matches_no_rule_whoever_may_tell_it() -> None:
+    assert identity(email="ann@corp.com", session_of="oidc").rule_email == "ann@corp.com"
+    found = identity(email="ann@corp.com", session_of=JWT)
+    assert (found.rule_email, found.email) == ("", "")
+
+
+def test_a_claim_that_is_no_address_of_the_session_s_provider_says_nothing() -> None:
+    session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"email": ["bob@other.com"], "mail": "ann@corp.com"})
+    facts = PersonRecords(session, UserRecord("oidc/1", "ann@corp.com"), None)
+    found = identity_of(facts, a_provider(domains=frozenset({"corp.com"})))
+    assert (found.rule_email, found.claims["email"]) == ("ann@corp.com", NullValues())
+
+
+def test_the_claims_of_another_issuer_are_its_own_and_its_groups_none_of_ours() -> None:
+    found = identity(claims={"email": "ann@x.com", "mail": "ann@x.com"}, session_of=JWT, facts={"rule_group_names": frozenset({"Sales"})})
+    assert (found.claims["email"], found.claims["mail"], found.group_names) == (("ann@x.com",), ("ann@x.com",), frozenset())
+    unverified = identity(claims={"email": "ann@x.com", "mail": "ann@x.com", "email_verified": False}, session_of=JWT).claims
+    assert (unverified["email"], unverified["mail"]) == (NullValues(), NullValues())
+
+
+def test_the_address_of_a_session_that_began_under_another_one_is_no_claim() -> None:
+    found = identity(claims={"email": "old@corp.com"}, email="new@corp.com", email_verified=True)
+    assert (found.rule_email, found.claims["email"]) == ("", NullValues())
+
+
+def test_an_unverified_email_matches_no_rule_on_the_claim_either() -> None:
+    claims = {"email": "ann@corp.com", "email_verified": False}
+    found = identity(claims=claims, email="ann@corp.com").claims["email"]
+    assert (type(found), found) == (NullValues, ()), "it was given, and is not missing"
+    assert "email" not in identity(claims={}, email="ann@corp.com").claims
+    assert identity(claims=claims | {"email_verified": True}, email="ann@corp.com").claims["email"] == ("ann@corp.com",)
+
+
+@pytest.mark.parametrize(
+    "email",
+    [None, 1, ["ann@corp.com"], {"ann@corp.com": 1}, "ann@corp.com\n", "a" * 65536 + "@corp.com"],
+    ids=lambda value: repr(value)[:30],
+)
+def test_an_email_that_is_none_matches_no_rule(email: Any) -> None:
+    assert identity(email=email).rule_email == ""
+
+
+def test_groups_come_from_the_directory_and_from_the_claim() -> None:
+    person = DirectoryUser("oidc/1", group_ids=("d1", "both"))
+    found = identity(claims={"groups": ["c1", "both"]}, person=person, facts={"group_names": ("Sales", "c1")})
+    assert found.group_ids == {"d1", "both", "c1"}
+    assert found.groups == ("d1", "both", "c1", "Sales")
+
+
+@pytest.mark.parametrize(
+    ("claims", "groups_claim", "ids"),
+    [
+        ({"groups": "one"}, "groups", {"one"}),
+        ({"groups": ["a", 1, True, None, "", ["b"], {"c": "d"}]}, "groups", {"a", "1"}),
+        ({"groups": {"a": True}}, "groups", set()),
+        ({"groups": 7}, "groups", {"7"}),
+        ({"realm": {"roles": ["a"]}}, "realm.roles", {"a"}),
+        ({"groups": ["a"]}, "roles", set()),
+        ({"groups": ["a"]}, "", set()),
+        ({"groups": ["a"]}, None, set()),
+    ],
+)
+def test_only_text_in_the_groups_claim_counts(claims: dict[str, Any], groups_claim: str | None, ids: set[str]) -> None:
+    assert identity(claims=claims, groups_claim=groups_claim).group_ids == ids
+
+
+def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
+    found = identity(claims={"groups": ["00g1"]}, facts={"rule_group_names": frozenset({"00g1", "sales"})})
+    assert found.group_names == {"sales"}
+
+
+@pytest.mark.parametrize(
+    ("own", "rule_email", "told"),
+    [
+        ({"email": "ann@corp.com"}, "ann@corp.com", "Ann@corp.com"),
+        ({}, "ann@corp.com", "Ann@corp.com"),
+        ({"email": "zoe@corp.com"}, "", ""),
+        ({"email": 7}, "", ""),
+        ({"mail": "zoe@corp.com"}, "", ""),
+        ({"email": "", "mail": "zoe@corp.com"}, "", ""),
+        ({"email": ""}, "", ""),
+    ],
+)
+def test_an_address_of_the_record_counts_for_sessions_that_began_under_it(own: dict[str, Any], rule_email: str, told: str) -> None:
+    """Another session of the account may have written it."""
+    found = identity(email="Ann@corp.com", email_verified=True, claims=own)
+    assert (found.rule_email, found.email) == (rule_email, told)
+
+
+@pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid", "acrs", "loa", "device_trusted", "department"])
+def test_a_session_has_no_claim_of_another_one(name: str) -> None:
+    """The user's record has the claims of their latest sign-in, which may have been a stronger one."""
+    assert not identity(user_claims={name: "strong"}).claims
+    assert identity(user_claims={name: "strong"}, claims={name: "weak"}).claims == {name: ("weak",)}
+
+
+@pytest.mark.parametrize(
+    ("said", "authenticated"),
+    [(ABSENT, 0.0), (None, 0.0), (400, 400.0), (1000.5, 1000.0), (5000, 1000.0), ("400", 0.0), (True, 0.0), ([400], 0.0), (-5, 0.0)],
+)
+def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the_session_began(said: Any, authenticated: float) -> None:
+    assert identity(claims={} if said is ABSENT else {"auth_time": said}).authenticated == authenticated
+
+
+@pytest.mark.parametrize(
+    ("claims", "is_untold"),
+    [
+        ({"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://graph.example/"}}}, True),
+        ({"_claim_names": {"groups": "src1"}, "groups": ["g1"]}, True),
+        ({"_claim_names": {"address": "src1"}, "groups": ["g1"]}, False),
+        ({"_claim_names": "groups"}, False),
+        ({"groups": ["g1"]}, False),
+        ({}, False),
+    ],
+)
+def test_groups_that_the_provider_keeps_elsewhere_are_not_told(claims: dict[str, Any], is_untold: bool) -> None:
+    assert identity(claims=claims).has_untold_groups is is_untold
+    assert not identity(claims=claims, groups_claim=None).has_untold_groups
+
+
+@pytest.mark.parametrize("claims", [{}, {"groups": []}, {"groups": ["g1"]}])
+@pytest.mark.parametrize("groups_claim", [None, "", "groups"])
+@pytest.mark.parametrize("expects_groups", [False, True])
+@pytest.mark.parametrize(
+    ("person", "expects_record", "is_unknown"),
+    [
+        (None, True, True),
+        (None, False, False),
+        (DirectoryUser("oidc/1"), True, False),
+        (DirectoryUser("oidc/1", group_ids=("d1",)), True, False),
+        (DirectoryUser("oidc/1"), False, False),
+    ],
+)
+def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_known(
+    claims: dict[str, Any],
+    groups_claim: str | None,
+    expects_groups: bool,
+    person: DirectoryUser | None,
+    expects_record: bool,
+    is_unknown: bool,
+) -> None:
+    session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims)
+    facts = PersonRecords(session, UserRecord("oidc/1"), person)
+    found = identity_of(facts, a_provider(groups_claim=groups_claim or "", expects_groups=expects_groups, expects_record=expects_record))
+    is_untold_claim = bool(groups_claim) and expects_groups and not claims
+    assert found.has_untold_groups is (is_unknown or is_untold_claim)
+    assert (answer({"groups": "none of theirs"}, found) is None) is found.has_untold_groups
+
+
+@pytest.mark.parametrize(
+    ("claims", "groups_claim", "is_told"),
+    [
+        ({}, "groups", False),
+        ({"groups": None}, "groups", False),
+        ({"groups": {"a": True}}, "groups", False),
+        ({"groups": 7}, "groups", True),
+        ({"groups": 7.5}, "groups", False),
+        ({"groups": True}, "groups", False),
+        ({"groups": ["g1", 7]}, "groups", True),
+        ({"groups": ["g1", {"name": "g2"}]}, "groups", False),
+        ({"groups": ["g1", None]}, "groups", False),
+        ({"groups": [["g1"]]}, "groups", False),
+        ({"groups": []}, "groups", True),
+        ({"groups": ""}, "groups", True),
+        ({"groups": "g1"}, "groups", True),
+        ({"groups": ["g1"]}, "groups", True),
+        ({"realm_access": {"roles": []}}, "realm_access.roles", True),
+        ({"realm_access": {}}, "realm_access.roles", False),
+        ({"realm_access": ["roles"]}, "realm_access.roles", False),
+        ({"https://corp.example/roles": []}, "https://corp.example/roles", True),
+        ({"a": {"b.c": {"d": []}}}, r"a.b\.c.d", True),
+        ({"a": {"b.c": {"d": []}}}, "a.b.c.d", False),
+        ({"a.b.c": []}, "a.b.c", False),
+        ({"a.b": {"c": 1}, "a": {"b": {"c": []}}}, "a.b.c", True),
+    ],
+)
+def test_groups_that_the_provider_was_to_tell_and_did_not_are_not_known(claims: dict[str, Any], groups_claim: str, is_told: bool) -> None:
+    assert identity(claims=claims, groups_claim=groups_claim, expects_groups=True).has_untold_groups is not is_told
+    # Who may have groups from a directory need not have the claim; what can't be read in it counts all the same.
+    is_missing = groups_claim not in flattened(claims)
+    assert identity(claims=claims, groups_claim=groups_claim).has_untold_groups is not (is_told or is_missing)
+    assert not identity(claims=claims, groups_claim="", expects_groups=True).has_untold_groups
+
+
+@pytest.mark.parametrize("alias", ["mail", "emailaddress", "email_address"])
+def test_a_claim_that_is_the_address_elsewhere_counts_as_the_address_does(alias: str) -> None:
+    for claims, told in (
+        ({alias: "boss@corp.com", "email_verified": False}, ""),
+        ({alias: "boss@corp.com"}, ""),
+        ({alias: "boss@corp.com", "email": "ann@corp.com", "email_verified": True}, ""),
+        ({alias: ["Ann@corp.com", "boss@corp.com"], "email_verified": True}, ""),
+        ({alias: True, "email_verified": True}, ""),
+        ({alias: "Ann@corp.com", "email_verified": True}, "Ann@corp.com"),
+        ({alias: "Ann@corp.com"}, "Ann@corp.com"),
+    ):
+        assert "".join(identity(claims=claims, email="ann@corp.com").claims.get(alias, ())) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("Ann", "Ann"), ("boss@corp.com", ""), ("Boss (corp/boss)", ""), ("ANN@corp.com", "ANN@corp.com"), (7, "")],
+)
+def test_a_name_that_may_be_another_s_is_none(name: Any, kept: str) -> None:
+    found = identity(email="ann@corp.com", name=name)
+    assert (found.name, found.shown_as) == (kept, "ann@corp.com")
+    doubted = identity(email="ann@corp.com", email_verified=False, name=name)
+    assert doubted.shown_as == (f"{kept} (oidc/1)" if kept == "Ann" else "oidc/1")

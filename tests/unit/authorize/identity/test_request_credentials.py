@@ -1,0 +1,125 @@
+"""What counts as a carried token, and that whatever counts is taken out before forwarding."""
+
+from pathlib import Path
+
+import pytest
+
+from authorize.authorizer import WithheldCredentials
+from authorize.identity.request_credentials import authorization_of, is_unreadable, query_token_of, shows_token_of_ours
+from proxy.rewriting.request_headers import RouteHeaders
+from proxy.rewriting.target import without_token
+from tests.support.options import make_options
+from tests.unit.authorize.builders import request
+
+
+def with_headers(*values: bytes, **others: bytes):
+    named = [(name.replace("_", "-").encode(), value) for name, value in others.items()]
+    return request("/", headers=[*((b"authorization", value) for value in values), *named])
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (b"Gate abc", ("gate", "abc")),
+        (b"Bearer Gate-abc", ("gate", "abc")),
+        (b"bearer  gate-abc", ("gate", "abc")),
+        (b"GATE   abc ", ("gate", "abc")),
+        (b"Bearer abc.def-g_~+/=", ("bearer", "abc.def-g_~+/=")),
+        (b"Basic dXNlcjpw", ("basic", "dXNlcjpw")),
+        (b"Basic gate-dXNl", ("basic", "gate-dXNl")),
+        (b"Gate", ("", "")),
+        (b"Gate ", ("", "")),
+        (b"Bearer Gate-", ("", "")),
+        (b"Gate a b", ("", "")),
+        (b"Gate a,b", ("", "")),
+        (b"Gate\tabc", ("", "")),
+        (b"Gate abc\xff", ("", "")),
+        (b"", ("", "")),
+    ],
+)
+def test_one_header_has_one_reading(value: bytes, read: tuple[str, str], tmp_path: Path) -> None:
+    assert authorization_of(with_headers(value)) == read
+    if read[0] == "gate":
+        left = RouteHeaders.of_another_proxy(make_options(tmp_path)).credentials([(b"authorization", value)], WithheldCredentials.OURS)
+        assert dict(left)[b"authorization"] == b""
+
+
+def test_several_authorization_headers_carry_nothing() -> None:
+    assert authorization_of(with_headers(b"Gate abc", b"Gate abc")) == ("", "")
+    assert authorization_of(with_headers(b"Basic eA==", b"Gate abc")) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("query", "token"),
+    [
+        ("gate_session=abc", "abc"),
+        ("a=b&gate_session=abc&c", "abc"),
+        ("gate_session=abc&gate_session=abc", ""),
+        ("gate_session=abc&gate_session=", ""),
+        ("GATE_SESSION=abc", ""),
+        ("gate%5Fsession=abc", ""),
+        ("a=1;gate_session=abc", ""),
+        ("xgate_session=abc", ""),
+        ("gate_session", ""),
+        ("", ""),
+    ],
+)
+def test_the_query_carries_one_token_under_one_name(query: str, token: str) -> None:
+    assert query_token_of(request(f"/?{query}")) == token
+    if token:
+        assert b"abc" not in without_token(query.encode())
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *((b"sec-fetch-site", site) for site in (b"cross-site", b"same-site", b"same-origin", b"none", b"")),
+        *((b"sec-fetch-mode", mode) for mode in (b"navigate", b"cors", b"no-cors", b"websocket")),
+        (b"sec-fetch-dest", b"image"),
+        (b"sec-ch-ua", b""),
+        (b"accept", b"application/xhtml+xml,Text/HTML;q=0.9"),
+        (b"user-agent", b"Mozilla/5.0 (X11; Linux x86_64; rv:60.0) Gecko/20100101 Firefox/60.0"),
+        (b"user-agent", b" mozilla/4.0"),
+    ],
+)
+def test_no_link_makes_who_opens_it_act_as_its_author(header: tuple[bytes, bytes]) -> None:
+    assert query_token_of(request("/?gate_session=abc", headers=[(b"x-a", b"1"), header])) == ""
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [(b"accept", b"*/*"), (b"user-agent", b"curl/8.5.0")],
+        [(b"accept", b"application/json"), (b"sec-websocket-key", b"x")],
+        [(b"x-note", b"text/html"), (b"x-agent", b"Mozilla/5.0")],
+    ],
+)
+def test_a_program_s_token_counts(headers: list[tuple[bytes, bytes]]) -> None:
+    assert query_token_of(request("/?gate_session=abc", headers=headers)) == "abc"
+
+
+def test_who_asks_for_a_tunnel_may_speak_as_to_a_proxy_and_has_one_credential() -> None:
+    def read(method: str, *names: bytes) -> tuple[str, str]:
+        return authorization_of(request("/", "db.example.com:5432", method, headers=[(name, b"Gate abc") for name in names]))
+
+    assert [read("CONNECT", name) for name in (b"authorization", b"proxy-authorization")] == [("gate", "abc")] * 2
+    assert read("CONNECT", b"authorization", b"proxy-authorization") == ("", "")
+    assert read("GET", b"proxy-authorization") == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "is_ours", "unreadable"),
+    [
+        ("/", [], False, False),
+        ("/", [b"Basic dXNlcjpw"], False, False),
+        ("/", [b"Gate abc"], True, False),
+        ("/", [b"Bearer gate_sa_ci_x"], True, False),
+        ("/?gate_session=abc", [], True, False),
+        ("/", [b"Gate a b"], False, True),
+        ("/", [b"Gate abc", b"Gate abc"], False, True),
+    ],
+)
+def test_a_token_of_ours_is_known_and_so_is_what_can_not_be_read(target: str, values: list[bytes], is_ours: bool, unreadable: bool) -> None:
+    shown = request(target, headers=[(b"x-a", b"1"), *((b"authorization", value) for value in values)])
+    assert (shows_token_of_ours(shown), is_unreadable(shown)) == (is_ours, unreadable)

@@ -1,0 +1,268 @@
+"""Who shows the secret of a service account is that account, until it ends, and nobody else (classes B13, B15)."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from authorize.identity.service_account_loader import IDENTITY_SECONDS, ServiceAccountLoader, account_with, identity_of, identity_of_account
+from authorize.policy.identity import Identity
+from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
+from databroker.replica import Replica
+from databroker.service_account_store import ServiceAccounts
+from databroker.store.memory import MemoryStore
+from foundation.auth_challenges import RefusedToken
+from foundation.crypto.service_account_token import hash_of, new_token
+from foundation.errors import BrokerError
+from foundation.tasks import spawn
+from tests.support.brokers import BrokerOverALine
+from tests.support.eventually import eventually
+from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.builders import user
+from tests.unit.authorize.policy.policy_texts import answer
+
+NOW = 1500.0
+
+
+async def identified(loader: ServiceAccountLoader, token: str, now: float) -> Identity | None:
+    found = await loader.identify(token, now)
+    return None if isinstance(found, RefusedToken) else found
+
+
+class World:
+    def __init__(self, broker: BreakableBroker, loader: ServiceAccountLoader):
+        self.broker = broker
+        self.loader = loader
+        self.accounts = ServiceAccounts(broker, lambda: NOW)
+
+    async def identify(self, token: str, now: float) -> Identity | None:
+        return await identified(self.loader, token, now)
+
+    async def keep(self, account: ServiceAccountRecord) -> None:
+        await self.broker.put(SERVICE_ACCOUNT, account.name, account.to_data())
+        await settled()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with followed_broker() as (broker, replica):
+        yield World(broker, ServiceAccountLoader(replica))
+
+
+async def test_the_secret_is_the_account(world: World) -> None:
+    await world.keep(ServiceAccountRecord("ci", ("deployers",), 1000.0, 99_000.0, hash_of(token := new_token("ci"))))
+    identity = await world.identify(token, NOW)
+    assert identity is not None
+    assert (identity.user_id, identity.subject, identity.session_id) == ("service_account/ci",) * 3
+    assert (identity.email, identity.rule_email, dict(identity.claims)) == ("", "", {})
+    assert (identity.groups, identity.group_ids, identity.issued) == (("deployers",), frozenset({"deployers"}), 1000.0)
+    reads = world.broker.reads
+    assert await world.identify(token, NOW) is identity, "what is signed of it is kept, so it must stay the same"
+    assert world.broker.reads == reads
+
+
+async def test_any_other_secret_is_nobody(world: World) -> None:
+    token, other = new_token("ci"), new_token("other")
+    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(token)))
+    await world.keep(ServiceAccountRecord("other", (), 1000.0, 99_000.0, hash_of(other)))
+    assert await world.identify(token, NOW) is not None
+    for wrong in (new_token("ci"), new_token("nobody"), token[:-1], "", "gate_sa_ci_", hash_of(token)):
+        assert await world.identify(wrong, NOW) is None
+
+
+async def test_a_revoked_or_renewed_secret_is_refused_as_soon_as_the_change_is_heard_of(world: World) -> None:
+    first = await world.accounts.create("ci", [], None, "")
+    assert await world.identify(first, NOW) is not None
+    second = await world.accounts.rotate("ci")
+    await settled()
+    assert await world.identify(first, NOW) is None
+    assert await world.identify(second, NOW) is not None
+    await world.accounts.revoke("ci")
+    await settled()
+    assert await world.identify(second, NOW) is None
+
+
+async def test_the_old_secret_is_good_for_the_overlap(world: World) -> None:
+    first = await world.accounts.create("ci", [], None, "")
+    await world.accounts.rotate("ci", overlap=60)
+    await settled()
+    assert await world.identify(first, NOW + 59) is not None
+    assert await world.identify(first, NOW + 60) is None
+    assert await world.identify(new_token("ci"), NOW) is None
+
+
+async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: World) -> None:
+    account = ServiceAccountRecord("ci", (), 1000.0, NOW + 2 * IDENTITY_SECONDS, hash_of(token := new_token("ci")))
+    await world.keep(account)
+    identity = await world.identify(token, NOW)
+    assert identity is not None
+    assert identity.expires == NOW + IDENTITY_SECONDS
+    later = await world.identify(token, NOW + IDENTITY_SECONDS)
+    assert later is not None
+    assert later.expires == account.expires
+    assert await world.identify(token, account.expires) is None
+
+
+MADE = {"ci--a": "ci", "ci--a--b": "ci--a"}
+
+
+async def chain(world: World) -> dict[str, str]:
+    """The tokens of an account and of what it has made by the API, through two levels."""
+    tokens = {"ci": await world.accounts.create("ci", [], None, "ops")}
+    for name, maker in MADE.items():
+        secret = hash_of(tokens[maker])
+        tokens[name] = await world.accounts.create(name, [], None, f"service_account/{maker}", maker_secret_hash=secret)
+    await settled()
+    return tokens
+
+
+async def living(world: World, tokens: dict[str, str], now: float = NOW) -> set[str]:
+    """Who gets in: at routes, at the API, and at the desk."""
+    found = {name for name, token in tokens.items() if await world.identify(token, now) is not None}
+    api = {name for name, token in tokens.items() if not isinstance(await account_with(token, world.broker, now), RefusedToken)}
+    at_desk = {name for name in tokens if await identity_of_account(f"service_account/{name}", world.broker, now) is not None}
+    assert found == api <= at_desk
+    return found
+
+
+Ends = Callable[[World], Awaitable[object]]
+ENDS: dict[str, tuple[Ends, set[str]]] = {
+    "the first maker is revoked": (lambda world: world.accounts.revoke("ci"), set()),
+    "the maker in the middle is revoked": (lambda world: world.accounts.revoke("ci--a"), {"ci"}),
+    "the first maker has a new secret": (lambda world: world.accounts.rotate("ci"), set()),
+    "the maker in the middle has a new secret": (lambda world: world.accounts.rotate("ci--a"), {"ci"}),
+    "the last one is revoked": (lambda world: world.accounts.revoke("ci--a--b"), {"ci", "ci--a"}),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_an_account_ends_with_the_secrets_by_which_it_was_made(world: World, end: str) -> None:
+    tokens = await chain(world)
+    assert await living(world, tokens) == set(tokens)
+    reads = world.broker.reads
+    assert {name for name, token in tokens.items() if await world.identify(token, NOW)} == set(tokens)
+    assert world.broker.reads == reads, "what is known of makers costs no question"
+    carry_out, left = ENDS[end]
+    await carry_out(world)
+    await settled()
+    assert await living(world, tokens) == left
+
+
+async def test_an_account_ends_when_its_maker_expires(world: World) -> None:
+    tokens = await chain(world)
+    record = await world.broker.get(SERVICE_ACCOUNT, "ci")
+    assert record is not None
+    await world.keep(replace(ServiceAccountRecord.from_record(record), expires=NOW + 600))
+    assert await living(world, {name: tokens[name] for name in MADE}, NOW + 599) == set(MADE)
+    assert await living(world, tokens, NOW + 600) == set()
+
+
+async def test_what_is_made_in_an_overlap_is_as_good_as_the_secret_that_made_it(world: World) -> None:
+    old = await world.accounts.create("ci", [], None, "ops")
+    new = await world.accounts.rotate("ci", overlap=60)
+    tokens = {}
+    for name, maker in (("ci--old", old), ("ci--new", new)):
+        tokens[name] = await world.accounts.create(name, [], None, "service_account/ci", maker_secret_hash=hash_of(maker))
+    await settled()
+    assert await living(world, tokens) == {"ci--old", "ci--new"}
+    identity = await world.identify(tokens["ci--old"], NOW)
+    assert identity is not None
+    assert identity.expires == NOW + 60
+    assert await living(world, tokens, NOW + 60) == {"ci--new"}
+
+
+@pytest.mark.parametrize("name", ["ci", "ci--a"])
+async def test_a_name_that_is_used_again_brings_nobody_back(world: World, name: str) -> None:
+    tokens = await chain(world)
+    await world.accounts.revoke(name)
+    again = await world.accounts.create(name, [], None, "ann")
+    await settled()
+    assert await living(world, {**tokens, name: again}) == {"ci", name}
+
+
+@pytest.mark.parametrize("facts", [{"maker_secret_hash": ""}, {"created_by": "service_account/ci--a"}, {"created_by": "service_account/"}])
+async def test_an_account_that_no_secret_vouches_for_is_nobody(world: World, facts: dict[str, str]) -> None:
+    tokens = await chain(world)
+    record = await world.broker.get(SERVICE_ACCOUNT, "ci--a")
+    assert record is not None
+    await world.keep(replace(ServiceAccountRecord.from_record(record), **facts))
+    assert (await world.identify(tokens["ci--a"], NOW) is None) == (facts != {"created_by": "service_account/"})
+
+
+async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
+    token = new_token("ci")
+    good = ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(token))
+    for wrong in ({}, {**good.to_data(), "expires": "x"}, {**good.to_data(), "more": 1}, replace(good, name="other").to_data()):
+        await world.broker.put(SERVICE_ACCOUNT, "ci", wrong)
+        await settled()
+        assert await world.identify(token, NOW) is None
+
+
+async def test_the_id_of_somebody_else_is_no_account_s(world: World) -> None:
+    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(new_token("ci"))))
+    assert await identity_of_account("service_account/ci", world.broker, NOW) is not None
+    for other in ("oidc/ci", "ci", "/ci"):
+        assert await identity_of_account(other, world.broker, NOW) is None
+
+
+async def test_a_broker_that_is_away_lets_nobody_in(world: World) -> None:
+    world.broker.is_down = True
+    with pytest.raises(BrokerError):
+        await world.identify(new_token("ci"), NOW)
+
+
+async def test_an_account_of_another_server_is_another_though_its_version_is_the_same() -> None:
+    tokens = [new_token("ci") for _ in range(2)]
+    stores = [MemoryStore(lambda: NOW) for _ in tokens]
+    for store, token in zip(stores, tokens, strict=True):
+        await store.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(token)).to_data())
+    line = BrokerOverALine(stores[0])
+    replica = Replica(line, first_wait=0.001, clock=lambda: NOW)
+    loader, following = ServiceAccountLoader(replica), spawn(replica.run(), name="replica of a test")
+    try:
+        await settled()
+        assert await identified(loader, tokens[0], NOW) is not None
+        line.cut()
+        await eventually(lambda: not replica.seen)
+        line.mend(stores[1])
+        await eventually(lambda: replica.seen)
+        await replica.get(SERVICE_ACCOUNT, "ci")
+        assert [await identified(loader, token, NOW) is not None for token in tokens] == [False, True]
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+
+
+async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
+    token, ended = new_token("ci"), new_token("old")
+    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(new_token("ci"))))
+    await world.keep(ServiceAccountRecord("old", (), 1000.0, NOW, hash_of(ended)))
+    expected = {
+        token: "service account ci: .* another secret",
+        ended: "service account old: .* expired",
+        new_token("nobody"): "service account nobody: not found",
+        token[:-1]: "service account: .* mistyped",
+    }
+    for shown, reason in expected.items():
+        refused = await world.loader.identify(shown, NOW)
+        assert isinstance(refused, RefusedToken)
+        assert re.match(reason, refused.reason)
+        assert shown not in refused.reason
+
+
+def test_rules_can_not_take_an_account_for_a_person_nor_a_person_for_an_account() -> None:
+    account = identity_of(ServiceAccountRecord("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
+    person = user("ann@corp.com", subject="service_account/ann")
+
+    def holds(entry: str, who) -> bool:
+        return answer({"user": entry}, who) is True
+
+    assert holds("service_account/ann", account)
+    assert not holds("service_account/ann", person)
+    assert holds("oidc/service_account/ann", person)
+    for entry in ("ann", "ann@corp.com", "oidc/ann", "service_account/bob", "service_account/an"):
+        assert not holds(entry, account)
+    assert answer({"groups": "sales"}, account)
+    assert not answer({"domain": "corp.com"}, account)

@@ -1,0 +1,117 @@
+"""When does access that was given for a while let somebody in?"""
+
+import pytest
+
+from authorize.policy.criterion import Case
+from authorize.policy.decision import Outcome, decide, judge
+from authorize.policy.decision_text import rows, sentence, ways_in
+from authorize.policy.identity import AccessSpan, Identity
+from authorize.policy.reasons import Reason
+from authorize.policy.route_table import RouteTable
+from config.routes.route import Route
+from foundation.web.message import enumerated
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+from tests.unit.authorize.policy.policy_texts import criterion
+
+WIKI = make_route(name="wiki", policy=[{"allow": {"or": [{"groups": "writers"}, {"granted": True}]}}])
+WIKI_POLICY = [{"allow": {"granted": True}}, {"allow": {"groups": "writers"}}]
+LIVE = AccessSpan(NOW - 600, NOW + 600)
+
+
+def holder(route: Route = WIKI, span: AccessSpan = LIVE) -> Identity:
+    return user(access={route.access_key: span})
+
+
+def outcome(identity: Identity | None, routes: RouteTable | None = None, now: float = NOW) -> Outcome:
+    return decide(request(), identity, routes or table(WIKI), now).outcome
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        (LIVE, Outcome.ALLOWED),
+        (AccessSpan(NOW, NOW + 0.1), Outcome.ALLOWED),
+        (AccessSpan(NOW - 600, NOW), Outcome.FORBIDDEN),
+        (AccessSpan(NOW + 59, NOW + 600), Outcome.ALLOWED),  # another machine's clock is ahead
+        (AccessSpan(NOW + 61, NOW + 600), Outcome.FORBIDDEN),  # this clock was set back: access is not the longer for it
+        (AccessSpan(NOW - 600, float("nan")), Outcome.FORBIDDEN),
+    ],
+)
+def test_access_holds_from_its_beginning_to_its_end(span: AccessSpan, expected: Outcome) -> None:
+    assert outcome(holder(span=span)) is expected
+
+
+def test_nobody_else_gets_in_by_it() -> None:
+    assert outcome(user()) is Outcome.FORBIDDEN
+    assert outcome(user(group_ids=frozenset({"writers"}))) is Outcome.ALLOWED
+    assert outcome(None) is Outcome.SIGN_IN
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "handbook"},
+        {"name": None},
+        {"to": "http://other.example.com"},
+        {"path": "/"},
+        {"prefix": "/"},
+        {"host": "wiki.example.com"},
+        {"prefix_rewrite": "/payroll"},
+        {"regex_rewrite_pattern": "^/", "regex_rewrite_substitution": "/payroll/"},
+        {"preserve_host_header": True},
+        {"host_rewrite": "payroll.internal"},
+        {"host_rewrite_header": "X-Where"},
+        {"host_path_regex_rewrite_pattern": "^/([a-z]+)/.*$", "host_path_regex_rewrite_substitution": r"\1.internal"},
+        {"tls_server_name": "payroll.internal"},
+    ],
+)
+def test_a_route_that_was_changed_is_another_and_takes_nothing_over(changed: dict[str, str]) -> None:
+    policy = [{"allow": {"granted": True}}]
+    other = make_route(**{"name": "wiki", "policy": policy, **changed})
+    found = decide(request(host=other.from_.host), holder(), table(other), NOW)
+    assert found.outcome is Outcome.FORBIDDEN
+    assert decide(request(host=other.from_.host), holder(other), table(other), NOW).is_allowed
+
+
+def test_two_ways_to_one_upstream_are_two_routes() -> None:
+    one, other = (make_route(name="wiki", prefix_rewrite=place, policy=[{"allow": {"granted": True}}]) for place in ("/a/", "/b/"))
+    assert not decide(request(), holder(one), table(other), NOW).is_allowed
+    assert decide(request(), holder(one), table(make_route(name="wiki", prefix_rewrite="/a/", policy=WIKI_POLICY)), NOW).is_allowed
+
+
+def test_a_route_of_the_same_name_gains_nothing() -> None:
+    other = make_route("pay.example.com", name="wiki", policy=[{"allow": {"granted": True}}])
+    assert not decide(request(host="pay.example.com"), holder(), table(WIKI, other), NOW).is_allowed
+
+
+def test_a_deny_is_above_it() -> None:
+    policy = [{"allow": {"granted": True}}, {"deny": {"source_ip": "192.0.2.0/24"}}]
+    route = make_route(policy=policy)
+    assert not decide(request(source_ip="192.0.2.1"), holder(route), table(route), NOW).is_allowed
+    assert decide(request(source_ip="198.51.100.1"), holder(route), table(route), NOW).is_allowed
+    assert not decide(request(), holder(route), table(route), NOW).is_allowed, "nor is an unknown deny"
+
+
+def test_a_decision_that_looks_at_it_depends_on_time() -> None:
+    (compiled,) = table(WIKI).routes()
+    assert compiled.is_timed
+
+
+def test_the_explanation_says_from_when_to_when() -> None:
+    (compiled,) = table(WIKI).routes()
+    found = judge(request(), holder(), compiled, NOW)
+    (row,) = [row for row in rows(found) if row["rule"].endswith("granted")]
+    assert (row["answer"], row["reason"]) == ("yes", Reason.ACCESS_GIVEN.value)
+    assert row["compared"] == "access from 2027-01-15 07:50:00 UTC until 2027-01-15 08:10:00 UTC"
+    refused = judge(request(), user(), compiled, NOW)
+    assert sentence(refused).params == {"reasons": enumerated([Reason.NO_GROUPS.value, Reason.NO_ACCESS_GIVEN.value])}
+    assert any("temporary access" in way for way in ways_in(refused))
+
+
+def test_outside_of_a_route_nobody_has_any() -> None:
+    assert not criterion({"granted": True}).test(Case(request(), holder(), NOW)).holds
+
+
+def test_of_somebody_described_it_has_no_end() -> None:
+    found = criterion({"granted": True}).words.compared(Case(request(), holder(span=AccessSpan(float("-inf"), float("inf"))), NOW, WIKI))
+    assert found == "access from any time until any time"

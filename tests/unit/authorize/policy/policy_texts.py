@@ -1,0 +1,22 @@
+"""One comparison as it is written, and what it answers."""
+
+from typing import Any
+
+from authorize.policy.criterion import Case, Criterion
+from authorize.policy.identity import Identity
+from authorize.policy.language.criterion_registry import criterion_of
+from authorize.policy.truth import FALSE, MAYBE, TRUE, UNKNOWN
+from config.routes.policy.policy_language import comparisons, policy_blocks
+from tests.unit.authorize.builders import NOW, request
+
+ANSWERS = {TRUE: True, FALSE: False, UNKNOWN: None, MAYBE: "maybe"}
+
+
+def criterion(written: dict[str, Any]) -> Criterion:
+    (comparison,) = comparisons(policy_blocks({"allow": written}))
+    return criterion_of(comparison)
+
+
+def answer(written: dict[str, Any], caller: Identity | None = None, *, now: float = NOW, **asked: Any) -> bool | str | None:
+    """True, False, None for unknown, "maybe" before sign-in."""
+    return ANSWERS[criterion(written).test(Case(request(**asked), caller, now)).value]

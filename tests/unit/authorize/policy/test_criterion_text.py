@@ -1,0 +1,31 @@
+"""What an explanation shows of the person whom a rule looked at."""
+
+from typing import Any
+
+import pytest
+
+from authorize.policy.criterion import Case
+from authorize.policy.criterion_text import compared_email, compared_groups, compared_person, compared_provider, shown_claim, wanted
+from foundation.claim_values import PartialValues, UnescapedValues
+from tests.unit.authorize.builders import NOW, request, user
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        (None, "nothing"),
+        (("b", 1, "a"), "1, a, b"),
+        (PartialValues(("a",)), "a, "),
+        (UnescapedValues(("a",)), "backslash"),
+    ],
+)
+def test_claims(values: Any, part: str) -> None:
+    assert part in shown_claim(values)
+
+
+def test_people_and_nobody() -> None:
+    shown = (compared_person, compared_email, compared_provider, compared_groups)
+    ann = Case(request(), user("ann@corp.com", subject="1", group_ids=frozenset({"g2", "g1"}), group_names=frozenset({"sales"})), NOW)
+    assert [of(ann) for of in shown] == ["ann@corp.com, oidc/1, 1", "ann@corp.com", "oidc", "g1, g2, sales"]
+    assert {of(Case(request(), None, NOW)) for of in shown} == {"nobody"}
+    assert wanted({"b", "a"}) == "one of a, b"

@@ -1,0 +1,78 @@
+"""A request comes back from Envoy's words as it went in, and somebody's Envoy is read by the same door as our own listener."""
+
+from urllib.parse import quote
+
+import pytest
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+
+from authorize.rpc.check_attributes import from_check_request, raw, to_check_request
+from foundation.errors import BadRequest
+from tests.support.client_certificates import authority
+from tests.unit.authorize.builders import HTTPS, request
+
+COOKIES = [b"a=b", b"_gate=x; c=\xfc"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request("/"),
+        request("/a%2Fb/?x=%20&y", method="POST", source_ip="192.0.2.1"),
+        request("/", host="app.example.com:8443"),
+        request("/", origin=b"https://o.example", access_control_request_method=b"PUT", method="OPTIONS"),
+        request("/", headers=[(b"x-a", b"1"), (b"x-a", b"2"), (b"x-b", b"\xff")]),
+    ],
+)
+def test_a_request_comes_back_the_same(asked):
+    told = pb.CheckRequest.FromString(to_check_request(asked, COOKIES, {"gate_route": "x"}).SerializeToString())
+    back, cookies = from_check_request(told, HTTPS)
+    assert cookies == COOKIES
+    assert (back.method, back.host_port, back.path, back.query) == (asked.method, asked.host_port, asked.path, asked.query)
+    assert (back.origin, back.access_control_request_method) == (asked.origin, asked.access_control_request_method)
+    assert back.source_ip == asked.source_ip
+    assert [pair for pair in back.headers if pair[0].startswith(b"x-")] == list(asked.headers)
+
+
+def told_by_envoy(**http: object) -> pb.CheckRequest:
+    told = pb.CheckRequest()
+    request = told.attributes.request.http
+    headers = http.pop("headers", {})
+    for name, value in {"method": "GET", "host": "app.example.com", "path": "/", **http}.items():
+        setattr(request, name, value)
+    request.headers.update(headers)
+    return told
+
+
+def test_what_an_envoy_tells_is_made_canonical():
+    told = told_by_envoy(host="APP.example.com.:443", path="/a/../b?x=1", headers={":path": "/other", "cookie": "a=b; _gate=y"})
+    back, cookies = from_check_request(told, HTTPS)
+    assert (back.host_port, back.path, back.query) == ("app.example.com", "/b", "x=1")
+    assert cookies == [b"a=b; _gate=y"]
+
+
+@pytest.mark.parametrize(
+    "http", [{"path": "/%00"}, {"path": "/a\\b"}, {"path": "/%"}, {"path": "/a#b"}, {"host": ""}, {"host": "a b"}, {"path": "/?a b"}]
+)
+def test_what_has_no_reading_is_refused(http):
+    with pytest.raises(BadRequest):
+        from_check_request(told_by_envoy(**http), HTTPS)
+
+
+def test_a_certificate_that_can_not_be_read_is_none():
+    told = told_by_envoy()
+    for certificate in ("garbage", "-----BEGIN%20CERTIFICATE-----%0AAAAA%0A-----END%20CERTIFICATE-----", "%ff"):
+        told.attributes.source.certificate = certificate
+        assert from_check_request(told, HTTPS)[0].client_certificate is None
+
+
+def test_a_certificate_that_was_shown_for_another_name_does_not_count():
+    told = told_by_envoy()
+    told.attributes.source.certificate = quote(authority().issue("ann").pem.decode())
+    for server_name, counts in (("", True), ("APP.example.com", True), ("other.example.com", False), ("example.com", False)):
+        told.attributes.tls_session.sni = server_name
+        assert (from_check_request(told, HTTPS)[0].client_certificate is not None) is counts
+
+
+def test_text_beyond_latin_1_is_what_utf_8_had():
+    assert raw("\xfc") == b"\xfc"
+    assert raw("\u20ac") == "\u20ac".encode()

@@ -1,0 +1,104 @@
+"""What authorize answers is believed only where it is about the route that this proxy will use."""
+
+from typing import Any
+
+import grpc
+import pytest
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+
+from authorize.rpc import check_attributes
+from authorize.rpc.remote_authorizer import RemoteAuthorizer
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from foundation.errors import BadRequest, BrokerError
+from foundation.rpc.rpc_channel import RpcFailed
+from tests.support.options import make_options
+from tests.unit.authorize.builders import request
+
+POLICY = [{"from": "https://app.example.com", "to": "http://up", "allow_any_authenticated_user": True}]
+STEP = {"rule": "allow_any_authenticated_user", "value": 1, "reason": "SIGNED_IN"}
+
+
+class Channel:
+    """Answers with this metadata, or fails; remembers what it was asked."""
+
+    def __init__(self, metadata: dict[str, Any] | None = None, error: Exception | None = None):
+        self.metadata, self.error, self.asked = metadata, error, []
+
+    async def call(self, method: str, asked: pb.CheckRequest, answer: Any, *, may_repeat: bool) -> pb.CheckResponse:
+        self.asked.append(asked)
+        if self.error is not None:
+            raise self.error
+        told = pb.CheckResponse()
+        told.dynamic_metadata.update(self.metadata or {})
+        return told
+
+
+class SeenReplica(Replica):
+    seen = "life:7"
+
+
+def authorizer(tmp_path, channel: Any) -> RemoteAuthorizer:
+    return RemoteAuthorizer(make_options(tmp_path, policy=POLICY), channel, SeenReplica(MemoryStore()))
+
+
+async def test_the_route_and_what_was_seen_go_with_the_question(tmp_path):
+    channel = Channel()
+    remote = authorizer(tmp_path, channel)
+    (route,) = remote.routes.routes()
+    channel.metadata = {"outcome": "ALLOWED", "route": route.id, "trace": [STEP]}
+    assert (await remote.check(request(), [])).decision.is_allowed
+    extensions = channel.asked[0].attributes.context_extensions
+    assert (extensions[check_attributes.ROUTE], extensions[check_attributes.SEEN]) == (route.id, "life:7")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"route": "another"},
+        {"route": ""},
+        {"outcome": "WHATEVER"},
+        {"outcome": "NO_ROUTE"},
+        {"trace": []},
+        {"trace": [{**STEP, "reason": "UNHEARD_OF"}]},
+        {"trace": ["text"]},
+        {"identity": {"user_id": "oidc/1"}},
+    ],
+    ids=repr,
+)
+async def test_an_answer_that_is_not_understood_lets_nobody_in(tmp_path, change):
+    channel = Channel()
+    remote = authorizer(tmp_path, channel)
+    channel.metadata = {"outcome": "ALLOWED", "route": remote.routes.routes()[0].id, "trace": [STEP], **change}
+    with pytest.raises(BrokerError):
+        await remote.check(request(), [])
+
+
+async def test_what_a_later_release_says_of_an_identity_is_passed_over(tmp_path):
+    channel = Channel()
+    remote = authorizer(tmp_path, channel)
+    identity = {"session_id": "s", "user_id": "oidc/1", "subject": "1", "provider": "oidc", "expires": 9.0, "shoe_size": 43}
+    channel.metadata = {"outcome": "ALLOWED", "route": remote.routes.routes()[0].id, "trace": [STEP], "identity": identity}
+    found = (await remote.check(request(), [])).identity
+    assert found is not None
+    assert (found.session_id, found.user_id, found.expires) == ("s", "oidc/1", 9.0)
+
+
+async def test_nothing_at_all_is_no_permission(tmp_path):
+    with pytest.raises(BrokerError):
+        await authorizer(tmp_path, Channel({})).check(request(), [])
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(grpc.StatusCode.INVALID_ARGUMENT, BadRequest), (grpc.StatusCode.UNAVAILABLE, BrokerError), (grpc.StatusCode.UNKNOWN, BrokerError)],
+)
+async def test_a_failure_is_told_by_whose_it_is(tmp_path, code, kind):
+    with pytest.raises(kind):
+        await authorizer(tmp_path, Channel(error=RpcFailed(code, "x"))).check(request(), [])
+
+
+async def test_a_request_without_a_route_is_asked_of_nobody(tmp_path):
+    channel = Channel()
+    assert (await authorizer(tmp_path, channel).check(request(host="unknown.example.com"), [])).decision.route is None
+    assert channel.asked == []

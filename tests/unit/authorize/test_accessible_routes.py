@@ -1,0 +1,176 @@
+"""Openings: exactly what the requests themselves would be told, for any policy, person, address and time."""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authorize.accessible_routes import Opening, StartPage, StartPages, carried_everywhere, start_path
+from authorize.policy.decision import Decision, Outcome, decide
+from authorize.policy.policy_request import PolicyRequest
+from authorize.service import AuthorizeService
+from config.routes.route import Route
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from tests.support.cookies import signed_in
+from tests.support.options import make_options
+from tests.support.policy_cases import Cases
+from tests.unit.authorize.broker import followed_broker, settled
+from tests.unit.authorize.builders import HTTPS, NOW, make_route, request, table, user
+
+AUTHENTICATE = "auth.example.com"
+POLICIES = 500
+LAYOUTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"prefix": "/admin"},
+    {"path": "/x/admin"},
+    {"regex": "/[a-z]*"},
+    {"regex": "/admin(/.*)?"},
+    {"prefix": "/a b/"},
+    {"portal": "hide"},
+    {"acr_values": ["a"]},
+    {"max_age": "10m"},
+)
+PEOPLE: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
+    ("1", {"email": "ann@corp.com"}, ("g1", "payroll")),
+    ("2", {"email": "eve@evil-corp.com", "team": "a", "acr": "a", "auth_time": NOW - 60}, ()),
+    ("corp", {"email": "bob@corp.com", "level": 1, "realm": {"role": ["b"]}}, ("audit",)),
+)
+
+
+def random_policy(seed: int) -> list[dict[str, Any]]:
+    """Routes of many hosts, some of which share one."""
+    chosen, cases, policy = random.Random(seed), Cases(seed), []
+    for number in range(POLICIES):
+        host = f"https://r{chosen.randint(0, number)}.example.com" + chosen.choice(["", "", ":8443"])
+        layout = chosen.choice(LAYOUTS)
+        written = next(route for route in iter(cases.route, None) if "client_certificate" not in str(route))
+        if {"allow_public_unauthenticated_access"} & written.keys():
+            layout = {key: value for key, value in layout.items() if key not in ("acr_values", "max_age")}
+        policy.append({"from": host, "to": "http://127.0.0.1:1", **layout, **written})
+    return policy
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_what_is_listed_is_what_the_requests_are_let_in_for(tmp_path: Path, seed: int) -> None:
+    options = make_options(tmp_path, policy=random_policy(seed))
+    cookies, outcomes = SessionCookies(options), set[tuple[Outcome, bool]]()
+    async with followed_broker() as (broker, replica):
+        service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: 1500.0)
+        for subject, claims, groups in PEOPLE:
+            await broker.sign_in(f"s{subject}", f"oidc/{subject}", claims=claims, email=claims["email"])
+            await broker.join(f"oidc/{subject}", *groups)
+        await settled()
+        for subject, _, _ in PEOPLE:
+            for address in ("10.1.2.3", "203.0.113.9"):
+                asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip=address, headers=((b"x-env", b"a"),))
+                cookie = signed_in(cookies, f"s{subject}", AUTHENTICATE, issued=1000.0, expires=2000.0).encode()
+                listed = {id(each.route): each for each in await service.accessible_routes(asker, [cookie])}
+                for route in service.routes.routes():
+                    page = StartPage.of(route, service.default_ports)
+                    assert page is not None or route.route.regex
+                    start = page.request(asker, asker.headers) if page is not None else None
+                    outcome = await judged(service, start, cookies, subject) if start is not None else None
+                    opens = outcome is not None and outcome[0] in (Outcome.ALLOWED, Outcome.STEP_UP) and outcome[1] is route
+                    expected = opens and route.route.portal != "hide"
+                    assert (id(route) in listed) is expected, (route.route.from_, route.route.policy, asker.source_ip, outcome)
+                    if expected and outcome is not None:
+                        assert listed[id(route)].needs_step_up is (outcome[0] is Outcome.STEP_UP)
+                    if outcome is not None:
+                        outcomes.add((outcome[0], expected))
+    assert {(Outcome.ALLOWED, True), (Outcome.ALLOWED, False), (Outcome.STEP_UP, True), (Outcome.FORBIDDEN, False)} <= outcomes
+
+
+async def judged(service: AuthorizeService, asked: PolicyRequest, cookies: SessionCookies, subject: str) -> tuple[Outcome, object] | None:
+    """By the door that requests go through, at the application's own host."""
+    cookie = signed_in(cookies, f"s{subject}", asked.host_port, issued=1000.0, expires=2000.0).encode()
+    decision = (await service.check(asked, [cookie])).decision
+    return decision.outcome, decision.route
+
+
+async def listed(*routes: Any, asker: PolicyRequest | None = None, **facts: Any) -> tuple[Opening, ...]:
+    found, person = table(*routes), user(**facts)
+
+    def judge(asked: PolicyRequest) -> Decision:
+        return decide(asked, person, found, NOW)
+
+    return await StartPages(found, HTTPS).openings(asker or request("/.gate/", AUTHENTICATE), judge)
+
+
+async def test_a_start_page_that_is_another_route_s_is_none_of_this_one() -> None:
+    free, secret = make_route(allow_any_authenticated_user=True), make_route(prefix="/", allowed_users=["x@corp.com"], title="Secret")
+    assert [each.route.route for each in await listed(free, secret)] == [free]
+
+
+async def test_redirects_and_hosts_with_a_wildcard_are_not_listed() -> None:
+    gone, shown = (
+        Route.model_validate({"from": f"https://{host}", "redirect": {"host_redirect": "new.example.com"}, **keys})
+        for host, keys in (("old.example.com", {}), ("also-old.example.com", {"portal": "show"}))
+    )
+    everywhere = make_route("*.example.com", allow_any_authenticated_user=True)
+    assert [each.route.route for each in await listed(gone, shown, everywhere)] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ({}, "/"),
+        ({"path": "/a b"}, "/a%20b"),
+        ({"prefix": "/app/"}, "/app/"),
+        ({"regex": "/.*"}, "/"),
+        ({"regex": "/docs(/.*)?"}, "/docs"),
+        ({"regex": "/item/[0-9]+"}, None),
+        ({"prefix": "/a", "regex": "/a/b"}, "/a/b"),
+    ],
+)
+def test_the_start_page_is_what_the_route_names(keys: dict[str, Any], path: str | None) -> None:
+    assert start_path(table(make_route(**keys, allow_any_authenticated_user=True)).routes()[0]) == path
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_partial"),
+    [
+        ({"http_path": {"is": "/"}}, True),
+        ({"http_method": "GET"}, True),
+        ({"http_header/x-env": "prod"}, True),
+        ({"domain": "corp.com"}, False),
+        ({"source_ip": "10.0.0.0/8"}, False),
+    ],
+)
+async def test_it_says_where_other_requests_may_be_answered_otherwise(rule: dict[str, Any], is_partial: bool) -> None:
+    asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip="10.1.1.1", headers=((b"x-env", b"prod"),))
+    (found,) = await listed(make_route(policy={"allow": {"and": [rule]}}), asker=asker)
+    assert found.is_partial is is_partial
+    (quiet,) = await listed(make_route(policy=[{"mode": "shadow", "deny": rule}, {"allow": {"and": [{"domain": "corp.com"}]}}]))
+    assert not quiet.is_partial
+
+
+def test_what_belongs_to_this_page_alone_is_not_taken_for_the_application_s() -> None:
+    headers = ((b"host", b"auth.example.com"), (b"cookie", b"a=b"), (b"referer", b"x"), (b"user-agent", b"x"))
+    asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", query="q=a", origin="https://x", source_ip="192.0.2.7", headers=headers)
+    route = table(make_route("app.example.com:8443", allow_any_authenticated_user=True)).routes()[0]
+    page = StartPage.of(route, HTTPS)
+    assert page is not None
+    start = page.request(asker, carried_everywhere(headers))
+    assert (start.method, start.host_port, start.path, start.query, start.origin) == ("GET", "app.example.com:8443", "/", "", "")
+    assert start.headers == ((b"host", b"app.example.com:8443"), (b"user-agent", b"x"))
+    assert start.source_ip == "192.0.2.7"
+
+
+async def test_others_have_their_turn_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("authorize.accessible_routes.SLICE", 0.0)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.ensure_future(count())
+    routes = [make_route(f"r{number}.example.com", allow_any_authenticated_user=True) for number in range(50)]
+    assert len(await listed(*routes)) == 50
+    counting.cancel()
+    assert turns >= 40

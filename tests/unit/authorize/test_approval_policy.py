@@ -1,0 +1,105 @@
+"""Where may people ask for access, and who may say yes?"""
+
+from typing import Any
+
+import pytest
+
+from authorize.approval_policy import AccessRules, may_request
+from authorize.policy.decision import Outcome, decide
+from authorize.policy.identity import AccessSpan
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+KEYS = {"approvers": [{"groups": "leads"}, {"and": [{"domain": "corp.com"}, {"claim/role": "boss"}]}]}
+WAGES = make_route(name="wages", allowed_groups=["payroll"], access_requests=KEYS)
+RULES = AccessRules([make_route("open.example.com"), WAGES])
+
+
+@pytest.mark.parametrize(
+    ("person", "expected"),
+    [
+        ({"group_ids": frozenset({"leads"})}, True),
+        ({"claims": {"role": ("boss",)}}, True),
+        ({"claims": {"role": ("boss",)}, "email": "ann@other.com"}, False),
+        ({"group_ids": frozenset({"payroll"})}, False),
+        ({}, False),
+        ({"has_untold_groups": True}, False),
+        ({"group_ids": frozenset({"leads"}), "provider": "service_account"}, False),
+        ({"group_ids": frozenset({"leads"}), "provider": "jwt"}, False),
+        ({"group_ids": frozenset({"leads"}), "session_id": "bearer/x"}, False),
+    ],
+)
+def test_an_approver_is_a_person_whom_a_criterion_names_for_certain(person: dict[str, Any], expected: bool) -> None:
+    assert RULES.may_approve(WAGES.access_key, user(**person), NOW) is expected
+
+
+def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
+    route = make_route(name="pay", allowed_groups=["payroll"], identity_providers=["corp"], access_requests=KEYS)
+    rules, lead = AccessRules([route]), frozenset({"leads"})
+    assert rules.may_approve(route.access_key, user(provider="corp", group_ids=lead), NOW)
+    assert not rules.may_approve(route.access_key, user(provider="partner", group_ids=lead), NOW)
+
+
+@pytest.mark.parametrize(
+    ("person", "keys", "expected"),
+    [
+        ({"provider": "corp"}, {}, True),
+        ({"provider": "partner"}, {}, False),
+        ({"provider": "partner"}, {"identity_providers": []}, True),
+        ({"provider": "corp"}, {"access_requests": None}, False),
+        ({"provider": "service_account"}, {"identity_providers": []}, False),
+        ({"provider": "corp", "session_id": "bearer/x"}, {}, False),
+    ],
+)
+def test_a_user_requests_access_only_where_their_provider_is_accepted(person: dict[str, Any], keys: dict[str, Any], expected: bool) -> None:
+    route = make_route(allowed_groups=["payroll"], **{"identity_providers": ["corp"], "access_requests": KEYS, **keys})
+    assert may_request(route, user(**person)) is expected
+
+
+def test_only_routes_of_today_can_be_asked_for() -> None:
+    assert RULES.routes == (WAGES,)
+    assert RULES.route(f"{WAGES.id} other") is None
+    assert not RULES.may_approve(f"{WAGES.id} other", user(group_ids=frozenset({"leads"})), NOW)
+    assert not AccessRules([make_route(mode="shadow", access_requests=KEYS), make_route("open.example.com")])
+
+
+def test_the_key_lets_in_whoever_was_given_access_and_nobody_else() -> None:
+    holder = user(access={WAGES.access_key: AccessSpan(NOW - 60, NOW + 60)})
+    assert decide(request(), holder, table(WAGES), NOW).is_allowed
+    assert not decide(request(), holder, table(WAGES), NOW + 60).is_allowed
+    assert not decide(request(), user(), table(WAGES), NOW).is_allowed
+    assert not decide(request(), user(group_ids=frozenset({"leads"})), table(WAGES), NOW).is_allowed, "who approves is not let in by it"
+    assert decide(request(), None, table(WAGES), NOW).outcome is Outcome.SIGN_IN
+    (compiled,) = table(WAGES).routes()
+    assert compiled.is_timed
+    alone = make_route(access_requests=KEYS)
+    assert decide(request(), None, table(alone), NOW).outcome is Outcome.SIGN_IN
+
+
+ROBOT = {"provider": "service_account", "user_id": "service_account/robot", "group_ids": frozenset({"leads"})}
+NAMED = {"user": "service_account/robot"}
+
+
+@pytest.mark.parametrize(
+    ("approvers", "expected"),
+    [
+        ([NAMED], True),
+        ([{"groups": "leads"}, NAMED], True),
+        ([{"user": {"in": ["ann@corp.com", "service_account/robot"]}}], True),
+        ([{"groups": "leads"}], False),
+        ([{"user": "robot"}], False),
+        ([{"groups": "service_account/robot"}], False),
+        ([{"user": "service_account/robot2"}], False),
+        ([{"user": {"not_in": ["service_account/robot"]}}], False),
+        ([{"user": {"not_in": ["service_account/other"]}}], False),
+        ([{"not": NAMED}], False),
+        ([{"nor": [NAMED]}], False),
+        ([{"or": [{"not": NAMED}, {"groups": "leads"}]}], False),
+        ([{"and": [NAMED, {"groups": "leads"}]}], False),
+    ],
+)
+def test_a_program_approves_only_where_a_rule_names_it_alone(approvers: list[Any], expected: bool) -> None:
+    route = make_route(name="wages", access_requests={"approvers": approvers, "break_glass": {"allowed": [NAMED]}})
+    rules = AccessRules([route])
+    assert rules.may_approve(route.access_key, user(**ROBOT), NOW) is expected
+    assert not rules.may_break_glass(route.access_key, user(**ROBOT), NOW)
+    assert not rules.may_approve("another", user(**ROBOT), NOW)

@@ -1,0 +1,160 @@
+"""Do the timeline's filters find what they say, each by its index?"""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.utils import timezone
+
+from authorize.models import LoggedDecision
+from authorize.timeline import timeline_filters
+from authorize.timeline.timeline_filters import TimelineFilters, with_words
+from config.options import Options
+from tests.support.options import make_options
+from tests.unit.authorize.builders import user
+from tests.unit.authorize.logged import POLICY, log_decision
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def options(database: None, tmp_path: Path) -> Options:
+    return make_options(tmp_path, policy=POLICY)
+
+
+def decided(name: str, at: datetime = NOON, **columns: str) -> None:
+    said = {"person": f"{name}@corp.com", "person_id": f"oidc/{name}", "outcome": "allowed", "url": "app.example.com/", **columns}
+    LoggedDecision.objects.create(at=at, seconds=0, facts="{}", **said)
+
+
+def found(options: Options, **query: str) -> list[str]:
+    rows = TimelineFilters.of(query, BERLIN, options.policy).rows().order_by("-at", "-id")
+    return [row.person.partition("@")[0] for row in rows]
+
+
+def plan(options: Options, **query: str) -> str:
+    return TimelineFilters.of(query, BERLIN, options.policy).rows().order_by("-at", "-id").explain()
+
+
+def test_a_person_is_found_by_name_by_id_and_by_a_part(options: Options) -> None:
+    for name in ("ann", "anna", "bob"):
+        decided(name)
+    assert [found(options, person=wanted) for wanted in ("ann@corp.com", "oidc/ann", "NN", "carol")] == [
+        ["ann"],
+        ["ann"],
+        ["anna", "ann"],
+        [],
+    ]
+    assert "decision_by_person (person=?)" in plan(options, person="ann@corp.com")
+    assert "decision_by_person_id (person_id=?)" in plan(options, person="oidc/ann")
+
+
+def test_a_route_is_found_by_its_name_of_now_by_its_id_and_by_a_part_of_an_older_name(options: Options) -> None:
+    _, wages = options.policy
+    decided("ann", route_id=wages.id, route="Salaries")
+    decided("bob", route_id="0123456789abcdef", route="An old route")
+    decided("carol")
+    for wanted in ("Wages", wages.id, "salar"):
+        assert found(options, route=wanted) == ["ann"]
+    assert found(options, route_id=wages.id) == ["ann"]
+    assert found(options, route="old") == found(options, route="0123456789abcdef") == ["bob"]
+    assert "decision_by_route (route_id=?)" in plan(options, route="Wages")
+    assert TimelineFilters.of({"route_id": wages.id}, BERLIN, options.policy).name_of_route() == "Wages"
+
+
+def test_an_outcome_is_found_by_its_index_and_what_is_none_is_a_problem(options: Options) -> None:
+    decided("ann")
+    decided("bob", outcome="forbidden")
+    assert found(options, outcome="forbidden") == ["bob"]
+    assert "decision_by_outcome (outcome=?)" in plan(options, outcome="forbidden")
+    filters = TimelineFilters.of({"outcome": "perhaps"}, BERLIN, options.policy)
+    assert list(filters.rows()) == []
+    (problem,) = filters.problems
+    assert problem.startswith("perhaps is no outcome")
+
+
+def test_what_shadow_would_do_is_found(options: Options) -> None:
+    decided("ann", shadow_outcome="forbidden")
+    decided("bob")
+    assert found(options, shadow_outcome="forbidden") == ["ann"]
+
+
+def test_times_without_a_zone_are_those_of_the_reader(options: Options) -> None:
+    decided("ann", NOON)
+    decided("bob", NOON + timedelta(hours=1))
+    assert found(options, **{"from": "2027-01-15T13:00", "to": "2027-01-15T14:00"}) == ["ann"]
+    assert found(options, **{"from": "2027-01-15T13:00+00:00"}) == ["bob"]
+    assert "(at>? AND at<?)" in plan(options, **{"from": "2027-01-15T13:00", "to": "2027-01-15T14:00"})
+
+
+def test_a_span_ends_now(options: Options) -> None:
+    decided("ann", timezone.now() - timedelta(minutes=30))
+    decided("bob", timezone.now() - timedelta(hours=2))
+    assert [found(options, within=span) for span in ("5m", "1h", "1d", "ever")] == [[], ["ann"], ["ann", "bob"], ["ann", "bob"]]
+
+
+@pytest.mark.parametrize("query", [{"from": "soon"}, {"to": "2027-13-01"}, {"q": "after:soon"}])
+def test_what_can_not_be_asked_finds_nothing_rather_than_everything(options: Options, query: dict[str, str]) -> None:
+    decided("ann")
+    filters = TimelineFilters.of(query, BERLIN, options.policy)
+    assert (list(filters.rows()), len(filters.problems)) == ([], 1)
+
+
+def test_filters_narrow_together(options: Options) -> None:
+    for name in ("ann", "bob"):
+        decided(name)
+        decided(name, outcome="forbidden", route="Wages")
+    assert found(options, person="oidc/ann", outcome="forbidden", q="wages") == ["ann"]
+    assert found(options, person="oidc/ann", outcome="forbidden", q="chat") == []
+
+
+@pytest.fixture
+def logged(database: None, tmp_path: Path) -> None:
+    log_decision(tmp_path, "a1", user("bob@corp.com", subject="2"))
+    log_decision(tmp_path, "b2", user(), "/wages")
+    log_decision(tmp_path, "ab" * 16, user(), "/named")
+    log_decision(tmp_path, "ef" * 16, user(), "/by/" + "cd" * 16)
+
+
+@pytest.mark.usefixtures("logged")
+@pytest.mark.parametrize(
+    ("text", "found", "index"),
+    [
+        ("AB" * 16, ["/named"], "(request_id=?)"),
+        (f"{'ab' * 16} bob", [], "(request_id=?)"),
+        ("cd" * 16, ["/by/" + "cd" * 16], ""),
+        ("192.0.2.1 wages cd", ["/by/" + "cd" * 16], ""),
+        ("192.0.2.10", [], ""),
+        ("bob@corp.com", ["/a"], "(person=?)"),
+        ("ob@corp.com", ["/a"], ""),
+        ("BOB a1", ["/a"], ""),
+    ],
+)
+def test_a_word_is_looked_for_where_its_form_says(text: str, found: list[str], index: str) -> None:
+    rows = with_words(LoggedDecision.objects.all(), text)
+    assert [row.url.removeprefix("app.example.com") for row in rows] == found
+    assert index in rows.explain()
+
+
+@pytest.mark.usefixtures("logged")
+def test_of_a_large_log_the_newest_are_looked_through_for_what_no_index_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_filters, "LOOKED_THROUGH", 2)
+    for number, row in enumerate(LoggedDecision.objects.order_by("pk")):
+        LoggedDecision.objects.filter(pk=row.pk).update(at=row.at.replace(second=number))
+    rows = LoggedDecision.objects.all()
+    assert [row.request_id for row in with_words(rows, "corp").order_by("pk")] == ["b2", "ab" * 16, "ef" * 16]
+    assert [row.request_id for row in with_words(rows, "bob@corp.com")] == ["a1"], "an index has it, however old it is"
+    assert with_words(rows, "ob@corp.com").count() == 0
+
+
+@pytest.mark.usefixtures("logged")
+def test_more_words_than_anybody_writes_are_not_looked_for() -> None:
+    assert with_words(LoggedDecision.objects.all(), "corp " * 8 + "nothing " * 1000).count() == 4
+
+
+@pytest.mark.usefixtures("logged")
+def test_a_moment_that_is_none_is_an_error() -> None:
+    with pytest.raises(ValueError, match="before:soon: 'soon' must be a time"):
+        with_words(LoggedDecision.objects.all(), "bob before:soon")

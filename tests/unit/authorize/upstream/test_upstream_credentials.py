@@ -1,0 +1,143 @@
+"""In whose name a cluster is asked, and that it is never asked in nobody's."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from authorize.policy.compiled_route import CompiledRoute, compile_route
+from authorize.policy.route_table import RouteTable
+from authorize.upstream.identity_headers import IdentityHeaders
+from authorize.upstream.upstream_credentials import UpstreamCredentials, audience_of, impersonated_user
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import NobodyToActFor
+from foundation.values import parse_url
+from tests.support.cloud import Cloud
+from tests.support.options import make_options
+from tests.unit.authorize.builders import make_route, user
+
+TOKEN = "the-cluster-token"
+CLUSTER = compile_route(make_route("k8s.example.com", cluster_service_account_token=TOKEN), "policy[0]")
+SERVERLESS = compile_route(make_route("run.example.com", enable_cloud_serverless_authentication=True), "policy[1]")
+PLAIN = compile_route(make_route(), "policy[2]")
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[Cloud]:
+    async with Cloud() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def credentials(tmp_path: Path, cloud: Cloud) -> UpstreamCredentials:
+    return made(tmp_path, CLUSTER, SERVERLESS, PLAIN, cloud_serverless_metadata_url=cloud.url)
+
+
+def made(tmp_path: Path, *routes: CompiledRoute, **settings: object) -> UpstreamCredentials:
+    options = make_options(tmp_path, **settings)
+    told = IdentityHeaders(options, SigningKey.from_options(options)).groups_told
+    return UpstreamCredentials(options, RouteTable.build([compiled.route for compiled in routes], client_ca=None), told)
+
+
+async def test_a_cluster_is_told_for_whom(credentials: UpstreamCredentials) -> None:
+    assert await credentials.headers_for(CLUSTER, user(groups=("g1", "Sales"))) == (
+        (b"authorization", b"Bearer the-cluster-token"),
+        (b"impersonate-user", b"ann@corp.com"),
+        (b"impersonate-group", b"g1"),
+        (b"impersonate-group", b"Sales"),
+    )
+
+
+async def test_an_old_application_gets_its_user_and_password_whoever_asks(tmp_path: Path) -> None:
+    old = compile_route(make_route("old.example.com", basic_auth={"user": "gate", "password": "pass"}), "policy[0]")
+    found = made(tmp_path, old)
+    for person in (user(), None):
+        assert await found.headers_for(old, person) == ((b"authorization", b"Basic Z2F0ZTpwYXNz"),)
+
+
+async def test_the_token_never_goes_without_a_person(credentials: UpstreamCredentials) -> None:
+    with pytest.raises(NobodyToActFor):
+        await credentials.headers_for(CLUSTER, None)
+
+
+@pytest.mark.parametrize(
+    ("person", "name"),
+    [
+        (user(), b"ann@corp.com"),
+        (user(directory_email="ann@directory.org"), b"ann@directory.org"),
+        (user("ceo@corp.com", rule_email=""), b"oidc/1"),
+        (user(""), b"oidc/1"),
+        (user("oidc/2@corp.com"), b"oidc/1"),
+        (user("system:admin@corp.com"), b"oidc/1"),
+        (user("änn@corp.com"), b"oidc/1"),
+    ],
+)
+def test_a_person_is_named_by_what_nobody_else_can_have(person: object, name: bytes) -> None:
+    assert impersonated_user(person) == name  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("subject", ["é", "a\r\nImpersonate-Group: system:masters", "a "])
+def test_a_name_is_passed_as_it_is_or_not_at_all(subject: str) -> None:
+    with pytest.raises(NobodyToActFor):
+        impersonated_user(user("", subject=subject))
+
+
+async def test_nobody_is_put_into_a_group_that_the_cluster_keeps_for_itself(credentials: UpstreamCredentials) -> None:
+    groups = ("system:masters", "System:masters", " system:masters", "é", "a\nb", "ok")
+    found = await credentials.headers_for(CLUSTER, user(groups=groups))
+    assert [value for name, value in found if name == b"impersonate-group"] == [b"ok"]
+
+
+async def test_what_was_made_is_kept_while_the_person_is_the_same(credentials: UpstreamCredentials) -> None:
+    ann = user(groups=("admins",))
+    first = await credentials.headers_for(CLUSTER, ann)
+    assert await credentials.headers_for(CLUSTER, ann) is first
+    assert len(await credentials.headers_for(CLUSTER, user())) == 2
+
+
+async def test_a_filter_holds_for_impersonation_too(tmp_path: Path) -> None:
+    found = await made(tmp_path, CLUSTER, jwt_groups_filter=["b"]).headers_for(CLUSTER, user(groups=("a", "b")))
+    assert [value for name, value in found if name == b"impersonate-group"] == [b"b"]
+
+
+async def test_more_than_many_servers_accept_is_warned_of_once(credentials: UpstreamCredentials) -> None:
+    ann = user(groups=tuple(f"group-{number:03}-{'x' * 50}" for number in range(120)))
+    with capture_logs() as logged:
+        for _ in range(3):
+            await credentials.headers_for(CLUSTER, ann)
+    (entry,) = logged
+    assert entry["log_level"] == "warning"
+    assert entry["bytes"] > 8192
+    assert TOKEN not in str(entry)
+
+
+async def test_a_serverless_upstream_gets_a_token_for_itself(credentials: UpstreamCredentials, cloud: Cloud) -> None:
+    found = await credentials.headers_for(SERVERLESS, None)
+    assert found == ((b"authorization", f"Bearer {cloud.tokens[0]}".encode()),)
+    assert cloud.asked == ["https://upstream.example.com"]
+
+
+async def test_another_upstream_sees_nothing(credentials: UpstreamCredentials, cloud: Cloud) -> None:
+    assert await credentials.headers_for(PLAIN, user()) == ()
+    assert cloud.asked == []
+    assert [credentials.impersonates(route) for route in (CLUSTER, SERVERLESS, PLAIN)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("to", "audience"),
+    [
+        ("https://app-1.run.example/base/", "https://app-1.run.example"),
+        ("http://app-1.run.example", "https://app-1.run.example"),
+        ("https://app-1.run.example:8443", "https://app-1.run.example:8443"),
+    ],
+)
+def test_an_audience_is_an_https_url_without_a_path(to: str, audience: str) -> None:
+    assert audience_of(parse_url(to)) == audience
+
+
+def test_a_token_is_not_shown(credentials: UpstreamCredentials, tmp_path: Path) -> None:
+    assert repr(credentials) == "<UpstreamCredentials of 1 clusters, 1 serverless, 0 basic>"
+    assert TOKEN not in repr(CLUSTER.route)
+    old = compile_route(make_route(basic_auth={"user": "gate", "password": TOKEN}), "policy[0]")
+    assert TOKEN not in repr(old.route) + repr(made(tmp_path, old))
