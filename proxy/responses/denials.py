@@ -95,9 +95,9 @@ class Refusals:
             challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
         elif incoming.is_connect:
             # What the program does next stands in docs/guides/tcp.md.
-            error = "invalid_token" if credentials.shows_token_of_ours(incoming.request) else ""
+            error = "invalid_token" if request_credentials.shows_token_of_ours(incoming.request) else ""
             challenge = auth_challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
-        elif credentials.shows_token_of_ours(incoming.request):
+        elif request_credentials.shows_token_of_ours(incoming.request):
             challenge = auth_challenges.BAD_TOKEN
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
