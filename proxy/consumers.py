@@ -9,9 +9,9 @@ from channels.exceptions import StopConsumer
 
 from foundation.tasks import spawn
 from foundation.web.asgi_types import Application, AsgiMessage, Receive
-from proxy.generic_asgi.websocket_client import DENIAL, AsgiWebsocketClient
-from proxy.listener.http1.rejection_log import note_refusal
-from proxy.listener.http1.request_head import RequestRefused
+from proxy.listener.http1.rejection_log import record_rejection
+from proxy.listener.http1.request_head import RequestRejected
+from proxy.third_party_asgi.websocket_client import DENIAL, AsgiWebsocketClient
 from proxy.websocket.frames import ABNORMAL
 
 # Told of each handshake: its Host, its method, the status of the answer.
@@ -27,7 +27,7 @@ class WebsocketConsumer(AsyncConsumer):
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Any) -> None:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._refused: RequestRefused | None = None
+        self._refused: RequestRejected | None = None
         self._client: AsgiWebsocketClient | None = None
         self._carrying: asyncio.Task[Any] | None = None
 
@@ -58,8 +58,8 @@ class WebsocketConsumer(AsyncConsumer):
     async def websocket_connect(self, message: AsgiMessage) -> None:
         try:
             self._client = AsgiWebsocketClient(self.scope)
-        except RequestRefused as refused:
-            note_refusal(refused, self.scope.get("client"))
+        except RequestRejected as refused:
+            record_rejection(refused, self.scope.get("client"))
             self._counted(b"", b"", refused.status)
             await self._refuse(refused)
             raise StopConsumer from refused
@@ -67,29 +67,29 @@ class WebsocketConsumer(AsyncConsumer):
 
     async def websocket_receive(self, message: AsgiMessage) -> None:
         if self._client is not None:
-            await self._client.hear(message)
+            await self._client.on_message(message)
 
     async def websocket_disconnect(self, message: AsgiMessage) -> None:
         if self._client is not None:
-            self._client.leave(message.get("code", ABNORMAL))
+            self._client.on_disconnect(message.get("code", ABNORMAL))
         if self._carrying is not None:
             await asyncio.wait((self._carrying,))
         raise StopConsumer
 
     async def _carried(self, client: AsgiWebsocketClient) -> None:
-        telling = spawn(client.tell(self.send), name="messages to a websocket")
+        telling = spawn(client.pump(self.send), name="messages to a websocket")
         try:
             await self._carry(client.scope, client.receive, client.send)
         except ConnectionError:  # ASGI: the client has gone
-            client.leave(ABNORMAL)
+            client.on_disconnect(ABNORMAL)
         finally:
-            client.end()
+            client.close_abnormally()
             await asyncio.wait((telling,))
             self._counted(dict(client.scope["headers"]).get(b"host", b""), b"GET", client.status or 403)
             if not self._over.done():
                 self._over.set_result(None)
 
-    async def _refuse(self, refused: RequestRefused) -> None:
+    async def _refuse(self, refused: RequestRejected) -> None:
         if DENIAL not in (self.scope.get("extensions") or {}):
             await self.send({"type": "websocket.close"})
             return

@@ -8,7 +8,7 @@ from config.options import Options
 from foundation.errors import ConfigError
 from foundation.telemetry.monitoring_app import OperatorPages
 from foundation.values import HostPort
-from proxy.listener.listeners import PlainListener, bind
+from proxy.listener.listeners import PlainHttpListener, bind
 
 log = structlog.get_logger(__name__)
 
@@ -19,7 +19,7 @@ class MetricsListener:
     def __init__(self, pages: OperatorPages) -> None:
         self._pages = pages
         self.is_on = True  # false where a server that is not ours listens
-        self._served: tuple[HostPort, PlainListener] | None = None
+        self._served: tuple[HostPort, PlainHttpListener] | None = None
 
     @property
     def _address(self) -> HostPort | None:
@@ -40,13 +40,13 @@ class MetricsListener:
                 raise
             return await self._in_the_place_of(*served, address)
 
-    async def _in_the_place_of(self, before: HostPort, door: PlainListener, address: HostPort) -> socket.socket:
+    async def _in_the_place_of(self, before: HostPort, door: PlainHttpListener, address: HostPort) -> socket.socket:
         self._served, closed = None, door.close()
         await closed
         try:
             return bind(address, SETTING)
         except ConfigError:
-            self._served = before, PlainListener(self._pages, bind(before, SETTING))
+            self._served = before, PlainHttpListener(self._pages, bind(before, SETTING))
             raise
 
     def serve(self, options: Options, taken: socket.socket | None) -> None:
@@ -55,7 +55,7 @@ class MetricsListener:
             return
         self.close()
         address = options.metrics_address
-        self._served = None if address is None or taken is None else (address, PlainListener(self._pages, taken))
+        self._served = None if address is None or taken is None else (address, PlainHttpListener(self._pages, taken))
         log.info("metrics listener started", address=None if address is None else str(address))
 
     def close(self) -> None:

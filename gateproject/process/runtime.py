@@ -48,12 +48,12 @@ from proxy.autocert.autocert_service import Autocert
 from proxy.incoming_request import IncomingRequest
 from proxy.listener.event_loop import when_running
 from proxy.listener.listener_context import ListenerConfig
-from proxy.listener.listeners import lead_to_https
+from proxy.listener.listeners import serve_https_redirects
 from proxy.listener.tls.certificate_readiness import CertificateReadiness, configured_expiries
 from proxy.planes.shared_resources import ForwardingResources
 
 if TYPE_CHECKING:
-    from proxy.envoy.data_plane import EnvoyPlane
+    from proxy.envoy.data_plane import EnvoyDataPlane
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +85,7 @@ class Runtime:
     databroker: DataBrokerService = field(init=False)
     _resources: ForwardingResources = field(init=False)
     builder: ServiceBuilder = field(init=False)
-    envoy: "EnvoyPlane | None" = None
+    envoy: "EnvoyDataPlane | None" = None
     metrics_page: MetricsPage = field(init=False)
     _metrics: MetricsListener = field(init=False)
     _manager: ServiceManager = field(init=False)
@@ -110,7 +110,7 @@ class Runtime:
         decisions = DecisionLog(persistence.write, clock=self.clock)
         self._resources = ForwardingResources(decisions, saw=self.databroker.activity.saw, broker=self.databroker.client)
         self.builder = ServiceBuilder(
-            self.databroker, self._resources, self.autocert.obtained, self._rpc, self._wants_certificate, self.clock
+            self.databroker, self._resources, self.autocert.acme_state, self._rpc, self._wants_certificate, self.clock
         )
         given = self.peers.configuration
         with made_beside_requests():
@@ -137,11 +137,11 @@ class Runtime:
         if self.options.tells_the_admin:
             self._resources.decisions.use(self.options, self.status.checksum)
 
-    def envoy_plane(self, application: Application) -> "EnvoyPlane":
+    def envoy_plane(self, application: Application) -> "EnvoyDataPlane":
         """Make Envoy's plane, which takes the connections.  ConfigError."""
-        from proxy.envoy.data_plane import EnvoyPlane
+        from proxy.envoy.data_plane import EnvoyDataPlane
 
-        self.envoy = EnvoyPlane(self.options, application, lambda: served(self.services.proxy), self.autocert.obtained)
+        self.envoy = EnvoyDataPlane(self.options, application, lambda: served(self.services.proxy), self.autocert.acme_state)
         return self.envoy
 
     def open_grpc(self) -> None:
@@ -175,13 +175,13 @@ class Runtime:
 
     def _certificate_readiness(self) -> PartReadiness:
         if self._certificates is None or self._certificates[0] is not self.options:
-            self._certificates = self.options, CertificateReadiness(self.options, self.autocert.obtained)
+            self._certificates = self.options, CertificateReadiness(self.options, self.autocert.acme_state)
         return self._certificates[1](datetime.fromtimestamp(self.clock(), UTC))
 
     def open_redirects(self) -> None:
         """Take the port of `http_redirect_addr`; ConfigError."""
         if self.options.http_redirect_addr is not None and self.peers.is_primary:
-            lead_to_https(self.options.http_redirect_addr, lambda: self.services.options.headers, self.autocert.obtained)
+            serve_https_redirects(self.options.http_redirect_addr, lambda: self.services.options.headers, self.autocert.acme_state)
 
     def open_ports(self) -> None:
         """Take all ports but that of `address`; ConfigError.  The background work begins when the event loop runs."""
@@ -191,10 +191,10 @@ class Runtime:
         when_running(self.begin)
 
     def listener_config(self) -> ListenerConfig:
-        return ListenerConfig(partial(_LISTENER_STATE, self), self.autocert.obtained, self.options.use_proxy_protocol)
+        return ListenerConfig(partial(_LISTENER_STATE, self), self.autocert.acme_state, self.options.use_proxy_protocol)
 
     def on_ready(self) -> None:
-        self.autocert.begin(self.options)
+        self.autocert.start(self.options)
         self.peers.on_ready(self)
 
     def on_request_complete(self, *facts: Any) -> None:
@@ -303,7 +303,7 @@ class Runtime:
             taken = await self._metrics.retake(options)
         except BaseException:
             if self.envoy is not None:
-                self.envoy.restore()
+                self.envoy.rollback()
             raise
         await self.swap(services, in_force, cookies, taken, late)
 
@@ -348,7 +348,7 @@ class Runtime:
             ("decision log", self._keep_decisions),
             ("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)),
             ("gRPC", lambda: self._rpc.reload(options)),
-            ("autocert", lambda: self.autocert.use(options)),
+            ("autocert", lambda: self.autocert.reconfigure(options)),
         ]
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:

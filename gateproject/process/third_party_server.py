@@ -17,8 +17,8 @@ from foundation.web.asgi_types import Application, Receive, Send
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import SERVES_GRPC_ONLY
 from proxy.consumers import WebsocketConsumer
-from proxy.generic_asgi.http_adapter import carry_http, send_refused
-from proxy.listener.http1.request_head import RequestRefused
+from proxy.listener.http1.request_head import RequestRejected
+from proxy.third_party_asgi.http_adapter import send_rejection, serve_http
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +38,7 @@ OF_THE_LISTENER = (
 )
 # gRPC has them, too, unless it is served without TLS.
 OF_TLS = ("certificate_file", "certificate", "certificates")
-NOT_STARTED = RequestRefused(503, "gate failed to start. The log has the cause.")
+NOT_STARTED = RequestRejected(503, "gate failed to start. The log has the cause.")
 
 
 class OtherServer:
@@ -53,9 +53,9 @@ class OtherServer:
 
     async def http(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if await self._has_begun():
-            await carry_http(self._application, scope, receive, send, self._ended)
+            await serve_http(self._application, scope, receive, send, self._ended)
         else:
-            await send_refused(NOT_STARTED, send)
+            await send_rejection(NOT_STARTED, send)
 
     async def websocket(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if await self._has_begun():

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from foundation.backoff import retry_after
 from foundation.client_tls import verifying_context
 from foundation.values import SecretText
-from proxy.listener.tls.acme_state import AcmeChallenge, Kind
+from proxy.listener.tls.acme_state import AcmeChallenge, ChallengeType
 
 SECONDS = 15  # for one exchange
 ORDER_SECONDS = 90  # for validation and issuance
@@ -62,7 +62,7 @@ class _TlsAlpn01Response(challenges.KeyAuthorizationChallengeResponse):
 
 
 _TlsAlpn01.response_cls = _TlsAlpn01Response
-_KINDS: Mapping[Kind, type[challenges.KeyAuthorizationChallenge]] = {"tls-alpn-01": _TlsAlpn01, "http-01": challenges.HTTP01}
+_KINDS: Mapping[ChallengeType, type[challenges.KeyAuthorizationChallenge]] = {"tls-alpn-01": _TlsAlpn01, "http-01": challenges.HTTP01}
 
 
 class _Network(client.ClientNetwork):
@@ -121,7 +121,7 @@ class AcmeAuthority:
             self._network.session.mount("https://", _OwnContext(verifying_context(str(trusted_ca))))
         self._acme: client.ClientV2 | None = None
 
-    def obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[AcmeChallenge], None]) -> bytes:
+    def obtain(self, host: str, csr: bytes, kind: ChallengeType, publish: Callable[[AcmeChallenge], None]) -> bytes:
         """Certificate chain for this request, PEM.  `publish` is called before the authority is told to look.  AuthorityError."""
         try:
             return self._obtain(host, csr, kind, publish)
@@ -141,7 +141,7 @@ class AcmeAuthority:
             reason = f"the CA is unavailable or sent an invalid response ({type(error).__name__})"
             raise AuthorityError(reason, retry_after=self._network.retry_after, concerns_all=True) from error
 
-    def _obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[AcmeChallenge], None]) -> bytes:
+    def _obtain(self, host: str, csr: bytes, kind: ChallengeType, publish: Callable[[AcmeChallenge], None]) -> bytes:
         acme = self._client()
         deadline = datetime.now() + timedelta(seconds=ORDER_SECONDS)  # noqa: DTZ005 - the library compares with this
         order = acme.new_order(csr)
@@ -202,7 +202,7 @@ def _key_of(account: Mapping[str, Any]) -> josepy.JWK:
     return josepy.JWKEC(key=josepy.ComparableECKey(ec.generate_private_key(ec.SECP256R1())))
 
 
-def _chosen(authorization: messages.AuthorizationResource, kind: Kind) -> messages.ChallengeBody:
+def _chosen(authorization: messages.AuthorizationResource, kind: ChallengeType) -> messages.ChallengeBody:
     for challenge in authorization.body.challenges:
         if isinstance(challenge.chall, _KINDS[kind]):
             return challenge

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-READ_EVERY = 0.25  # seconds, of who only shows what another process leaves in the files
-LOOK_EVERY = 2.0  # seconds; where nothing is due that is one look at the time of two directories
+FOLLOWER_INTERVAL = 0.25  # seconds, of who only shows what another process leaves in the files
+RENEWAL_INTERVAL = 2.0  # seconds; where nothing is due that is one look at the time of two directories
 
 
 class Autocert:
     """Autocert service.  `obtained` is what connections read.  One that does not obtain shows what another process leaves in the files."""
 
-    def __init__(self, clock: Callable[[], float] = time.time, *, obtains: bool = True):
-        self._obtains = obtains
-        self.obtained = AcmeState()
+    def __init__(self, clock: Callable[[], float] = time.time, *, is_leader_candidate: bool = True):
+        self._obtains = is_leader_candidate
+        self.acme_state = AcmeState()
         self._clock = clock
         self._options: Options | None = None
         self._changed = threading.Event()
@@ -33,12 +33,12 @@ class Autocert:
         self._thread: threading.Thread | None = None
         self._has_begun = False
 
-    def begin(self, options: Options) -> None:
+    def start(self, options: Options) -> None:
         """Start, as a listener of ours is open: who asks whether a host is ours gets an answer, so certificates can be had."""
         self._has_begun = True
-        self.use(options)
+        self.reconfigure(options)
 
-    def use(self, options: Options) -> None:
+    def reconfigure(self, options: Options) -> None:
         """Switch to a configuration, on and off too.  Returns at once; what is new is obtained in the background."""
         if not self._has_begun:
             return
@@ -72,16 +72,16 @@ class Autocert:
                 if not trouble:
                     log.exception("autocert failed")
                 trouble = "unexpected"
-            self._changed.wait(LOOK_EVERY if self._obtains else READ_EVERY)
+            self._changed.wait(RENEWAL_INTERVAL if self._obtains else FOLLOWER_INTERVAL)
 
     def _next(self, renewal: "CertificateRenewal | None") -> "CertificateRenewal | None":
         if renewal is not None:
             renewal.close()
         options = self._options
         if options is None or not options.autocert:
-            self.obtained.is_on = False
-            self.obtained.contexts, self.obtained.pairs, self.obtained.leaves, self.obtained.staples = {}, {}, {}, {}
-            self.obtained.pending = lambda host: None
+            self.acme_state.is_enabled = False
+            self.acme_state.contexts, self.acme_state.pairs, self.acme_state.leaf_certificates, self.acme_state.staples = {}, {}, {}, {}
+            self.acme_state.pending_challenge = lambda host: None
             metrics.set_certificate_expiries("autocert", {})
             return None
         # Here, with the ACME library: most processes obtain no certificate.
@@ -89,7 +89,7 @@ class Autocert:
 
         return CertificateRenewal(
             WantedCertificates.of(options),
-            self.obtained,
+            self.acme_state,
             self._clock,
             lambda: self._is_over or self._changed.is_set(),
             obtains=self._obtains,

@@ -20,8 +20,8 @@ from proxy.autocert.certificate_storage import CertificateStorage
 from proxy.autocert.order_backoff import ALL, LONGEST_PAUSE_OF_ALL, Attempt
 from proxy.autocert.staple_cache import StapleCache
 from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest, ObtainedCertificate, UnusableCertificate
-from proxy.listener.tls.acme_state import AcmeState, Kind
-from proxy.listener.tls.server_certificates import ready_context
+from proxy.listener.tls.acme_state import AcmeState, ChallengeType
+from proxy.listener.tls.server_certificates import load_context
 
 log = structlog.get_logger(__name__)
 
@@ -88,8 +88,8 @@ class CertificateRenewal:
     def begin(self) -> None:
         """Open the directory; OSError where it can't be used.  From now on challenges are answered."""
         self.wanted.storage.open()
-        self.obtained.pending = self.wanted.storage.challenge
-        self.obtained.is_on = True
+        self.obtained.pending_challenge = self.wanted.storage.challenge
+        self.obtained.is_enabled = True
 
     def look(self) -> None:
         """Read what is new, get what is due, show it.  OSError where the directory can't be used any more."""
@@ -137,7 +137,7 @@ class CertificateRenewal:
         try:
             certificate = ObtainedCertificate.read(content, host)
             before = self._shown.get(host) if certificate.chain.must_staple else None
-            self._shown[host] = ServedCertificate(certificate, ready_context(certificate.pair, self.obtained).context, before)
+            self._shown[host] = ServedCertificate(certificate, load_context(certificate.pair, self.obtained).context, before)
         except (UnusableCertificate, ConfigError) as error:
             log.error("stored certificate invalid", host=host, reason=str(error))
 
@@ -201,7 +201,7 @@ class CertificateRenewal:
             self._authority = self.make_authority(self.wanted.terms, trusted, storage.account(), storage.keep_account, f"gate/{version()}")
         return self._authority
 
-    def _succeeded(self, host: str, kind: Kind) -> None:
+    def _succeeded(self, host: str, kind: ChallengeType) -> None:
         metrics.autocert_orders.labels("obtained").inc()
         attempts = self.wanted.storage.attempts()
         attempts.pop(ALL, None)
@@ -247,7 +247,7 @@ class CertificateRenewal:
         served = {host: self._served(self._shown[host], now) for host in self.wanted.hosts if host in self._shown}
         self.obtained.contexts = {host: each.context for host, each in served.items()}
         self.obtained.pairs = {host: each.certificate.pair for host, each in served.items() if not self._lacks_staple(each)}
-        self.obtained.leaves = {host: shown.certificate.chain.leaf for host, shown in self._shown.items()}
+        self.obtained.leaf_certificates = {host: shown.certificate.chain.leaf for host, shown in self._shown.items()}
         metrics.set_certificate_expiries("autocert", {chain.name: chain.ends.timestamp() for chain in chains})
 
     def _served(self, shown: ServedCertificate, now: datetime) -> ServedCertificate:

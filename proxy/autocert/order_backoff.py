@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from proxy.listener.tls.acme_state import Kind
+from proxy.listener.tls.acme_state import ChallengeType
 
 MINUTE = 60.0
 PAUSES = tuple(minutes * MINUTE for minutes in (1, 5, 15, 30, 60, 120, 240, 360))
@@ -25,14 +25,14 @@ class Attempt:
     failures: int = 0
     not_before: float = 0.0
     reason: str = ""
-    worked: Kind | None = None
+    worked: ChallengeType | None = None
 
     @classmethod
     def read(cls, found: object) -> Self:
         """Attempts from a file that somebody may have broken: then as if nothing had been tried."""
         if isinstance(found, Mapping) and isinstance(found.get("failures"), int) and isinstance(found.get("not_before"), int | float):
             worked = found.get("worked")
-            kind: Kind | None = worked if worked in ("tls-alpn-01", "http-01") else None
+            kind: ChallengeType | None = worked if worked in ("tls-alpn-01", "http-01") else None
             return cls(max(0, found["failures"]), found["not_before"], str(found.get("reason", "")), kind)
         return cls()
 
@@ -47,9 +47,9 @@ class Attempt:
         pause = max(PAUSES[min(self.failures, len(PAUSES) - 1)], retry_after or 0.0)
         return replace(self, failures=self.failures + 1, not_before=now + min(pause, longest), reason=reason)
 
-    def challenge(self, *, has_http: bool) -> Kind:
+    def challenge(self, *, has_http: bool) -> ChallengeType:
         """Challenge to try: TLS-ALPN-01 unless the other has worked; after a failure the other one, where it can be answered."""
         if not has_http:
             return "tls-alpn-01"
-        kinds: tuple[Kind, Kind] = ("http-01", "tls-alpn-01") if self.worked == "http-01" else ("tls-alpn-01", "http-01")
+        kinds: tuple[ChallengeType, ChallengeType] = ("http-01", "tls-alpn-01") if self.worked == "http-01" else ("tls-alpn-01", "http-01")
         return kinds[self.failures % 2]

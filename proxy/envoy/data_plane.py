@@ -46,7 +46,7 @@ from proxy.envoy.resources.http3_listener import http3_listener
 from proxy.envoy.resources.http_connection_manager import OF_REFUSED
 from proxy.envoy.resources.upgrade_reaper import OF_UPGRADES, EndedUpgrades
 from proxy.listener.listener_limits import ListenerLimits
-from proxy.listener.listeners import PlainListener, bind
+from proxy.listener.listeners import PlainHttpListener, bind
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.service import ProxyService
 
@@ -54,10 +54,10 @@ log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 10.0
 CONTROL_TIMEOUT = 10.0  # seconds, at the start, for the control connection
-PART = "envoy"
+READINESS_PART = "envoy"
 
 
-class EnvoyPlane:
+class EnvoyDataPlane:
     """Envoy data plane.  Made before the event loop runs: ConfigError where there is no Envoy, or somebody else has the address."""
 
     _live: int | None = None  # process id of the Envoy that said it is live
@@ -70,7 +70,7 @@ class EnvoyPlane:
         options: Options,
         application: Application,
         service: Callable[[], ProxyService],
-        obtained: AcmeState | None = None,
+        acme_state: AcmeState | None = None,
     ):
         if not sys.platform.startswith("linux"):
             raise ConfigError([Problem("data_plane", "envoy requires Linux. Use `embedded`")])
@@ -85,9 +85,9 @@ class EnvoyPlane:
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
         sockets = GateSockets.below(self.socket_directory)
         admin, cuts = (self.socket_directory / name for name in ("admin", "cuts"))
-        self.socket, self.unread_socket = _listening(sockets.gate), _listening(sockets.unread)
+        self.socket, self.passthrough_socket = _listening(sockets.gate), _listening(sockets.unread)
         self._unconnected_socket = _listening(sockets.unconnected)
-        self._certificates = EnvoyCertificates(obtained or AcmeState(), _listening(sockets.acme))
+        self._certificates = EnvoyCertificates(acme_state or AcmeState(), _listening(sockets.acme))
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._connections = connections = Connections(cuts, lambda: self._process.kill())
         self.internal_listener = InternalListener(application, service, self._judged_mark, scheme, connections.cut)
@@ -125,13 +125,13 @@ class EnvoyPlane:
         self._carried.envoy_has_ended()
 
     def __repr__(self) -> str:
-        return f"<EnvoyPlane {self._process}>"
+        return f"<EnvoyDataPlane {self._process}>"
 
     async def start(self) -> None:
         """Start, and return when Envoy listens; ConfigError where it refuses to."""
         self._judge_listener = JudgeListener(_listening(self._judge_socket), self._judge.answer)
         self._reader = spawn(self._access_log.run(), name="what envoy carried")
-        PlainListener(UnconnectedRequests(self._carried), self._unconnected_socket)
+        PlainHttpListener(UnconnectedRequests(self._carried), self._unconnected_socket)
         self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._configuration.options))
         self._configuration.publish()
         self._following = spawn(self._connections.follow(), name="control connection to envoy")
@@ -157,19 +157,23 @@ class EnvoyPlane:
         """Readiness: nobody can come in without a running Envoy that has said it is live."""
         pid = self._process.pid
         if pid is None:
-            return failing(PART, "not running, restarting. The log has its output")
+            return failing(READINESS_PART, "not running, restarting. The log has its output")
         if self._live != pid:
-            return failing(PART, "starting")
+            return failing(READINESS_PART, "starting")
         if not self._connections.can_cut:
-            return degraded(PART, "no control connection: gate forwards all requests itself")
+            return degraded(READINESS_PART, "no control connection: gate forwards all requests itself")
         late = self._configuration.late
-        return degraded(PART, f"its certificates and upstreams are from before the last reload: {late}") if late else PartReadiness(PART)
+        return (
+            degraded(READINESS_PART, f"its certificates and upstreams are from before the last reload: {late}")
+            if late
+            else PartReadiness(READINESS_PART)
+        )
 
     async def prepare(self, options: Options) -> str:
         """Have Envoy take what follows from a configuration, before anything else changes; why it is late, or "".  ConfigError."""
         return await self._configuration.prepare(options)
 
-    def restore(self) -> None:
+    def rollback(self) -> None:
         """Roll back to what Envoy had before `prepare`."""
         self._configuration.restore()
 
@@ -197,7 +201,7 @@ class EnvoyPlane:
     def close(self) -> None:
         self._lock.close()
         self.socket.close()
-        self.unread_socket.close()
+        self.passthrough_socket.close()
         self._unconnected_socket.close()
         self._certificates.close()
         self._access_log.close()

@@ -49,7 +49,7 @@ class EnvoyRequestHead:
 
     @classmethod
     def of(cls, text: bytes) -> "EnvoyRequestHead":
-        """Head of a question of Envoy's, up to its empty line.  Raises RequestRefused where our listener would refuse it."""
+        """Head of a question of Envoy's, up to its empty line.  Raises RequestRejected where our listener would refuse it."""
         line = parse_head(text)
         last = dict(line.headers)
         headers = [pair for pair in line.headers if pair[0] not in _OF_QUESTION and not is_between_us(pair[0])]
@@ -100,7 +100,7 @@ class EnvoyRequestHead:
             "client": list(self.facts.client) if self.facts.client else None,
             "extensions": extensions(scheme, self.facts, self.headers),
         }
-        if line.has_bare_query:
+        if line.has_empty_query:
             scope["gate.bare_query"] = True
         return scope
 
@@ -147,7 +147,7 @@ def rewritten(head: EnvoyRequestHead, after: Headers, *, is_http2: bool = False)
         for name, value in new.items()
         if (sets_all or before.get(name) != value or b"," in value or (head.is_doubtful and b"!" in value)) and name not in FRAMING
     ]
-    if gone := [name for name in before if name not in new] + head.line.ignored:
+    if gone := [name for name in before if name not in new] + head.line.ignored_header_names:
         told.append((REMOVED, b",".join(gone)))
     return told
 

@@ -14,7 +14,7 @@ from proxy.envoy.resources.internal_headers import JUDGED, EdgeFacts, is_between
 from proxy.envoy.shared_connection import is_misdirected
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.incoming_request import IncomingRequest
-from proxy.listener.http1.exchange import TUNNEL
+from proxy.listener.http1.exchange import TUNNEL_EXTENSION
 from proxy.observe.request_recorder import PageLog
 from proxy.responses.renderer import send_refusal
 from proxy.service import ProxyService
@@ -70,10 +70,10 @@ class InternalListener:
         if facts.proto:
             kept.append((b"x-forwarded-proto", facts.proto))
         seen = {**scope["extensions"], **extensions(self._scheme, facts, headers)}
-        if TUNNEL in seen and facts.coding:  # which Envoy takes out of a handshake
+        if TUNNEL_EXTENSION in seen and facts.coding:  # which Envoy takes out of a handshake
             kept.append((b"transfer-encoding", facts.coding))
-        if scope["method"] == CONNECT and TUNNEL in seen:
-            seen |= self._tunnel(seen.pop(TUNNEL), facts, ends)
+        if scope["method"] == CONNECT and TUNNEL_EXTENSION in seen:
+            seen |= self._tunnel(seen.pop(TUNNEL_EXTENSION), facts, ends)
         sent = {
             **scope,
             "scheme": self._scheme,
@@ -95,7 +95,7 @@ class InternalListener:
             ends.append(EnvoyTunnelEnd(end, client, self._cut))
             return ends[-1], sent_ahead
 
-        return {TUNNEL: {"take_over": take_over, "half_closes": False}}
+        return {TUNNEL_EXTENSION: {"take_over": take_over, "half_closes": False}}
 
 
 async def _refuse_misdirected(incoming: IncomingRequest, send: Send) -> None:

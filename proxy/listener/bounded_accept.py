@@ -52,7 +52,7 @@ class BoundedAcceptUnixPort(BoundedAccept, UnixPort):
     """The same of a Unix socket."""
 
 
-def adopted(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
+def port_from_socket(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
     """Port of a socket that listens already, of which this has its own descriptor."""
     if listener.family == socket.AF_UNIX:
         port: IListeningPort = BoundedAcceptUnixPort._fromListeningDescriptor(reactor, listener.fileno(), factory)

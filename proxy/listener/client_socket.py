@@ -22,7 +22,7 @@ class ClientSocket:
         if ITCPTransport.providedBy(plain) and plain.getHandle().family != socket.AF_UNIX:
             # An event stream's small writes must not wait for the acknowledgement of the one before.
             plain.setTcpNoDelay(True)
-            plain.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, listener_limits.UNSENT_BYTES)
+            plain.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, listener_limits.NOTSENT_LOWAT_BYTES)
 
     def end_writing(self) -> None:
         """Half-close, after all that was written; the client may speak on."""

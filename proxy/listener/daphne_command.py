@@ -26,10 +26,10 @@ from zope.interface import implementer
 from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.web.asgi_types import Application
-from proxy.listener.bounded_accept import BACKLOG, BoundedAcceptPort, adopted
+from proxy.listener.bounded_accept import BACKLOG, BoundedAcceptPort, port_from_socket
 from proxy.listener.daphne_options import OWN_TLS, command_line, given_options, kind_of, problems
 from proxy.listener.half_close import HalfClosingTLS
-from proxy.listener.listener_context import Current, Lifecycle, ListenerConfig, ListenerState
+from proxy.listener.listener_context import GetState, Lifecycle, ListenerConfig, ListenerState
 from proxy.listener.listeners import build_factory, has_tls
 from proxy.listener.server import ChannelFactory, GateServer
 from proxy.tcp_keepalive import keep_alive
@@ -129,7 +129,7 @@ class Ports:
         with socket.socket(fileno=os.dup(descriptor)) as listener:  # the family is the socket's, whatever was said
             listener.setblocking(False)
             keep_alive(listener)
-            return adopted(listener, factory)
+            return port_from_socket(listener, factory)
 
 
 def _half_closing(factory: IProtocolFactory) -> IProtocolFactory:
@@ -146,14 +146,14 @@ def _shown(address: Any) -> str:
     return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
 
 
-def _with_write(current: Current, seconds: float) -> Current:
+def _with_write(current: GetState, seconds: float) -> GetState:
     """State in force, with the command's bound of a whole answer."""
     known: list[tuple[ListenerState, ListenerState]] = []
 
     def bounded() -> ListenerState:
         configured = current()
         if not known or known[0][0] is not configured:
-            known[:] = [(configured, replace(configured, limits=replace(configured.limits, write=seconds)))]
+            known[:] = [(configured, replace(configured, limits=replace(configured.limits, write_timeout=seconds)))]
         return known[0][1]
 
     return bounded

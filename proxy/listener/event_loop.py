@@ -17,25 +17,25 @@ log = structlog.get_logger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def loop() -> asyncio.AbstractEventLoop:
+def reactor_loop() -> asyncio.AbstractEventLoop:
     running: asyncio.AbstractEventLoop = reactor._asyncioEventloop
     return running
 
 
 def use_event_loop() -> None:
     """Set the reactor's event loop: what is made from now on without a running loop belongs to it."""
-    asyncio.set_event_loop(loop())
+    asyncio.set_event_loop(reactor_loop())
 
 
-def renew_event_loop() -> None:
+def replace_event_loop() -> None:
     """Give the reactor of a process that was forked an event loop of its own: two that share one wake each other, and hear nothing."""
-    loop().close()
+    reactor_loop().close()
     AsyncioSelectorReactor.__init__(reactor, asyncio.new_event_loop())
 
 
 def when_running(callback: Callable[[], None]) -> None:
     """Call once the event loop runs.  (Twisted calls back before: `asyncio.create_task` would fail there.)"""
-    reactor.callWhenRunning(lambda: loop().call_soon(callback))
+    reactor.callWhenRunning(lambda: reactor_loop().call_soon(callback))
 
 
 def run_reactor() -> None:
@@ -47,7 +47,7 @@ def run_reactor() -> None:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run on the event loop that a PlainListener needs, for a process without a main listener; what it raises is raised here."""
+    """Run on the event loop that a PlainHttpListener needs, for a process without a main listener; what it raises is raised here."""
     begin_twisted_log()
     begun: list[asyncio.Task[None]] = []
 

@@ -156,7 +156,7 @@ class Priority:
 
     def after_body_bytes(self, size: int) -> None:
         """Set the priority after so many bytes of a body came at once, and it has not ended."""
-        if size < listener_limits.DROP_BYTES:
+        if size < listener_limits.MIN_BODY_CHUNK_BYTES:
             self.demote()
         else:
             self.promote()
@@ -172,7 +172,7 @@ class SlowReader:
         self._priority = priority
 
     def begin(self, seconds: float, give_up: Callable[[], None]) -> None:
-        first = min(listener_limits.STALL_SECONDS, seconds)
+        first = min(listener_limits.SLOW_READER_SECONDS, seconds)
         self._deadline.start(first, partial(self._go_on, seconds - first, give_up))
 
     def end(self) -> None:

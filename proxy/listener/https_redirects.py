@@ -34,7 +34,11 @@ class HttpsRedirects:
         if scope["method"] == "CONNECT":
             return 405, [*_PLAIN, (b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")], b"Tunnels begin with TLS.\n"
         try:
-            if self._obtained.is_on and (found := _CHALLENGE.fullmatch(scope["path"])) and (proof := await self._proof(scope, found[1])):
+            if (
+                self._obtained.is_enabled
+                and (found := _CHALLENGE.fullmatch(scope["path"]))
+                and (proof := await self._proof(scope, found[1]))
+            ):
                 return 200, [(b"content-type", b"application/octet-stream")], proof.encode("ascii")
             location = _location(scope)
         except BadRequest as error:
@@ -46,7 +50,7 @@ class HttpsRedirects:
 
     async def _proof(self, scope: dict[str, Any], token: str) -> str | None:
         """Where exactly this is asked of exactly this host at the moment."""
-        challenge = await asyncio.to_thread(self._obtained.pending, _host(scope))  # it may look at files
+        challenge = await asyncio.to_thread(self._obtained.pending_challenge, _host(scope))  # it may look at files
         if challenge is None or challenge.kind != "http-01" or challenge.token != token or scope["method"] not in ("GET", "HEAD"):
             return None
         return challenge.key_authorization

@@ -11,7 +11,7 @@ from config.options import Options
 from foundation.web.asgi_types import Application
 from proxy.listener.listener_limits import APPLICATION_GRACE_SECONDS, ListenerLimits
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.server_certificates import Certificates, Wants
+from proxy.listener.tls.server_certificates import Certificates, WantsClientCertificate
 
 if TYPE_CHECKING:
     from proxy.listener.http1.exchange import Exchange
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 # What has ended, for who counts: the Host header and the method as they came (empty: no request could be read), the status, how long it
 # took, and how many bytes of body came and went.  A connection that was taken over has ended so far when it was.
-Ended = Callable[[bytes, bytes, int, float, int, int], None]
+OnRequestComplete = Callable[[bytes, bytes, int, float, int, int], None]
 
 
-def uncounted(*ended: object) -> None:
+def ignore_completion(*ended: object) -> None:
     """Counter that counts nothing, for a listener whose requests are no part of what gate does for people."""
 
 
@@ -68,7 +68,7 @@ class ListenerState:
         cls,
         options: Options,
         previous: "ListenerState | None" = None,
-        wants_certificate: Wants = lambda server_name: False,
+        wants_certificate: WantsClientCertificate = lambda server_name: False,
         acme: AcmeState | None = None,
     ) -> Self:
         """State of a configuration; ConfigError where a pair can't be used.
@@ -87,9 +87,9 @@ class ListenerState:
 
 
 # What a reload replaces.
-Current = Callable[[], ListenerState]
+GetState = Callable[[], ListenerState]
 # Where no configuration says others.
-default_limits = partial(ListenerState, ListenerLimits(), None)
+default_state = partial(ListenerState, ListenerLimits(), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class ListenerConfig:
     `proxy_protocol`: connections begin with the PROXY protocol.
     """
 
-    get_state: Current
+    get_state: GetState
     acme: AcmeState = field(default_factory=AcmeState)
     proxy_protocol: bool = False
 
@@ -110,17 +110,17 @@ class ListenerContext:
     the last connection ends."""
 
     application: Application
-    current: Current
-    ended: Ended = uncounted
-    grace: float = APPLICATION_GRACE_SECONDS  # an application has so long to notice that its client went away
+    get_state: GetState
+    on_request_complete: OnRequestComplete = ignore_completion
+    grace_seconds: float = APPLICATION_GRACE_SECONDS  # an application has so long to notice that its client went away
     channels: set["Channel"] = field(default_factory=set)
     exchanges: set["Exchange"] = field(default_factory=set)
     is_stopping: bool = False
-    emptied: asyncio.Event = field(default_factory=asyncio.Event)
+    all_closed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def refused(self, status: int) -> None:
+    def record_rejection(self, status: int) -> None:
         """Note a refusal before there was a request that could be read."""
-        self.ended(b"", b"", status, 0.0, 0, 0)
+        self.on_request_complete(b"", b"", status, 0.0, 0, 0)
 
 
 def scope_address(address: Any) -> list[Any] | None:

@@ -17,11 +17,11 @@ REQUEST_LINE_EXTRA_BYTES = 64
 # A request body waits in these many bytes before the client's socket is no longer read.
 BODY_BUFFER_BYTES = 64 * 1024
 # The kernel takes this much ahead of what the client's window lets out (twice at most); without a bound it is four MiB a slow reader.
-UNSENT_BYTES = 64 * 1024
+NOTSENT_LOWAT_BYTES = 64 * 1024
 # Less of a body than this at once, with more to come, is a drop: its connection stands behind others (fair_selector.py).
-DROP_BYTES = 4 * 1024
+MIN_BODY_CHUNK_BYTES = 4 * 1024
 # So long after its last byte a client that does not read stands behind others.
-STALL_SECONDS = 1.0
+SLOW_READER_SECONDS = 1.0
 # What is left of a body after an early answer is read to keep the connection; more closes it.
 DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 5.0
@@ -29,7 +29,7 @@ DRAIN_SECONDS = 5.0
 LINGER_BYTES = 4 * 1024 * 1024
 LINGER_SECONDS = 2.0
 # A gap of timeout_read counts as ended when this much body has arrived: one byte a gap is no upload.
-BODY_FLOOR_BYTES = 256
+MIN_BODY_PROGRESS_BYTES = 256
 # An application has this long to notice that its client went away.
 APPLICATION_GRACE_SECONDS = 10.0
 
@@ -38,16 +38,16 @@ APPLICATION_GRACE_SECONDS = 10.0
 class ListenerLimits:
     """Timeouts in seconds; infinity means no limit."""
 
-    read: float = 30.0
-    write: float = math.inf
-    idle: float = 300.0
+    read_timeout: float = 30.0
+    write_timeout: float = math.inf
+    idle_timeout: float = 300.0
 
     @classmethod
     def from_options(cls, options: Options) -> Self:
         return cls(
-            read=_seconds(options.timeout_read),
-            write=_seconds(options.timeout_write),
-            idle=_seconds(options.timeout_idle),
+            read_timeout=_seconds(options.timeout_read),
+            write_timeout=_seconds(options.timeout_write),
+            idle_timeout=_seconds(options.timeout_idle),
         )
 
 

@@ -16,19 +16,19 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from foundation.errors import ConfigError, Problem
 from foundation.values import HostPort
 from foundation.web.asgi_types import Application
-from proxy.listener.bounded_accept import BACKLOG, adopted
-from proxy.listener.event_loop import loop
+from proxy.listener.bounded_accept import BACKLOG, port_from_socket
+from proxy.listener.event_loop import reactor_loop
 from proxy.listener.half_close import HalfClosingTLS
 from proxy.listener.http1.http1_channel import Channel
 from proxy.listener.https_redirects import HttpsRedirects
-from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerContext, ListenerState, default_limits
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerContext, ListenerState, default_state
 from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.preamble import FirstBytesFactory
 from proxy.listener.proxy_protocol.header_reader import ProxyProtocolFactory
 from proxy.listener.server import ChannelFactory, GateServer
 from proxy.listener.tls.acme_challenge import AcmeChallengeFactory, ChallengesAlone
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.server_certificates import Certificates, CurrentCertificates
+from proxy.listener.tls.server_certificates import Certificates, ReloadableCertificates
 from proxy.tcp_keepalive import keep_alive
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ def serve(application: Application, address: HostPort | socket.socket, config: L
 
 
 def serve_behind_envoy(
-    application: Application, listener: socket.socket, unread: socket.socket, config: ListenerConfig, lifecycle: Lifecycle
+    application: Application, listener: socket.socket, passthrough: socket.socket, config: ListenerConfig, lifecycle: Lifecycle
 ) -> None:
     """Serve on Unix sockets, for a process of ours that people's connections end at.
 
@@ -56,23 +56,23 @@ def serve_behind_envoy(
 
     def open_ports(factory: ChannelFactory) -> list[IListeningPort]:
         ports = [_take(listener, factory)]
-        return [*ports, _take(unread, build_factory(factory, replace(config, proxy_protocol=True)))] if is_tls else ports
+        return [*ports, _take(passthrough, build_factory(factory, replace(config, proxy_protocol=True)))] if is_tls else ports
 
     GateServer(application, config.get_state, lifecycle).serve(open_ports)
 
 
-class PlainListener:
+class PlainHttpListener:
     """Second listener, plain, of another application on the same loop: as strict and as patient as the main one."""
 
     def __init__(self, application: Application, listener: socket.socket):
-        self._context = ListenerContext(application, default_limits)
+        self._context = ListenerContext(application, default_state)
         factory = Factory.forProtocol(partial(Channel, self._context))
         factory.noisy = False
         self._port = _take(listener, factory)
 
     def close(self) -> "asyncio.Future[None]":
         """Close; awaited by who needs the port to be free."""
-        closed: asyncio.Future[None] = maybeDeferred(self._port.stopListening).asFuture(loop())
+        closed: asyncio.Future[None] = maybeDeferred(self._port.stopListening).asFuture(reactor_loop())
         for channel in list(self._context.channels):
             channel.finish_soon()
         return closed
@@ -103,21 +103,21 @@ def _tls(get_state: Callable[[], ListenerState], factory: IProtocolFactory) -> I
             raise RuntimeError("a listener that began with TLS keeps it")
         return found
 
-    tls = TLSMemoryBIOFactory(CurrentCertificates(certificates), False, factory)
+    tls = TLSMemoryBIOFactory(ReloadableCertificates(certificates), False, factory)
     tls.protocol = HalfClosingTLS
     return tls
 
 
-def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]], acme: AcmeState | None = None) -> PlainListener:
+def serve_https_redirects(address: HostPort, headers: Callable[[], Mapping[str, str]], acme: AcmeState | None = None) -> PlainHttpListener:
     """HTTPS redirect listener, a plain one of its own; ConfigError where the address can't be had."""
     listener = bind(address, "http_redirect_addr")
     log.info("redirecting http to https", address=_shown(listener))
-    return PlainListener(HttpsRedirects(headers, acme), listener)
+    return PlainHttpListener(HttpsRedirects(headers, acme), listener)
 
 
-def answer_authority(listener: socket.socket, limits: Callable[[], ListenerLimits], acme: AcmeState) -> None:
+def serve_acme_challenges(listener: socket.socket, limits: Callable[[], ListenerLimits], acme: AcmeState) -> None:
     """Answer TLS-ALPN-01 challenges on a listening socket, and nobody else; on the running event loop."""
-    adopted(listener, ChallengesAlone(limits, acme))
+    port_from_socket(listener, ChallengesAlone(limits, acme))
 
 
 def bind(address: HostPort, setting: str) -> socket.socket:
@@ -154,6 +154,6 @@ def _shown(listener: socket.socket) -> str:
 
 def _take(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
     """Return the port of a socket, which is closed: the port has its own descriptor."""
-    port = adopted(listener, factory)
+    port = port_from_socket(listener, factory)
     listener.close()
     return port

@@ -18,10 +18,10 @@ from zope.interface import implementer
 
 from foundation.tasks import spawn
 from foundation.web.asgi_types import Application
-from proxy.listener.event_loop import STOP_SIGNALS, begin_twisted_log, loop, run_reactor, use_event_loop, when_running
+from proxy.listener.event_loop import STOP_SIGNALS, begin_twisted_log, reactor_loop, run_reactor, use_event_loop, when_running
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.http1_channel import Channel
-from proxy.listener.listener_context import Current, Lifecycle, ListenerContext
+from proxy.listener.listener_context import GetState, Lifecycle, ListenerContext
 
 OnStop = Callable[[], Coroutine[Any, Any, None]]
 
@@ -57,7 +57,7 @@ class GateServer(daphne.server.Server):
     """Server of Daphne's with our connections."""
 
     def __init__(
-        self, application: Application, get_state: Current, lifecycle: Lifecycle, endpoints: Sequence[str] = ("socket",), **daphnes: Any
+        self, application: Application, get_state: GetState, lifecycle: Lifecycle, endpoints: Sequence[str] = ("socket",), **daphnes: Any
     ):
         """`endpoints`, of which Daphne wants one, and `daphnes` are arguments of Daphne's own."""
         super().__init__(application, endpoints=list(endpoints), **daphnes)
@@ -71,13 +71,13 @@ class GateServer(daphne.server.Server):
         `on_open`, which takes other ports."""
         begin_twisted_log()
         use_event_loop()
-        install_fair_selector(loop())
+        install_fair_selector(reactor_loop())
         on_open()
         self._ports = open_ports(ChannelFactory(self.context, self._lifecycle.stop))
         reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
         when_running(self._lifecycle.on_ready)
         for number in STOP_SIGNALS:
-            loop().add_signal_handler(number, self._stop)
+            reactor_loop().add_signal_handler(number, self._stop)
         run_reactor()
 
     def _stop(self) -> None:
@@ -107,7 +107,7 @@ async def drain(context: ListenerContext, seconds: float = STOP_SECONDS) -> None
 
 
 async def _until_empty(context: ListenerContext, seconds: float) -> None:
-    context.emptied.clear()
+    context.all_closed.clear()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds if context.channels else 0):
-            await context.emptied.wait()
+            await context.all_closed.wait()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from proxy.listener.http1.http1_channel import Channel
 
 
-class TunnelEnd:
+class TunnelTransport:
     __slots__ = ("_channel", "_is_plain", "_socket", "_transport")
 
     def __init__(self, channel: "Channel", client: ClientSocket):

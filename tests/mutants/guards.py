@@ -72,7 +72,6 @@ GUARDS = {
     "proxy.envoy.resources": "bootstrap certificate_secrets configured_hosts edge_listener ext_authz_filter file_discovery "
     "http_connection_manager http3_listener internal_headers response_filter upgrade_reaper upstream_clusters",
     "proxy.forwarding": "http_forwarding idle_timer tcp_tunnel tunnel",
-    "proxy.generic_asgi": "http_adapter strict_scope websocket_client",
     "proxy.listener": "bounded_accept client_socket client_transport daphne_command daphne_options event_loop fair_selector half_close "
     "https_redirects listener_context listeners server tunnel_transport",
     "proxy.listener.http1": "exchange http1_channel request_body request_head response_head",
@@ -83,6 +82,7 @@ GUARDS = {
     "proxy.responses": "builtin_pages denials renderer route_redirects",
     "proxy.rewriting": "connection_auth forwarded_headers header_names request_headers response_headers target",
     "proxy.sign_in": "loops redirect_uris saved_forms sign_in_urls",
+    "proxy.third_party_asgi": "http_adapter strict_scope websocket_client",
     "proxy.upstreams": "cluster grpc_health outgoing_request upstream_client upstream_connection upstream_errors upstream_tls",
     "proxy.views": "programmatic_login route_host",
     "proxy.websocket": "frames handshake",

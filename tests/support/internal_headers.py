@@ -2,7 +2,7 @@
 
 from proxy.envoy import envoy_request_head as envoy_head
 from proxy.envoy.resources import ext_authz_filter, internal_headers
-from proxy.listener.http1.request_head import IGNORED_NAMES
+from proxy.listener.http1.request_head import IGNORED_HEADER_NAMES
 from proxy.rewriting import header_names
 
 INTERNAL = [
@@ -67,7 +67,7 @@ _PREFIXES = (*header_names._INTERNAL_PREFIXES, *header_names._DASHLESS_PREFIXES)
 def dropped_names() -> list[str]:
     """Return every name that the code drops, folds or ignores, with hyphens, with underscores and with dots."""
     known: set[bytes] = set().union(
-        IGNORED_NAMES,
+        IGNORED_HEADER_NAMES,
         header_names.HOP_BY_HOP,
         header_names.FORWARDING,
         header_names._INTERNAL_NAMES,

@@ -15,7 +15,7 @@ from cryptography.x509.oid import AuthorityInformationAccessOID, NameOID
 
 from proxy.autocert.acme_client import AcmeSettings, AuthorityError
 from proxy.autocert.stored_certificate import CertificateChain
-from proxy.listener.tls.acme_state import AcmeChallenge, Kind
+from proxy.listener.tls.acme_state import AcmeChallenge, ChallengeType
 
 DAY = 24 * 3600.0
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -99,7 +99,7 @@ class AuthorityInMemory:
     issuer: Issuer = field(default_factory=Issuer)
     days: float = 90
     responder: str | None = None
-    asked: list[tuple[str, Kind]] = field(default_factory=list)
+    asked: list[tuple[str, ChallengeType]] = field(default_factory=list)
     failures: list[AuthorityError] = field(default_factory=list)
     on_published: Callable[[str], None] = lambda host: None
     csr: bytes = b""
@@ -109,7 +109,7 @@ class AuthorityInMemory:
     ) -> Any:
         return self
 
-    def obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[AcmeChallenge], None]) -> bytes:
+    def obtain(self, host: str, csr: bytes, kind: ChallengeType, publish: Callable[[AcmeChallenge], None]) -> bytes:
         self.asked.append((host, kind))
         self.csr = csr
         publish(AcmeChallenge(host, kind, "token", "token.thumbprint"))

@@ -29,7 +29,7 @@ PAGES = """
     gateproject.management.commands.rungate gateproject.process.reload gateproject.process.services gateproject.urls
     proxy.autocert.autocert_service proxy.consumers proxy.envoy.process.envoy_process proxy.envoy.internal_listener
     proxy.envoy.ext_authz_server proxy.envoy.resources.configured_hosts proxy.listener.http1.http1_channel
-    proxy.listener.proxy_protocol.header_reader proxy.listener.tls.acme_challenge proxy.generic_asgi.http_adapter proxy.urls
+    proxy.listener.proxy_protocol.header_reader proxy.listener.tls.acme_challenge proxy.third_party_asgi.http_adapter proxy.urls
     twisted.internet.asyncioreactor
 """.split()  # noqa: SIM905 - easier to read
 

@@ -16,7 +16,7 @@ from gateproject.management.configured_command import ConfiguredCommand
 if TYPE_CHECKING:
     from config.options import Options
     from gateproject.process.runtime import Runtime
-    from proxy.envoy.data_plane import EnvoyPlane
+    from proxy.envoy.data_plane import EnvoyDataPlane
 
 
 class Command(ConfiguredCommand):
@@ -74,7 +74,7 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
 
     envoy = runtime.envoy_plane(application)
     lifecycle = EnvoyLifecycle(runtime, envoy)
-    listeners.serve_behind_envoy(envoy.internal_listener, envoy.socket, envoy.unread_socket, runtime.listener_config(), lifecycle)
+    listeners.serve_behind_envoy(envoy.internal_listener, envoy.socket, envoy.passthrough_socket, runtime.listener_config(), lifecycle)
     if lifecycle.refused is not None:
         raise lifecycle.refused
 
@@ -82,7 +82,7 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
 class EnvoyLifecycle:
     """Lifecycle of a process whose connections Envoy takes.  `refused` is why it could not begin."""
 
-    def __init__(self, runtime: "Runtime", envoy: "EnvoyPlane"):
+    def __init__(self, runtime: "Runtime", envoy: "EnvoyDataPlane"):
         self._runtime = runtime
         self._envoy = envoy
         self.refused: ConfigError | None = None

@@ -23,7 +23,7 @@ from config.options import Options
 from foundation.backoff import delay
 from foundation.system.fd_limit import raise_limit
 from gateproject.worker_process import FIRST, WorkerProcess
-from proxy.listener.event_loop import renew_event_loop
+from proxy.listener.event_loop import replace_event_loop
 from proxy.listener.listeners import bind
 
 log = structlog.get_logger(__name__)
@@ -161,7 +161,7 @@ class Supervisor:
         os.close(self._held)
         os.close(self._tells)
         raise_limit()
-        renew_event_loop()
+        replace_event_loop()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return WorkerProcess(number, self._count, self._directory, self._secret, self._listener, self._turns, self._life, self._news)
 

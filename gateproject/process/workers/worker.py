@@ -121,4 +121,4 @@ def runtime_of(worker: WorkerProcess, options: Options, source: ConfigSource) ->
     logs.configure_logs(in_force.log_level, in_force.proxy_log_level, readable=in_force.gate_debug)
     for name, value in cookie_settings(in_force).items():
         setattr(settings, name, value)
-    return Runtime(in_force, source, peers=WorkerPeers(worker, link), autocert=Autocert(obtains=False))
+    return Runtime(in_force, source, peers=WorkerPeers(worker, link), autocert=Autocert(is_leader_candidate=False))

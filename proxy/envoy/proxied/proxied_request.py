@@ -18,7 +18,7 @@ from proxy.envoy.proxied.response_details import bad_status_in, is_late, is_malf
 from proxy.envoy.resources.internal_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, UPLOAD, Address
 from proxy.envoy.resources.upstream_clusters import is_replaceable
 from proxy.forwarding.http_forwarding import Ending, ForwardResult
-from proxy.listener.listener_limits import BODY_FLOOR_BYTES
+from proxy.listener.listener_limits import MIN_BODY_PROGRESS_BYTES
 from proxy.observe.request_metrics import RequestCounter
 from proxy.observe.request_recorder import RequestContext
 from proxy.planes.embedded import DataPlane
@@ -220,7 +220,7 @@ class CarriedRequest:
     def has_received(self, size: int, *, is_all: bool) -> None:
         """Note what has come of its body: a client that drips is cut off, by the measure of our own listener."""
         now = time.monotonic()
-        if size - self._window_bytes >= BODY_FLOOR_BYTES:
+        if size - self._window_bytes >= MIN_BODY_PROGRESS_BYTES:
             self._window_began, self._window_bytes = now, size
         if not is_all and now - self._window_began > self._plane.state.read * _PATIENCE_WITH_DRIPS:
             self._took_too_long = True

@@ -19,9 +19,9 @@ from config.settings.autocert_settings import hosts_to_certify
 from foundation.values import CertificatePair
 from proxy.envoy.resources.bootstrap import TYPE, Json
 from proxy.listener.listener_limits import ListenerLimits
-from proxy.listener.listeners import answer_authority
+from proxy.listener.listeners import serve_acme_challenges
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.self_signed import none_yet
+from proxy.listener.tls.self_signed import placeholder_pair
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +75,7 @@ class EnvoyCertificates:
     def __init__(self, obtained: AcmeState, listener: socket.socket):
         self._obtained = obtained
         self._listener = listener
-        self._placeholder = none_yet()
+        self._placeholder = placeholder_pair()
         self._options: Options | None = None
 
     def use(self, options: Options) -> Mapping[str, StapledCertificate]:
@@ -84,7 +84,7 @@ class EnvoyCertificates:
         return shown_certificates(options, self._obtained, self._placeholder)
 
     def answer_authority(self, limits: Callable[[], ListenerLimits]) -> None:
-        answer_authority(self._listener, limits, self._obtained)
+        serve_acme_challenges(self._listener, limits, self._obtained)
 
     async def follow(self, show: Callable[[Mapping[str, StapledCertificate]], None]) -> None:
         """Have Envoy show what autocert obtains, renews and staples; until cancelled."""

@@ -93,7 +93,7 @@ def listener(options: Options, files: Path, judge: JudgeFilter) -> Json:
         "socket_options": [{"level": level, "name": name, "int_value": value} for level, name, value in tcp_keepalive.OPTIONS],
         "per_connection_buffer_limit_bytes": 256 * 1024,
         "listener_filters": filters,
-        "listener_filters_timeout": seconds(limits.read),
+        "listener_filters_timeout": seconds(limits.read_timeout),
         "filter_chains": chains,
     }
 
@@ -101,7 +101,7 @@ def listener(options: Options, files: Path, judge: JudgeFilter) -> Json:
 def _longest_silence(options: Options, host: str) -> float:
     """Seconds in which nothing moves on a connection to the host that gate still wants; 0 for any number.  gate's own bounds end before."""
     silences = [route.idle_timeout.total_seconds() for route in options.policy if route.from_.host == host]
-    idle = ListenerLimits.from_options(options).idle
+    idle = ListenerLimits.from_options(options).idle_timeout
     return 0.0 if 0.0 in silences or idle == float("inf") else max(idle, *silences) + _MARGIN
 
 
@@ -165,14 +165,14 @@ def _chain(options: Options, limits: ListenerLimits, files: Path, judge: JudgeFi
         # A resumed connection would bring along a certificate that nobody has proved to hold in it.
         context |= {"disable_stateless_session_resumption": True, "disable_stateful_session_resumption": True}
     chain["transport_socket"] = {"name": "envoy.transport_sockets.tls", "typed_config": context}
-    chain["transport_socket_connect_timeout"] = seconds(limits.read)
+    chain["transport_socket_connect_timeout"] = seconds(limits.read_timeout)
     return chain
 
 
 def _proofs(limits: ListenerLimits, beside: Json) -> Json:
     """Chain beside another for an authority that looks whether a host is ours (RFC 8737): gate itself answers the handshake."""
     match = {**beside.get("filter_chain_match", {}), "application_protocols": [ACME_TLS.decode()]}
-    return {"name": f"{beside['name']}-acme", "filter_chain_match": match, "filters": [_unread(limits.read, ACME, "acme")]}
+    return {"name": f"{beside['name']}-acme", "filter_chain_match": match, "filters": [_unread(limits.read_timeout, ACME, "acme")]}
 
 
 def _authorities(options: Options) -> str:
@@ -182,7 +182,7 @@ def _authorities(options: Options) -> str:
 
 
 def _connections(limits: ListenerLimits, judge: JudgeFilter, *, asks: bool, streams: int) -> Json:
-    idle = seconds(limits.idle)
+    idle = seconds(limits.idle_timeout)
     more: Json = {
         "http_protocol_options": _HTTP1,
         "http2_protocol_options": _HTTP2 | {"max_concurrent_streams": streams},
@@ -191,9 +191,9 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, *, asks: bool, stre
         # No page of gate's stands in for what is said of a body that was not announced: that is final.
         "local_reply_config": local_replies([silences(), own_answer(UNANNOUNCED), failures()]),
     }
-    if limits.read != float("inf"):
-        more["access_log_options"] = {"access_log_flush_interval": seconds(min(_MOST_BETWEEN, limits.read * _PART_OF_READ))}
+    if limits.read_timeout != float("inf"):
+        more["access_log_options"] = {"access_log_flush_interval": seconds(min(_MOST_BETWEEN, limits.read_timeout * _PART_OF_READ))}
     if asks:
         more["forward_client_cert_details"] = "SANITIZE_SET"
         more["set_current_client_cert_details"] = {"cert": True, "chain": True}
-    return http_connections(judge.log, limits, judge.routes(idle, seconds(limits.read)), judge.filters(), more)
+    return http_connections(judge.log, limits, judge.routes(idle, seconds(limits.read_timeout)), judge.filters(), more)

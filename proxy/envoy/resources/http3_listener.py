@@ -39,7 +39,7 @@ def http3_listener(options: Options, files: Path, mark: str, log: str) -> Json |
     more: Json = {
         "codec_type": "HTTP3",
         "http3_protocol_options": {"quic_protocol_options": _windows()},
-        "route_config": _route_config(options, hosts, mark, seconds(limits.idle)),
+        "route_config": _route_config(options, hosts, mark, seconds(limits.idle_timeout)),
     }
     chain: Json = {
         "name": "http3",
@@ -64,8 +64,8 @@ def http3_listener(options: Options, files: Path, mark: str, log: str) -> Json |
         "udp_listener_config": {
             "quic_options": {
                 "quic_protocol_options": _windows(),
-                "idle_timeout": seconds(limits.idle),
-                "crypto_handshake_timeout": seconds(limits.read),
+                "idle_timeout": seconds(limits.idle_timeout),
+                "crypto_handshake_timeout": seconds(limits.read_timeout),
                 # Whoever is somewhere else connects anew: Envoy (1.40) goes on to tell the address with which a connection began.
                 "send_disable_active_migration": True,
             }

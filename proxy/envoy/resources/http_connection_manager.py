@@ -13,7 +13,7 @@ from proxy.envoy.resources.file_discovery import certificate_file
 from proxy.envoy.resources.internal_headers import JUDGED, NUMBER, told_by_envoy
 from proxy.envoy.resources.response_filter import not_said_of
 from proxy.envoy.resources.upgrade_reaper import KEPT_SECONDS
-from proxy.listener.http1.request_head import HTTP_1_0
+from proxy.listener.http1.request_head import HTTP_1_1_REQUIRED
 from proxy.listener.listener_limits import ListenerLimits
 
 GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
@@ -51,13 +51,13 @@ def http_connections(log: str, limits: ListenerLimits, routes: list[Json], filte
         "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
         "forward_client_cert_details": "SANITIZE",
         "max_request_headers_kb": 64,
-        "request_headers_timeout": seconds(limits.read),
+        "request_headers_timeout": seconds(limits.read_timeout),
         # Until gate has said where a request goes.  From then on its route counts.
-        "stream_idle_timeout": seconds(limits.idle),
-        "stream_flush_timeout": seconds(limits.idle),
+        "stream_idle_timeout": seconds(limits.idle_timeout),
+        "stream_flush_timeout": seconds(limits.idle_timeout),
         "delayed_close_timeout": seconds(KEPT_SECONDS),
         "common_http_protocol_options": {
-            "idle_timeout": seconds(limits.idle),
+            "idle_timeout": seconds(limits.idle_timeout),
             "max_headers_count": 128,
             # gate leaves such headers out, as it always does.
             "headers_with_underscores_action": "ALLOW",
@@ -98,7 +98,7 @@ def _is(status: int, operator: str = "EQ") -> Json:
 
 
 def _text(status: int) -> Json:
-    reason = HTTP_1_0 if status == 426 else "%LOCAL_REPLY_BODY%"
+    reason = HTTP_1_1_REQUIRED if status == 426 else "%LOCAL_REPLY_BODY%"
     return _format(f"%RESPONSE_CODE% {reason}\n{next_step(status)}\n")
 
 

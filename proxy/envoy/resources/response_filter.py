@@ -8,7 +8,7 @@ from config.options import Options
 from proxy.envoy.resources.bootstrap import JUDGE, TYPE, Json
 from proxy.envoy.resources.internal_headers import FAILED, INSTEAD, MAY_STREAM, NO_STREAM, NUMBER, RESPONSE, SCRIPT, TOKEN
 from proxy.envoy.resources.lua_scripts import LAST_STEP_FILTER, LUA, on_route, quoted, script
-from proxy.listener.http1.request_head import RequestRefused
+from proxy.listener.http1.request_head import RequestRejected
 from proxy.rewriting.header_names import HOP_BY_HOP
 
 FILTER = "gate-answers"
@@ -114,7 +114,7 @@ def _lacks(name: str) -> Json:
 
 def silences() -> Json:
     """Mapper of the answer to a client that says nothing more of its body, as our own listener would give it."""
-    late = RequestRefused(408, "The request body took too long.")
+    late = RequestRejected(408, "The request body took too long.")
     is_late: Json = {"comparison": {"op": "EQ", "value": {"default_value": late.status, "runtime_key": "gate.none"}}}
     text = {"text_format_source": {"inline_string": late.body.decode()}, "content_type": "text/plain; charset=utf-8"}
     return {"filter": {"and_filter": {"filters": [CARRIED_ONES, {"status_code_filter": is_late}]}}, "body_format_override": text}

@@ -17,11 +17,11 @@ import structlog
 
 from foundation.telemetry.http_metrics import CLIENT_LEFT
 from foundation.web.asgi_types import AsgiMessage, Header
-from proxy.listener.http1.request_head import RequestHead, RequestRefused
-from proxy.listener.http1.response_head import CONTINUE, LAST_CHUNK, ResponseHead, connected, switching_protocols
+from proxy.listener.http1.request_head import RequestHead, RequestRejected
+from proxy.listener.http1.response_head import CONTINUE, LAST_CHUNK, ResponseHead, connect_response, switching_protocols
 from proxy.listener.listener_context import TunnelProtocol
-from proxy.listener.tls.server_certificates import tls_facts
-from proxy.listener.tunnel_transport import TunnelEnd
+from proxy.listener.tls.server_certificates import tls_info
+from proxy.listener.tunnel_transport import TunnelTransport
 
 if TYPE_CHECKING:
     from proxy.listener.http1.http1_channel import Channel
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ABORT = "gate.response.abort"
-TUNNEL = "gate.tunnel"
-TLS = "gate.tls"  # the extension that says what `tls_facts` does
+TUNNEL_EXTENSION = "gate.tunnel"
+TLS_EXTENSION = "gate.tls"  # the extension that says what `tls_facts` does
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 
@@ -75,7 +75,7 @@ class Exchange:
 
     def start(self) -> None:
         context = self._channel.context
-        if (most := context.current().limits.write) != math.inf:
+        if (most := context.get_state().limits.write_timeout) != math.inf:
             self._late = self._loop.call_later(most, self._too_late)
         # They hold it, and its task, until it has ended; what fails is told by `_run`.
         context.exchanges.add(self)
@@ -98,16 +98,16 @@ class Exchange:
         _wake(self._readers)
         _wake(self._writers)
         if self._task is not None and not self._task.done():
-            self._grace = self._loop.call_later(self._channel.context.grace, self._task.cancel)
+            self._grace = self._loop.call_later(self._channel.context.grace_seconds, self._task.cancel)
 
-    def refused(self, status: int) -> None:
+    def record_rejection(self, status: int) -> None:
         """Note that the listener answers in the application's place."""
         self._status = status
 
     def cancel(self) -> None:
         """Cancel the application: the listener stops, and has waited long enough."""
         if not self.is_answered and not self._is_lost:
-            self._channel.refuse(RequestRefused(503, "The server is stopping."))
+            self._channel.refuse(RequestRejected(503, "The server is stopping."))
         if self._task is not None:
             self._task.cancel()
 
@@ -143,7 +143,9 @@ class Exchange:
             if self._is_lost:
                 raise ClientGone("the client has gone")
 
-    def take_over(self, headers: Iterable[Header], protocol: TunnelProtocol, upgrade: bytes = b"websocket") -> tuple[TunnelEnd, bytes]:
+    def take_over(
+        self, headers: Iterable[Header], protocol: TunnelProtocol, upgrade: bytes = b"websocket"
+    ) -> tuple[TunnelTransport, bytes]:
         """Answer 101, or CONNECT with 200; returns the connection, used like an asyncio transport, and what the client sent ahead.
 
         The connection ends with the application at the latest.  Raises ValueError for malformed headers, with nothing written.
@@ -153,7 +155,7 @@ class Exchange:
         if self.is_started:
             raise RuntimeError("the response has begun already")
         is_connect = self.head.method == b"CONNECT"
-        self._channel.write(connected(headers) if is_connect else switching_protocols(headers, upgrade))
+        self._channel.write(connect_response(headers) if is_connect else switching_protocols(headers, upgrade))
         self._is_tunnel = self.is_answered = True
         self._tell(200 if is_connect else 101)
         if self._late is not None:
@@ -179,7 +181,7 @@ class Exchange:
         if self._is_tunnel:
             self._channel.close()
         elif not self.is_answered and not self._is_lost:
-            self._channel.refuse(RequestRefused(500, "The request could not be handled."))
+            self._channel.refuse(RequestRejected(500, "The request could not be handled."))
         if not self._is_tunnel:
             self._tell(self._status or CLIENT_LEFT)
         if self._late is not None:
@@ -189,11 +191,13 @@ class Exchange:
 
     def _tell(self, status: int) -> None:
         head = self.head
-        self._channel.context.ended(head.host, head.method, status, self._loop.time() - self._began, self._received, self._sent)
+        self._channel.context.on_request_complete(
+            head.host, head.method, status, self._loop.time() - self._began, self._received, self._sent
+        )
 
     def _too_late(self) -> None:
         if not self.is_answered and not self._is_lost:
-            self._channel.refuse(RequestRefused(503, "The answer took too long."))
+            self._channel.refuse(RequestRejected(503, "The answer took too long."))
 
     def _body_message(self) -> AsgiMessage:
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
@@ -254,9 +258,9 @@ class Exchange:
         path = head.raw_path.decode()
         extensions: dict[str, Any] = {ABORT: {}}
         if channel.scheme == "https":
-            extensions[TLS] = tls_facts(channel.transport.getHandle())
-        if head.is_handshake:
-            extensions[TUNNEL] = {"take_over": self.take_over, "half_closes": True}
+            extensions[TLS_EXTENSION] = tls_info(channel.transport.getHandle())
+        if head.ends_http:
+            extensions[TUNNEL_EXTENSION] = {"take_over": self.take_over, "half_closes": True}
         scope: dict[str, Any] = {
             "type": "http",
             "asgi": _ASGI,
@@ -272,12 +276,12 @@ class Exchange:
             "server": channel.server,
             "extensions": extensions,
         }
-        if head.has_bare_query:
+        if head.has_empty_query:
             # ASGI can't say it, and some applications tell `/a?` from `/a`.
             scope["gate.bare_query"] = True
-        if head.ignored:
+        if head.ignored_header_names:
             # They go no further through us; a front proxy that only asks us may still forward them.
-            scope["gate.ignored_headers"] = head.ignored
+            scope["gate.ignored_headers"] = head.ignored_header_names
         return scope
 
 

@@ -25,12 +25,12 @@ from proxy.listener.deadline import Deadline
 from proxy.listener.fair_selector import Priority, SlowReader
 from proxy.listener.half_close import PlainHalfClose
 from proxy.listener.http1.exchange import Exchange
-from proxy.listener.http1.rejection_log import note_refusal
+from proxy.listener.http1.rejection_log import record_rejection
 from proxy.listener.http1.request_body import Body, ChunkedBody, LengthBody, is_short
-from proxy.listener.http1.request_head import HeadSearch, RequestHead, RequestRefused
-from proxy.listener.http1.response_head import ResponseHead, refusal
+from proxy.listener.http1.request_head import HeadSearch, RequestHead, RequestRejected
+from proxy.listener.http1.response_head import ResponseHead, error_response
 from proxy.listener.listener_context import ListenerContext, TunnelProtocol, scope_address
-from proxy.listener.tunnel_transport import TunnelEnd
+from proxy.listener.tunnel_transport import TunnelTransport
 
 
 @implementer(IHandshakeListener, IPushProducer)
@@ -48,7 +48,7 @@ class Channel(Protocol):
         self._exchange: Exchange | None = None
         self._body: Body | None = None
         self.tunnel: TunnelProtocol | None = None
-        self._window, self._window_bytes = context.current().limits.read, 0
+        self._window, self._window_bytes = context.get_state().limits.read_timeout, 0
         self._linger_left = listener_limits.LINGER_BYTES
 
     def __conform__(self, interface: object) -> PlainHalfClose | None:
@@ -65,11 +65,11 @@ class Channel(Protocol):
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
         self.transport.registerProducer(self, True)
         self.context.channels.add(self)
-        self._deadline.start(self.context.current().limits.read, self._close_idle)
+        self._deadline.start(self.context.get_state().limits.read_timeout, self._close_idle)
 
     def handshakeCompleted(self) -> None:  # TLS only: a slow handshake takes nothing from the head's time
         if not self._is_closing:
-            self._deadline.start(self.context.current().limits.read, self._close_idle)
+            self._deadline.start(self.context.get_state().limits.read_timeout, self._close_idle)
 
     def dataReceived(self, data: bytes) -> None:
         if self.tunnel is not None:
@@ -93,7 +93,7 @@ class Channel(Protocol):
         self._slow_reader.end()
         self.context.channels.discard(self)
         if not self.context.channels:
-            self.context.emptied.set()
+            self.context.all_closed.set()
         self._lose_tunnel()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -101,7 +101,7 @@ class Channel(Protocol):
 
     def pauseProducing(self) -> None:
         self.is_write_paused = True
-        self._slow_reader.begin(self.context.current().limits.idle, self.transport.abortConnection)
+        self._slow_reader.begin(self.context.get_state().limits.idle_timeout, self.transport.abortConnection)
         if self.tunnel is not None:
             self.tunnel.pause_writing()
 
@@ -146,7 +146,7 @@ class Channel(Protocol):
             self._is_read_paused = False
             self.transport.resumeProducing()
 
-    def begin_tunnel(self, protocol: TunnelProtocol) -> tuple[TunnelEnd, bytes]:
+    def begin_tunnel(self, protocol: TunnelProtocol) -> tuple[TunnelTransport, bytes]:
         """Hand every byte from now on to the protocol; returned with the connection are those that have come already."""
         self.tunnel = protocol
         sent_ahead, self._buffer = bytes(self._buffer), bytearray()
@@ -155,7 +155,7 @@ class Channel(Protocol):
         self.resume_reading()
         if self.context.is_stopping:
             self.loop.call_soon(protocol.stopped)
-        return TunnelEnd(self, self._socket), sent_ahead
+        return TunnelTransport(self, self._socket), sent_ahead
 
     def closes_after(self, head: RequestHead, response: ResponseHead) -> bool:
         """Connection: close.  Whether it ends with this response; decided once, when its head is written."""
@@ -169,19 +169,19 @@ class Channel(Protocol):
             self.close()
         elif self._body is not None:
             self.resume_reading()
-            self._deadline.start(min(listener_limits.DRAIN_SECONDS, self.context.current().limits.read), self.close)
+            self._deadline.start(min(listener_limits.DRAIN_SECONDS, self.context.get_state().limits.read_timeout), self.close)
         else:
             self._await_request()
 
-    def refuse(self, refused: RequestRefused) -> None:
+    def refuse(self, refused: RequestRejected) -> None:
         """Answer for the application where it has not begun to; close in any case."""
         exchange = self._exchange
         if exchange is None or not exchange.is_started:
             if exchange is None:
-                note_refusal(refused, self.client)
+                record_rejection(refused, self.client)
             is_head = exchange.head.method == b"HEAD" if exchange is not None else self._buffer.startswith(b"HEAD ")
-            self.write(refusal(refused, with_body=not is_head))
-            (self.context if exchange is None else exchange).refused(refused.status)
+            self.write(error_response(refused, with_body=not is_head))
+            (self.context if exchange is None else exchange).record_rejection(refused.status)
         self.close()
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class Channel(Protocol):
 
     def _let_go(self) -> None:
         # A slow reader still gets what is in the send buffer, within timeout_idle.
-        self._deadline.start(self.context.current().limits.idle, self.transport.abortConnection)
+        self._deadline.start(self.context.get_state().limits.idle_timeout, self.transport.abortConnection)
         self._socket.close()
 
     def _lose_tunnel(self) -> None:
@@ -231,7 +231,7 @@ class Channel(Protocol):
     def _await_request(self) -> None:
         self._exchange = None
         self._priority.promote()
-        self._deadline.start(self.context.current().limits.idle, self._close_idle)
+        self._deadline.start(self.context.get_state().limits.idle_timeout, self._close_idle)
         self.resume_reading()
         if self._buffer:
             self._next_request()
@@ -247,8 +247,8 @@ class Channel(Protocol):
             elif not self._has_begun_head:
                 self._has_begun_head = True
                 self._priority.demote()
-                self._deadline.start(self.context.current().limits.read, partial(self._too_late, "head"))
-        except RequestRefused as refused:
+                self._deadline.start(self.context.get_state().limits.read_timeout, partial(self._too_late, "head"))
+        except RequestRejected as refused:
             self.refuse(refused)
 
     def _begin(self, head: RequestHead, body_start: int) -> None:
@@ -260,7 +260,7 @@ class Channel(Protocol):
         self._deadline.clear()
         self._buffer, self._has_begun_head = bytearray(rest), False
         self._body = None if body is None or body.finished else body
-        self._window, self._window_bytes = self.context.current().limits.read, 0
+        self._window, self._window_bytes = self.context.get_state().limits.read_timeout, 0
         self._exchange = Exchange(self, head)
         self._exchange.take(content, is_complete=self._body is None)
         self._exchange.start()
@@ -272,7 +272,7 @@ class Channel(Protocol):
             return
         try:
             content, rest = body.feed(data)
-        except RequestRefused as refused:
+        except RequestRejected as refused:
             self.refuse(refused)
             return
         self._count_for_floor(len(data))
@@ -290,8 +290,8 @@ class Channel(Protocol):
 
     def _count_for_floor(self, size: int) -> None:
         self._window_bytes += size
-        if self._window_bytes >= listener_limits.BODY_FLOOR_BYTES and self._exchange is not None and not self._exchange.is_answered:
-            self._window, self._window_bytes = self.context.current().limits.read, 0
+        if self._window_bytes >= listener_limits.MIN_BODY_PROGRESS_BYTES and self._exchange is not None and not self._exchange.is_answered:
+            self._window, self._window_bytes = self.context.get_state().limits.read_timeout, 0
             self._deadline.clear()
 
     def _limit_reading(self) -> None:
@@ -299,4 +299,4 @@ class Channel(Protocol):
             self.pause_reading()
 
     def _too_late(self, what: str) -> None:
-        self.refuse(RequestRefused(408, f"The request {what} took too long."))
+        self.refuse(RequestRejected(408, f"The request {what} took too long."))

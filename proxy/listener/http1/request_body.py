@@ -4,7 +4,7 @@ import re
 from typing import Protocol
 
 from foundation.web.field_values import has_c1_control
-from proxy.listener.http1.request_head import HEADER_LINE, TOKEN, RequestRefused
+from proxy.listener.http1.request_head import HEADER_LINE, TOKEN, RequestRejected
 from proxy.listener.listener_limits import DRAIN_BYTES, HEADER_COUNT
 
 # RFC 9112 7.1.1: well-formed extensions are ignored.
@@ -85,10 +85,10 @@ class ChunkedBody:
             return at
         match = _SIZE_LINE.fullmatch(data, at, end)
         if match is None:
-            raise RequestRefused(400, "A chunk size is malformed.")
+            raise RequestRejected(400, "A chunk size is malformed.")
         self._extensions += end - match.end(1)
         if self._extensions > _EXTENSIONS_BYTES:
-            raise RequestRefused(400, "The chunk extensions are too large.")
+            raise RequestRejected(400, "The chunk extensions are too large.")
         self._chunk = int(match[1], 16)
         self._read = self._chunk_data if self._chunk else self._trailer
         return end + 2
@@ -107,7 +107,7 @@ class ChunkedBody:
             self._read = self._size_line
             return at + 2
         if end != b"\r":
-            raise RequestRefused(400, "A chunk does not end where it says.")
+            raise RequestRejected(400, "A chunk does not end where it says.")
         return at
 
     def _trailer(self, data: bytes, at: int, content: list[bytes]) -> int:
@@ -121,7 +121,7 @@ class ChunkedBody:
         self._trailers_bytes += end + 2 - at
         line = data[at : end + 2]
         if self._trailers > HEADER_COUNT or HEADER_LINE.fullmatch(line) is None or has_c1_control(line):
-            raise RequestRefused(400, "A trailer is malformed.")
+            raise RequestRejected(400, "A trailer is malformed.")
         return end + 2
 
 
@@ -130,9 +130,9 @@ def _line_end(data: bytes, at: int, limit: int) -> int | None:
     newline = data.find(b"\n", at)
     end = len(data) if newline == -1 else newline - 1
     if end - at > limit:
-        raise RequestRefused(400, "A line within the body is too long.")
+        raise RequestRejected(400, "A line within the body is too long.")
     if newline == -1:
         return None
     if end < at or data[end] != 0x0D:
-        raise RequestRefused(400, "Lines must end with CR LF.")
+        raise RequestRejected(400, "Lines must end with CR LF.")
     return end

@@ -27,25 +27,25 @@ _REFUSED_METHODS = frozenset({b"TRACE", b"TRACK"})
 # What `_require_method` lets pass, whatever else it may: of nearly every request nothing needs to be asked.
 _USUAL_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 # Daphne would take its root path from a client's header.
-IGNORED_NAMES = frozenset({b"daphne-root-path"})
+IGNORED_HEADER_NAMES = frozenset({b"daphne-root-path"})
 _WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade"})
 
-HTTP_1_0 = 'HTTP/1.1 is required. (nginx: "proxy_http_version 1.1". HAProxy: "http-check send ver HTTP/1.1 hdr Host <host>".)'
+HTTP_1_1_REQUIRED = 'HTTP/1.1 is required. (nginx: "proxy_http_version 1.1". HAProxy: "http-check send ver HTTP/1.1 hdr Host <host>".)'
 
 
-class RequestRefused(BadRequest):
+class RequestRejected(BadRequest):
     """Refusal by the listener itself: the application never sees the request, the connection closes."""
 
     def __init__(self, status: int, reason: str, advice: str = ""):
         """`advice`: the next step, where the usual one of the status does not help."""
         super().__init__(reason)
-        self.status, self.advice = status, advice
+        self.status, self.hint = status, advice
         self.request_id = ""  # once it was logged
 
     @property
     def body(self) -> bytes:
         """Body of the answer: what is wrong, and what to do next."""
-        return f"{self.status} {self}\n{self.advice or next_step(self.status)}\n".encode()
+        return f"{self.status} {self}\n{self.hint or next_step(self.status)}\n".encode()
 
 
 @dataclass(slots=True)
@@ -64,9 +64,9 @@ class RequestHead:
     body_length: int | None = 0
     expects_continue: bool = False
     wants_close: bool = False
-    is_handshake: bool = False
-    has_bare_query: bool = False
-    ignored: list[bytes] = field(default_factory=list)
+    ends_http: bool = False
+    has_empty_query: bool = False
+    ignored_header_names: list[bytes] = field(default_factory=list)
     host: bytes = b""
 
 
@@ -80,7 +80,7 @@ class HeadSearch:
         self._has_skipped_line = False
 
     def find(self, buffer: bytearray) -> tuple[RequestHead, int] | None:
-        """Head, and where its body begins; None while it is unfinished.  Raises RequestRefused as soon as it can't become good."""
+        """Head, and where its body begins; None while it is unfinished.  Raises RequestRejected as soon as it can't become good."""
         if not self._has_skipped_line and buffer.startswith(b"\r\n"):
             # RFC 9112 2.2: one empty line before a request is ignored.
             self._has_skipped_line = True
@@ -99,17 +99,17 @@ def check_unfinished(buffer: bytes | bytearray, checked: int) -> None:
     line_end = buffer.find(b"\n", checked)
     while line_end != -1:
         if line_end == 0 or buffer[line_end - 1] != 0x0D:
-            raise RequestRefused(400, "Lines must end with CR LF.")
+            raise RequestRejected(400, "Lines must end with CR LF.")
         line_end = buffer.find(b"\n", line_end + 1)
     if len(buffer) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES and buffer.find(b"\r\n", 0, URL_BYTES + REQUEST_LINE_EXTRA_BYTES) == -1:
-        raise RequestRefused(414, "The URL is too long.")
+        raise RequestRejected(414, "The URL is too long.")
     if len(buffer) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES + HEADERS_BYTES:
-        raise RequestRefused(431, "The request headers are too large.")
+        raise RequestRejected(431, "The request headers are too large.")
 
 
 # enforcement-point: Requests: HTTP/1.1 request head syntax
 def parse_head(text: bytes) -> RequestHead:
-    """Request head of `text`, the head without its empty line; every line of it still ends with CR LF.  RequestRefused."""
+    """Request head of `text`, the head without its empty line; every line of it still ends with CR LF.  RequestRejected."""
     line, _, header_lines = text.partition(b"\r\n")
     method, target = _parse_request_line(line)
     head = RequestHead(method, b"", b"", [])
@@ -118,7 +118,7 @@ def parse_head(text: bytes) -> RequestHead:
         _read_connect(target, host, head)
         return head
     head.raw_path, mark, head.query_string = _origin_form(target, host).partition(b"?")
-    head.has_bare_query = bool(mark) and not head.query_string
+    head.has_empty_query = bool(mark) and not head.query_string
     return head
 
 
@@ -126,17 +126,21 @@ def _parse_request_line(line: bytes) -> tuple[bytes, bytes]:
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
         if len(line) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES:
-            raise RequestRefused(414, "The URL is too long.")
+            raise RequestRejected(414, "The URL is too long.")
         if not line.isascii():
-            raise RequestRefused(400, "The request target must be percent-encoded: it has a character outside of ASCII.")
-        raise RequestRefused(400, "The request line is malformed.")
+            raise RequestRejected(400, "The request target must be percent-encoded: it has a character outside of ASCII.")
+        raise RequestRejected(400, "The request line is malformed.")
     method, target, major, minor = match.groups()
     if (major, minor) != (b"1", b"1"):
-        raise (RequestRefused(426, HTTP_1_0) if (major, minor) == (b"1", b"0") else RequestRefused(505, "Only HTTP/1.1 is spoken here."))
+        raise (
+            RequestRejected(426, HTTP_1_1_REQUIRED)
+            if (major, minor) == (b"1", b"0")
+            else RequestRejected(505, "Only HTTP/1.1 is spoken here.")
+        )
     if len(target) > URL_BYTES:
-        raise RequestRefused(414, "The URL is too long.")
+        raise RequestRejected(414, "The URL is too long.")
     if len(method) > _METHOD_BYTES:
-        raise RequestRefused(501, "The method is not known.")
+        raise RequestRejected(501, "The method is not known.")
     if method not in _USUAL_METHODS:
         _require_method(method)
     return method, target
@@ -147,29 +151,29 @@ def _require_method(method: bytes) -> None:
         require_method(method.decode("ascii"))
     except BadRequest as error:
         reason = str(error)
-        raise RequestRefused(400, f"{reason[0].upper()}{reason[1:]}.") from None
+        raise RequestRejected(400, f"{reason[0].upper()}{reason[1:]}.") from None
     if method in _REFUSED_METHODS:
-        raise RequestRefused(405, "The method is not allowed.")
+        raise RequestRejected(405, "The method is not allowed.")
 
 
 def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
     """Fill in what the headers say; returns the host."""
     if len(lines) > HEADERS_BYTES:
-        raise RequestRefused(431, "The request headers are too large.")
+        raise RequestRejected(431, "The request headers are too large.")
     if HEADER_LINES.fullmatch(lines) is None or (not lines.isascii() and has_c1_control(lines)):
         raise _malformed(lines)
     fields = HEADER_LINE.findall(lines)
     if len(fields) > HEADER_COUNT:
-        raise RequestRefused(431, "There are too many request headers.")
+        raise RequestRejected(431, "There are too many request headers.")
     watched: dict[bytes, list[bytes]] = {}
     headers, may_be_large = head.headers, len(lines) > HEADER_BYTES
     for raw_name, raw_value in fields:
         if may_be_large and len(raw_value) + len(raw_name) > HEADER_BYTES:
-            raise RequestRefused(431, "A request header is too large.")
+            raise RequestRejected(431, "A request header is too large.")
         # CVE-2015-0219: CGI folds `_` and `-` to one name, so a name with `_` could pose as another.
         name, value = raw_name.lower(), raw_value.strip(b" \t")
-        if b"_" in name or name in IGNORED_NAMES:
-            head.ignored.append(raw_name)
+        if b"_" in name or name in IGNORED_HEADER_NAMES:
+            head.ignored_header_names.append(raw_name)
             continue
         if name in _WATCHED:
             watched.setdefault(name, []).append(value)
@@ -179,20 +183,20 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
     return _read_host(watched)
 
 
-def _malformed(lines: bytes) -> RequestRefused:
+def _malformed(lines: bytes) -> RequestRejected:
     """Refusal of malformed header lines.  A browser sends a malformed cookie with each request until somebody deletes it."""
     for line in _COOKIE_LINE.findall(lines):
         if HEADER_LINE.fullmatch(line) is None or has_c1_control(line):
-            return RequestRefused(400, "The Cookie header is malformed.", next_step(431))
-    return RequestRefused(400, "A header line is malformed.")
+            return RequestRejected(400, "The Cookie header is malformed.", next_step(431))
+    return RequestRejected(400, "A header line is malformed.")
 
 
 def _read_host(watched: dict[bytes, list[bytes]]) -> bytes:
     hosts = watched.get(b"host", [])
     if len(hosts) != 1:
-        raise RequestRefused(400, "Exactly one Host header is required.")
+        raise RequestRejected(400, "Exactly one Host header is required.")
     if _HOST.fullmatch(hosts[0]) is None:
-        raise RequestRefused(400, "The Host header is malformed.")
+        raise RequestRejected(400, "The Host header is malformed.")
     return hosts[0]
 
 
@@ -200,44 +204,44 @@ def _read_framing(watched: dict[bytes, list[bytes]], head: RequestHead) -> None:
     lengths, codings = watched.get(b"content-length"), watched.get(b"transfer-encoding")
     if codings is not None:
         if lengths is not None:
-            raise RequestRefused(400, "Content-Length and Transfer-Encoding exclude each other.")
+            raise RequestRejected(400, "Content-Length and Transfer-Encoding exclude each other.")
         _require_chunked(codings)
         head.body_length = None  # its end is in the body
     elif lengths is not None:
         # RFC 9110 8.6 would allow equal duplicates; a parser behind us may take either.
         if len(lengths) != 1 or _CONTENT_LENGTH.fullmatch(lengths[0]) is None:
-            raise RequestRefused(400, "Content-Length must be one decimal number.")
+            raise RequestRejected(400, "Content-Length must be one decimal number.")
         head.body_length = int(lengths[0])
     for value in watched.get(b"connection", ()):
         if b"close" in [option.strip(b" \t") for option in value.lower().split(b",")]:
             head.wants_close = True
     if any(protocol in value.lower() for value in watched.get(b"upgrade", ()) for protocol in (b"websocket", b"spdy/")):
         # Whatever the answer will be: what a client sends behind its handshake are frames, never another request.
-        head.is_handshake = head.wants_close = True
+        head.ends_http = head.wants_close = True
     if (expectations := watched.get(b"expect")) is not None:
         if [value.lower() for value in expectations] != [b"100-continue"]:
-            raise RequestRefused(417, "The expectation can't be met.")
+            raise RequestRejected(417, "The expectation can't be met.")
         head.expects_continue = head.body_length != 0
 
 
 def _require_chunked(codings: list[bytes]) -> None:
     if len(codings) != 1:
-        raise RequestRefused(400, "Transfer-Encoding may be given once.")
+        raise RequestRejected(400, "Transfer-Encoding may be given once.")
     if codings[0].lower() != b"chunked":
-        raise RequestRefused(501, "The only transfer coding known is chunked.")
+        raise RequestRejected(501, "The only transfer coding known is chunked.")
 
 
 def _read_connect(target: bytes, host: bytes, head: RequestHead) -> None:
     """RFC 9112 3.2.3: a host and a port, nothing else; RFC 9110 9.3.6: no content, and what follows is not HTTP."""
     if _AUTHORITY_FORM.fullmatch(target) is None:
-        raise RequestRefused(400, "CONNECT is for a host and a port.")
+        raise RequestRejected(400, "CONNECT is for a host and a port.")
     # RFC 9110 7.2; whoever reads the other one would connect elsewhere.
     if target.lower() != host.lower():
-        raise RequestRefused(400, "The request target names another host than the Host header.")
+        raise RequestRejected(400, "The request target names another host than the Host header.")
     if any(name in (b"content-length", b"transfer-encoding") for name, _ in head.headers):
-        raise RequestRefused(400, "A CONNECT request has no body.")
+        raise RequestRejected(400, "A CONNECT request has no body.")
     head.raw_path = b"/"
-    head.is_handshake = head.wants_close = True
+    head.ends_http = head.wants_close = True
 
 
 def _origin_form(target: bytes, host: bytes) -> bytes:
@@ -245,9 +249,9 @@ def _origin_form(target: bytes, host: bytes) -> bytes:
         return target
     match = _ABSOLUTE_FORM.fullmatch(target)
     if match is None:
-        raise RequestRefused(400, "The request target must be a path or an http URL.")
+        raise RequestRejected(400, "The request target must be a path or an http URL.")
     authority, rest = match.groups()
     # RFC 9112 3.2.2 lets the target win over Host; whoever reads the other one would route elsewhere.
     if authority.lower() != host.lower():
-        raise RequestRefused(400, "The request target names another host than the Host header.")
+        raise RequestRejected(400, "The request target names another host than the Host header.")
     return rest if rest.startswith(b"/") else b"/" + rest

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from foundation.web.asgi_types import Header
 from foundation.web.problem_details import phrase
-from proxy.listener.http1.request_head import TOKEN, RequestRefused
+from proxy.listener.http1.request_head import TOKEN, RequestRejected
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, phrase(status).encode()) for status in HTTPStatus}
 # The framing of our connection is ours; an application that says otherwise would desynchronise it.
@@ -86,12 +86,12 @@ def switching_protocols(headers: Iterable[Header], upgrade: bytes = b"websocket"
     return b"".join((_STATUS_LINES[101], b"Upgrade: %b\r\nConnection: Upgrade\r\n" % upgrade, lines, b"\r\n"))
 
 
-def connected(headers: Iterable[Header]) -> bytes:
+def connect_response(headers: Iterable[Header]) -> bytes:
     """Head of a 200 to CONNECT: what follows is the tunnel, so there is no framing (RFC 9110 9.3.6)."""
     return b"".join((_STATUS_LINES[200], ResponseHead(b"GET", 204, headers).lines, b"\r\n"))
 
 
-def refusal(refused: RequestRefused, *, with_body: bool = True) -> bytes:
+def error_response(refused: RequestRejected, *, with_body: bool = True) -> bytes:
     """Response of our own as a whole, after which the connection closes."""
     body = refused.body
     extra = {405: _ALLOW, 426: b"Upgrade: HTTP/1.1\r\n"}.get(refused.status, b"")

@@ -29,7 +29,7 @@ class ProxyProtocolFactory(FirstBytesFactory):
 
 class ProxyHeaderReader(FirstBytesProtocol):
     def __init__(self, behind: ProxyProtocolFactory):
-        super().__init__(min(behind.limits().read, MOST_SECONDS))
+        super().__init__(min(behind.limits().read_timeout, MOST_SECONDS))
         self._behind = behind
 
     def look(self) -> None:

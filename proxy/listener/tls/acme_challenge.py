@@ -18,7 +18,7 @@ from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.preamble import FirstBytesFactory, FirstBytesProtocol
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 from proxy.listener.tls.client_hello import ClientHello, ClientHelloParser, UnreadableClientHello
-from proxy.listener.tls.self_signed import ACME_TLS, proof
+from proxy.listener.tls.self_signed import ACME_TLS, tls_alpn_context
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class AcmeChallengeFactory(FirstBytesFactory):
 
     def buildProtocol(self, addr: IAddress) -> IProtocol | None:
         # The setting may change while the listener runs.
-        return HelloReader(self) if self.obtained.is_on else self.factory.buildProtocol(addr)
+        return HelloReader(self) if self.obtained.is_enabled else self.factory.buildProtocol(addr)
 
 
 class ChallengesAlone(AcmeChallengeFactory):
@@ -60,7 +60,7 @@ class RefusedHello(FirstBytesProtocol):
 
 class HelloReader(FirstBytesProtocol):
     def __init__(self, before: AcmeChallengeFactory):
-        super().__init__(before.limits().read)
+        super().__init__(before.limits().read_timeout)
         self._before = before
         self._incoming = ClientHelloParser()
         self._looked_at = 0
@@ -80,7 +80,7 @@ class HelloReader(FirstBytesProtocol):
 
     def _validate(self, hello: ClientHello) -> None:
         host = (hello.server_name or b"").decode("ascii", "replace").lower()
-        challenge = self._before.obtained.pending(host)
+        challenge = self._before.obtained.pending_challenge(host)
         if challenge is None or challenge.kind != "tls-alpn-01":
             self._stop_waiting()
             refuse(self.transport)
@@ -100,7 +100,7 @@ def refuse(transport: Any) -> None:
 @implementer(IOpenSSLServerConnectionCreator)
 class _Prover:
     def __init__(self, challenge: AcmeChallenge):
-        self._context = proof(challenge.host, challenge.key_authorization)
+        self._context = tls_alpn_context(challenge.host, challenge.key_authorization)
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
         return SSL.Connection(self._context, None)

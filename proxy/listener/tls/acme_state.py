@@ -9,7 +9,7 @@ from OpenSSL import SSL
 
 from foundation.values import CertificatePair
 
-Kind = Literal["tls-alpn-01", "http-01"]
+ChallengeType = Literal["tls-alpn-01", "http-01"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class AcmeChallenge:
     """Challenge of the authority, to prove that a host is ours (RFC 8555 8.1); none of it is secret."""
 
     host: str
-    kind: Kind
+    kind: ChallengeType
     token: str
     key_authorization: str
 
@@ -29,16 +29,16 @@ class AcmeState:
     Each change is one assignment.  Read at each handshake, so it outlives reloads.
     """
 
-    is_on: bool = False
+    is_enabled: bool = False
     contexts: Mapping[str, SSL.Context] = field(default_factory=dict)  # by host
     # Of those, by host, what may be shown by who takes no certificate that must be stapled without its staple.
     pairs: Mapping[str, CertificatePair] = field(default_factory=dict)
-    leaves: Mapping[str, Certificate] = field(default_factory=dict)  # of those, for who asks when they end
+    leaf_certificates: Mapping[str, Certificate] = field(default_factory=dict)  # of those, for who asks when they end
     staples: Mapping[bytes, bytes] = field(default_factory=dict)  # SHA-256 of a certificate -> an OCSP response (RFC 6960), DER
-    pending: Callable[[str], AcmeChallenge | None] = lambda host: None  # of that host, at this moment
+    pending_challenge: Callable[[str], AcmeChallenge | None] = lambda host: None  # of that host, at this moment
 
     @property
-    def first(self) -> SSL.Context | None:
+    def default_context(self) -> SSL.Context | None:
         return next(iter(self.contexts.values()), None)
 
     def staple(self, fingerprint: bytes) -> bytes:

@@ -15,12 +15,12 @@ from config.settings.autocert_settings import served_hosts, why_not
 from foundation.readiness import PartReadiness, degraded, moment
 from proxy.listener.tls.acme_state import AcmeState
 
-PART = "certificates"
+READINESS_PART = "certificates"
 # Before its end: a week, but of a short-lived certificate a fifth of its life.
-NOTICE, SHARE = timedelta(days=7), 5
-NAMED = 3
+WARN_BEFORE, WARN_FRACTION = timedelta(days=7), 5
+MAX_LISTED = 3
 # Anybody may ask whether gate is ready, and thousands of certificates take tens of milliseconds.
-KEPT = timedelta(seconds=10)
+CACHE_FOR = timedelta(seconds=10)
 
 
 def configured_expiries(options: Options) -> dict[str, float]:
@@ -47,18 +47,18 @@ class CertificateReadiness:
 
     def __call__(self, now: datetime) -> PartReadiness:
         """Readiness at this moment, or at most KEPT before it."""
-        if self._told is None or abs(now - self._told[0]) >= KEPT:
+        if self._told is None or abs(now - self._told[0]) >= CACHE_FOR:
             self._told = now, self._looked(now)
         return self._told[1]
 
     def _looked(self, now: datetime) -> PartReadiness:
-        obtained = self._obtained.leaves
+        obtained = self._obtained.leaf_certificates
         reasons = [f"{source} {ends}" for source, leaf in self._configured if (ends := _ends(leaf, now))]
         reasons += [f"the one of {host} {ends}" for host in self._uncovered if host in obtained and (ends := _ends(obtained[host], now))]
         missing = [host for host in self._uncovered if host not in obtained]
         reasons += _all_of("autocert has no certificate yet for", missing, self._awaited.__contains__)
         reasons += _all_of("no certificate for", missing, lambda host: host not in self._awaited)
-        return degraded(PART, "; ".join(reasons)) if reasons else PartReadiness(PART)
+        return degraded(READINESS_PART, "; ".join(reasons)) if reasons else PartReadiness(READINESS_PART)
 
 
 def _ends(leaf: x509.Certificate, now: datetime) -> str:
@@ -68,11 +68,11 @@ def _ends(leaf: x509.Certificate, now: datetime) -> str:
         return f"is not valid before {moment(begins.timestamp())}"
     if now >= ends:
         return f"expired at {moment(ends.timestamp())}"
-    return f"expires at {moment(ends.timestamp())}" if ends - now < min(NOTICE, (ends - begins) / SHARE) else ""
+    return f"expires at {moment(ends.timestamp())}" if ends - now < min(WARN_BEFORE, (ends - begins) / WARN_FRACTION) else ""
 
 
 def _all_of(words: str, hosts: Iterable[str], wanted: Callable[[str], bool]) -> Iterator[str]:
     found = [host for host in hosts if wanted(host)]
     if found:
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        yield f"{words} {', '.join(found[:NAMED])}{more}"
+        more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
+        yield f"{words} {', '.join(found[:MAX_LISTED])}{more}"

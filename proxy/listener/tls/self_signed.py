@@ -19,14 +19,14 @@ _LIFETIME = timedelta(days=365)
 _CLOCKS_DIFFER = timedelta(hours=1)
 
 
-def none_yet() -> CertificatePair:
+def placeholder_pair() -> CertificatePair:
     """Placeholder certificate: clients that verify refuse it, and its name says why."""
     certificate, key = _self_signed("gate has no certificate for this host yet")
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return CertificatePair(certificate.public_bytes(Encoding.PEM), SecretBytes(pem), "the certificate of nobody yet")
 
 
-def proof(host: str, key_authorization: str) -> SSL.Context:
+def tls_alpn_context(host: str, key_authorization: str) -> SSL.Context:
     """TLS context that proves to the authority that the host is ours; speaks `acme-tls/1` and nothing else."""
     digest = hashlib.sha256(key_authorization.encode("ascii")).digest()
     context = SSL.Context(SSL.TLS_SERVER_METHOD)

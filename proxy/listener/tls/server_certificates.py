@@ -14,7 +14,7 @@ from config.fields.pem import names_of
 from foundation.errors import ConfigError, Problem
 from foundation.values import CertificatePair
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.self_signed import none_yet
+from proxy.listener.tls.self_signed import placeholder_pair
 
 # TLS 1.2; the three suites of TLS 1.3 are all good and not in this list.
 _CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL"
@@ -24,7 +24,7 @@ _OPTIONS = SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVE
 
 
 # Does a client that asks for this name (None: for none) get asked for a certificate?
-Wants = Callable[[str | None], bool]
+WantsClientCertificate = Callable[[str | None], bool]
 
 
 @implementer(IOpenSSLServerConnectionCreator)
@@ -38,7 +38,7 @@ class Certificates:
     def __init__(
         self,
         pairs: Sequence[CertificatePair],
-        wants_certificate: Wants = lambda server_name: False,
+        wants_certificate: WantsClientCertificate = lambda server_name: False,
         obtained: AcmeState | None = None,
         min_version: str = "1.2",
     ):
@@ -49,12 +49,12 @@ class Certificates:
         self._by_name: dict[str, SSL.Context] = {}
         contexts = []
         for pair in pairs:
-            ready = ready_context(pair, self._obtained)
+            ready = load_context(pair, self._obtained)
             contexts.append(ready.context)
             for name in ready.names:
                 self._by_name.setdefault(name, ready.context)
         # Each connection begins with this one: where another is swapped in, OpenSSL still asks the callback of the first.
-        self._base = contexts[0] if contexts else ready_context(none_yet(), self._obtained).context
+        self._base = contexts[0] if contexts else load_context(placeholder_pair(), self._obtained).context
         self._base.set_tlsext_servername_callback(self._choose)
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
@@ -77,7 +77,7 @@ class Certificates:
         return self._by_name.get(name) or self._obtained.contexts.get(name) or self._by_name.get(wildcard) or self._first()
 
     def _first(self) -> SSL.Context:
-        return self._base if self.pairs else self._obtained.first or self._base
+        return self._base if self.pairs else self._obtained.default_context or self._base
 
     def _choose(self, connection: SSL.Connection) -> None:
         server_name = connection.get_servername()
@@ -99,7 +99,7 @@ class Certificates:
 
 
 @implementer(IOpenSSLServerConnectionCreator)
-class CurrentCertificates:
+class ReloadableCertificates:
     """TLS certificates of the moment: each handshake begins with them, and ends with those it began with."""
 
     def __init__(self, current: Callable[[], Certificates]):
@@ -113,7 +113,7 @@ def _accept(connection: SSL.Connection, certificate: object, error: int, depth: 
     return True
 
 
-def tls_facts(connection: SSL.Connection) -> dict[str, Any]:
+def tls_info(connection: SSL.Connection) -> dict[str, Any]:
     """Server name (SNI) and client certificates of a connection, DER, its own first; found out once a connection."""
     known = connection.get_app_data()
     if isinstance(known, dict):
@@ -127,12 +127,12 @@ def tls_facts(connection: SSL.Connection) -> dict[str, Any]:
     return facts
 
 
-class ReadyContext(NamedTuple):
+class LoadedContext(NamedTuple):
     context: SSL.Context
     names: list[str]
 
 
-def ready_context(pair: CertificatePair, obtained: AcmeState) -> ReadyContext:
+def load_context(pair: CertificatePair, obtained: AcmeState) -> LoadedContext:
     """TLS context of a pair; ConfigError, in the name of its source, where it can't be used.  It staples what there is at a handshake."""
     try:
         chain = x509.load_pem_x509_certificates(pair.certificate)
@@ -148,7 +148,7 @@ def ready_context(pair: CertificatePair, obtained: AcmeState) -> ReadyContext:
     fingerprint = chain[0].fingerprint(hashes.SHA256())
     # On every context: one that is swapped in staples for itself only.
     context.set_ocsp_server_callback(lambda connection, data: obtained.staple(fingerprint))
-    return ReadyContext(context, names_of(chain[0]))
+    return LoadedContext(context, names_of(chain[0]))
 
 
 def _context() -> SSL.Context:

@@ -228,7 +228,7 @@ cookies.without("a prefix hides no cookie of ours", "is_ours", replaced("folded.
 
 # Defences under ASGI servers that are not ours: what they leave in doubt is not let in, and what they say of a client is not believed.
 
-scope = door("proxy.generic_asgi.strict_scope", "unit/proxy/generic_asgi/test_strict_scope.py")
+scope = door("proxy.third_party_asgi.strict_scope", "unit/proxy/third_party_asgi/test_strict_scope.py")
 scope.without(
     "a path that nobody names is refused",
     "_target",
@@ -244,7 +244,7 @@ scope.without(
     replaced("{}", "scope.get('extensions', {})"),
 )
 
-answers = door("proxy.generic_asgi.http_adapter", "unit/proxy/generic_asgi/test_http_adapter.py")
+answers = door("proxy.third_party_asgi.http_adapter", "unit/proxy/third_party_asgi/test_http_adapter.py")
 answers.without(
     "an answer through other servers is not split",
     "_CheckedAnswer.send",

@@ -58,7 +58,7 @@ balanced.without(
     replaced("self._refuse(str(error))", "self.hand_over(self._behind.factory, self.received)"),
 )
 balanced.without(
-    "a PROXY header comes in time", "ProxyHeaderReader.__init__", replaced("min(behind.limits().read, MOST_SECONDS)", "3600.0")
+    "a PROXY header comes in time", "ProxyHeaderReader.__init__", replaced("min(behind.limits().read_timeout, MOST_SECONDS)", "3600.0")
 )
 redirects = door("proxy.listener.https_redirects", "unit/proxy/listener/test_https_redirects.py")
 redirects.without(
@@ -124,12 +124,14 @@ before_tls.without(
 
 self_made = door("proxy.listener.tls.self_signed", "unit/proxy/listener/tls/test_self_signed.py")
 self_made.without("a proof speaks no HTTP", "_select_acme", replaced("SSL.NO_OVERLAPPING_PROTOCOLS", "offered[0]"))
-self_made.without("clients must not take a proof for a certificate", "proof", replaced("(identifier, True)", "(identifier, False)"))
+self_made.without(
+    "clients must not take a proof for a certificate", "tls_alpn_context", replaced("(identifier, True)", "(identifier, False)")
+)
 
 certificates = door("proxy.listener.tls.server_certificates", "unit/proxy/listener/tls/test_server_certificates.py")
 certificates.without(
     "every certificate has its own staple",
-    "ready_context",
+    "load_context",
     replaced("obtained.staple(fingerprint)", 'next(iter(obtained.staples.values()), b"")'),
 )
 

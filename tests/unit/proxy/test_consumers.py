@@ -10,8 +10,8 @@ from proxy.consumers import WebsocketConsumer
 from proxy.websocket.frames import TEXT, close_frame
 from tests.support.eventually import eventually
 from tests.support.websockets import from_server
-from tests.unit.proxy.generic_asgi.test_strict_scope import WEBSOCKET
-from tests.unit.proxy.generic_asgi.test_websocket_client import ACCEPT, DENIES, Side
+from tests.unit.proxy.third_party_asgi.test_strict_scope import WEBSOCKET
+from tests.unit.proxy.third_party_asgi.test_websocket_client import ACCEPT, DENIES, Side
 
 Message = dict[str, Any]
 

@@ -160,7 +160,7 @@ class EnvoyOfATest:
             raise self.fails
         return self.late
 
-    def restore(self) -> None:
+    def rollback(self) -> None:
         self.restored += 1
 
     def forget(self) -> None:
@@ -186,7 +186,7 @@ AFTER = {
     "decision log": (Runtime, "_keep_decisions"),
     "log": (runtime, "configure_logs"),
     "gRPC": (NoRpc, "reload"),
-    "autocert": (runtime.Autocert, "use"),
+    "autocert": (runtime.Autocert, "reconfigure"),
     "sign-in": (AuthenticateService, "start"),
     "directory of before": (DirectoryService, "stop"),
     "directory": (DirectoryService, "start"),

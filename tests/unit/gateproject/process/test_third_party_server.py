@@ -10,8 +10,8 @@ from foundation.errors import ConfigError, Problem
 from gateproject.process.third_party_server import OtherServer, without_effect
 from tests.support.certs import certificate_files
 from tests.support.options import make_options
-from tests.unit.proxy.generic_asgi.test_http_adapter import END, START
-from tests.unit.proxy.generic_asgi.test_strict_scope import HTTP, WEBSOCKET
+from tests.unit.proxy.third_party_asgi.test_http_adapter import END, START
+from tests.unit.proxy.third_party_asgi.test_strict_scope import HTTP, WEBSOCKET
 
 Message = dict[str, Any]
 

@@ -24,38 +24,38 @@ ON = {"insecure_server": None, "autocert": True}
 def test_nothing_runs_where_it_is_off(tmp_path: Path) -> None:
     before = threading.active_count()
     autocert = Autocert()
-    autocert.begin(make_options(tmp_path))
+    autocert.start(make_options(tmp_path))
     assert threading.active_count() == before
-    assert not autocert.obtained.is_on
+    assert not autocert.acme_state.is_enabled
     autocert.stop()
 
 
 def test_an_authority_that_is_away_holds_nobody_up_and_it_can_be_switched_off(tmp_path: Path) -> None:
     autocert = Autocert()
-    autocert.begin(make_options(tmp_path, **ON, autocert_ca=f"https://127.0.0.1:{free_port()}/dir"))
-    wait_until(lambda: autocert.obtained.is_on, "it is on")
+    autocert.start(make_options(tmp_path, **ON, autocert_ca=f"https://127.0.0.1:{free_port()}/dir"))
+    wait_until(lambda: autocert.acme_state.is_enabled, "it is on")
     attempts = tmp_path / "data" / "autocert"
     wait_until(lambda: any(attempts.rglob("attempts.json")), "the failure is kept")
-    assert autocert.obtained.contexts == {}
-    autocert.use(make_options(tmp_path))
-    wait_until(lambda: not autocert.obtained.is_on, "it is off")
-    assert autocert.obtained.pending("auth.example.com") is None
+    assert autocert.acme_state.contexts == {}
+    autocert.reconfigure(make_options(tmp_path))
+    wait_until(lambda: not autocert.acme_state.is_enabled, "it is off")
+    assert autocert.acme_state.pending_challenge("auth.example.com") is None
     autocert.stop()
     wait_until(lambda: autocert._thread is not None and not autocert._thread.is_alive(), "the thread has ended")
 
 
 def test_without_a_listener_of_ours_nothing_begins(tmp_path: Path) -> None:
     before = threading.active_count()
-    Autocert().use(make_options(tmp_path, **ON))
+    Autocert().reconfigure(make_options(tmp_path, **ON))
     assert threading.active_count() == before
 
 
 def test_a_directory_that_can_t_be_used_is_told_and_no_end(tmp_path: Path, log: list) -> None:
     (tmp_path / "file").write_bytes(b"")
     autocert = Autocert()
-    autocert.begin(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "file")))
+    autocert.start(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "file")))
     wait_until(lambda: any(entry["event"] == "certificate directory unusable" for entry in log), "it is told")
-    autocert.use(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "good")))
-    wait_until(lambda: autocert.obtained.is_on, "it is on")
+    autocert.reconfigure(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "good")))
+    wait_until(lambda: autocert.acme_state.is_enabled, "it is on")
     autocert.stop()
     wait_until(lambda: autocert._thread is not None and not autocert._thread.is_alive(), "the thread has ended")

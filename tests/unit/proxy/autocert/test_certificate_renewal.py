@@ -76,7 +76,7 @@ def leaf_of(pair: CertificatePair) -> x509.Certificate:
 
 def test_each_host_gets_one_certificate_and_then_nothing_is_asked(wanted, clock, authority, log):
     kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
-    assert kept.obtained.is_on
+    assert kept.obtained.is_enabled
     kept.look()
     kept.look()
     assert authority.asked == [(A, "tls-alpn-01"), (B, "tls-alpn-01")]
@@ -90,11 +90,11 @@ def test_each_host_gets_one_certificate_and_then_nothing_is_asked(wanted, clock,
 def test_a_challenge_is_pending_while_the_authority_looks_and_never_after(wanted, clock, authority):
     kept = renewal(wanted, clock, authority)
     during = []
-    authority.on_published = lambda host: during.append(kept.obtained.pending(host))
+    authority.on_published = lambda host: during.append(kept.obtained.pending_challenge(host))
     authority.failures = [AuthorityError("no")]
     kept.look()
     assert during == [AcmeChallenge(A, "tls-alpn-01", "token", "token.thumbprint")]
-    assert kept.obtained.pending(A) is None
+    assert kept.obtained.pending_challenge(A) is None
 
 
 def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left(wanted, clock, authority):

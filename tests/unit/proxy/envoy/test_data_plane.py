@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import ConfigError
-from proxy.envoy.data_plane import EnvoyPlane
+from proxy.envoy.data_plane import EnvoyDataPlane
 from proxy.service import ProxyService
 from tests.support.children import free_port
 from tests.support.options import make_options
 
 
-def plane(directory: Path, port: int) -> EnvoyPlane:
+def plane(directory: Path, port: int) -> EnvoyDataPlane:
     async def application(*_: object) -> None: ...
 
     def service() -> ProxyService:
         raise AssertionError("nobody asks")
 
     options = make_options(directory, data_plane="envoy", address=f"127.0.0.1:{port}", data_dir=str(directory))
-    return EnvoyPlane(options, application, service)
+    return EnvoyDataPlane(options, application, service)
 
 
 def test_its_files_and_sockets_are_ours_alone(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_its_files_and_sockets_are_ours_alone(tmp_path: Path) -> None:
         assert (tmp_path / "envoy").stat().st_mode & 0o777 == 0o700
         assert (tmp_path / "envoy" / "bootstrap.json").stat().st_mode & 0o777 == 0o600
         assert Path(made.socket.getsockname()).parent.stat().st_mode & 0o777 == 0o700
-        assert repr(made) == "<EnvoyPlane <EnvoyProcess None>>"
+        assert repr(made) == "<EnvoyDataPlane <EnvoyProcess None>>"
     finally:
         made.close()
     assert not Path(made.socket_directory).exists()

@@ -16,7 +16,7 @@ from types import ModuleType
 from config.loader import load_options
 from foundation.web.asgi_types import respond
 from proxy.listener.daphne_command import install
-from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState, default_limits
+from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState, default_state
 from proxy.listener.listeners import serve
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 
@@ -227,7 +227,7 @@ class Silent(Lifecycle):
     """Under Daphne's command."""
 
 
-install(ListenerConfig(default_limits), Silent())
+install(ListenerConfig(default_state), Silent())
 
 
 class Late(ModuleType):
@@ -243,9 +243,9 @@ if __name__ == "__main__":
     if "--late-signal" in sys.argv:
         sys.modules["late"] = Late("late")
     options = load_options(Path(sys.argv[1]), {})
-    obtained = AcmeState(is_on=options.autocert)
+    obtained = AcmeState(is_enabled=options.autocert)
     if (challenge := Path(sys.argv[1]).with_name("challenge.json")).exists():
         pending = AcmeChallenge(**json.loads(challenge.read_text()))
-        obtained.pending = {pending.host: pending}.get
+        obtained.pending_challenge = {pending.host: pending}.get
     listener = ListenerState.build(options, acme=obtained)
     serve(application, options.address, ListenerConfig(lambda: listener, obtained, options.use_proxy_protocol), Canary())

@@ -22,7 +22,7 @@ def test_little_is_given_to_the_kernel_for_a_client_that_does_not_read(canary):
 
         wait_until(has_stopped, "the application waits", 10)
         # Twice what may be unsent (the kernel counts in pieces of 64 KiB), one write of the application, and the client's window.
-        assert sent <= 2 * listener_limits.UNSENT_BYTES + 3 * 65536
+        assert sent <= 2 * listener_limits.NOTSENT_LOWAT_BYTES + 3 * 65536
 
 
 def test_both_directions_end_below_tls():

@@ -49,7 +49,7 @@ def test_it_is_our_server_then() -> None:
     server = started(application_close_timeout=3)
     assert isinstance(server, CommandServer)
     assert server.abort_start is False
-    assert server.context.grace == 3
+    assert server.context.grace_seconds == 3
 
 
 def test_another_daphne_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,10 +73,10 @@ def test_http_timeout_bounds_an_answer_whatever_the_configuration_says_next() ->
     states = [STATE]
     install(ListenerConfig(lambda: states[-1]), Idle())
     server = daphne.cli.CommandLineInterface().server_class(application=application, endpoints=["tcp:0"], http_timeout=7)
-    assert server.context.current().limits == replace(ListenerLimits(), write=7.0)
-    states.append(ListenerState(ListenerLimits(read=1.0), None))
-    assert server.context.current().limits == ListenerLimits(read=1.0, write=7.0)
-    assert started().context.current() is STATE
+    assert server.context.get_state().limits == replace(ListenerLimits(), write_timeout=7.0)
+    states.append(ListenerState(ListenerLimits(read_timeout=1.0), None))
+    assert server.context.get_state().limits == ListenerLimits(read_timeout=1.0, write_timeout=7.0)
+    assert started().context.get_state() is STATE
 
 
 @pytest.mark.parametrize("endpoint", ["tcp:no-number", "ssl:0:privateKey=/not/there:certKey=/not/there", "unix:/not/there/socket"])

@@ -227,9 +227,9 @@ class LoopOfSelector:
 
 def test_drops_of_a_body_stand_behind_and_a_stream_of_it_comes_first(selector):
     priority = Priority(LoopOfSelector(selector), 7)
-    priority.after_body_bytes(listener_limits.DROP_BYTES)
+    priority.after_body_bytes(listener_limits.MIN_BODY_CHUNK_BYTES)
     assert not selector.is_demoted(7)
-    priority.after_body_bytes(listener_limits.DROP_BYTES - 1)
+    priority.after_body_bytes(listener_limits.MIN_BODY_CHUNK_BYTES - 1)
     assert selector.is_demoted(7)
 
 
@@ -239,11 +239,11 @@ def test_a_client_that_does_not_read_soon_stands_behind_and_is_given_up_in_time(
     priority.promote()
     slow_reader = SlowReader(loop, priority)
     slow_reader.begin(60.0, lambda: given_up.append(loop.now))
-    loop.pass_time(listener_limits.STALL_SECONDS / 2)
+    loop.pass_time(listener_limits.SLOW_READER_SECONDS / 2)
     assert not selector.is_demoted(7)
-    loop.pass_time(listener_limits.STALL_SECONDS / 2)
+    loop.pass_time(listener_limits.SLOW_READER_SECONDS / 2)
     assert selector.is_demoted(7)
-    loop.pass_time(60.0 - listener_limits.STALL_SECONDS - 1)
+    loop.pass_time(60.0 - listener_limits.SLOW_READER_SECONDS - 1)
     assert given_up == []
     loop.pass_time(1.0)
     assert given_up == [60.0]

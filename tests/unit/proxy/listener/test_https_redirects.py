@@ -57,7 +57,7 @@ PROOF = f"{TOKEN}.9jg46WB3rR_AHD-EBXdN7cBkH1WOu0tA3M9fm21mqTI"
 
 def pending(kind="http-01", *, is_on=True):
     challenge = AcmeChallenge("app.example.com", kind, TOKEN, PROOF)
-    return AcmeState(is_on=is_on, pending={"app.example.com": challenge}.get)
+    return AcmeState(is_enabled=is_on, pending_challenge={"app.example.com": challenge}.get)
 
 
 async def ask_for_proof(obtained, path=f"/.well-known/acme-challenge/{TOKEN}", *, host="app.example.com", method="GET"):
@@ -94,7 +94,7 @@ async def test_everybody_else_is_led_to_https(asked):
 
 @pytest.mark.parametrize(
     "obtained",
-    [AcmeState(), pending(is_on=False), AcmeState(is_on=True), pending("tls-alpn-01")],
+    [AcmeState(), pending(is_on=False), AcmeState(is_enabled=True), pending("tls-alpn-01")],
     ids=["off", "just switched off", "none", "of TLS"],
 )
 async def test_without_such_a_challenge_there_is_no_proof(obtained):

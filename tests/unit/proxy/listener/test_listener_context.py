@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
-from proxy.listener.listener_context import ListenerContext, ListenerState, default_limits, scope_address
+from proxy.listener.listener_context import ListenerContext, ListenerState, default_state, scope_address
 from tests.support.certs import certificate_files
 from tests.support.options import make_options
 
@@ -29,7 +29,7 @@ def with_certificate(directory: Path) -> dict[str, object]:
 
 def test_limits_are_those_of_the_options(tmp_path: Path) -> None:
     state = ListenerState.build(make_options(tmp_path, timeout_read="7s", timeout_idle="9s"))
-    assert (state.limits.read, state.limits.idle) == (7.0, 9.0)
+    assert (state.limits.read_timeout, state.limits.idle_timeout) == (7.0, 9.0)
     assert state.certificates is None
 
 
@@ -38,7 +38,7 @@ def test_an_unchanged_pair_keeps_its_contexts_under_new_limits(tmp_path: Path) -
     old = ListenerState.build(make_options(tmp_path, **settings))
     new = ListenerState.build(make_options(tmp_path, **settings, timeout_read="1s"), old)
     assert new.certificates is old.certificates
-    assert new.limits.read == 1.0
+    assert new.limits.read_timeout == 1.0
 
 
 def test_a_changed_pair_gets_contexts_of_its_own(tmp_path: Path) -> None:
@@ -53,5 +53,5 @@ def test_where_something_in_front_ends_tls_pairs_are_not_used(tmp_path: Path) ->
 
 def test_a_refusal_is_reported_with_its_status_alone() -> None:
     reported: list[tuple[object, ...]] = []
-    ListenerContext(None, default_limits, lambda *facts: reported.append(facts)).refused(400)
+    ListenerContext(None, default_state, lambda *facts: reported.append(facts)).record_rejection(400)
     assert reported == [(b"", b"", 400, 0.0, 0, 0)]

@@ -12,7 +12,7 @@ from twisted.internet.testing import StringTransport
 
 from proxy.listener.bounded_accept import ACCEPTS, BoundedAccept, BoundedAcceptPort
 from proxy.listener.http1.http1_channel import Channel
-from proxy.listener.listener_context import ListenerContext, default_limits
+from proxy.listener.listener_context import ListenerContext, default_state
 from proxy.listener.server import drain
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.raw_http import RawClient, ask
@@ -144,7 +144,7 @@ async def test_a_request_that_does_not_end_is_ended_after_a_while():
         finally:
             ended.set()
 
-    context = ListenerContext(endless, default_limits)
+    context = ListenerContext(endless, default_state)
     channel, transport = Channel(context), HalfCloseTransport()
     channel.makeConnection(transport)
     channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -15,7 +15,7 @@ from foundation.values import CertificatePair, SecretBytes
 from proxy.listener.half_close import HalfClosingTLS
 from proxy.listener.http1.exchange import ClientGone
 from proxy.listener.http1.http1_channel import Channel
-from proxy.listener.listener_context import ListenerContext, ListenerState, default_limits
+from proxy.listener.listener_context import ListenerContext, ListenerState, default_state
 from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.server import drain
 from proxy.listener.tls.server_certificates import Certificates
@@ -48,7 +48,7 @@ class Taken:
         self.wire = Wire()
         self.ended = []
         self.context = ListenerContext(
-            self.application, default_limits, lambda host, method, status, *_: self.ended.append((host, method, status))
+            self.application, default_state, lambda host, method, status, *_: self.ended.append((host, method, status))
         )
         self.channel = Channel(self.context)
         self.channel.makeConnection(self.wire)
@@ -119,7 +119,7 @@ async def test_it_is_offered_for_a_handshake_alone():
     async def application(scope, receive, send):
         scopes.append(scope)
 
-    channel = Channel(ListenerContext(application, default_limits))
+    channel = Channel(ListenerContext(application, default_state))
     channel.makeConnection(Wire())
     channel.dataReceived(ORDINARY)
     await turns()
@@ -189,7 +189,7 @@ def test_an_abort_after_the_connection_was_lost_is_no_error():
 
 async def test_timeouts_of_requests_do_not_count():
     taken = Taken()
-    taken.context.current = lambda: ListenerState(ListenerLimits(read=0.01, write=0.01, idle=0.01), None)
+    taken.context.get_state = lambda: ListenerState(ListenerLimits(read_timeout=0.01, write_timeout=0.01, idle_timeout=0.01), None)
     await taken.open()
     await asyncio.sleep(0.04)
     assert not taken.wire.is_half_closed

@@ -15,7 +15,7 @@ from foundation.web.asgi_types import respond
 from proxy.listener import listener_limits
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.http1_channel import Channel
-from proxy.listener.listener_context import ListenerContext, ListenerState, default_limits
+from proxy.listener.listener_context import ListenerContext, ListenerState, default_state
 from proxy.listener.listener_limits import ListenerLimits
 from tests.support.eventually import eventually
 from tests.support.raw_http import Broken
@@ -130,11 +130,11 @@ async def test_a_body_in_drops_stands_behind_others(standing):
         await respond(send, 200, (), b"")
 
     standing.channel.context.application = takes_it_all
-    whole = post("/", bytes(5 * listener_limits.DROP_BYTES))
+    whole = post("/", bytes(5 * listener_limits.MIN_BODY_CHUNK_BYTES))
     standing.channel.dataReceived(whole[:100])
-    standing.channel.dataReceived(whole[100 : 100 + listener_limits.DROP_BYTES])
+    standing.channel.dataReceived(whole[100 : 100 + listener_limits.MIN_BODY_CHUNK_BYTES])
     assert not standing.is_behind
-    standing.channel.dataReceived(whole[100 + listener_limits.DROP_BYTES : -9])
+    standing.channel.dataReceived(whole[100 + listener_limits.MIN_BODY_CHUNK_BYTES : -9])
     standing.channel.dataReceived(whole[-9:-1])
     assert standing.is_behind
     await some_turns()
@@ -150,16 +150,16 @@ async def test_the_next_connection_of_a_descriptor_has_no_past(standing):
 
 
 async def test_a_client_that_reads_nothing_for_timeout_idle_is_dropped():
-    channel, wire = await connected(idle=0.01)
+    channel, wire = await connected(idle_timeout=0.01)
     channel.pauseProducing()
     await eventually(lambda: wire.is_aborted)
     channel.connectionLost()
 
 
 async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_head():
-    channel, wire = await connected(read=0.01)
+    channel, wire = await connected(read_timeout=0.01)
     assert IHandshakeListener.providedBy(channel)
-    channel.context.current = default_limits
+    channel.context.get_state = default_state
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert not wire.is_half_closed
@@ -167,9 +167,9 @@ async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_he
 
 
 async def test_a_handshake_that_ends_after_its_connection_gives_it_no_time():
-    channel, wire = await connected(idle=0.01)
+    channel, wire = await connected(idle_timeout=0.01)
     channel.finish_soon()
-    channel.context.current = default_limits
+    channel.context.get_state = default_state
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert wire.is_aborted

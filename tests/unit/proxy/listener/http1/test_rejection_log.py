@@ -5,8 +5,8 @@ import structlog
 
 from foundation.telemetry.logs import BoundedLog
 from proxy.listener.http1 import rejection_log
-from proxy.listener.http1.rejection_log import note_refusal
-from proxy.listener.http1.request_head import HeadSearch, RequestRefused
+from proxy.listener.http1.rejection_log import record_rejection
+from proxy.listener.http1.request_head import HeadSearch, RequestRejected
 
 SECRET = b"s3cret"
 
@@ -34,10 +34,10 @@ def test_a_refusal_has_an_id_and_a_line_in_the_log(canary, request_bytes):
     answer, _ = canary.ask(request_bytes)
     assert (answer.status, reason in answer.body, SECRET in answer.body) == (status, True, False)
     assert len(answer.header("x-request-id")) == 32
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         HeadSearch().find(bytearray(request_bytes))
     with structlog.testing.capture_logs() as lines:
-        note_refusal(refused.value, ["127.0.0.1", 5])
+        record_rejection(refused.value, ["127.0.0.1", 5])
     (line,) = lines
     assert (line["event"], line["status"], line["client"]) == ("request rejected by listener", status, "127.0.0.1")
     assert line["request_id"] == refused.value.request_id
@@ -47,5 +47,5 @@ def test_a_refusal_has_an_id_and_a_line_in_the_log(canary, request_bytes):
 @pytest.mark.parametrize(("client", "logged"), [(["192.0.2.7", 5], "192.0.2.7"), (("192.0.2.7", 5), "192.0.2.7"), (None, "")])
 def test_a_peer_without_an_address_is_logged_as_none(client, logged):
     with structlog.testing.capture_logs() as lines:
-        note_refusal(RequestRefused(400, "No."), client)
+        record_rejection(RequestRejected(400, "No."), client)
     assert [line["client"] for line in lines] == [logged]

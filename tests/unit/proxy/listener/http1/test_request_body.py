@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.listener.http1.request_body import ChunkedBody, LengthBody, is_short
-from proxy.listener.http1.request_head import RequestRefused
+from proxy.listener.http1.request_head import RequestRejected
 from proxy.listener.listener_limits import DRAIN_BYTES
 
 CHUNKED = b'5\r\nhello\r\n00A;ext=1;q="x"\r\n, cruel wo\r\n3\r\nrld\r\n0\r\nX-Gate-Claim-Email: forged\r\nY:\r\n\r\n'
@@ -90,7 +90,7 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 @pytest.mark.parametrize("size", [1, 3, 1 << 20])
 def test_a_malformed_chunk_is_refused(name, size):
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         read(ChunkedBody(), MALFORMED[name], size)
     assert refused.value.status == 400
 
@@ -99,7 +99,7 @@ def test_an_unfinished_size_line_holds_few_bytes():
     body = ChunkedBody()
     for _ in range(256):
         body.feed(b"0")
-    with pytest.raises(RequestRefused):
+    with pytest.raises(RequestRejected):
         body.feed(b"0")
 
 

@@ -5,9 +5,9 @@ import pytest
 from foundation.web.problem_details import next_step
 from proxy.listener.http1.request_head import (
     _USUAL_METHODS,
-    IGNORED_NAMES,
+    IGNORED_HEADER_NAMES,
     HeadSearch,
-    RequestRefused,
+    RequestRejected,
     _require_method,
     check_unfinished,
     parse_head,
@@ -126,7 +126,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_bad_head_is_refused_and_the_connection_closes(canary, name):
     status, data = REFUSED[name]
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         HeadSearch().find(bytearray(data))
     assert refused.value.status == status
     response, is_closed = canary.ask(data)
@@ -160,7 +160,7 @@ def test_a_head_may_come_in_pieces(canary, size):
 def test_a_bare_line_feed_is_seen_wherever_the_segments_split(at):
     data = b"GET / HTTP/1.1\r\nHost: a\r\nX: y\nZ: z"
     check_unfinished(data[:at], 0)
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         check_unfinished(data, at)
     assert refused.value.status == 400
 
@@ -216,7 +216,7 @@ def test_ordinary_hosts_are_accepted(host):
 
 @pytest.mark.parametrize("filler", [b" " * 16000, b"\t " * 8000, b"a " * 8000])
 def test_a_hostile_value_is_judged_in_linear_time(filler):
-    with pytest.raises(RequestRefused):
+    with pytest.raises(RequestRejected):
         parse_head(GOOD + b"X:" + filler + b"\x01\r\n")
 
 
@@ -238,7 +238,7 @@ def test_nothing_behind_a_websocket_handshake_is_read_as_a_request(canary, value
 
 @pytest.mark.parametrize(("target", "is_bare"), [(b"/a?", True), (b"/a", False), (b"/a?b", False), (b"http://x/a?", True)])
 def test_a_bare_question_mark_is_told(target, is_bare):
-    assert parse_head(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n").has_bare_query == is_bare
+    assert parse_head(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n").has_empty_query == is_bare
 
 
 def test_one_empty_line_before_a_request_is_ignored(canary):
@@ -257,7 +257,7 @@ def test_a_head_that_comes_byte_by_byte_is_the_same_with_one_empty_line_before_i
     buffer += data[-1:] + b"\r\nmore"
     head, end = search.find(buffer)
     assert (head, buffer[end:]) == (parse_head(request(b"X: y")[:-2]), b"\r\nmore")
-    with pytest.raises(RequestRefused):
+    with pytest.raises(RequestRejected):
         HeadSearch().find(bytearray(b"\r\n\r\n" + request()))
 
 
@@ -276,13 +276,13 @@ def test_a_head_that_comes_byte_by_byte_is_the_same_with_one_empty_line_before_i
 )
 def test_what_follows_a_head_is_known(lines, expected):
     head = parse_head(request(*lines)[:-2])
-    assert (head.body_length, head.expects_continue, head.wants_close, head.is_handshake) == expected
+    assert (head.body_length, head.expects_continue, head.wants_close, head.ends_http) == expected
 
 
-@pytest.mark.parametrize("name", [*IGNORED_NAMES, *(name.title() for name in IGNORED_NAMES), b"X_Gate_Claim_Email", b"a_"])
+@pytest.mark.parametrize("name", [*IGNORED_HEADER_NAMES, *(name.title() for name in IGNORED_HEADER_NAMES), b"X_Gate_Claim_Email", b"a_"])
 def test_every_header_is_read_or_its_name_is_told(name):
     head = parse_head(GOOD + name + b": a\r\nX-Fine: b\r\n" + name + b": c\r\n")
-    assert head.ignored == [name, name]
+    assert head.ignored_header_names == [name, name]
     assert dict(head.headers) == dict(parse_head(GOOD + b"X-Fine: b\r\n").headers)
 
 
@@ -290,7 +290,7 @@ def test_every_header_is_read_or_its_name_is_told(name):
 def test_a_connect_is_for_its_host_and_nothing_after_it_is_a_request(authority: bytes) -> None:
     head = parse_head(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n" % (authority, authority))
     assert (head.method, head.raw_path, head.query_string, head.body_length) == (b"CONNECT", b"/", b"", 0)
-    assert head.is_handshake
+    assert head.ends_http
     assert head.wants_close
 
 
@@ -313,6 +313,6 @@ def test_utf_8_and_the_letters_of_latin_1_are_in_a_value_as_they_came(value):
     ("line", "is_cookie"), [(b"Cookie: a=\x85", True), (b"COOKIE: a=\x1f", True), (b"X: \x85", False), (b"X-Cookie: \0", False)]
 )
 def test_a_malformed_cookie_is_refused_with_what_helps_against_it(line, is_cookie):
-    with pytest.raises(RequestRefused) as caught:
+    with pytest.raises(RequestRejected) as caught:
         parse_head(request(b"Cookie: fine=1", line)[:-2])
     assert (b"Delete the cookies" in caught.value.body, b"Cookie header is malformed" in caught.value.body) == (is_cookie, is_cookie)

@@ -1,8 +1,8 @@
 import pytest
 
 from foundation.web.problem_details import next_step
-from proxy.listener.http1.request_head import RequestRefused
-from proxy.listener.http1.response_head import ResponseHead, refusal
+from proxy.listener.http1.request_head import RequestRejected
+from proxy.listener.http1.response_head import ResponseHead, error_response
 
 DATE = (b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")
 
@@ -73,7 +73,7 @@ def test_utf8_values_pass():
 
 
 def test_a_refusal_is_a_whole_answer_that_is_not_cached():
-    head, _, body = refusal(RequestRefused(400, "No.")).partition(b"\r\n\r\n")
+    head, _, body = error_response(RequestRejected(400, "No.")).partition(b"\r\n\r\n")
     assert body == b"400 No.\n%b\n" % next_step(400).encode()
     assert b"Content-Length: %d" % len(body) in head.split(b"\r\n")
     assert b"Connection: close" in head.split(b"\r\n")

@@ -5,13 +5,18 @@ from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 
 def test_at_first_there_is_nothing():
     obtained = AcmeState()
-    assert (obtained.is_on, obtained.first, obtained.staple(b"x"), obtained.pending("a")) == (False, None, b"", None)
+    assert (obtained.is_enabled, obtained.default_context, obtained.staple(b"x"), obtained.pending_challenge("a")) == (
+        False,
+        None,
+        b"",
+        None,
+    )
 
 
 def test_the_first_is_the_first_that_was_put_in():
     one, two = SSL.Context(SSL.TLS_SERVER_METHOD), SSL.Context(SSL.TLS_SERVER_METHOD)
     obtained = AcmeState(contexts={"a": one, "b": two}, staples={b"x": b"response"})
-    assert obtained.first is one
+    assert obtained.default_context is one
     assert obtained.staple(b"x") == b"response"
 
 

@@ -81,14 +81,14 @@ def test_autocert_s_certificates_end_too_and_those_that_are_awaited_are_told(tmp
         "policy": [{"from": "https://app.example.com", "to": "http://localhost:1"}],
     }
     options = make_options(tmp_path, **{**settings, **urls, "insecure_server": None, "address": ":443"})
-    nothing = CertificateReadiness(options, AcmeState(is_on=True))(NOW)
+    nothing = CertificateReadiness(options, AcmeState(is_enabled=True))(NOW)
     assert (nothing.state, "no certificate yet" in nothing.reason) == (ReadinessState.DEGRADED, True)
     authority = Authority.create("acme", permitted=["example.com"], now=NOW)
     leaves = {
         host: x509.load_pem_x509_certificate(authority.issue(host, now=NOW, lifetime=timedelta(days=90)).certificate_pem)
         for host in ("authenticate.example.com", "app.example.com")
     }
-    obtained = replace(AcmeState(is_on=True), leaves=leaves)
+    obtained = replace(AcmeState(is_enabled=True), leaf_certificates=leaves)
     readiness = CertificateReadiness(options, obtained)
     assert readiness(NOW).state is ReadinessState.OK
     assert readiness(NOW + timedelta(days=91, seconds=1)).state is ReadinessState.DEGRADED

@@ -9,7 +9,7 @@ from cryptography import x509
 from OpenSSL import SSL
 
 from config.fields.pem import check_pair
-from proxy.listener.tls.self_signed import none_yet, proof
+from proxy.listener.tls.self_signed import placeholder_pair, tls_alpn_context
 
 ACME_IDENTIFIER = "1.3.6.1.5.5.7.1.31"
 
@@ -35,7 +35,7 @@ def handshake(context: SSL.Context, *protocols: str) -> tuple[x509.Certificate, 
 
 
 def test_the_proof_is_what_rfc_8737_asks_for():
-    certificate, protocol = handshake(proof("a.example.com", "token.thumbprint"), "acme-tls/1")
+    certificate, protocol = handshake(tls_alpn_context("a.example.com", "token.thumbprint"), "acme-tls/1")
     assert protocol == "acme-tls/1"
     assert certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value == x509.SubjectAlternativeName(
         [x509.DNSName("a.example.com")]
@@ -46,18 +46,18 @@ def test_the_proof_is_what_rfc_8737_asks_for():
 
 
 def test_the_proof_speaks_no_other_protocol():
-    _, protocol = handshake(proof("a.example.com", "token.thumbprint"), "http/1.1")
+    _, protocol = handshake(tls_alpn_context("a.example.com", "token.thumbprint"), "http/1.1")
     assert protocol is None
 
 
 @pytest.mark.parametrize("host", ["a" * 60 + ".example.com"])
 def test_a_long_name_has_room(host):
-    certificate, _ = handshake(proof(host, "t.k"), "acme-tls/1")
+    certificate, _ = handshake(tls_alpn_context(host, "t.k"), "acme-tls/1")
     assert certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName) == [host]
 
 
 def test_what_is_shown_for_want_of_another_says_so_and_is_for_no_host():
-    pair = none_yet()
+    pair = placeholder_pair()
     check_pair(pair.certificate, pair.key)
     certificate = x509.load_pem_x509_certificate(pair.certificate)
     assert "no certificate" in certificate.subject.rfc4514_string()

@@ -18,7 +18,7 @@ from foundation.errors import ConfigError
 from foundation.values import CertificatePair, SecretBytes
 from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest, ObtainedCertificate
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.server_certificates import Certificates, ready_context, tls_facts
+from proxy.listener.tls.server_certificates import Certificates, load_context, tls_info
 from tests.support.certs import certificate_files, self_signed_client
 from tests.support.client_certificates import authority
 from tests.support.issuing import NOW, Issuer
@@ -170,7 +170,7 @@ def test_a_client_is_asked_for_a_certificate_by_the_name_that_it_asks_for(tmp_pa
     if server_name is not None:
         client.set_tlsext_host_name(server_name.encode())
     shake_hands(client, server)
-    assert tls_facts(server)["chain"] == ((shown.der,) if is_asked else ())
+    assert tls_info(server)["chain"] == ((shown.der,) if is_asked else ())
 
 
 def shake_hands(client: SSL.Connection, server: SSL.Connection) -> None:
@@ -232,7 +232,7 @@ def shake(certificates: Certificates, server_name: str | None, client_pair: tupl
 
 def obtained_for(directory: Path, *hosts: str) -> tuple[AcmeState, dict[str, CertificatePair]]:
     obtained, pairs = AcmeState(), {host: pair_for(directory, host) for host in hosts}
-    obtained.contexts = {host: ready_context(pair, obtained).context for host, pair in pairs.items()}
+    obtained.contexts = {host: load_context(pair, obtained).context for host, pair in pairs.items()}
     return obtained, pairs
 
 
@@ -280,7 +280,7 @@ def test_each_certificate_has_its_own_staple_as_soon_as_there_is_one():
     issuer, obtained = Issuer(), AcmeState()
     names = ["first.example.com", "second.example.com", "a.example.com"]
     pairs = [issued_by(issuer, name) for name in names]
-    obtained.contexts = {names[2]: ready_context(pairs[2], obtained).context}
+    obtained.contexts = {names[2]: load_context(pairs[2], obtained).context}
     certificates = Certificates(pairs[:2], obtained=obtained)
     assert [shake(certificates, name).staple for name in names] == [b"", b"", b""]
     responses = [issuer.response(CertificateChain.of(pair.certificate), NOW) for pair in pairs]

@@ -7,10 +7,10 @@ import pytest
 
 from proxy.forwarding.http_forwarding import ABORT
 from proxy.forwarding.tunnel import TunnelSide
-from proxy.generic_asgi.websocket_client import DENIAL, MOST_QUEUED, AsgiWebsocketClient
+from proxy.third_party_asgi.websocket_client import DENIAL, MOST_QUEUED, AsgiWebsocketClient
 from proxy.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameMessage, close_frame
 from tests.support.websockets import frames_in, from_server
-from tests.unit.proxy.generic_asgi.test_strict_scope import WEBSOCKET
+from tests.unit.proxy.third_party_asgi.test_strict_scope import WEBSOCKET
 
 Message = dict[str, Any]
 DENIES: dict[str, Any] = {"extensions": {DENIAL: {}}}
@@ -58,7 +58,7 @@ class Server:
     async def told(self) -> list[Message]:
         """All that the server is told, to the end."""
         async with asyncio.timeout(5):
-            await self.client.tell(self.send)
+            await self.client.pump(self.send)
         await asyncio.sleep(0)
         return self.sent
 
@@ -79,8 +79,8 @@ async def test_a_client_is_accepted_as_its_upstream_has() -> None:
 
 async def test_messages_pass_both_ways() -> None:
     server = Server(**DENIES).accept()
-    await server.client.hear({"type": "websocket.receive", "text": "grüß dich"})
-    await server.client.hear({"type": "websocket.receive", "bytes": b"\0", "text": None})
+    await server.client.on_message({"type": "websocket.receive", "text": "grüß dich"})
+    await server.client.on_message({"type": "websocket.receive", "bytes": b"\0", "text": None})
     assert server.side.heard == [FrameMessage(TEXT, "grüß dich".encode()), FrameMessage(BINARY, b"\0")]
     server.client.write(from_server(TEXT, "zurück".encode()) + from_server(BINARY, b"\1") + close_frame(4001, "bye", is_masked=False))
     assert (await server.told())[1:] == [
@@ -116,8 +116,8 @@ async def test_a_server_that_knows_few_codes_says_private_ones(code: int, said: 
 @pytest.mark.parametrize(("code", "heard", "told"), [(1000, [1000], []), (1005, [1005], []), (1006, [], ["lost"])])
 async def test_a_client_that_leaves_is_told_to_the_upstream(code: int, heard: list[int], told: list[str]) -> None:
     server = Server().accept()
-    server.client.leave(code)
-    server.client.leave(code)
+    server.client.on_disconnect(code)
+    server.client.on_disconnect(code)
     assert await server.told() == [ACCEPT]
     assert [message.close_code for message in server.side.heard] == heard
     assert server.side.told == told
@@ -127,7 +127,7 @@ async def test_a_client_that_leaves_is_told_to_the_upstream(code: int, heard: li
 
 async def test_a_client_that_left_before_its_upstream_answered_is_not_accepted() -> None:
     server = Server()
-    server.client.leave(1006)
+    server.client.on_disconnect(1006)
     with pytest.raises(ConnectionError):
         server.accept()
 
@@ -135,14 +135,14 @@ async def test_a_client_that_left_before_its_upstream_answered_is_not_accepted()
 async def test_who_is_not_read_is_not_read_from() -> None:
     server = Server().accept()
     server.may_send.clear()
-    telling = asyncio.ensure_future(server.client.tell(server.send))
+    telling = asyncio.ensure_future(server.client.pump(server.send))
     server.client.write(from_server(BINARY, b"x" * MOST_QUEUED))
     assert server.side.told == ["pause"]
     server.may_send.set()
     await asyncio.sleep(0.01)
     assert server.side.told == ["pause", "resume"]
     server.client.pause_reading()
-    hearing = asyncio.ensure_future(server.client.hear({"type": "websocket.receive", "text": "x"}))
+    hearing = asyncio.ensure_future(server.client.on_message({"type": "websocket.receive", "text": "x"}))
     await asyncio.sleep(0.01)
     assert not hearing.done()
     server.client.resume_reading()
@@ -164,7 +164,7 @@ async def test_a_server_that_lost_its_client_is_told_no_more() -> None:
         raise OSError("the client has gone")
 
     server = Server().accept()
-    await server.client.tell(gone)
+    await server.client.pump(gone)
     assert server.side.told == ["lost"]
 
 
@@ -178,7 +178,7 @@ async def test_another_answer_opens_nothing(scope: Message, status: int) -> None
     await server.client.send({**START, "status": status})
     await server.client.send({"type": "http.response.body", "body": b"a", "more_body": True})
     await server.client.send({"type": "http.response.body", "body": b"b"})
-    server.client.end()
+    server.client.close_abnormally()
     sent = await server.told()
     if scope and status >= 300:
         start, *bodies = sent
@@ -194,5 +194,5 @@ async def test_an_answer_that_breaks_off_or_never_comes_opens_nothing() -> None:
         server = Server(**DENIES)
         if said is not None:
             await server.client.send(said)
-        server.client.end()
+        server.client.close_abnormally()
         assert await server.told() == [{"type": "websocket.close"}]

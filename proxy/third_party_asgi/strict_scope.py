@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from foundation.web.asgi_types import Header
-from proxy.listener.http1.request_head import HTTP_1_0, RequestHead, RequestRefused, parse_head
+from proxy.listener.http1.request_head import HTTP_1_1_REQUIRED, RequestHead, RequestRejected, parse_head
 from proxy.websocket.handshake import PREFIX
 
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
@@ -22,17 +22,17 @@ _OF_THE_HANDSHAKE = (b"connection", b"upgrade")
 def strict_scope(scope: Mapping[str, Any]) -> dict[str, Any]:
     """Scope as our listener would give it, of "http" or of "websocket" (the GET of its handshake).
 
-    Raises RequestRefused for what our listener would not let in either, and where the scope leaves in doubt what the client has sent.
+    Raises RequestRejected for what our listener would not let in either, and where the scope leaves in doubt what the client has sent.
     Nothing else of the scope goes on: no extension, no state, no root path.
     """
     is_websocket = scope["type"] == "websocket"
     if scope.get("root_path"):
-        raise RequestRefused(400, "This server has a root path, and gate has whole hosts.")
+        raise RequestRejected(400, "This server has a root path, and gate has whole hosts.")
     if not is_websocket and scope["method"] == "CONNECT":
-        raise RequestRefused(501, "This server can't hand a connection over.")
+        raise RequestRejected(501, "This server can't hand a connection over.")
     version = str(scope.get("http_version") or "1.1")
     if version in ("0.9", "1.0"):
-        raise RequestRefused(426, HTTP_1_0)
+        raise RequestRejected(426, HTTP_1_1_REQUIRED)
     headers = _handshake_headers(scope) if is_websocket else _with_one_cookie(scope["headers"], version)
     head = _parsed("GET" if is_websocket else scope["method"], _target(scope), headers)
     strict: dict[str, Any] = {
@@ -50,8 +50,8 @@ def strict_scope(scope: Mapping[str, Any]) -> dict[str, Any]:
         "server": None,
         "extensions": {},
     }
-    if head.ignored:
-        strict["gate.ignored_headers"] = head.ignored
+    if head.ignored_header_names:
+        strict["gate.ignored_headers"] = head.ignored_header_names
     return strict
 
 
@@ -59,9 +59,9 @@ def _target(scope: Mapping[str, Any]) -> bytes:
     """Target of the request line.  `path` alone would not do: in it `%2F` and `/` are one."""
     raw_path, query = scope.get("raw_path"), scope.get("query_string") or b""
     if not isinstance(raw_path, bytes) or not isinstance(query, bytes):
-        raise RequestRefused(400, "This server does not say which path the client wrote.")
+        raise RequestRejected(400, "This server does not say which path the client wrote.")
     if not raw_path.startswith(b"/") or b"?" in raw_path or unquote(raw_path.decode("latin-1")) != scope.get("path"):
-        raise RequestRefused(400, "This server names two paths.")
+        raise RequestRejected(400, "This server names two paths.")
     return raw_path + (b"?" + query if query else b"")
 
 
@@ -70,7 +70,7 @@ def _parsed(method: object, target: bytes, headers: Iterable[Header]) -> Request
     lines += [(name + b":", value) for name, value in headers]
     text = [name + value for name, value in lines]
     if any(_SEPARATORS.search(line) for line in text) or any(name.find(b":") != len(name) - 1 for name, _ in lines[1:]):
-        raise RequestRefused(400, "A header line is malformed.")
+        raise RequestRejected(400, "A header line is malformed.")
     return parse_head(b"".join(line + b"\r\n" for line in text))
 
 
@@ -95,7 +95,7 @@ def _handshake_headers(scope: Mapping[str, Any]) -> list[Header]:
 def _scheme(scope: Mapping[str, Any]) -> str:
     scheme = _SCHEMES.get(scope.get("scheme") or "http")
     if scheme is None:
-        raise RequestRefused(400, "This server names an unknown scheme.")
+        raise RequestRejected(400, "This server names an unknown scheme.")
     return scheme
 
 

@@ -8,11 +8,11 @@ from typing import Any
 from foundation.telemetry.http_metrics import CLIENT_LEFT
 from foundation.web.asgi_types import Application, AsgiMessage, Receive, Send, respond
 from proxy.forwarding.http_forwarding import ABORT
-from proxy.generic_asgi.strict_scope import strict_scope
-from proxy.listener.http1.rejection_log import note_refusal
-from proxy.listener.http1.request_head import RequestRefused
+from proxy.listener.http1.rejection_log import record_rejection
+from proxy.listener.http1.request_head import RequestRejected
 from proxy.listener.http1.response_head import ResponseHead
-from proxy.listener.listener_context import Ended
+from proxy.listener.listener_context import OnRequestComplete
+from proxy.third_party_asgi.strict_scope import strict_scope
 
 # How long the first word of a body may take whose length nobody has said (HTTP/2).
 FIRST_SECONDS = 30.0
@@ -20,15 +20,15 @@ FIRST_SECONDS = 30.0
 _OF_THE_CONNECTION = frozenset({b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 
 
-async def carry_http(application: Application, scope: Mapping[str, Any], receive: Receive, send: Send, ended: Ended) -> None:
+async def serve_http(application: Application, scope: Mapping[str, Any], receive: Receive, send: Send, ended: OnRequestComplete) -> None:
     """Answer one request by our application; `ended` is told of it."""
     began = time.monotonic()
     try:
         strict = strict_scope(scope)
-    except RequestRefused as refused:
-        note_refusal(refused, scope.get("client"))
+    except RequestRejected as refused:
+        record_rejection(refused, scope.get("client"))
         ended(b"", b"", refused.status, 0.0, 0, 0)
-        await send_refused(refused, send)
+        await send_rejection(refused, send)
         return
     request = _ReadRequest(receive)
     answer = _CheckedAnswer(strict["method"].encode(), str(scope.get("http_version") or "1.1"), send)
@@ -37,7 +37,7 @@ async def carry_http(application: Application, scope: Mapping[str, Any], receive
             strict["headers"].append((b"transfer-encoding", b"chunked"))
         await application(strict, request.receive, answer.send)
     except TimeoutError:
-        await send_refused(RequestRefused(408, "The request body took too long."), answer.send)
+        await send_rejection(RequestRejected(408, "The request body took too long."), answer.send)
     finally:
         host = next((value for name, value in strict["headers"] if name == b"host"), b"")
         seconds = time.monotonic() - began
@@ -96,7 +96,7 @@ def _has_length(strict: Mapping[str, Any]) -> bool:
     return any(name in (b"content-length", b"transfer-encoding") for name, _ in strict["headers"])
 
 
-async def send_refused(refused: RequestRefused, send: Send) -> None:
+async def send_rejection(refused: RequestRejected, send: Send) -> None:
     """Refusal as our listener would say it."""
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from proxy.generic_asgi.strict_scope import strict_scope
-from proxy.listener.http1.request_head import RequestRefused
+from proxy.listener.http1.request_head import RequestRejected
+from proxy.third_party_asgi.strict_scope import strict_scope
 from proxy.websocket.handshake import handshake
 
 HOST = (b"host", b"app.example.com")
@@ -74,7 +74,7 @@ REFUSED_OF_HTTP: dict[str, tuple[dict[str, Any], int]] = {
     ids=[*(f"{kind}: {name}" for kind in ("http", "websocket") for name in REFUSED), *REFUSED_OF_HTTP],
 )
 def test_what_is_in_doubt_is_refused(scope: dict[str, Any], changes: dict[str, Any], status: int) -> None:
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         strict_scope({**scope, **changes})
     assert refused.value.status == status
 
@@ -156,5 +156,5 @@ def test_a_handshake_is_ours_with_what_the_client_said_of_the_rest() -> None:
 
 
 def test_a_subprotocol_is_no_header() -> None:
-    with pytest.raises(RequestRefused):
+    with pytest.raises(RequestRejected):
         strict_scope({**WEBSOCKET, "subprotocols": ["chat\r\nx-gate-jwt-assertion: forged"]})

@@ -10,9 +10,9 @@ from typing import Any
 from foundation.web.asgi_types import AsgiMessage, Header, Send
 from proxy.forwarding.http_forwarding import ABORT
 from proxy.forwarding.tunnel import TunnelSide
-from proxy.generic_asgi.strict_scope import strict_scope
-from proxy.listener.http1.exchange import TUNNEL
+from proxy.listener.http1.exchange import TUNNEL_EXTENSION
 from proxy.listener.http1.response_head import ResponseHead
+from proxy.third_party_asgi.strict_scope import strict_scope
 from proxy.websocket.frames import (
     ABNORMAL,
     BINARY,
@@ -42,9 +42,9 @@ class AsgiWebsocketClient:
     """Websocket client.  `scope` is that of its handshake for the data plane; `tell` sends the server what it is told, to the end."""
 
     def __init__(self, scope: Mapping[str, Any]):
-        """Raises RequestRefused for what can't be judged."""
+        """Raises RequestRejected for what can't be judged."""
         self.scope = strict_scope(scope)
-        self.scope["extensions"] = {TUNNEL: {"take_over": self.take_over}}
+        self.scope["extensions"] = {TUNNEL_EXTENSION: {"take_over": self.take_over}}
         self.status = 0  # of the answer to the handshake
         # A server without this extension says 403 to whomever it does not accept; it is a Daphne, which closes with few codes.
         self._may_deny = DENIAL in (scope.get("extensions") or {})
@@ -71,7 +71,7 @@ class AsgiWebsocketClient:
     async def send(self, message: AsgiMessage) -> None:
         """Answer the handshake with no websocket: with a response where the server can, else it says 403."""
         if message == ABORT:
-            self.end()
+            self.close_abnormally()
         elif message["type"] == "http.response.start":
             # ValueError for what would be more lines than it is.
             ResponseHead(b"GET", message["status"], message["headers"])
@@ -84,7 +84,7 @@ class AsgiWebsocketClient:
             if is_last:
                 self._finish()
         elif is_last:
-            self.end()
+            self.close_abnormally()
         await self._drained.wait()
 
     def take_over(
@@ -118,19 +118,19 @@ class AsgiWebsocketClient:
         """ASGI knows no half of a websocket."""
 
     def close(self) -> None:
-        self.end()
+        self.close_abnormally()
 
     def abort(self) -> None:
         while not self._queue.empty():
             self._queue.get_nowait()
-        self.end()
+        self.close_abnormally()
 
     def get_extra_info(self, name: str) -> None:
         """Extra info of a transport: the server keeps it to itself."""
 
     # The server's side.
 
-    async def hear(self, message: AsgiMessage) -> None:
+    async def on_message(self, message: AsgiMessage) -> None:
         """Pass on what the client says; returns when the upstream can take more."""
         if self._side is not None and not self._has_ended:
             text = message.get("text")
@@ -138,7 +138,7 @@ class AsgiWebsocketClient:
             self._side.data_received(frame)
         await self._readable.wait()
 
-    def leave(self, code: int) -> None:
+    def on_disconnect(self, code: int) -> None:
         """Note that the client has gone; the upstream is told with which code."""
         if self._left.done():
             return
@@ -151,13 +151,13 @@ class AsgiWebsocketClient:
             else:
                 side.data_received(client_close(code))
 
-    async def tell(self, send: Send) -> None:
+    async def pump(self, send: Send) -> None:
         """Send the server what it is told, until the end."""
         while (message := await self._queue.get()) is not None:
             try:
                 await send(message)
             except OSError:  # ASGI: the client has gone
-                self.leave(ABNORMAL)
+                self.on_disconnect(ABNORMAL)
                 return
             self._queued -= _size(message)
             if self._queued < MOST_QUEUED and not self._drained.is_set():
@@ -165,7 +165,7 @@ class AsgiWebsocketClient:
                 if self._side is not None:
                     self._side.resume_writing()
 
-    def end(self) -> None:
+    def close_abnormally(self) -> None:
         """End what has not ended: a handshake with a refusal, a websocket with the code of one that broke off."""
         if not self._has_ended:
             self._put({"type": "websocket.close", "code": self._code(BROKEN)} if self._side is not None else {"type": "websocket.close"})

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from proxy.forwarding.http_forwarding import ABORT
-from proxy.generic_asgi.http_adapter import carry_http
-from tests.unit.proxy.generic_asgi.test_strict_scope import HOST, HTTP
+from proxy.third_party_asgi.http_adapter import serve_http
+from tests.unit.proxy.third_party_asgi.test_strict_scope import HOST, HTTP
 
 Message = dict[str, Any]
 START: Message = {"type": "http.response.start", "status": 200, "headers": [(b"x", b"1")]}
@@ -43,7 +43,7 @@ class Exchange:
             assert self.ended is None, "counted once"
             self.ended = facts
 
-        await carry_http(self.application, {**HTTP, **self.changes}, self.receive, self.send, ended)
+        await serve_http(self.application, {**HTTP, **self.changes}, self.receive, self.send, ended)
         return self
 
 
