@@ -28,7 +28,7 @@ from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey,
 from authenticate.provider.single_flight import Place, SingleFlightCache
 from config.options import Options
 from config.routes.route import Route
-from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
+from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_SEPARATOR, JWT
 from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.auth_challenges import RefusedToken
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
@@ -223,7 +223,7 @@ class BearerTokens:
         issued = float(claims.get("iat", now))
         if trust.kind == JWT:
             # Of another issuer: its subjects, addresses and groups are none of our provider's people's.
-            issuer, user_id, provider, subject = trust.issuer, f"{trust.issuer}{ISSUER_ENDS}{claims['sub']}", JWT, claims["sub"]
+            issuer, user_id, provider, subject = trust.issuer, f"{trust.issuer}{ISSUER_SEPARATOR}{claims['sub']}", JWT, claims["sub"]
             user = UserRecord(user_id, "", is_verified(claims) is True, "", claims)
         else:
             of = self._client(trust).provider

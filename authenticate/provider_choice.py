@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
@@ -12,7 +12,7 @@ from foundation.web.message import Message
 REMEMBERED = 365 * 24 * 3600  # seconds
 LONGEST_ADDRESS = 320
 
-Providers = tuple[ConfiguredProvider, ...]
+Providers = tuple[ProviderConfig, ...]
 
 
 # enforcement-point: Sign-in and sign-out: Provider selection
@@ -36,24 +36,24 @@ class ProviderChoice:
             raise BadRequest(Message("the identity provider in this link is no longer configured"))
         return found
 
-    def wanted(self, candidates: Providers, id: str) -> ConfiguredProvider:
+    def wanted(self, candidates: Providers, id: str) -> ProviderConfig:
         """The one of this id; BadRequest where it is not among them."""
         found = next((provider for provider in candidates if provider.id == id), None)
         if found is None:
             raise BadRequest(Message("this application does not accept the identity provider in the link"))
         return found
 
-    def left(self, candidates: Providers, session: SessionRecord | None, cookie_headers: Iterable[bytes]) -> ConfiguredProvider | None:
+    def left(self, candidates: Providers, session: SessionRecord | None, cookie_headers: Iterable[bytes]) -> ProviderConfig | None:
         """The one that is left without a question: the only one, that of the session that is to become stronger, or this browser's last."""
         if len(candidates) == 1:
             return candidates[0]
         before = session.provider if session is not None else self._of_browser(cookie_headers)
         return next((provider for provider in candidates if provider.id == before), None)
 
-    def of_address(self, candidates: Providers, address: str) -> ConfiguredProvider | None:
+    def of_address(self, candidates: Providers, address: str) -> ProviderConfig | None:
         """The one provider that may tell an address of this domain; None where there is none, or more than one."""
         domain = address.rpartition("@")[2].strip().lower() if len(address) <= LONGEST_ADDRESS else ""
-        found = [provider for provider in candidates if provider.domains is not None and domain and provider.speaks_for(domain)]
+        found = [provider for provider in candidates if provider.domains is not None and domain and provider.owns_domain(domain)]
         return found[0] if len(found) == 1 else None
 
     def remembered(self, id: str) -> list[str]:

@@ -29,9 +29,9 @@ class RemovedDirectories:
 
     def __init__(self, options: Options, broker: BrokerClient):
         self._has_entries = options.identity_providers is not None
-        self._told = {id for id, provider in options.providers.items() if provider.expects_record or provider.directory_file}
+        self._told = {id for id, provider in options.providers.items() if provider.has_group_records or provider.directory_file}
         self._kept = {provider.id for provider in options.providers.values() if provider.has_directory}
-        self._pushed = {provider.id for provider in options.providers.values() if provider.is_pushed}
+        self._pushed = {provider.id for provider in options.providers.values() if provider.has_scim}
         self._broker = broker
 
     async def run(self) -> None:

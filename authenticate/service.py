@@ -107,7 +107,7 @@ class AuthenticateService:
         self.access = AccessDesk(options, broker, clock, self._access_webhook.tell)
         self.api_access = ApiAccess(broker, clock)
         self.api_places = ConcurrencyLimit(MOST_API_CALLS, MOST_OF_ONE_PROGRAM, options.process_count)
-        pushing = [provider for provider in options.providers.values() if provider.is_pushed]
+        pushing = [provider for provider in options.providers.values() if provider.has_scim]
         self.scim: Mapping[str, ScimDirectory] = {provider.id: ScimDirectory(provider, broker, clock) for provider in pushing}
         self.audit_trail = AuditTrail()
         self.scim_access = ScimAccess({provider.id: provider.scim_tokens for provider in pushing})

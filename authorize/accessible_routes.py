@@ -11,7 +11,7 @@ from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.policy_request import CONNECT, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import literal_beginning
-from config.routes.policy.policy_language import ENFORCE, comparisons
+from config.routes.policy.policy_language import ENFORCE, iter_comparisons
 from foundation.errors import BadRequest
 
 # Seconds of the event loop at a time: a list of a thousand routes must hold up nobody's request.
@@ -36,7 +36,7 @@ class Opening:
     def is_partial(self) -> bool:
         """Whether other requests than that for the start page may be refused: a rule looks at method, path or headers."""
         blocks = [block for block in self.route.route.policy if block.mode == ENFORCE]
-        return any(comparison.criterion in _OF_THE_REQUEST for comparison in comparisons(blocks))
+        return any(comparison.criterion in _OF_THE_REQUEST for comparison in iter_comparisons(blocks))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class AccessRules:
         self._routes: dict[str, Route] = {}
         for route in routes:
             if route.access_requests is not None and route.mode == ENFORCE:
-                self._routes.setdefault(route.access_key, route)
+                self._routes.setdefault(route.grant_key, route)
         self._people: dict[str, dict[str, Evaluation]] = {}
 
     def __bool__(self) -> bool:

@@ -18,7 +18,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.route_settings import default_ports, route_table
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
-from config.routes.upstreams.upstream_credentials import shows_credentials
+from config.routes.upstreams.upstream_credentials import exposes_credentials
 from databroker.broker_client import BrokerPageContext
 from foundation.errors import BadRequest
 from foundation.readiness import ReadinessReport
@@ -89,7 +89,7 @@ class Authorizer(ABC):
         self.default_ports = default_ports(options)
         self.has_shadow = False  # what is in shadow only the process that decides can say
         self.routes: RouteTable = route_table(options, previous.routes if previous else None)
-        self._with_credentials = frozenset(route.id for route in self.routes.routes() if shows_credentials(route.route, options))
+        self._with_credentials = frozenset(route.id for route in self.routes.routes() if exposes_credentials(route.route, options))
         self._certificate_hosts = CertificateHosts(self.routes.routes())
         # Where browsers reach the pages of a host that has tunnels alone: a tunnel's own port is a name, nobody listens there.
         self._page_ports = tuple(dict.fromkeys((None, options.authenticate_service_url.port, *self.routes.ports)))

@@ -29,7 +29,7 @@ from config.parsing.document import path_of
 from config.routes.policy.policy_language import ENFORCE
 from config.routes.policy.policy_tests import PolicyTest
 from config.routes.route import Route
-from config.routes.route_cache import routes_beside
+from config.routes.route_cache import new_routes
 from config.validation import Finding
 from foundation.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
 
@@ -55,7 +55,7 @@ class OfEachRoute:
 
     def __call__(self, settings: Any) -> Iterator[Finding]:
         wrong = set()
-        for index, route in routes_beside(settings.policy, self._good):
+        for index, route in new_routes(settings.policy, self._good):
             for finding in self._look(index, route):
                 wrong.add(index)
                 yield finding

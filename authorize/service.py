@@ -236,6 +236,6 @@ def _known_end(decision: Decision, identity: Identity) -> float:
     """
     ends = identity.expires if identity.is_own or identity.is_bearer else math.inf
     route, case = decision.route, decision.case
-    if not identity.access or route is None or case is None or (span := identity.access.get(route.route.access_key)) is None:
+    if not identity.access or route is None or case is None or (span := identity.access.get(route.route.grant_key)) is None:
         return ends
     return ends if judge(case.request, identity, route, span.until).is_allowed else min(ends, span.until)

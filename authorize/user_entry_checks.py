@@ -6,9 +6,9 @@ from typing import Any
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.parsing.document import KeyPath, path_of
-from config.routes.policy.policy_language import comparisons
+from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
-from config.routes.route_bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
+from config.routes.route_bearer_tokens import ISSUER_SEPARATOR, JWT, USER_CLAIMS
 from config.settings.authenticate_settings import PROVIDERS as KINDS
 from config.settings.identity_providers import groups_claims, provider_kinds, several
 from config.settings.linked_accounts import VERIFIED_EMAIL
@@ -69,22 +69,22 @@ def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if route.bearer_token != JWT or route.allowed_idp_claims or any(block.effect == "allow" for block in route.policy):
             continue
-        if not any(written.startswith(f"{route.bearer_token_issuer}{ISSUER_ENDS}") for written in route.allowed_users):
+        if not any(written.startswith(f"{route.bearer_token_issuer}{ISSUER_SEPARATOR}") for written in route.allowed_users):
             yield (
                 ("policy", index, "bearer_token"),
                 (
                     "allows no token: addresses, groups and subjects are those of the configured provider. List "
-                    f"{route.bearer_token_issuer}{ISSUER_ENDS}<sub> in allowed_users, or its claims in allowed_idp_claims or policy"
+                    f"{route.bearer_token_issuer}{ISSUER_SEPARATOR}<sub> in allowed_users, or its claims in allowed_idp_claims or policy"
                 ),
             )
 
 
 def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
-    of_our_people = {*OF_OUR_PEOPLE, *groups_claims(settings)}
+    of_our_people = {*USER_CLAIMS, *groups_claims(settings)}
     for index, route in enumerate(settings.policy):
         if route.bearer_token != JWT:
             continue
-        asked = [comparison for comparison in comparisons(route.policy) if comparison.criterion == "claim"]
+        asked = [comparison for comparison in iter_comparisons(route.policy) if comparison.criterion == "claim"]
         if any(comparison.argument == "iss" for comparison in asked):
             continue
         for comparison in asked:
@@ -104,7 +104,7 @@ def _entries(settings: Any) -> Iterator[_PlacedEntry]:
 def _entries_of(index: int, route: Any) -> Iterator[_PlacedEntry]:
     issuers = frozenset({route.bearer_token_issuer} if route.bearer_token == JWT else ())
     yield from _listed(("policy", index, "allowed_users"), route.allowed_users, issuers)
-    for comparison in comparisons(route.policy):
+    for comparison in iter_comparisons(route.policy):
         if comparison.criterion == "user":
             place = path_of(f"policy[{index}].{comparison.key}")
             yield from ((place, written, issuers) for written in comparison.operand)
@@ -128,5 +128,5 @@ def _why_nobody(entry: UserEntry, providers: tuple[str, ...], issuers: frozenset
         ours = f"idp_provider is {providers[0]}" if len(providers) == 1 else f"the providers are {', '.join(providers)}"
         return f"refers to a user of {entry.provider}, but {ours}"
     if entry.provider == JWT:
-        return f"matches no user. With bearer_token: jwt, write https://issuer{ISSUER_ENDS}sub"
+        return f"matches no user. With bearer_token: jwt, write https://issuer{ISSUER_SEPARATOR}sub"
     return f"refers to a user of {entry.provider}, which is not a provider. Write a subject with a slash as {providers[0]}/{entry.name}"

@@ -16,7 +16,7 @@ _SHARED = re.compile(r"/(?:common|organizations)(?=/|$)")
 _GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def issuer_of(kind: str, url: str) -> str:
+def expected_issuer(kind: str, url: str) -> str:
     """Issuer as it stands in the tokens of this kind of provider; with TENANT where it has one for each tenant."""
     match kind:
         case "azure":
@@ -33,7 +33,7 @@ def is_tenant(name: object) -> bool:
     return isinstance(name, str) and bool(_GUID.fullmatch(name))
 
 
-def is_issuer(issuer: str, named: str) -> bool:
+def matches_issuer(issuer: str, named: str) -> bool:
     """Whether `named` is the configured issuer, or one of its tenants."""
     before, open_tenant, after = issuer.partition(TENANT)
     if not open_tenant:
@@ -41,6 +41,6 @@ def is_issuer(issuer: str, named: str) -> bool:
     return named.startswith(before) and named.endswith(after) and is_tenant(named[len(before) : len(named) - len(after)])
 
 
-def counts_for(said_by: str, issuer: str) -> bool:
+def applies_to_issuer(said_by: str, issuer: str) -> bool:
     """Whether what was said by `said_by` holds of people of `issuer`.  "" is the operator, or a release that noted nobody."""
-    return not said_by or said_by == issuer or is_issuer(said_by, issuer)
+    return not said_by or said_by == issuer or matches_issuer(said_by, issuer)

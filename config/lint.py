@@ -11,8 +11,8 @@ from config.fields.header_fields import folded
 from config.fields.header_template import ASSERTION, Variable
 from config.options import Options
 from config.routes.route import Route
-from config.routes.route_identity_headers import names_token, sends_assertion, tells_person, told_templates, upstream_addresses
-from config.routes.route_provider_tokens import may_go_unencrypted
+from config.routes.route_identity_headers import header_templates, sends_assertion, sends_identity, upstream_addresses, uses_provider_token
+from config.routes.route_provider_tokens import allows_plaintext_tokens
 from config.routes.upstreams.upstream_credentials import token_key
 from config.settings.autocert_settings import is_covered, why_not
 from config.settings.identity_providers import place_of_key, provider_entries
@@ -85,11 +85,11 @@ def _all_of(value: Any) -> set[bytes]:
 def _plain_upstream_over_the_network(settings: Options) -> Iterator[Finding]:
     """Plain http tells everybody on the way what the upstream is told about a person."""
     for index, route in enumerate(settings.policy):
-        if may_go_unencrypted(route):
+        if allows_plaintext_tokens(route):
             key = "pass_provider_tokens_unencrypted"
             yield ("policy", index, key), "lets an attacker in the network act as the users at the provider. Use https"
         for target in (upstream.url for upstream in route.to):
-            if target.scheme == "http" and tells_person(route) and not _is_private(target.host):
+            if target.scheme == "http" and sends_identity(route) and not _is_private(target.host):
                 yield ("policy", index, "to"), "sends the user's identity over plain http to a public host. Use https"
             elif target.scheme == "http" and route.basic_auth is not None and not _is_private(target.host):
                 yield ("policy", index, "to"), "sends the password of basic_auth over plain http to a public host. Use https"
@@ -160,8 +160,8 @@ def _identity_in_a_cookie_of_clients(settings: Options) -> Iterator[Finding]:
     """A client's own cookies reach the upstream on every route that does not replace or remove the header."""
     open_upstreams = {upstream for route in settings.policy if not _replaces_cookies(route) for upstream in upstream_addresses(route)}
     for index, route in enumerate(settings.policy):
-        for name, parts in told_templates(route).items():
-            is_proof = names_token(parts) or any(isinstance(part, Variable) and part.name == ASSERTION for part in parts)
+        for name, parts in header_templates(route).items():
+            is_proof = uses_provider_token(parts) or any(isinstance(part, Variable) and part.name == ASSERTION for part in parts)
             if folded(name) == "cookie" and not is_proof and not open_upstreams.isdisjoint(upstream_addresses(route)):
                 yield (
                     ("policy", index, "set_request_headers"),

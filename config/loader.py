@@ -15,7 +15,7 @@ from config.inspect.source_map import Places
 from config.options import Options
 from config.parsing.document import Document, DocumentError, KeyPath, key_path, shown_path
 from config.parsing.parser import parse
-from config.routes.policy.policy_tests import read_tests_file
+from config.routes.policy.policy_tests import read_policy_test_file
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache
 from config.settings.identity_providers import in_place_of_one
@@ -192,7 +192,7 @@ class _ConfigChecker:
 
     def _tests_file(self, view: Options) -> Iterator[Finding]:
         if view.policy_tests_file is not None:
-            tests = read_tests_file(view.policy_tests_file)
+            tests = read_policy_test_file(view.policy_tests_file)
             self._documents["policy_tests_file"] = (shown_path(view.policy_tests_file.path), tests.document)
             yield from tests.findings
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from config import removed_keys
 from config.fields.pem import check_authority, check_pair, check_signing_key
-from config.provider_config import ConfiguredProvider, configured_providers
+from config.provider_config import ProviderConfig, build_providers
 from config.routes.route import Route
 from config.settings.authenticate_settings import AuthenticateSettings
 from config.settings.authorize_settings import AuthorizeSettings
@@ -179,31 +179,31 @@ class Options(
         ],
     )
 
-    def differs_in_routes_only(self, other: "Options") -> bool:
+    def only_routes_differ(self, other: "Options") -> bool:
         return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields if name != "policy")
 
     @property
-    def tells_the_admin(self) -> bool:
+    def has_admin_reader(self) -> bool:
         """Whether who decides here knows where the admin would read it.  An authorize of its own does where it is given the database."""
         return self.services == "all" or (self.services == "authorize" and "database_url" in self.model_fields_set)
 
     @cached_property
-    def sees_access(self) -> bool:
+    def uses_temporary_access(self) -> bool:
         """Whether the rules of any route look at temporary access."""
-        return any(route.sees_access for route in self.policy)
+        return any(route.uses_temporary_access for route in self.policy)
 
     @cached_property
-    def providers(self) -> Mapping[str, ConfiguredProvider]:
+    def providers(self) -> Mapping[str, ProviderConfig]:
         """Identity providers, by their ids."""
-        return configured_providers(self)
+        return build_providers(self)
 
-    def records_prefix_of(self, user_id: str) -> str:
+    def record_id_prefix_for(self, user_id: str) -> str:
         """What the ids of records begin with that are of the directory of this person's provider."""
         provider = self.providers.get(user_id.partition("/")[0])
-        return provider.records_prefix if provider is not None else ""
+        return provider.record_id_prefix if provider is not None else ""
 
     @property
-    def first_provider(self) -> ConfiguredProvider:
+    def first_provider(self) -> ProviderConfig:
         """The first provider, of which speaks what names none (the directory, pushed users): allowed where there is no other."""
         return next(iter(self.providers.values()))
 
@@ -213,7 +213,7 @@ class Options(
         return usable_cores() if self.workers == AUTO else int(self.workers)
 
     @property
-    def measures_routes(self) -> bool:
+    def has_route_metrics(self) -> bool:
         """Are there metrics of each route, and somebody who may read them?"""
         if self.metrics_address is None:
             return False

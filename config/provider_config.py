@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from config.issuers import DEFAULT_URLS, issuer_of
+from config.issuers import DEFAULT_URLS, expected_issuer
 from config.settings.group_sources import groups_are_claimed, groups_are_recorded, has_directory
 from config.settings.identity_providers import NOT_USED, provider_entries
 from config.settings.linked_accounts import VERIFIED_EMAIL
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfiguredProvider:
+class ProviderConfig:
     """Identity provider.  `id` is what the ids of its people begin with, `kind` what it is: a value of `idp_provider`.
 
     `request_params` is None where the kind's own count.  `expects_groups`: everybody is to have the claim `groups_claim`;
@@ -36,12 +36,12 @@ class ConfiguredProvider:
     scopes: tuple[str, ...] = ()
     request_params: Mapping[str, str] | None = None
     groups_claim: str = ""
-    expects_groups: bool = False
-    expects_record: bool = False
+    expects_groups_claim: bool = False
+    has_group_records: bool = False
     domains: frozenset[str] | None = None
     links_by_email: bool = False
     trusts_email: bool = False
-    is_sole: bool = True
+    is_only_provider: bool = True
     has_directory: bool = True
     directory_url: str = ""
     directory_file: Path | None = None
@@ -53,27 +53,27 @@ class ConfiguredProvider:
     icon: str | WatchedFile | None = None
 
     @property
-    def shown_as(self) -> str:
+    def display_name(self) -> str:
         """Name for people to read."""
         return self.title or self.id
 
     @property
-    def is_pushed(self) -> bool:
+    def has_scim(self) -> bool:
         """Whether it may push its users and groups (SCIM)."""
         return bool(self.scim_tokens)
 
     @property
-    def records_prefix(self) -> str:
+    def record_id_prefix(self) -> str:
         """What the ids of its directory's records begin with: two providers may give one id to two groups."""
         return f"{self.id}/" if self.is_entry else ""
 
-    def speaks_for(self, domain: str) -> bool:
+    def owns_domain(self, domain: str) -> bool:
         """Whether addresses of this domain are this provider's to tell; the whole domain, never the end of one."""
         return self.domains is None or domain in self.domains
 
-    def may_tell(self, email: Any) -> bool:
+    def owns_address(self, email: Any) -> bool:
         """Whether this address is this provider's to tell, in whatever form it is written."""
-        return self.domains is None or self.speaks_for(canonical_email(email).rpartition("@")[2])
+        return self.domains is None or self.owns_domain(canonical_email(email).rpartition("@")[2])
 
     def deactivation_id(self, user_id: str) -> str:
         """Return the id of the directory record that deactivates the account `user_id`: one for all cases of a SCIM userName, which is not
@@ -86,29 +86,29 @@ class ConfiguredProvider:
 
     @property
     def issuer(self) -> str:
-        return issuer_of(self.kind, self.url or DEFAULT_URLS.get(self.kind, ""))
+        return expected_issuer(self.kind, self.url or DEFAULT_URLS.get(self.kind, ""))
 
 
-def provider_of(user_id: str, providers: Mapping[str, ConfiguredProvider]) -> ConfiguredProvider | None:
+def provider_for_user(user_id: str, providers: Mapping[str, ProviderConfig]) -> ProviderConfig | None:
     """Provider whose account this is; None where it is not configured any more."""
     return providers.get(user_id.partition("/")[0])
 
 
-def told_email(email: str, user_id: str, providers: Mapping[str, ConfiguredProvider]) -> str:
+def owned_email_for(email: str, user_id: str, providers: Mapping[str, ProviderConfig]) -> str:
     """The address of an account's person, "" where it is not for the account's provider to tell: then nobody is shown or found by it."""
-    provider = provider_of(user_id, providers)
-    return email if provider is not None and provider.may_tell(email) else ""
+    provider = provider_for_user(user_id, providers)
+    return email if provider is not None and provider.owns_address(email) else ""
 
 
-def configured_providers(settings: "Options") -> Mapping[str, ConfiguredProvider]:
+def build_providers(settings: "Options") -> Mapping[str, ProviderConfig]:
     """The providers by their ids, in the order in which they are written."""
     entries = provider_entries(settings)
     return {entry.id: _configured(settings, entry, is_sole=len(entries) == 1) for entry in entries}
 
 
-def _configured(settings: "Options", entry: IdentityProvider, *, is_sole: bool) -> ConfiguredProvider:
+def _configured(settings: "Options", entry: IdentityProvider, *, is_sole: bool) -> ProviderConfig:
     is_entry = settings.identity_providers is not None
-    return ConfiguredProvider(
+    return ProviderConfig(
         id=entry.id,
         kind=entry.provider,
         url=entry.url,
@@ -117,12 +117,12 @@ def _configured(settings: "Options", entry: IdentityProvider, *, is_sole: bool) 
         scopes=entry.scopes,
         request_params=entry.request_params,
         groups_claim=entry.groups_claim,
-        expects_groups=groups_are_claimed(settings, entry),
-        expects_record=groups_are_recorded(settings, entry),
+        expects_groups_claim=groups_are_claimed(settings, entry),
+        has_group_records=groups_are_recorded(settings, entry),
         domains=None if entry.domains is None else frozenset(entry.domains),
         links_by_email=entry.link_by == VERIFIED_EMAIL,
         trusts_email=entry.trust_email,
-        is_sole=is_sole,
+        is_only_provider=is_sole,
         has_directory=not is_entry or has_directory(settings, entry),
         directory_url=entry.directory_url,
         directory_file=entry.directory_file,

@@ -17,7 +17,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
 
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.broker_client import page_context
 from databroker.claims import verified_email
 from databroker.models import AuditEntry, Session, User
@@ -28,7 +28,7 @@ from foundation.web.plain_text import plain_text
 
 log = structlog.get_logger(__name__)
 
-Providers: TypeAlias = Mapping[str, ConfiguredProvider]
+Providers: TypeAlias = Mapping[str, ProviderConfig]
 PUSHED = "the provider (SCIM)"
 # Key of Django's session for the id of the user who entered the admin by single sign-on.
 USER_ID_KEY = "gate_user"

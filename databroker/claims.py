@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from config.issuers import is_issuer
+from config.issuers import matches_issuer
 from config.options import Options
-from config.provider_config import ConfiguredProvider, provider_of, told_email
+from config.provider_config import ProviderConfig, owned_email_for, provider_for_user
 from databroker.records import UserRecord, issuer_in
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, is_partial, unescaped
 from foundation.email_address import canonical_email
@@ -33,7 +33,7 @@ class GroupsClaim:
         claims = user.get("claims")
         if not self.name or not isinstance(claims, Mapping):
             return ()
-        return groups_in(claims, self.name) if is_issuer(self.issuer, str(user.get("issuer") or issuer_in(claims))) else ()
+        return groups_in(claims, self.name) if matches_issuer(self.issuer, str(user.get("issuer") or issuer_in(claims))) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,17 @@ class CountedWords:
     """What counts of the words of all providers: those claims, and addresses that are the provider's to tell."""
 
     claims: tuple[GroupsClaim, ...]
-    providers: Mapping[str, ConfiguredProvider] = field(default_factory=dict)
+    providers: Mapping[str, ProviderConfig] = field(default_factory=dict)
 
     @classmethod
     def from_options(cls, options: Options) -> Self:
         providers = options.providers.values()
-        claims = tuple(GroupsClaim(each.groups_claim, each.id, each.issuer, each.records_prefix) for each in providers)
+        claims = tuple(GroupsClaim(each.groups_claim, each.id, each.issuer, each.record_id_prefix) for each in providers)
         return cls(claims, options.providers)
 
     def told_email(self, user_id: str, email: str) -> str:
         """The address, "" where it is not for this user's provider to tell."""
-        return told_email(email, user_id, self.providers)
+        return owned_email_for(email, user_id, self.providers)
 
     def verified_email(self, user_id: str, user: Mapping[str, Any]) -> str:
         """Return the address in the fields of a user's record, "" where it may be another user's."""
@@ -72,7 +72,7 @@ class CountedWords:
         return next((claim for claim in self.claims if claim.provider == of), None)
 
 
-def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[str, ConfiguredProvider]) -> str:
+def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[str, ProviderConfig]) -> str:
     """Return `email` of the fields of a user's record, or of claims, as it is written: "" where no rule would match the user by it.
 
     The one answer to which address names a user in evidence: tables, the audit log, commands and the API.
@@ -81,18 +81,18 @@ def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[s
     if not isinstance(email, str):
         return ""
     user = UserRecord(user_id, email, fields.get("email_verified"), claims=claims if isinstance(claims, Mapping) else {})
-    return email if rule_email_of(user, {}, provider_of(user_id, providers)) else ""
+    return email if rule_email_of(user, {}, provider_for_user(user_id, providers)) else ""
 
 
 # enforcement-point: Identity: Email address that rules match
-def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
+def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ProviderConfig | None) -> str:
     """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it: nobody has
     verified it, it is not for this provider to tell, or the session began under another address: the record is that of the latest sign-in.
     """
     email = canonical_email(user.email) if may_match_by_email(user, session_claims) else ""
     if not is_address_of_session(email, session_claims):
         return ""
-    return email if provider is not None and provider.speaks_for(email.rpartition("@")[2]) else ""
+    return email if provider is not None and provider.owns_domain(email.rpartition("@")[2]) else ""
 
 
 def is_address_of_session(email: str, session_claims: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER, Record
 from databroker.store.base import Lease
@@ -20,9 +20,9 @@ class AnothersPerson(BrokerError):
     status = 403
 
 
-def own_records(client: BrokerClient, provider: ConfiguredProvider) -> BrokerClient:
+def own_records(client: BrokerClient, provider: ProviderConfig) -> BrokerClient:
     """Client of a provider's directory; the directory of the keys `idp_*` is the only one, and all records are its own."""
-    return OwnRecords(client, provider.records_prefix) if provider.is_entry else client
+    return OwnRecords(client, provider.record_id_prefix) if provider.is_entry else client
 
 
 # enforcement-point: Directory: Record ownership among several directories

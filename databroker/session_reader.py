@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from config.issuers import counts_for, is_issuer
+from config.issuers import applies_to_issuer, matches_issuer
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.grants.grant_records import AccessHolder, TemporaryAccess, TemporaryAccessRecord
 from databroker.records import DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
 
@@ -36,9 +36,9 @@ class SessionReader:
         return session
 
 
-def vouches(provider: ConfiguredProvider | None, session: SessionRecord) -> bool:
+def vouches(provider: ProviderConfig | None, session: SessionRecord) -> bool:
     """Whether the session is of this provider.  Its id alone says little: another may have had it, and subjects of two may be equal."""
-    return provider is not None and session.provider == provider.id and is_issuer(provider.issuer, session.vouched_by)
+    return provider is not None and session.provider == provider.id and matches_issuer(provider.issuer, session.vouched_by)
 
 
 def user_of(session: SessionRecord, record: Record | None) -> UserRecord:
@@ -50,11 +50,11 @@ def user_of(session: SessionRecord, record: Record | None) -> UserRecord:
 def person_of(session: SessionRecord, record: Record | None) -> DirectoryUser | None:
     """The session's person in the directory: None where the record is of another issuer's, of the same id."""
     person = DirectoryUser.from_record(record) if record is not None else None
-    return person if person is not None and counts_for(person.issuer, session.vouched_by) else None
+    return person if person is not None and applies_to_issuer(person.issuer, session.vouched_by) else None
 
 
 async def find_directory_record(
-    session: SessionRecord, provider: ConfiguredProvider | None, get: Callable[[str, str], Awaitable[Record | None]]
+    session: SessionRecord, provider: ProviderConfig | None, get: Callable[[str, str], Awaitable[Record | None]]
 ) -> Record | None:
     """Return the directory's record of the session's account, or the one that deactivates it under another case of its id."""
     record = await get(DIRECTORY_USER, session.user_id)
@@ -69,7 +69,7 @@ async def find_directory_record(
 def group_of(session: SessionRecord, record: Record | None) -> DirectoryGroup | None:
     """The group in the directory, as `person_of`: two issuers may give one id to two groups, and rules go by their names, too."""
     group = DirectoryGroup.from_record(record) if record is not None else None
-    return group if group is not None and counts_for(group.issuer, session.vouched_by) else None
+    return group if group is not None and applies_to_issuer(group.issuer, session.vouched_by) else None
 
 
 def access_of(holder: AccessHolder, record: Record | None) -> tuple[TemporaryAccess, ...]:

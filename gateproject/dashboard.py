@@ -110,7 +110,9 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
         signed_in=User.objects.filter(last_sign_in_at__gte=timezone.now() - DAY).count(),
         configuration=gate.configuration,
         directories=last_readings(gate.options),
-        has_directory=any(provider.expects_record or provider.directory_file is not None for provider in gate.options.providers.values()),
+        has_directory=any(
+            provider.has_group_records or provider.directory_file is not None for provider in gate.options.providers.values()
+        ),
         decisions=len(latest),
         oldest=latest[-1][2] if latest else None,
         outcomes=_bars((outcome, number, {"outcome": outcome}) for outcome, number in outcomes.most_common()),

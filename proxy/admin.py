@@ -17,7 +17,7 @@ from config.inspect.policy_text import policy_words
 from config.reference.setting_catalog import written_duration
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
-from config.routes.route_identity_headers import tells_person
+from config.routes.route_identity_headers import sends_identity
 from databroker.admin.read_only_admin import PageAdmin
 from proxy.service import page_context
 from proxy.upstreams.cluster import Clusters
@@ -105,7 +105,7 @@ def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, upstream_er
         policy=policy_words(route),
         is_public=route.allow_public_unauthenticated_access,
         is_in_shadow=route.mode == SHADOW,
-        identity="yes" if tells_person(route) else "no",
+        identity="yes" if sends_identity(route) else "no",
         timeout=_timeout_of_tunnels(route) if route.is_tcp else _timeout(route.timeout),
         header_names=", ".join(sorted(route.set_request_headers)),
         links=_links(route),

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
-from config.routes.route_identity_headers import ToldNames
-from config.routes.upstreams.upstream_credentials import shows_credentials
+from config.routes.route_identity_headers import IdentityHeaderNames
+from config.routes.upstreams.upstream_credentials import exposes_credentials
 from foundation.web.asgi_types import Header
 from proxy.incoming_request import IncomingRequest
 from proxy.rewriting.connection_auth import ConnectionUse, connection_use
@@ -47,7 +47,7 @@ class RouteForwarding:
         cls,
         compiled: CompiledRoute,
         options: Options,
-        told_names: ToldNames,
+        reserved_headers: IdentityHeaderNames,
         clusters: Clusters,
         statistics: RouteStatistics | None = None,
     ) -> "RouteForwarding":
@@ -57,13 +57,13 @@ class RouteForwarding:
             upstream=Upstream.build(route),
             own_host=own_name(route.to[0].url),
             cluster=clusters.get(route),
-            headers=RouteHeaders.build(route, options, told_names),
+            headers=RouteHeaders.build(route, options, reserved_headers),
             path=(path := PathRewrite.build(route, compiled.matched_prefix or None)),
             host=(host := HostRewrite.build(route)),
             timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
             is_default_timeout=route.timeout is None,
             silence=route.idle_timeout.total_seconds() or None,
-            shows_credentials=shows_credentials(route, options),
+            shows_credentials=exposes_credentials(route, options),
             keeps_target=path.changes_nothing,
             keeps_host=host == HostRewrite(),
             statistics=statistics,
@@ -127,14 +127,14 @@ class ProxyState:
         routes: tuple[CompiledRoute, ...],
         options: Options,
         previous: "ProxyState | None" = None,
-        told_names: ToldNames | None = None,
+        reserved_headers: IdentityHeaderNames | None = None,
     ):
         self._options = options
-        measures = options.measures_routes
-        is_alike = previous is not None and previous._options.measures_routes is measures
-        known = previous._by_route if is_alike and previous is not None and previous._options.differs_in_routes_only(options) else {}
-        self._told_names = told_names = ToldNames(options.policy) if told_names is None else told_names
-        is_told_otherwise = told_names.changed_since(previous._told_names if previous is not None else told_names)
+        measures = options.has_route_metrics
+        is_alike = previous is not None and previous._options.has_route_metrics is measures
+        known = previous._by_route if is_alike and previous is not None and previous._options.only_routes_differ(options) else {}
+        self._told_names = reserved_headers = IdentityHeaderNames(options.policy) if reserved_headers is None else reserved_headers
+        is_told_otherwise = reserved_headers.changed_since(previous._told_names if previous is not None else reserved_headers)
         counted_before = previous.statistics if previous is not None else {}
         # By label.  Who goes on under its label goes on counting.
         self.statistics: dict[str, RouteStatistics] = {}
@@ -150,7 +150,7 @@ class ProxyState:
             before = known.get(id)
             if before is None or before[0] is not compiled or is_told_otherwise(compiled.route):
                 statistics = self.statistics.get(route_label(compiled.route))
-                before = (compiled, RouteForwarding.build(compiled, options, told_names, self.clusters, statistics))
+                before = (compiled, RouteForwarding.build(compiled, options, reserved_headers, self.clusters, statistics))
             self._by_route[id] = before
         self.response_headers = ResponseHeaders.build(options)
         # Seconds; as long may a client hold what it doesn't use.

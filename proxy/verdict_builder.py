@@ -97,7 +97,7 @@ class Verdicts:
             raise CarriedElsewhere("the upstream of this route needs credentials from gate, so gate must forward the request itself")
 
     def _claims_to_be_told(self, incoming: IncomingRequest, route: Route) -> bool:
-        names = {fold(name) for name in self._told_names.of(route)} - {b"authorization"}  # which the answer says anew
+        names = {fold(name) for name in self._told_names.headers_for(route)} - {b"authorization"}  # which the answer says anew
         return bool(names) and any(fold(name) in names for name in incoming.sent_names)
 
 

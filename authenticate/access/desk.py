@@ -122,7 +122,7 @@ class AccessDesk:
             user_id=holder.id,
             issuer=holder.issuer,
             person=caller.name,
-            route=route.access_key,
+            route=route.grant_key,
             route_name=route_name(route),
             why=said,
             duration=seconds,
@@ -146,7 +146,7 @@ class AccessDesk:
             )
         now, holder, said = self._clock(), caller.holder, checked_why(why)
         by, until = f"{caller.name} (break-glass)", now + seconds
-        access = TemporaryAccess(secrets.token_hex(16), route.access_key, now, until, by, said, route_name(route))
+        access = TemporaryAccess(secrets.token_hex(16), route.grant_key, now, until, by, said, route_name(route))
         words = f"{caller.name}, {access.route_name}, for {duration_words(seconds)}: {said}"
         async with caller.audit.step(AuditAction.BREAK_GLASS, User, [(holder.id, words)]):
             log.warning("break-glass access used", user_id=holder.id, route=access.route_name, until=until)
@@ -155,7 +155,7 @@ class AccessDesk:
         self._tell(AccessEvent(BROKE_GLASS, caller.name, holder.id, access.route_name, said, caller.name, line, until))
 
     def may_break_glass(self, caller: Caller, route: Route) -> bool:
-        return self.rules.may_break_glass(route.access_key, caller.identity, self._clock())
+        return self.rules.may_break_glass(route.grant_key, caller.identity, self._clock())
 
     async def withdraw(self, caller: Caller, id: str, nonce: str) -> None:
         held = await self._found(id, nonce)
@@ -225,7 +225,7 @@ class AccessDesk:
     async def waiting(self, caller: Caller) -> AsyncGenerator[HeldRequest]:
         """Requests that this caller may answer.  They are read for approvers alone: each page with a navigation asks for this."""
         now = self._clock()
-        if not any(self.rules.may_approve(route.access_key, caller.identity, now) for route in self.rules.routes):
+        if not any(self.rules.may_approve(route.grant_key, caller.identity, now) for route in self.rules.routes):
             return
         async for held in self._asked.all():
             if self.may_answer(caller, held.asked):

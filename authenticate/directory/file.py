@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from authenticate.directory.base import DirectorySnapshot
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.records import DirectoryGroup, DirectoryUser
 from foundation.errors import ConfigError, Problem
 
@@ -19,7 +19,7 @@ _GROUP_KEYS = {"id", "name", "email"}
 _CSV_COLUMNS = ("kind", "id", "email", "name", "groups")
 
 
-def read(path: Path, provider: ConfiguredProvider) -> DirectorySnapshot:
+def read(path: Path, provider: ProviderConfig) -> DirectorySnapshot:
     """The snapshot in the file; ConfigError, with every mistake in it, where it can't be read or is not a directory."""
     try:
         content = path.read_bytes()
@@ -28,7 +28,7 @@ def read(path: Path, provider: ConfiguredProvider) -> DirectorySnapshot:
     return parse(content, path.suffix.lower(), provider)
 
 
-def parse(content: bytes, suffix: str, provider: ConfiguredProvider) -> DirectorySnapshot:
+def parse(content: bytes, suffix: str, provider: ProviderConfig) -> DirectorySnapshot:
     """The snapshot in a file's content.  JSON is read as the YAML it is; `.csv` has the columns kind (user or group), id, email, name,
     groups (parted by `;`).
     """
@@ -47,7 +47,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 class _DirectoryFileReader:
-    def __init__(self, provider: ConfiguredProvider):
+    def __init__(self, provider: ProviderConfig):
         self._provider = provider
         # The file of an entry is of that provider's people; the only one there is counts whoever signs them in.
         self._issuer = provider.issuer if provider.is_entry else ""

@@ -9,7 +9,7 @@ from authenticate.directory import file
 from authenticate.directory.base import DirectoryError, DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import apply, difference
 from config.fields.setting_files import stamp_of
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from foundation.errors import BrokerError, ConfigError
 from foundation.readiness import PartHealth
@@ -22,7 +22,7 @@ POLL = 1.0  # seconds between two looks at the file
 class FileSource:
     """The file as the source of one reading."""
 
-    def __init__(self, path: Path, provider: ConfiguredProvider):
+    def __init__(self, path: Path, provider: ProviderConfig):
         self._path = path
         self.provider = provider
 
@@ -42,9 +42,7 @@ class FileSource:
 class DirectoryFollower:
     """Watcher that reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
 
-    def __init__(
-        self, path: Path, broker: BrokerClient, provider: ConfiguredProvider, *, poll: float = POLL, health: PartHealth | None = None
-    ):
+    def __init__(self, path: Path, broker: BrokerClient, provider: ProviderConfig, *, poll: float = POLL, health: PartHealth | None = None):
         self._health = health or PartHealth()
         self._path = path
         self._broker = broker

@@ -14,9 +14,9 @@ from authenticate.directory.follower import DirectoryFollower
 from authenticate.directory.reading import DirectoryReading
 from authenticate.directory.source import DirectorySource
 from authenticate.directory.vendors.api import Sleep
-from config.issuers import counts_for
+from config.issuers import applies_to_issuer
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from databroker.leader_election import DoneElsewhere, run_elected
 from databroker.provider_scope import own_records
@@ -38,7 +38,7 @@ LOOK_UPS = 3  # of one sign-in, where the record changes meanwhile
 class ProviderDirectory:
     """The work of one provider's directory; none where the options name none for it."""
 
-    def __init__(self, options: Options, provider: ConfiguredProvider, broker: BrokerClient, clock: Callable[[], float]):
+    def __init__(self, options: Options, provider: ProviderConfig, broker: BrokerClient, clock: Callable[[], float]):
         self.provider = provider
         self._options = options
         self._broker = broker
@@ -120,7 +120,7 @@ class ProviderDirectory:
         for group in person.groups:
             known = await self._own.get(DIRECTORY_GROUP, group.id)
             # What a reading tells of a group may be more than this; of another issuer's of the same id it tells nothing.
-            if known is None or not counts_for(DirectoryGroup.from_record(known).issuer, group.issuer):
+            if known is None or not applies_to_issuer(DirectoryGroup.from_record(known).issuer, group.issuer):
                 with suppress(VersionConflict):
                     await self._put(DIRECTORY_GROUP, group, known)
         if before is None or DirectoryUser.from_record(before) != person.user:

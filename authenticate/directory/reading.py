@@ -10,7 +10,7 @@ import structlog
 
 from authenticate.directory.base import DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import SYNC, DirectoryChanges, Progress, apply, check_removals, difference
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from databroker.leader_election import run_alone
 from databroker.provider_scope import own_records
@@ -29,7 +29,7 @@ class ReadableDirectory(Protocol):
     """A source of a snapshot of one provider's people; `str()` names it in the history."""
 
     @property
-    def provider(self) -> ConfiguredProvider: ...
+    def provider(self) -> ProviderConfig: ...
 
     async def fetch(self, budget: TimeBudget) -> DirectorySnapshot: ...
 

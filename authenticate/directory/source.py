@@ -14,7 +14,7 @@ from authenticate.directory.vendors.vendor import Vendor
 from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.http import ProviderHttp
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from foundation.errors import ProviderError
 
 log = structlog.get_logger(__name__)
@@ -34,9 +34,7 @@ class DirectorySource:
         self._pace = RateLimiter(float(options.idp_qps) if options.idp_qps is not None else None, sleep=sleep)
 
     @classmethod
-    def from_options(
-        cls, options: Options, provider: ConfiguredProvider, clock: Callable[[], float] = time.time
-    ) -> "DirectorySource | None":
+    def from_options(cls, options: Options, provider: ProviderConfig, clock: Callable[[], float] = time.time) -> "DirectorySource | None":
         vendor = vendor_of(options, provider, clock)
         return cls(options, vendor, clock) if vendor is not None else None
 
@@ -44,7 +42,7 @@ class DirectorySource:
         return str(self._vendor)
 
     @property
-    def provider(self) -> ConfiguredProvider:
+    def provider(self) -> ProviderConfig:
         return self._vendor.provider
 
     async def fetch(self, budget: TimeBudget) -> DirectorySnapshot:

@@ -22,7 +22,7 @@ from authenticate.provider.signed_token import WrongToken, verified_by_keys
 from authenticate.provider.single_flight import Place
 from authenticate.provider.tokens import Tokens
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
 from foundation.readiness import PartHealth
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 class ProviderClient:
     """Client of one provider, with caches of its discovery document and its keys."""
 
-    def __init__(self, options: Options, configured: ConfiguredProvider, clock: Callable[[], float]):
+    def __init__(self, options: Options, configured: ProviderConfig, clock: Callable[[], float]):
         self.configured = configured
         self.provider = provider = provider_of(configured)
         self.client_id = provider.client_id

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from authenticate.provider.client import ProviderClient
-from authenticate.provider.issuer import is_issuer
+from authenticate.provider.issuer import matches_issuer
 from authenticate.provider.kinds.base import AnotherPerson
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord
 from databroker.session_reader import vouches
 
@@ -16,7 +16,7 @@ class ProviderClients:
     """Clients by the ids of their providers, each made when somebody needs it: fifty cost a start nothing."""
 
     def __init__(self, options: Options, clock: Callable[[], float]):
-        self.configured: Mapping[str, ConfiguredProvider] = options.providers
+        self.configured: Mapping[str, ProviderConfig] = options.providers
         self._options, self._clock = options, clock
         self._made: dict[str, ProviderClient] = {}
 
@@ -35,7 +35,7 @@ class ProviderClients:
 
     def of_issuer(self, issuer: str) -> ProviderClient | None:
         """The client of the one provider that calls itself so; None where none is configured."""
-        return next((self.of(id) for id, provider in self.configured.items() if is_issuer(provider.issuer, issuer)), None)
+        return next((self.of(id) for id, provider in self.configured.items() if matches_issuer(provider.issuer, issuer)), None)
 
     def of_session(self, session: SessionRecord) -> ProviderClient:
         """The client of the provider that vouched for a session; AnotherPerson: its tokens are nobody's to see."""

@@ -18,7 +18,7 @@ from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthen
 
 from authenticate.provider.client import ProviderClient, with_query
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.issuer import is_issuer
+from authenticate.provider.issuer import matches_issuer
 from authenticate.provider.tokens import AskedAnother, GrantRefused, SignedIn, Tokens
 from config.options import Options
 from databroker.records import UserRecord
@@ -239,5 +239,5 @@ def single_params(query: str) -> dict[str, str]:
 # enforcement-point: Sign-in and sign-out: Provider of an authorization response
 def check_sender(params: Mapping[str, str], issuer: str) -> None:
     """Check of `iss` (RFC 9207): a response of another issuer must not be redeemed at ours (mix-up); BadRequest."""
-    if "iss" in params and not is_issuer(issuer, params["iss"]):
+    if "iss" in params and not matches_issuer(issuer, params["iss"]):
         raise BadRequest(Message("the response was issued by a different identity provider"))

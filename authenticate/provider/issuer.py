@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from config.issuers import TENANT, is_issuer, is_tenant
+from config.issuers import TENANT, is_tenant, matches_issuer
 from foundation.errors import ProviderError
 
-__all__ = ["TENANT", "is_issuer", "issuer_for", "signs_for"]
+__all__ = ["TENANT", "issuer_for", "matches_issuer", "signs_for"]
 
 
 # enforcement-point: Sign-in and sign-out: Issuer

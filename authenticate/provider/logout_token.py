@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from authenticate.provider.issuer import is_issuer, signs_for
+from authenticate.provider.issuer import matches_issuer, signs_for
 from authenticate.provider.key_set import Keys
 from authenticate.provider.signed_token import LEEWAY, TokenKind, WrongToken
 
@@ -38,7 +38,7 @@ def verify(token: str, keys: Keys, issuer: str, client_id: str, algorithms: froz
     header, payload = LOGOUT_TOKEN.parts(token)
     algorithm = LOGOUT_TOKEN.algorithm(header, algorithms)
     named = payload.get("iss")
-    if not isinstance(named, str) or not is_issuer(issuer, named):
+    if not isinstance(named, str) or not matches_issuer(issuer, named):
         raise WrongToken("the logout token has another issuer")
     usable = tuple(key for key in keys if signs_for(key, issuer, named))
     LOGOUT_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))

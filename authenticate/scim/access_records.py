@@ -7,8 +7,8 @@ their `groups` that another issuer has told, and which: they stay until somebody
 import structlog
 
 from authenticate.scim.resources import email_of, name_of
-from config.issuers import counts_for
-from config.provider_config import ConfiguredProvider
+from config.issuers import applies_to_issuer
+from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from databroker.end_sessions import end_sessions_of_user
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 class AccessRecords:
     """Writer of the directory records; for the holder of the lease of SCIM's changes."""
 
-    def __init__(self, provider: ConfiguredProvider, broker: BrokerClient):
+    def __init__(self, provider: ProviderConfig, broker: BrokerClient):
         self._provider = provider
         self.issuer = provider.issuer
         self._broker = broker
@@ -29,13 +29,13 @@ class AccessRecords:
 
     def is_ours(self, resource: Record) -> bool:
         """Whether this was pushed of people of the configured issuer."""
-        return counts_for(issuer_of(resource), self.issuer)
+        return applies_to_issuer(issuer_of(resource), self.issuer)
 
     def told_by_others(self, user: Record) -> dict[str, str]:
         """Groups of the user that another issuer than the configured one has told, and which issuer."""
         others = user.data.get("others", {})
         told_by = {group: others.get(group, issuer_of(user)) for group in user.data["groups"]}
-        return {group: by for group, by in told_by.items() if not counts_for(by, self.issuer)}
+        return {group: by for group, by in told_by.items() if not applies_to_issuer(by, self.issuer)}
 
     async def write(self, user: Record) -> None:
         """Write a resource's directory record; of a deactivated user that alone, because a token of the provider may outlive it."""

@@ -22,8 +22,8 @@ from authenticate.scim.errors import ScimError, invalid, not_found
 from authenticate.scim.index import Keys, ScimIndex
 from authenticate.scim.patch import patched
 from authenticate.scim.resources import MAX_TEXT, attributes_of, group_of, says_active, shown_group, shown_user, user_of
-from config.issuers import counts_for
-from config.provider_config import ConfiguredProvider
+from config.issuers import applies_to_issuer
+from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient, every
 from databroker.provider_scope import own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, SessionRecord
@@ -48,7 +48,7 @@ class ScimChange(NamedTuple):
 class ScimDirectory:
     """Store of the resources of one provider, `users` and `groups`; one change at a time, anywhere.  ScimError, BrokerError."""
 
-    def __init__(self, provider: ConfiguredProvider, broker: BrokerClient, clock: Callable[[], float]):
+    def __init__(self, provider: ProviderConfig, broker: BrokerClient, clock: Callable[[], float]):
         self.provider = provider
         self.broker = own_records(broker, provider)
         self.clock = clock
@@ -80,7 +80,7 @@ class ScimDirectory:
         for attribute in ("subject", self.provider.scim_user_id.lower()):
             for id in await self.index.ids(SCIM_USER, attribute, session.subject):
                 record = await self.broker.get(SCIM_USER, id)
-                if record is not None and counts_for(issuer_of(record), session.vouched_by) and not is_active(record):
+                if record is not None and applies_to_issuer(issuer_of(record), session.vouched_by) and not is_active(record):
                     return True
         return False
 

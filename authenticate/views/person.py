@@ -35,6 +35,6 @@ async def _groups(service: AuthenticateService, session: SessionRecord) -> list[
     from_directory = person.group_ids if person is not None else ()
     from_claims = groups_in(session.claims, provider.groups_claim)
     ids = list(dict.fromkeys([*from_directory, *from_claims]))[:MAX_GROUPS]
-    records = await asyncio.gather(*(service.broker.get(DIRECTORY_GROUP, provider.records_prefix + id) for id in ids))
+    records = await asyncio.gather(*(service.broker.get(DIRECTORY_GROUP, provider.record_id_prefix + id) for id in ids))
     groups = [group_of(session, record) or DirectoryGroup(id) for id, record in zip(ids, records, strict=True)]
     return [{"id": group.id, "name": group.name or group.id, "email": group.email} for group in groups]

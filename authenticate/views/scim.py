@@ -181,6 +181,6 @@ async def _tell(request: HttpRequest, resources: ScimResources, what: str, recor
     log.info("SCIM resource changed", resource=resources.noun, change=what, id=record.id, **asked, **facts)
     if not action:
         return
-    id, words = changes.object_of(record, provider.id, provider.records_prefix)
+    id, words = changes.object_of(record, provider.id, provider.record_id_prefix)
     whose = provider.id if provider.is_entry else ""
     await gate.authenticate.audit_trail.note(pushed_entry(record.modified, gate.client_address, action, resources.noun, id, words, whose))

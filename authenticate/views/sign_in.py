@@ -16,7 +16,7 @@ from authenticate.step_up import OLD, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from authenticate.views.program import begin as begin_programmatic
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord
 from foundation.crypto.sign_in_attempts import is_attempt_id
 from foundation.crypto.signed_urls import UrlExpired
@@ -101,7 +101,7 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], question: Prov
 
 def _provider(
     choice: ProviderChoice, candidates: Providers, question: ProviderQuestion, session: SessionRecord | None, headers: list[bytes]
-) -> ConfiguredProvider | None:
+) -> ProviderConfig | None:
     """Where the person signs in; None where they must be asked."""
     if question.id:
         return choice.wanted(candidates, question.id)
@@ -124,7 +124,7 @@ def _question(request: HttpRequest, candidates: Providers, question: ProviderQue
         providers=[
             (
                 f"{CHOOSE_PATH}?{urlencode({CHOICE: question.query, 'gate_idp': each.id})}",
-                each.shown_as,
+                each.display_name,
                 service.portal.icons.drawn(each.icon),
             )
             for each in candidates

@@ -12,7 +12,7 @@ from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.language.request_criteria import is_secret_header
 from authorize.policy.language.text_operators import TextTest, text_test
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
-from config.routes.policy.policy_language import comparisons
+from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescaped
 
@@ -43,8 +43,8 @@ class ComparedNames:
 def looked_at(routes: Iterable[Route]) -> ComparedNames:
     headers, claims, sees_access, tests = set[bytes](), set[str](), False, dict[str, list[TextTest]]()
     for route in routes:
-        sees_access = sees_access or route.sees_access
-        for comparison in comparisons(route.blocks):
+        sees_access = sees_access or route.uses_temporary_access
+        for comparison in iter_comparisons(route.blocks):
             if comparison.criterion == "http_header":
                 headers.add(comparison.argument.encode("ascii"))
                 if comparison.operator != "exists":

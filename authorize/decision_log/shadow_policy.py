@@ -26,7 +26,7 @@ class ShadowPolicy:
     """Second route table, in which what is in shadow counts, for requests to be held against and never to be answered by."""
 
     def __init__(self, options: Options):
-        self._table = route_table(options, with_shadow=True) if any(route.has_shadow for route in options.policy) else None
+        self._table = route_table(options, with_shadow=True) if any(route.has_shadow_rules for route in options.policy) else None
         self.is_any = self._table is not None
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ class ShadowPolicy:
             return ShadowOutcome(None, TWO_READINGS, error.in_full)
         if route is None:
             return None if enforced.decision.route is None else _told(NO_ROUTE)
-        if not route.route.has_shadow:
+        if not route.route.has_shadow_rules:
             return None
         request = certificates.judged(request, route.client_ca, now)
         decision = judge(request, enforced.identity, route, now)

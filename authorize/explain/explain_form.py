@@ -60,7 +60,7 @@ class ExplainForm:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
             raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or allowed and not sampled.")
-        directory = last_reading(row.at.timestamp(), own.options.records_prefix_of(row.person_id))
+        directory = last_reading(row.at.timestamp(), own.options.record_id_prefix_for(row.person_id))
         return {**explained_again(row, own.options, own.configuration.checksum), "directory": directory}
 
     def _invented(self, own: AuthorizePageContext) -> Explanation:
@@ -71,7 +71,7 @@ class ExplainForm:
         found = found_person(self.person, own)
         explanation = explained(request, found.identity, own.options, own.authorize.routes, now)
         note = " ".join(filter(None, (found.note, explanation["note"])))
-        prefix = own.options.records_prefix_of(found.identity.user_id) if found.identity is not None else ""
+        prefix = own.options.record_id_prefix_for(found.identity.user_id) if found.identity is not None else ""
         return {**explanation, "directory": last_reading(now, prefix), "note": note}
 
 

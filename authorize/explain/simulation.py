@@ -16,7 +16,7 @@ from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.policy_request import CONNECT, PolicyRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from config.routes.route_bearer_tokens import JWT
 from config.routes.route_tcp import SCHEME as TCP
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
@@ -127,19 +127,21 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
     user = UserRecord(user_id, email or "", verified, name or "", said)
     # Temporary access is of people who sign in here.
     has_access = person.granted and provider in options.providers
-    access = {route.access_key: AccessSpan(-math.inf, math.inf) for route in options.policy} if has_access else {}
+    access = {route.grant_key: AccessSpan(-math.inf, math.inf) for route in options.policy} if has_access else {}
     facts = PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
     of = options.providers.get(provider)
     # What is not described, is not there: nobody keeps groups of theirs elsewhere.
-    identity = identity_of(facts, None if of is None else replace(of, expects_groups=False, expects_record=False, trusts_email=True))
+    identity = identity_of(
+        facts, None if of is None else replace(of, expects_groups_claim=False, has_group_records=False, trusts_email=True)
+    )
     # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
     return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
 
 
-def _provider_of(written: str, options: Options) -> ConfiguredProvider:
+def _provider_of(written: str, options: Options) -> ProviderConfig:
     """The provider that may tell an address; the first where none may, and for a subject alone."""
     domain = canonical_email(written).rpartition("@")[2]
-    return next((each for each in options.providers.values() if each.speaks_for(domain)), options.first_provider)
+    return next((each for each in options.providers.values() if each.owns_domain(domain)), options.first_provider)
 
 
 def _named(written: str) -> UserEntry:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from authorize.policy.identity import AccessSpan, Identity
-from config.provider_config import ConfiguredProvider, provider_of
+from config.provider_config import ProviderConfig, provider_for_user
 from config.routes.route_bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.claims import (
@@ -42,7 +42,7 @@ class PersonRecords:
     access: Mapping[str, AccessSpan] = field(default_factory=dict)
 
 
-def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Identity:
+def identity_of(facts: PersonRecords, provider: ProviderConfig | None) -> Identity:
     """Identity of these records; `provider` is the one that the session is of, None for a token of another issuer.
 
     Where the provider is to tell groups in a claim, they are not told where it is missing; a directory has of who is in no group a record
@@ -57,7 +57,7 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
     rule_email = rule_email_of(user, session.claims, provider) if not is_foreign else ""
     groups_claim = provider.groups_claim if provider is not None else ""
     # This session may have begun with another address than the person's latest sign-in.
-    tells_another_s = provider is not None and not all(provider.may_tell(email) for email in claims.get("email", ()))
+    tells_another_s = provider is not None and not all(provider.owns_address(email) for email in claims.get("email", ()))
     if "email" in claims and (tells_another_s or not (rule_email or (is_foreign and may_match))):
         # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.  It was given, so it is not missing.
         claims["email"] = NullValues()
@@ -86,27 +86,27 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
         has_untold_groups=provider is not None and _has_untold_groups(facts, claims, provider),
         claims=claims,
         access=facts.access,
-        is_sole=provider is None or provider.is_sole,
+        is_sole=provider is None or provider.is_only_provider,
         linked_id=linked_id_of(user, session.claims, provider),
     )
 
 
-def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, tuple[Any, ...]], provider: ConfiguredProvider) -> bool:
+def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, tuple[Any, ...]], provider: ProviderConfig) -> bool:
     """Return whether the person may be in more groups than are known: the directory has no record of them, or the claim that names
     groups is missing where everybody is to have it, is kept elsewhere, or has a value that can't be read.
 
     An empty list says that there are none; no claim says nothing.
     """
-    if provider.expects_record and facts.person is None:
+    if provider.has_group_records and facts.person is None:
         return True
     if not provider.groups_claim:
         return False
     values = claims.get(provider.groups_claim)
-    return provider.expects_groups if values is None else not names_all_groups(values)
+    return provider.expects_groups_claim if values is None else not names_all_groups(values)
 
 
 # enforcement-point: Identity: Linked accounts
-def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
+def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ProviderConfig | None) -> str:
     """Id of the person whose account this is, by their address; "" where accounts of its provider are not linked, or this one can't be:
     the provider has not asserted that the address is verified.
 
@@ -126,14 +126,14 @@ def holder_of(user_id: str, issuer: str, linked_id: str) -> AccessHolder:
     return AccessHolder(linked_id, VERIFIED_EMAIL) if linked_id else AccessHolder(user_id, issuer)
 
 
-def holder_of_account(user: UserRecord, providers: Mapping[str, ConfiguredProvider]) -> AccessHolder:
+def holder_of_account(user: UserRecord, providers: Mapping[str, ProviderConfig]) -> AccessHolder:
     """The same by the account's record alone, whatever sessions it has."""
-    return holder_of(user.id, user.vouched_by, linked_id_of(user, {}, provider_of(user.id, providers)))
+    return holder_of(user.id, user.vouched_by, linked_id_of(user, {}, provider_for_user(user.id, providers)))
 
 
-def told_email_of(said: Any, provider: ConfiguredProvider | None) -> str:
+def told_email_of(said: Any, provider: ProviderConfig | None) -> str:
     """Address that is told of a person, at a sign-in or in the directory: none that is not for this provider to tell, in whatever form."""
-    return _text(said) if provider is not None and provider.may_tell(said) else ""
+    return _text(said) if provider is not None and provider.owns_address(said) else ""
 
 
 def _text(value: Any) -> str:

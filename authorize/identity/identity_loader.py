@@ -111,7 +111,7 @@ class IdentityLoader:
 
     @classmethod
     def of(cls, options: Options, replica: Replica) -> "IdentityLoader":
-        return cls(replica, SessionReader(options), reads_access=options.sees_access)
+        return cls(replica, SessionReader(options), reads_access=options.uses_temporary_access)
 
     def __repr__(self) -> str:
         return f"<IdentityLoader {len(self._cached)} cached>"
@@ -223,7 +223,7 @@ class IdentityLoader:
         provider = self._sessions.providers.get(session.provider)
         person = person_of(session, directory_record) if provider is None or provider.has_directory else None
         has_names = provider is not None and provider.kind in KINDS_WITH_GROUP_NAMES
-        prefix = provider.records_prefix if provider is not None else ""
+        prefix = provider.record_id_prefix if provider is not None else ""
         groups = await self._groups(session, person.group_ids if person else (), prefix)
         facts = PersonRecords(
             session=session,

@@ -12,9 +12,9 @@ from authorize.policy.language.expression_compiler import UnusableOperand, compi
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.paths.interpretations import expression_form, setting_forms
 from authorize.policy.user_entry import user_entry
-from config.routes.policy.policy_language import AUTHENTICATION, ENFORCE, Block, Comparison, comparisons
+from config.routes.policy.policy_language import AUTHENTICATION, ENFORCE, Block, Comparison, iter_comparisons
 from config.routes.route import Route
-from config.routes.route_access_requests import AccessRequestKeys
+from config.routes.route_access_requests import AccessRequestSettings
 from foundation.email_address import canonical_domain
 from foundation.errors import BadRequest, ConfigError, Problem
 
@@ -79,7 +79,7 @@ class CompiledRoute:
         """Whether rules on access look at how or when somebody signed in: then a refusal may be one that another sign-in lifts."""
         return any(
             comparison.criterion in ("acr", "session_age") or comparison.argument in _OF_A_SIGN_IN
-            for comparison in comparisons(block for block in self.route.blocks if block.effect != AUTHENTICATION)
+            for comparison in iter_comparisons(block for block in self.route.blocks if block.effect != AUTHENTICATION)
         )
 
     def __repr__(self) -> str:
@@ -115,7 +115,8 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
         policy_allows=tuple(evaluate for block, evaluate in policy if block.effect == "allow"),
         authentication=tuple(_compiled(route, AUTHENTICATION)),
         has_policy=bool(policy),
-        is_timed=authority is not None or any(comparison.criterion in TIMED for comparison in comparisons(_in_force(route, with_shadow))),
+        is_timed=authority is not None
+        or any(comparison.criterion in TIMED for comparison in iter_comparisons(_in_force(route, with_shadow))),
     )
 
 
@@ -159,7 +160,7 @@ def _policy(route: Route, key: str, problems: list[Problem]) -> list[tuple[Block
     return blocks
 
 
-def _unusable_approvers(asking: AccessRequestKeys, key: str) -> Iterator[Problem]:
+def _unusable_approvers(asking: AccessRequestSettings, key: str) -> Iterator[Problem]:
     for block in people_blocks(asking):
         try:
             compile_block(block)
@@ -167,7 +168,7 @@ def _unusable_approvers(asking: AccessRequestKeys, key: str) -> Iterator[Problem
             yield Problem(f"{key}.{block.key}", str(error))
 
 
-def people_blocks(asking: AccessRequestKeys) -> Iterator[Block]:
+def people_blocks(asking: AccessRequestSettings) -> Iterator[Block]:
     """Who approves, and who breaks the glass."""
     yield Block("access_requests.approvers", "allow", asking.approvers)
     if asking.break_glass is not None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from config.routes.route_bearer_tokens import ISSUER_ENDS, JWT
+from config.routes.route_bearer_tokens import ISSUER_SEPARATOR, JWT
 from config.settings.provider_entry import OF_NO_PROVIDER
 from foundation.email_address import name_in_evidence
 
@@ -102,7 +102,7 @@ class Identity:
     @property
     def issuer(self) -> str:
         """Issuer of a foreign one's token.  None has a "#"."""
-        return self.user_id.partition(ISSUER_ENDS)[0] if self.is_foreign else ""
+        return self.user_id.partition(ISSUER_SEPARATOR)[0] if self.is_foreign else ""
 
     @property
     def shown_as(self) -> str:

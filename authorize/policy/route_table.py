@@ -12,7 +12,7 @@ from authorize.policy.paths.interpretations import is_read_alike, names_left, re
 from authorize.policy.policy_request import CONNECT, PolicyRequest
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
-from config.routes.route_identity_headers import ToldNames
+from config.routes.route_identity_headers import IdentityHeaderNames
 from foundation.errors import ConfigError, Problem, TwoReadings
 
 
@@ -182,9 +182,9 @@ class RouteTable:
         return found.routes[0].route.from_.scheme if found is not None else "https"
 
     @cached_property
-    def told_names(self) -> ToldNames:
+    def told_names(self) -> IdentityHeaderNames:
         """Headers by which their upstreams are told who asks."""
-        return ToldNames(compiled.route for compiled in self._routes)
+        return IdentityHeaderNames(compiled.route for compiled in self._routes)
 
     def routes(self) -> tuple[CompiledRoute, ...]:
         return self._routes

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from config.routes.route_bearer_tokens import ISSUER_ENDS
+from config.routes.route_bearer_tokens import ISSUER_SEPARATOR
 from foundation.email_address import canonical_email
 
 
@@ -25,7 +25,7 @@ class UserEntry:
         """Provider of a user id: its name, or the URL of an issuer whose tokens a route takes."""
         if self.kind is not EntryKind.USER_ID:
             return ""
-        return self.name.partition(ISSUER_ENDS if self.names_an_issuer else "/")[0]
+        return self.name.partition(ISSUER_SEPARATOR if self.names_an_issuer else "/")[0]
 
     @property
     def names_an_issuer(self) -> bool:
@@ -40,7 +40,7 @@ def user_entry(written: str) -> UserEntry:
     if "/" in written:
         entry = UserEntry(EntryKind.USER_ID, written)
         if not entry.provider or written == entry.provider or not written.removeprefix(entry.provider)[1:]:
-            how = f"https://issuer{ISSUER_ENDS}sub" if entry.names_an_issuer else "provider/sub"
+            how = f"https://issuer{ISSUER_SEPARATOR}sub" if entry.names_an_issuer else "provider/sub"
             raise ValueError(f"{written!r} must have a provider and a subject. Write {how}")
         return entry
     if "@" in written:

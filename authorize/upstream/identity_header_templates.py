@@ -10,7 +10,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
 from config.fields.header_template import ASSERTION, CLAIM, FINGERPRINT, REQUEST_ID, Variable
 from config.routes.route import Route
-from config.routes.route_identity_headers import names_token, sends_assertion, tells_person, told_templates
+from config.routes.route_identity_headers import header_templates, sends_assertion, sends_identity, uses_provider_token
 from foundation.claim_values import ListedValues
 from foundation.errors import NobodyToActFor
 from foundation.web.message import Message
@@ -61,8 +61,8 @@ class RouteTemplates:
 
     @classmethod
     def of(cls, route: Route) -> "RouteTemplates":
-        named = ((name.lower().encode("ascii"), parts) for name, parts in told_templates(route).items() if not names_token(parts))
-        return cls(tells_person(route), sends_assertion(route), tuple(named))
+        named = ((name.lower().encode("ascii"), parts) for name, parts in header_templates(route).items() if not uses_provider_token(parts))
+        return cls(sends_identity(route), sends_assertion(route), tuple(named))
 
     def told(self, facts: PersonFacts) -> tuple[Headers, Named]:
         """(headers that say the same in all requests of a person, templates in which only what is the request's is left to fill).

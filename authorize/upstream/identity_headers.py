@@ -11,7 +11,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
 from authorize.upstream.identity_header_templates import Headers, Named, PersonFacts, RouteTemplates, header_value, of_request
 from config.options import Options
-from config.routes.policy.policy_language import comparisons
+from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
 from config.settings.identity_providers import groups_claims
 from foundation.bounded_cache import MIB, BoundedCache, together
@@ -156,7 +156,7 @@ def told_groups(route: Route, groups_filter: tuple[str, ...] | None) -> frozense
 
 
 def _named_groups(route: Route) -> Iterator[str]:
-    for comparison in comparisons(route.blocks):
+    for comparison in iter_comparisons(route.blocks):
         if comparison.criterion == "groups" and comparison.operator in ("is", "in"):
             yield from comparison.operand
 

@@ -19,7 +19,7 @@ from authorize.policy.identity import Identity
 from authorize.upstream.identity_header_templates import Headers, Named
 from config.fields.header_template import ACCESS_TOKEN, ID_TOKEN, Variable
 from config.options import Options
-from config.routes.route_identity_headers import token_templates
+from config.routes.route_identity_headers import provider_token_templates
 from databroker.broker_client import BrokerClient
 from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord, WantedTokens
 from databroker.session_reader import SessionReader
@@ -98,7 +98,7 @@ class ProviderTokens:
         self._templates: dict[str, Named] = {}
         for compiled in routes:
             if compiled.route.pass_provider_tokens:
-                named = token_templates(compiled.route).items()
+                named = provider_token_templates(compiled.route).items()
                 self._templates.setdefault(compiled.id, tuple((name.lower().encode("ascii"), parts) for name, parts in named))
         self._cached: BoundedCache[tuple[str, str], TokenHeaders] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._refreshes: SingleFlight[tuple[str, frozenset[str]], HeldTokens] = SingleFlight("a fresh token")

@@ -10,7 +10,7 @@ from authorize.upstream.cloud_serverless import IdentityTokens
 from authorize.upstream.identity_headers import Headers, attested_email, warn_of_size
 from authorize.upstream.provider_token_headers import ProviderTokens
 from config.options import Options
-from config.routes.upstreams.upstream_credentials import is_serverless
+from config.routes.upstreams.upstream_credentials import uses_serverless_auth
 from databroker.broker_client import BrokerClient
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.errors import NobodyToActFor
@@ -47,7 +47,7 @@ class UpstreamCredentials:
                 self._clusters.setdefault(compiled.id, b"Bearer " + route.cluster_service_account_token.reveal().encode("ascii"))
             elif route.basic_auth is not None:
                 self._basic.setdefault(compiled.id, ((b"authorization", route.basic_auth.authorization()),))
-            elif is_serverless(route, options):
+            elif uses_serverless_auth(route, options):
                 self._audiences.setdefault(compiled.id, audience_of(route.to[0].url))
         self._cached: BoundedCache[tuple[str, str], tuple[Identity, Headers]] = BoundedCache(MAX_CACHED, MOST_BYTES)
 

@@ -17,7 +17,7 @@ from config.inspect.source_map import DEFAULT, Places
 from config.options import Options
 from config.reference.setting_catalog import SettingKey, route_keys, settings, written_duration
 from config.routes.policy.policy_language import Block, Combination, Comparison
-from config.routes.policy.policy_tests import PolicyTest, ShownCertificate
+from config.routes.policy.policy_tests import PolicyTest, PresentedCertificate
 from config.routes.route import Route
 from config.routes.upstreams.upstream_urls import WeightedUrl
 from config.settings.storage_url import DatabaseUrl, StorageUrl
@@ -31,7 +31,7 @@ _WIDE = 100
 # Requests carry keys in headers: of these only the names are shown.
 _NAMES_ONLY = frozenset({(Route, "set_request_headers"), (PolicyTest, "headers")})
 _QUERY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^?#]*)\?.*", re.DOTALL)
-_DESCRIBED = (StorageUrl, DatabaseUrl, ShownCertificate)
+_DESCRIBED = (StorageUrl, DatabaseUrl, PresentedCertificate)
 _AS_TEXT = (HostPort, Path, ipaddress.IPv4Network, ipaddress.IPv6Network)
 
 

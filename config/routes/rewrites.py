@@ -95,7 +95,7 @@ def rewritten_once(route: "Route") -> Iterator[Finding]:
         yield ((rewrites or ["regex_rewrite_pattern"])[0],), "requires an upstream. Set `to`"
 
 
-def changed_upstream_paths(settings: "Options") -> Iterator[Finding]:
+def warn_changed_upstream_paths(settings: "Options") -> Iterator[Finding]:
     """Routes whose requests went to another path when the path of `to` still took the place of what the route matched."""
     for index, route in enumerate(settings.policy):
         base = route.to[0].url.path if route.to else ""

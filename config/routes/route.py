@@ -13,7 +13,7 @@ from config.fields.basic_types import Base64, Base64Secret, Bool, Duration, File
 from config.fields.field_type import TEXT, SettingReader, Shape, one_of
 from config.fields.header_fields import AnswerHeaders, RemovableAnswerHeaders, RemovableHeaders, RequestHeaders
 from config.routes.policy.criteria import regular_expression
-from config.routes.policy.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
+from config.routes.policy.policy_language import ENFORCE, MODES, SHADOW, Block, iter_comparisons, policy_blocks
 from config.routes.policy.policy_route_keys import key_blocks
 from config.routes.rewrites import (
     HeaderName,
@@ -24,15 +24,15 @@ from config.routes.rewrites import (
     regexes_are_whole,
     rewritten_once,
 )
-from config.routes.route_access_requests import AccessRequestKeys, asking_needs_a_rule, way_of
-from config.routes.route_bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
-from config.routes.route_identity_headers import PRESETS, AssertionHeader, templates_can_be_set, told_header_names
-from config.routes.route_portal import HIDE, SHOW, PortalKeys
-from config.routes.route_provider_tokens import ProviderTokenKeys, provider_tokens_are_guarded
+from config.routes.route_access_requests import AccessRequestSettings, asking_needs_a_rule, upstream_fingerprint
+from config.routes.route_bearer_tokens import BearerTokenSettings, bearer_tokens_are_whole
+from config.routes.route_identity_headers import PRESETS, AssertionHeader, resolve_identity_headers, templates_can_be_set
+from config.routes.route_portal import HIDE, SHOW, PortalSettings
+from config.routes.route_provider_tokens import ProviderTokenSettings, provider_tokens_are_guarded
 from config.routes.route_redirect import RouteRedirect
 from config.routes.route_tcp import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
 from config.routes.route_values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
-from config.routes.upstreams.load_balancing import BalancingKeys, settings_fit_the_policy
+from config.routes.upstreams.load_balancing import LoadBalancingSettings, settings_fit_the_policy
 from config.routes.upstreams.upstream_credentials import (
     BasicAuth,
     ClusterToken,
@@ -97,7 +97,7 @@ def _strength_needs_a_sign_in(route: "Route") -> Iterator[Finding]:
                 yield (key,), "has no effect on a route without sign-in"
 
 
-class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
+class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, PortalSettings):
     """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
 
     RULES = (
@@ -192,7 +192,7 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
         description="`allow` and `deny` blocks with criteria. A matching `deny` overrides every `allow`.",
         examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],
     )
-    access_requests: AccessRequestKeys | None = Field(
+    access_requests: AccessRequestSettings | None = Field(
         None,
         description="Lets denied users request temporary access from approvers.",
         examples=[{"approvers": [{"groups": "payroll-leads"}], "max_duration": "2h"}],
@@ -349,14 +349,14 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
         None, description="Passive health checks: ejects an upstream after failures.", examples=[{"consecutive_5xx": 5}]
     )
     name: Text | None = Field(None, description="Name of the route in logs, metrics and traces.", examples=["app"])
-    told_header_names = cached_property(told_header_names)  # by which its upstream is told who asks
+    identity_header_names = cached_property(resolve_identity_headers)  # by which its upstream is told who asks
 
     @cached_property
     def is_tcp(self) -> bool:
         return self.from_.scheme == SCHEME
 
     @cached_property
-    def has_shadow(self) -> bool:
+    def has_shadow_rules(self) -> bool:
         """Whether anything of it is evaluated without being enforced."""
         return self.mode == SHADOW or any(block.mode == SHADOW for block in self.policy)
 
@@ -372,18 +372,18 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
     @cached_property
     def criteria(self) -> frozenset[str]:
         """Names of the criteria in its blocks."""
-        return frozenset(comparison.criterion for comparison in comparisons(self.blocks))
+        return frozenset(comparison.criterion for comparison in iter_comparisons(self.blocks))
 
     @property
-    def sees_access(self) -> bool:
+    def uses_temporary_access(self) -> bool:
         """Whether temporary access is among what its rules look at."""
         return "granted" in self.criteria
 
     @cached_property
-    def access_key(self) -> str:
+    def grant_key(self) -> str:
         """Name by which temporary access names this route: with another name, address, path or upstream, or with another way to what lies
         behind that, it is another route."""
-        return f"{self.id}{way_of(self)} {self.name or ''}"
+        return f"{self.id}{upstream_fingerprint(self)} {self.name or ''}"
 
     @cached_property
     def id(self) -> str:

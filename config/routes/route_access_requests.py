@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from config.fields.basic_types import PositiveDuration
 from config.fields.field_type import SettingReader, Shape, one_of, whole_number
-from config.routes.policy.policy_language import Expression, Place, people_expression
+from config.routes.policy.policy_language import Expression, Place, identity_expression
 from config.routes.route_tcp import REWRITES
 from config.validation import Finding, Rule, Settings
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from config.routes.route import Route
 
 REQUIRED, OPTIONAL = REASONS = ("required", "optional")
-LONGEST = timedelta(days=30)
-MOST_APPROVALS = 5
+MAX_DURATION = timedelta(days=30)
+MAX_APPROVALS = 5
 # Keys that lead somewhere else than without them.
 _WAYS = (*REWRITES, "tls_server_name")
 PEOPLE: Shape = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1, "maxProperties": 1}}
@@ -29,20 +29,20 @@ PEOPLE: Shape = {"type": "array", "minItems": 1, "items": {"type": "object", "mi
 def people(value: Any) -> Expression:
     """Criteria on people, of which any suffices; or every mistake in them at its own place."""
     findings: list[tuple[Place, str]] = []
-    expression = people_expression(value, findings)
+    expression = identity_expression(value, findings)
     if findings or expression is None:
         raise PydanticCustomError("rules", "breaks a rule", {"findings": findings})
     return expression
 
 
-def way_of(route: "Route") -> str:
+def upstream_fingerprint(route: "Route") -> str:
     """Digest of what the route's keys say of the place that requests get to behind its address, path and upstream; "" for none."""
     ways = {key: str(value) for key in _WAYS if (value := getattr(route, key)) not in (None, False)}
     return f"-{hashlib.sha256(json.dumps(ways).encode()).hexdigest()[:16]}" if ways else ""
 
 
-def _ends_within_bounds(settings: "BreakGlassKeys | AccessRequestKeys") -> Iterator[Finding]:
-    if settings.max_duration > LONGEST:
+def _ends_within_bounds(settings: "BreakGlassSettings | AccessRequestSettings") -> Iterator[Finding]:
+    if settings.max_duration > MAX_DURATION:
         yield ("max_duration",), "must be at most 720h (30 days). Use a rule for permanent access"
 
 
@@ -51,7 +51,7 @@ def asking_needs_a_rule(route: "Route") -> Iterator[Finding]:
         yield ("access_requests",), "has no effect on a route without sign-in"
 
 
-class BreakGlassKeys(Settings):
+class BreakGlassSettings(Settings):
     """Who lets themselves in at once, in an emergency, and for how long."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_ends_within_bounds,)
@@ -62,7 +62,7 @@ class BreakGlassKeys(Settings):
     max_duration: PositiveDuration = Field(timedelta(hours=1), description="Maximum duration of emergency access.", examples=["30m"])
 
 
-class AccessRequestKeys(Settings):
+class AccessRequestSettings(Settings):
     """How access for a while is asked for, and given."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_ends_within_bounds,)
@@ -73,8 +73,8 @@ class AccessRequestKeys(Settings):
     )
     max_duration: PositiveDuration = Field(timedelta(hours=8), description="Maximum duration of temporary access.", examples=["2h"])
     reason: Annotated[str, one_of(*REASONS)] = Field(REQUIRED, description="Whether a request needs a reason.", examples=[OPTIONAL])
-    approvals: Annotated[int, whole_number(1, MOST_APPROVALS)] = Field(1, description="Number of different approvers.", examples=[2])
-    break_glass: BreakGlassKeys | None = Field(
+    approvals: Annotated[int, whole_number(1, MAX_APPROVALS)] = Field(1, description="Number of different approvers.", examples=[2])
+    break_glass: BreakGlassSettings | None = Field(
         None,
         description="Users who may grant themselves emergency access. Each use is logged and sent to the webhook.",
         examples=[{"allowed": [{"groups": "on-call"}], "max_duration": "30m"}],

@@ -19,16 +19,16 @@ ACCESS_TOKEN, ID_TOKEN, JWT = "idp_access_token", "idp_id_token", "jwt"
 KINDS = (ACCESS_TOKEN, ID_TOKEN, JWT)
 ANY_CLIENT = "*"
 # Between issuer and subject in the id of who is named by a token of `jwt`.  No issuer has one, so no two ids are the same.
-ISSUER_ENDS = "#"
+ISSUER_SEPARATOR = "#"
 # Claims that name a person; what names groups besides is `groups_claim`.
-OF_OUR_PEOPLE = frozenset({"sub", "email"})
+USER_CLAIMS = frozenset({"sub", "email"})
 _ISSUER = re.compile(r"https?://[!-~]+")
 
 
 def issuer(value: Any) -> str:
     """Compared character by character, so it stays as it is written."""
     url = text(value)
-    parsed = parse_url(url) if _ISSUER.fullmatch(url) and ISSUER_ENDS not in url else None
+    parsed = parse_url(url) if _ISSUER.fullmatch(url) and ISSUER_SEPARATOR not in url else None
     if parsed is None or not is_confidential(parsed.scheme, parsed.host):
         raise ValueError("must be an https URL, exactly as in the tokens (http on this machine only)")
     return url
@@ -54,7 +54,7 @@ Issuer = Annotated[str, SettingReader("URL", issuer, WEB_URL)]
 Jwks = Annotated[File, AfterValidator(_key_set)]
 
 
-class BearerTokenKeys(Settings):
+class BearerTokenSettings(Settings):
     """Those keys of a route."""
 
     bearer_token: Annotated[str, one_of(*KINDS)] | None = Field(

@@ -36,7 +36,7 @@ class RouteCache:
             self._now[_key(written)] = route
 
 
-def routes_beside(routes: Iterable[Route], others: Iterable[Route]) -> list[tuple[int, Route]]:
+def new_routes(routes: Iterable[Route], others: Iterable[Route]) -> list[tuple[int, Route]]:
     """Routes, in order and each with its place, that are not among these others; those of equal words may be."""
     known = set(map(id, others))
     return [(place, route) for place, route in enumerate(routes) if id(route) not in known]

@@ -56,19 +56,19 @@ def assertion_header(value: Any) -> str:
 AssertionHeader = Annotated[str, SettingReader("string", assertion_header, TEXT)]
 
 
-class ToldHeaderNames(NamedTuple):
+class RouteIdentityHeaders(NamedTuple):
     """Names that follow from the headers of a route, whatever the values in them are."""
 
-    told: tuple[str, ...] = ()
-    withheld: tuple[bytes, ...] = ()
-    withheld_everywhere: tuple[bytes, ...] = ()
+    set_by_gate: tuple[str, ...] = ()
+    stripped: tuple[bytes, ...] = ()
+    stripped_on_upstream: tuple[bytes, ...] = ()
 
 
-_NONE = ToldHeaderNames()
+_NONE = RouteIdentityHeaders()
 
 
 # enforcement-point: Upstream requests: Names of identity headers
-def told_header_names(route: "Route") -> ToldHeaderNames:
+def resolve_identity_headers(route: "Route") -> RouteIdentityHeaders:
     if not (route.identity_headers or route.assertion_header or route.set_request_headers):
         return _NONE
     said = tuple((name, "$" in value and literal(value) is None) for name, value in route.set_request_headers.items())
@@ -76,7 +76,7 @@ def told_header_names(route: "Route") -> ToldHeaderNames:
 
 
 @lru_cache(maxsize=1024)  # of ten thousand routes most are alike in this
-def _names_of(identity_headers: str | None, assertion_header: str | None, said: tuple[tuple[str, bool], ...]) -> ToldHeaderNames:
+def _names_of(identity_headers: str | None, assertion_header: str | None, said: tuple[tuple[str, bool], ...]) -> RouteIdentityHeaders:
     """`said`: headers that a route sets, each with whether it is made of a template."""
     preset = PRESETS[identity_headers] if identity_headers else ()
     told = dict.fromkeys((*preset, *((assertion_header,) if assertion_header else ())))
@@ -86,55 +86,55 @@ def _names_of(identity_headers: str | None, assertion_header: str | None, said: 
     beside = (name for names in _READ_TOGETHER if not folded_names.isdisjoint(map(folded, names)) for name in names)
     withheld = tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*told, *preset, *beside)))
     everywhere = tuple(name for name in withheld if not folded(name.decode("ascii")).startswith(_NOT_ONE_UPSTREAMS))
-    return ToldHeaderNames(tuple(told), withheld, everywhere)
+    return RouteIdentityHeaders(tuple(told), withheld, everywhere)
 
 
-def told_templates(route: "Route") -> dict[str, Template]:
+def header_templates(route: "Route") -> dict[str, Template]:
     """Templates by the header's name, in which the route's own words outrank those of its preset."""
     texts = {**(PRESETS[route.identity_headers] if route.identity_headers else {})}
     texts |= {route.assertion_header: "${assertion}"} if route.assertion_header else {}
     texts |= route.set_request_headers
-    return {name: template(texts[name]) for name in told_header_names(route).told}
+    return {name: template(texts[name]) for name in resolve_identity_headers(route).set_by_gate}
 
 
-def token_templates(route: "Route") -> dict[str, Template]:
+def provider_token_templates(route: "Route") -> dict[str, Template]:
     """Those of them that hold a token of the provider."""
-    return {name: parts for name, parts in told_templates(route).items() if names_token(parts)}
+    return {name: parts for name, parts in header_templates(route).items() if uses_provider_token(parts)}
 
 
-def names_token(parts: Template) -> bool:
+def uses_provider_token(parts: Template) -> bool:
     return any(isinstance(part, Variable) and part.name in TOKENS for part in parts)
 
 
-def told_names(route: "Route") -> tuple[bytes, ...]:
+def reserved_headers(route: "Route") -> tuple[bytes, ...]:
     """Lower-case names of the headers by which the route's upstream is told, besides X-Gate-*: nobody else may say them.
 
     Of a preset all count, those too to which the route gives a fixed value; and so do those that applications read beside one that it sets:
     whoever believes `Remote-User` believes `Remote-Groups`.
     """
-    return told_header_names(route).withheld
+    return resolve_identity_headers(route).stripped
 
 
-class ToldNames:
+class IdentityHeaderNames:
     """Told names of one configuration.  Who believes a header believes it on every route: what gate tells an upstream on one of them nobody
     else says on another, least of all where no one needs to sign in."""
 
     def __init__(self, routes: Iterable["Route"]):
         self._by_upstream = dict[_Address, dict[bytes, None]]()
         for route in routes:
-            if (names := route.told_header_names.withheld_everywhere) and route.mode == ENFORCE:
+            if (names := route.identity_header_names.stripped_on_upstream) and route.mode == ENFORCE:
                 for upstream in upstream_addresses(route):
                     self._by_upstream.setdefault(upstream, {}).update(dict.fromkeys(names))
 
-    def of(self, route: "Route") -> tuple[bytes, ...]:
+    def headers_for(self, route: "Route") -> tuple[bytes, ...]:
         """Names of a route, and of others that lead to an upstream of it."""
-        own = told_names(route)
+        own = reserved_headers(route)
         if not self._by_upstream:
             return own
         there = (name for upstream in upstream_addresses(route) for name in self._by_upstream.get(upstream, ()))
         return tuple(dict.fromkeys((*own, *there)))
 
-    def changed_since(self, before: "ToldNames") -> Callable[["Route"], bool]:
+    def changed_since(self, before: "IdentityHeaderNames") -> Callable[["Route"], bool]:
         """Whether other names count on a route than did, as far as other routes have a say in that."""
         now, then = self._by_upstream, before._by_upstream
         changed = {upstream for upstream in now.keys() | then.keys() if now.get(upstream) != then.get(upstream)} if now != then else set()
@@ -162,16 +162,16 @@ def _canonical_host(host: str) -> str:
     return _LOOPBACK if str(address) in ("127.0.0.1", "::1") else str(address)
 
 
-def tells_person(route: "Route") -> bool:
+def sends_identity(route: "Route") -> bool:
     """Whether the route's upstream is told anything about the caller."""
-    return bool(route.pass_identity_headers or told_templates(route))
+    return bool(route.pass_identity_headers or header_templates(route))
 
 
 def sends_assertion(route: "Route") -> bool:
     return bool(route.pass_identity_headers or ASSERTION in _variables(route))
 
 
-def varies_by_request(route: "Route") -> bool:
+def is_per_request(route: "Route") -> bool:
     """Whether two requests of one person are told of differently."""
     return not {REQUEST_ID, FINGERPRINT}.isdisjoint(_variables(route))
 
@@ -183,4 +183,4 @@ def templates_can_be_set(route: "Route") -> Iterator[Finding]:
 
 
 def _variables(route: "Route") -> set[str]:
-    return {part.name for parts in told_templates(route).values() for part in parts if isinstance(part, Variable)}
+    return {part.name for parts in header_templates(route).values() for part in parts if isinstance(part, Variable)}

@@ -58,7 +58,7 @@ RefusalMessage = Annotated[str, line(LONGEST_MESSAGE)]
 Icon = Annotated[str | WatchedFile, SettingReader("file path or word", icon, {"type": "string", "pattern": r"\S"})]
 
 
-class PortalKeys(Settings):
+class PortalSettings(Settings):
     """Route keys of the portal and of the page of a denied user."""
 
     title: Title | None = Field(

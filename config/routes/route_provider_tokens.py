@@ -7,7 +7,7 @@ from pydantic import Field
 
 from config.fields.basic_types import Bool, TextList
 from config.fields.header_template import Variable
-from config.routes.route_identity_headers import names_token, told_templates
+from config.routes.route_identity_headers import header_templates, uses_provider_token
 from config.validation import Finding, Settings
 from foundation.values import is_confidential
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PASS, IN_CLEAR = "pass_provider_tokens", "pass_provider_tokens_unencrypted"
 
 
-class ProviderTokenKeys(Settings):
+class ProviderTokenSettings(Settings):
     """Those keys of a route."""
 
     identity_providers: TextList = Field(
@@ -39,7 +39,7 @@ class ProviderTokenKeys(Settings):
     )
 
 
-def may_go_unencrypted(route: "Route") -> bool:
+def allows_plaintext_tokens(route: "Route") -> bool:
     """Whether the operator has said that its tokens may go by plain HTTP to another machine."""
     return bool(route.pass_provider_tokens_unencrypted)
 
@@ -47,7 +47,7 @@ def may_go_unencrypted(route: "Route") -> bool:
 # enforcement-point: Upstream requests: Routes that may receive provider tokens
 def provider_tokens_are_guarded(route: "Route") -> Iterator[Finding]:
     """Rule of where the provider's tokens may go, and that nothing else lets them."""
-    named = {name: parts for name, parts in told_templates(route).items() if names_token(parts)}
+    named = {name: parts for name, parts in header_templates(route).items() if uses_provider_token(parts)}
     for name, parts in named.items():
         if not route.pass_provider_tokens:
             yield ("set_request_headers", name), f"contains a token of the provider, which requires {PASS}: true"
@@ -64,7 +64,7 @@ def provider_tokens_are_guarded(route: "Route") -> Iterator[Finding]:
     if route.bearer_token is not None:
         yield (PASS,), "cannot be combined with bearer_token: a client with a token has no session at the provider. Use two routes"
     plain = [str(each.url) for each in route.to if not is_confidential(each.url.scheme, each.url.host)]
-    if plain and not may_go_unencrypted(route):
+    if plain and not allows_plaintext_tokens(route):
         yield (PASS,), f"would send users' tokens to {plain[0]} unencrypted. Use https, or set {IN_CLEAR}: true"
-    if may_go_unencrypted(route) and not plain:
+    if allows_plaintext_tokens(route) and not plain:
         yield (IN_CLEAR,), "has no effect: no URL in `to` is plain HTTP to another machine"

@@ -23,7 +23,7 @@ from config.fields.basic_types import (
 )
 from config.fields.field_type import SettingReader, Shape
 from config.parsing.document import KeyPath
-from config.routes.policy.policy_tests import PolicyTest, read_tests_file
+from config.routes.policy.policy_tests import PolicyTest, read_policy_test_file
 from config.routes.upstreams.upstream_credentials import authorization_is_set_once, service_account_is_usable
 from config.validation import Rule, Settings
 from foundation.values import SecretBytes, SecretText, Url
@@ -147,4 +147,4 @@ class AuthorizeSettings(Settings):
     def all_policy_tests(self) -> tuple[tuple[KeyPath, PolicyTest], ...]:
         """Policy tests, each with where it is written."""
         here: list[tuple[KeyPath, PolicyTest]] = [(("policy_tests", index), test) for index, test in enumerate(self.policy_tests)]
-        return (*here, *(read_tests_file(self.policy_tests_file).tests if self.policy_tests_file else ()))
+        return (*here, *(read_policy_test_file(self.policy_tests_file).tests if self.policy_tests_file else ()))

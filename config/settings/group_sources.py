@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from config.parsing.document import KeyPath, path_of
-from config.routes.policy.policy_language import comparisons
+from config.routes.policy.policy_language import iter_comparisons
 from config.settings.directory_account import PROVIDERS_WITH_DIRECTORY, DirectoryAccount, parse, tenant_of
 from config.settings.identity_providers import provider_entries
 from config.settings.provider_entry import IdentityProvider
@@ -59,7 +59,7 @@ def wanted_groups(settings: "Options") -> Iterator[KeyPath]:
     if settings.admin_allowed_groups:
         yield ("admin_allowed_groups",)
     for index, route in enumerate(settings.policy):
-        keys = {path_of(comparison.key)[0] for comparison in comparisons(route.blocks) if comparison.criterion == "groups"}
+        keys = {path_of(comparison.key)[0] for comparison in iter_comparisons(route.blocks) if comparison.criterion == "groups"}
         yield from (("policy", index, key) for key in sorted(keys, key=str))
 
 

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from config.fields.header_template import CLAIM, Variable
 from config.fields.header_template import ID_TOKEN as ID_TOKEN_VARIABLE
-from config.issuers import TENANT, is_issuer
+from config.issuers import TENANT, matches_issuer
 from config.parsing.document import KeyPath, path_of
-from config.routes.policy.policy_language import Comparison, comparisons, comparisons_in
-from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT, OF_OUR_PEOPLE
-from config.routes.route_identity_headers import told_templates
+from config.routes.policy.policy_language import Comparison, iter_comparisons, iter_expression_comparisons
+from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT, USER_CLAIMS
+from config.routes.route_identity_headers import header_templates
 from config.settings.authorize_settings import claimed_groups
 from config.settings.linked_accounts import links_have_two_ends
 from config.settings.provider_entry import IdentityProvider
@@ -107,7 +107,7 @@ def _are_told_apart(settings: "Options") -> Iterator[Finding]:
 def _are_one_issuer(one: str, other: str) -> bool:
     """Whether a token may be of both: a shared endpoint of Microsoft speaks for every tenant."""
     tenant = "00000000-0000-0000-0000-000000000000"
-    return is_issuer(one, other.replace(TENANT, tenant)) or is_issuer(other, one.replace(TENANT, tenant))
+    return matches_issuer(one, other.replace(TENANT, tenant)) or matches_issuer(other, one.replace(TENANT, tenant))
 
 
 def _say_whose_addresses(settings: "Options") -> Iterator[Finding]:
@@ -191,7 +191,7 @@ def _of_github(settings: "Options") -> list[tuple[int, "Route"]]:
 
 def _provider_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
     for index, route in _of_github(settings):
-        for name, parts in told_templates(route).items():
+        for name, parts in header_templates(route).items():
             if Variable(ID_TOKEN_VARIABLE) in parts:
                 yield ("policy", index, "set_request_headers", name), "contains an ID token, which github does not issue"
 
@@ -218,7 +218,7 @@ def _bearer_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
 
 def _claims_are_of_one_issuer(settings: "Options") -> Iterator[Finding]:
     """Claims, users and groups of another issuer must be asked for by words that say so."""
-    of_our_people = OF_OUR_PEOPLE | groups_claims(settings)
+    of_our_people = USER_CLAIMS | groups_claims(settings)
     for index, route in enumerate(settings.policy):
         for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
             if name in of_our_people:
@@ -251,7 +251,7 @@ def _told_claims(settings: "Options", route: "Route") -> Iterator[tuple[str, str
     for name in settings.jwt_claims_headers if route.pass_identity_headers else ():
         if name not in OURS_TO_TELL:
             yield name, "pass_identity_headers"
-    for parts in told_templates(route).values():
+    for parts in header_templates(route).values():
         for part in parts:
             if isinstance(part, Variable) and part.name.startswith(CLAIM) and part.name.removeprefix(CLAIM) not in OURS_TO_TELL:
                 yield part.name.removeprefix(CLAIM), "identity_headers" if route.identity_headers else "set_request_headers"
@@ -259,13 +259,15 @@ def _told_claims(settings: "Options", route: "Route") -> Iterator[tuple[str, str
 
 def _comparisons(route: "Route") -> Iterator[tuple[KeyPath, Comparison]]:
     """Comparisons of the route's rules, and of who gives access to it."""
-    for comparison in comparisons(route.blocks):
+    for comparison in iter_comparisons(route.blocks):
         yield path_of(comparison.key), comparison
     asking = route.access_requests
     if asking is not None:
-        yield from ((("access_requests", "approvers"), each) for each in comparisons_in([asking.approvers]))
+        yield from ((("access_requests", "approvers"), each) for each in iter_expression_comparisons([asking.approvers]))
         if asking.break_glass is not None:
-            yield from ((("access_requests", "break_glass", "allowed"), each) for each in comparisons_in([asking.break_glass.allowed]))
+            yield from (
+                (("access_requests", "break_glass", "allowed"), each) for each in iter_expression_comparisons([asking.break_glass.allowed])
+            )
 
 
 # Of a person gate itself says these, or takes them in the bounds of the provider.

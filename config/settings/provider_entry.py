@@ -8,7 +8,7 @@ from pydantic import Field
 
 from config.fields.basic_types import Bool, ExistingFile, File, Secret, Text, or_file, text, text_list
 from config.fields.field_type import LIST, MAP, TEXT, WEB_URL, SettingReader, one_of
-from config.issuers import DEFAULT_URLS, issuer_of
+from config.issuers import DEFAULT_URLS, expected_issuer
 from config.routes.route_bearer_tokens import JWT
 from config.routes.route_portal import Icon, Title
 from config.settings.authenticate_settings import (
@@ -181,4 +181,4 @@ class IdentityProvider(Settings):
 
     @property
     def issuer(self) -> str:
-        return issuer_of(self.provider, self.url or DEFAULT_URLS.get(self.provider, ""))
+        return expected_issuer(self.provider, self.url or DEFAULT_URLS.get(self.provider, ""))

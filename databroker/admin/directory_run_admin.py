@@ -84,7 +84,7 @@ class DirectoryRunAdmin(ReadOnlyAdmin):
 
 def last_readings(options: Options) -> list[DirectoryRun]:
     """The last reading of each directory, failed or not, by the names of their providers; of a sole one alone."""
-    prefixes = [provider.records_prefix for provider in options.providers.values() if provider.has_directory]
+    prefixes = [provider.record_id_prefix for provider in options.providers.values() if provider.has_directory]
     found = (DirectoryRun.objects.filter(id__startswith=prefix).order_by("-began").first() for prefix in prefixes)
     return [run for run in found if run is not None]
 

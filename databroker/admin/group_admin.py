@@ -9,9 +9,9 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
-from config.issuers import counts_for
+from config.issuers import applies_to_issuer
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from config.settings.group_sources import ways_to_groups
 from databroker.admin.read_only_admin import ReadOnlyAdmin
 from databroker.broker_client import page_context
@@ -67,7 +67,7 @@ class GroupAdmin(ReadOnlyAdmin):
 
     @admin.display(description="origin")
     def origin(self, group: Any) -> str:
-        is_ours = counts_for(group.issuer, group.our_issuer)
+        is_ours = applies_to_issuer(group.issuer, group.our_issuer)
         directory = group.directory if is_ours else f"the directory of {group.issuer}, which is no longer configured"
         return "; ".join([group.claim] * group.from_claim + [directory] * group.in_directory)
 
@@ -107,22 +107,22 @@ def _claim(options: Options) -> str:
     return " and ".join(f"the claim “{claim}” of {issuer}" for claim, issuer in named)
 
 
-def _by_directory(options: Options, words: Callable[[ConfiguredProvider], str]) -> Any:
+def _by_directory(options: Options, words: Callable[[ProviderConfig], str]) -> Any:
     """Words about the provider whose directory a group's row is of."""
     if options.identity_providers is None:
         return Value(words(options.first_provider))
-    whose = [When(id__startswith=each.records_prefix, then=Value(words(each))) for each in options.providers.values()]
+    whose = [When(id__startswith=each.record_id_prefix, then=Value(words(each))) for each in options.providers.values()]
     return Case(*whose, default=Value(NOBODYS), output_field=CharField())
 
 
-def _directory(provider: ConfiguredProvider) -> str:
+def _directory(provider: ProviderConfig) -> str:
     if provider.directory_file:
         return f"directory_file of {provider.id}" if provider.is_entry else "directory_file"
-    return f"{'SCIM' if provider.is_pushed else 'the directory'} of {provider.issuer}"
+    return f"{'SCIM' if provider.has_scim else 'the directory'} of {provider.issuer}"
 
 
-def _has_directory(provider: ConfiguredProvider) -> bool:
-    return provider.directory_file is not None or provider.expects_record
+def _has_directory(provider: ProviderConfig) -> bool:
+    return provider.directory_file is not None or provider.has_group_records
 
 
 def register(site: admin.AdminSite) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import Error, connection, models, transaction
 
-from config.issuers import counts_for
+from config.issuers import applies_to_issuer
 from databroker.claims import CountedWords
 from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record, issuer_in
@@ -102,7 +102,7 @@ def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     """Whether two records name one person."""
     claims = said.get("claims")
     issuer = said.get("issuer") or issuer_in(claims if isinstance(claims, Mapping) else {})
-    return not issuer or counts_for(str(known.get("issuer") or ""), str(issuer))
+    return not issuer or applies_to_issuer(str(known.get("issuer") or ""), str(issuer))
 
 
 def add_group(rows: RowBatch, id: str, group: Record) -> None:

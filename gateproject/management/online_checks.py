@@ -26,7 +26,7 @@ from authenticate.provider.pushed_request import is_accepted, push
 from authenticate.provider.tokens import error_text
 from config.options import Options
 from config.parsing.document import KeyPath
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from config.settings.identity_providers import place_of_key
 from config.validation import Finding
 from databroker.broker_client import BrokerClient
@@ -62,7 +62,7 @@ async def findings(options: Options) -> list[Finding]:
     return [finding for found in await asyncio.gather(*asked) for finding in found]
 
 
-async def provider_findings(options: Options, provider: ConfiguredProvider) -> list[Finding]:
+async def provider_findings(options: Options, provider: ProviderConfig) -> list[Finding]:
     """What the provider says against this configuration: it can't be read, or it does not take this client."""
     key = _place(options, provider, "url")
     client = ProviderClient(options, provider, time.time)
@@ -94,7 +94,7 @@ async def link_findings(options: Options) -> list[Finding]:
     return [finding for found in await asyncio.gather(*(_link_findings_of(options, each) for each in linking)) for finding in found]
 
 
-async def _link_findings_of(options: Options, provider: ConfiguredProvider) -> list[Finding]:
+async def _link_findings_of(options: Options, provider: ProviderConfig) -> list[Finding]:
     client = ProviderClient(options, provider, time.time)
     try:
         async with asyncio.timeout(TOTAL_TIMEOUT):
@@ -110,7 +110,7 @@ async def _link_findings_of(options: Options, provider: ConfiguredProvider) -> l
     return [] if says_so else [(_place(options, provider, "link_by"), message)]
 
 
-async def _client_of(client: ProviderClient, options: Options, provider: ConfiguredProvider) -> AsyncIterator[Finding]:
+async def _client_of(client: ProviderClient, options: Options, provider: ProviderConfig) -> AsyncIterator[Finding]:
     """Any other error says nothing of the client: some providers look at the code first, or at the address that a person returns to."""
     discovery = await client.discovery()
     form = {
@@ -155,7 +155,7 @@ def _sign_in_params(client: ProviderClient, discovery: DiscoveryDocument, redire
     }
 
 
-def _place(options: Options, provider: ConfiguredProvider, key: str) -> KeyPath:
+def _place(options: Options, provider: ProviderConfig, key: str) -> KeyPath:
     """Where a key of this provider is written."""
     return place_of_key(options, list(options.providers).index(provider.id), key)
 

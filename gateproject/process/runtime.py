@@ -64,7 +64,7 @@ LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
 
 def _note_configuration(options: Options) -> None:
     """Log and measure what a configuration says, once for all processes."""
-    if options.metrics_address is not None and options.services in ("all", "proxy") and not options.measures_routes:
+    if options.metrics_address is not None and options.services in ("all", "proxy") and not options.has_route_metrics:
         log.info("per-route metrics disabled", routes=len(options.policy), setting="metrics_per_route")
     metrics.set_certificate_expiries("configuration", configured_expiries(options))
 
@@ -104,7 +104,7 @@ class Runtime:
             staleness=self.options.session_staleness.total_seconds(),
             has_replica=self.options.services != "databroker",
             has_tables=self.peers.is_primary and self.options.services in SIGNS_IN,
-            tells_activity=self.options.tells_the_admin,
+            tells_activity=self.options.has_admin_reader,
             counted=CountedWords.from_options(self.options),
         )
         decisions = DecisionLog(persistence.write, clock=self.clock)
@@ -134,7 +134,7 @@ class Runtime:
         return served(self.services.authorize).wants_certificate(name)
 
     def _keep_decisions(self) -> None:
-        if self.options.tells_the_admin:
+        if self.options.has_admin_reader:
             self._resources.decisions.use(self.options, self.status.checksum)
 
     def envoy_plane(self, application: Application) -> "EnvoyDataPlane":

@@ -117,7 +117,7 @@ class EnvoyConfiguration:
 
     def _following(self, options: Options) -> tuple[EnvoyClusters, list[Json]]:
         """Clusters and listeners; called in any thread, and changes nothing."""
-        family, by_route = options.dns_lookup_family, options.measures_routes
+        family, by_route = options.dns_lookup_family, options.has_route_metrics
         clusters = EnvoyClusters(options.policy, family, by_route=by_route, max_connections=self._to_upstream, previous=self._clusters)
         return clusters, self._listeners(options)
 

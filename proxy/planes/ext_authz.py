@@ -58,7 +58,7 @@ class ExtAuthzResponder(Responder):
         """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
         names, not_the_envoys = _by_names(tuple([name for name, _ in asked.headers]))
         told = {name for name, _ in carry.told}
-        by_route = {fold(name) for name in self._told_names.of(carry.route.route)}
+        by_route = {fold(name) for name in self._told_names.headers_for(carry.route.route)}
         not_the_clients = {*not_the_envoys, *(name for name in names if fold(name) in by_route)}
         removed = [name for name in not_the_clients if name not in told]
         replaced: list[Header] = []

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
-from config.routes.route_identity_headers import told_names, varies_by_request
+from config.routes.route_identity_headers import is_per_request, reserved_headers
 from foundation.errors import BadRequest, GateError
 from foundation.web.asgi_types import Headers, Receive, Send
 from proxy.incoming_request import IncomingRequest
@@ -101,14 +101,14 @@ class ForwardAuth:
         """What the front proxy copies into the request that it forwards: an empty value where there is none, so that it replaces
         what the client sent under that name."""
         told, incoming = dict(carry.told), judged.incoming
-        names = (*self._authorize.identity_header_names, *told_names(carry.route.route))
+        names = (*self._authorize.identity_header_names, *reserved_headers(carry.route.route))
         headers: Headers = [(name, told.get(name, b"")) for name in names]
         headers += [pair for pair in self._headers.credentials(incoming.scope["headers"], carry.withheld) if pair[0] not in names]
         return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._caching(judged, carry.route)]
 
     def _caching(self, judged: JudgedRequest, route: CompiledRoute) -> Headers:
         seconds, identity = self._cache_seconds, judged.check.identity
-        if route.has_policy or route.is_timed or varies_by_request(route.route):
+        if route.has_policy or route.is_timed or is_per_request(route.route):
             # What it was decided by may differ in the next request, or with the hour.
             seconds = 0
         elif identity is not None:

@@ -9,8 +9,8 @@ from authorize.authorizer import WithheldCredentials
 from config.fields.header_template import literal
 from config.options import Options
 from config.routes.route import Route
-from config.routes.route_identity_headers import ToldNames
-from config.routes.upstreams.upstream_credentials import authorizes
+from config.routes.route_identity_headers import IdentityHeaderNames
+from config.routes.upstreams.upstream_credentials import sets_authorization
 from foundation.bounded_cache import MIB, Remembered
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
@@ -105,11 +105,11 @@ class RouteHeaders:
     added: tuple[Header, ...]
 
     @classmethod
-    def build(cls, route: Route, options: Options, told_names: ToldNames) -> "RouteHeaders":
+    def build(cls, route: Route, options: Options, told_names: IdentityHeaderNames) -> "RouteHeaders":
         said = ((name, literal(value)) for name, value in route.set_request_headers.items())
         added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in said if value is not None)
-        names = [*(name.encode("ascii") for name in route.remove_request_headers), *told_names.of(route)]
-        ours = AUTHORIZING if authorizes(route, options) else frozenset()
+        names = [*(name.encode("ascii") for name in route.remove_request_headers), *told_names.headers_for(route)]
+        ours = AUTHORIZING if sets_authorization(route, options) else frozenset()
         return cls(
             cookies=cookies_of_others(options.cookie_name),
             trusted=trusted_peers(options.trusted_proxies),

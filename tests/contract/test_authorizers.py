@@ -94,7 +94,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 async def test_an_end_that_is_known_beforehand_is_told(world: World) -> None:
     """Of access for a while only where nothing else lets them in; of nobody and of a program there is none."""
-    keys = {path: world.authorizer.routes.match(request(path)).route.access_key for path in ("/given", "/both")}
+    keys = {path: world.authorizer.routes.match(request(path)).route.grant_key for path in ("/given", "/both")}
     held = tuple(TemporaryAccess(path, key, 1000.0, 1700.0, "bob", "a test") for path, key in keys.items())
     await world.broker.put(ACCESS_GRANT, "oidc/1", TemporaryAccessRecord("oidc/1", ISSUER, "ann", held).to_data())
     await settled()

@@ -69,6 +69,6 @@ def identity_for(person: Person | None, route: Route, now: float) -> Identity | 
         UserRecord(user_id, person.email, True),
         DirectoryUser(user_id, group_ids=tuple(person.groups)),
         rule_group_names=frozenset(person.group_names),
-        access={route.access_key: AccessSpan(now - 1, now + 1)} if person.is_granted else {},
+        access={route.grant_key: AccessSpan(now - 1, now + 1)} if person.is_granted else {},
     )
     return identity_of(facts, PROVIDER)

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import jwt
 
-from config.issuers import issuer_of
+from config.issuers import expected_issuer
 from databroker.records import DirectoryGroup, DirectoryUser
 from tests.support.cloud import ACCOUNT, account_json
 from tests.support.fake_api import Answer, FakeApi, Request, as_json
@@ -78,7 +78,7 @@ class FakeDirectory(FakeApi):
 
     @property
     def issuer(self) -> str:
-        return issuer_of(self.provider, self.settings()["idp_provider_url"])
+        return expected_issuer(self.provider, self.settings()["idp_provider_url"])
 
     def user_id(self, user: str) -> str:
         return str(NUMBERS[user])

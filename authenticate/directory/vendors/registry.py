@@ -11,7 +11,7 @@ from authenticate.directory.vendors.okta import OktaDirectory
 from authenticate.directory.vendors.onelogin import OneLoginDirectory
 from authenticate.directory.vendors.vendor import Vendor
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from config.settings.group_sources import account_of
 from config.settings.identity_providers import provider_entries
 
@@ -26,7 +26,7 @@ DIRECTORIES: dict[str, type[Vendor]] = {
 }
 
 
-def vendor_of(options: Options, provider: ConfiguredProvider, clock: Callable[[], float]) -> Vendor | None:
+def vendor_of(options: Options, provider: ProviderConfig, clock: Callable[[], float]) -> Vendor | None:
     """The directory of a configured provider; None where the options give no credentials for it."""
     account = next(account_of(options, entry) for entry in provider_entries(options) if entry.id == provider.id)
     if account is None:

@@ -13,8 +13,8 @@ from authenticate.directory.vendors import retry_delay
 from authenticate.directory.vendors.api import Credentials, DirectoryApi
 from authenticate.directory.vendors.builder import DirectoryBuilder
 from authenticate.provider.http import ProviderResponse
-from config.issuers import DEFAULT_URLS, issuer_of
-from config.provider_config import ConfiguredProvider
+from config.issuers import DEFAULT_URLS, expected_issuer
+from config.provider_config import ProviderConfig
 from config.settings.directory_account import DirectoryAccount
 from databroker.records import DirectoryGroup, DirectoryUser
 
@@ -27,7 +27,7 @@ class Vendor(ABC):
     kind: ClassVar[str]
     default_base: ClassVar[str] = ""
 
-    def __init__(self, provider: ConfiguredProvider, account: DirectoryAccount, clock: Callable[[], float], *, is_known: bool = True):
+    def __init__(self, provider: ProviderConfig, account: DirectoryAccount, clock: Callable[[], float], *, is_known: bool = True):
         """`is_known`: this process knows who signs in the provider's people."""
         self.provider = provider
         self.provider_id = provider.id
@@ -48,7 +48,7 @@ class Vendor(ABC):
 
     def issuer_of_people(self) -> str:
         """The issuer that signs in those whom it lists."""
-        return issuer_of(self.kind, self.provider_url)
+        return expected_issuer(self.kind, self.provider_url)
 
     @abstractmethod
     def proof(self) -> Credentials: ...

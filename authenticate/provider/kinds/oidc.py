@@ -10,8 +10,8 @@ from authenticate.provider.discovery import DiscoveryDocument, fetched
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.kinds.base import AccessRefused, MissingScopes, ScopeMissing, is_verified
 from authenticate.provider.tokens import bearer_error, error_code, error_text
-from config.issuers import DEFAULT_URLS, issuer_of
-from config.provider_config import ConfiguredProvider
+from config.issuers import DEFAULT_URLS, expected_issuer
+from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.errors import ProviderError
 from foundation.values import SecretText
@@ -51,7 +51,7 @@ class OIDCProvider:
     groups_claim: str  # "" where claims are not groups
 
     @classmethod
-    def of(cls, configured: ConfiguredProvider) -> Self:
+    def of(cls, configured: ProviderConfig) -> Self:
         params = cls.default_params if configured.request_params is None else configured.request_params
         return cls(
             id=configured.id,
@@ -67,7 +67,7 @@ class OIDCProvider:
     @property
     def issuer(self) -> str:
         """The issuer as issuer.py compares it."""
-        return issuer_of(self.kind, self.url)
+        return expected_issuer(self.kind, self.url)
 
     async def discovery(self, http: ProviderHttp) -> DiscoveryDocument:
         return await fetched(http, self.url, self.issuer)

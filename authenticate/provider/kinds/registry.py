@@ -5,7 +5,7 @@ from authenticate.provider.kinds.generic import GenericProvider
 from authenticate.provider.kinds.github import GitHubProvider
 from authenticate.provider.kinds.google import GoogleProvider
 from authenticate.provider.kinds.oidc import OIDCProvider
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 
 
 class OneLoginProvider(OIDCProvider):
@@ -33,5 +33,5 @@ PROVIDERS: dict[str, type[OIDCProvider]] = {
 }
 
 
-def provider_of(configured: ConfiguredProvider) -> OIDCProvider:
+def provider_of(configured: ProviderConfig) -> OIDCProvider:
     return PROVIDERS[configured.kind].of(configured)

@@ -36,7 +36,7 @@ def granted(comparison: Comparison) -> Criterion:
 def _span(case: Case) -> AccessSpan | None:
     if case.identity is None or case.route is None or not case.identity.access:
         return None
-    return case.identity.access.get(case.route.access_key)
+    return case.identity.access.get(case.route.grant_key)
 
 
 def _moment(seconds: float) -> str:

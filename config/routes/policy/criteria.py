@@ -31,7 +31,7 @@ TEXT = ("is", "in", "starts_with", "ends_with", "contains", "matches")
 
 
 @dataclass(frozen=True, slots=True)
-class CriterionKind:
+class CriterionType:
     """Kind of criterion.  `short` and `short_list` are the operators meant where a plain value, or a list, stands in place of operators."""
 
     operators: tuple[str, ...]
@@ -243,24 +243,24 @@ def time_zone(value: Any) -> str:
         raise ValueError("must be a time zone such as Europe/Berlin") from None
 
 
-CRITERIA: dict[str, CriterionKind] = {
-    "email": CriterionKind(TEXT, _email_operand, TEXT),
-    "domain": CriterionKind(("is", "in", "ends_with", "matches"), _domain_operand, ("is", "in", "ends_with", "matches")),
-    "user": CriterionKind(("is", "in"), _text_operand, ("is", "in")),
-    "groups": CriterionKind(
+CRITERIA: dict[str, CriterionType] = {
+    "email": CriterionType(TEXT, _email_operand, TEXT),
+    "domain": CriterionType(("is", "in", "ends_with", "matches"), _domain_operand, ("is", "in", "ends_with", "matches")),
+    "user": CriterionType(("is", "in"), _text_operand, ("is", "in")),
+    "groups": CriterionType(
         ("is", "in", "starts_with", "ends_with", "matches"), _text_operand, ("is", "in", "starts_with", "ends_with", "matches")
     ),
-    "provider": CriterionKind(("is", "in"), _text_operand, ("is", "in")),
-    "claim": CriterionKind((*TEXT, "exists"), _claim_operand, TEXT, argument="path"),
-    "source_ip": CriterionKind(("is", "in", "cidr"), _networks, ("is", "in", "cidr")),
-    "http_method": CriterionKind(("is", "in"), _methods, ("is", "in")),
-    "http_path": CriterionKind(TEXT, _path_operand, TEXT),
-    "http_header": CriterionKind((*TEXT, "exists"), _text_operand, TEXT, argument="Name", read_argument=_header_name),
-    "time_of_day": CriterionKind(("after", "before"), _time_of_day, short="", short_list="", has_zone=True),
-    "day_of_week": CriterionKind(("is", "in"), _days, ("is", "in"), has_zone=True),
-    "date": CriterionKind(("is", "after", "before"), _date, ("is",), short_list="", has_zone=True),
-    "client_certificate": CriterionKind(("fingerprint", "spki"), _certificate_hash, ("fingerprint", "spki"), short="", short_list=""),
-    "acr": CriterionKind(("is", "in"), _text_operand, ("is", "in")),
-    "session_age": CriterionKind(("at_most", "at_least"), _age, short="at_most", short_list=""),
-    "granted": CriterionKind(("is",), _true, short_list=""),
+    "provider": CriterionType(("is", "in"), _text_operand, ("is", "in")),
+    "claim": CriterionType((*TEXT, "exists"), _claim_operand, TEXT, argument="path"),
+    "source_ip": CriterionType(("is", "in", "cidr"), _networks, ("is", "in", "cidr")),
+    "http_method": CriterionType(("is", "in"), _methods, ("is", "in")),
+    "http_path": CriterionType(TEXT, _path_operand, TEXT),
+    "http_header": CriterionType((*TEXT, "exists"), _text_operand, TEXT, argument="Name", read_argument=_header_name),
+    "time_of_day": CriterionType(("after", "before"), _time_of_day, short="", short_list="", has_zone=True),
+    "day_of_week": CriterionType(("is", "in"), _days, ("is", "in"), has_zone=True),
+    "date": CriterionType(("is", "after", "before"), _date, ("is",), short_list="", has_zone=True),
+    "client_certificate": CriterionType(("fingerprint", "spki"), _certificate_hash, ("fingerprint", "spki"), short="", short_list=""),
+    "acr": CriterionType(("is", "in"), _text_operand, ("is", "in")),
+    "session_age": CriterionType(("at_most", "at_least"), _age, short="at_most", short_list=""),
+    "granted": CriterionType(("is",), _true, short_list=""),
 }

@@ -10,14 +10,14 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from config.routes.policy.criteria import CRITERIA, CriterionKind, time_zone
+from config.routes.policy.criteria import CRITERIA, CriterionType, time_zone
 
 EFFECTS = ("allow", "deny")
 AUTHENTICATION = "authentication"  # effect of route keys: what the sign-in of whoever may enter must be like
 ENFORCE, SHADOW = MODES = ("enforce", "shadow")
 COMBINATIONS = ("and", "or", "nor", "not")
 # Criteria that the records of a person answer, whatever they ask for at that moment.
-ON_PEOPLE = ("email", "domain", "user", "groups", "provider", "claim")
+IDENTITY_CRITERIA = ("email", "domain", "user", "groups", "provider", "claim")
 _DEEPEST = 16
 _MOST_COMPARISONS = 10_000
 
@@ -68,7 +68,7 @@ def policy_blocks(value: Any) -> tuple[Block, ...]:
     return blocks
 
 
-def people_expression(value: Any, findings: list[tuple[Place, str]]) -> Expression | None:
+def identity_expression(value: Any, findings: list[tuple[Place, str]]) -> Expression | None:
     """Expression of a list of criteria, of which any suffices; findings where one looks at more than who somebody is."""
     reader = _PolicyReader()
     try:
@@ -76,16 +76,20 @@ def people_expression(value: Any, findings: list[tuple[Place, str]]) -> Expressi
     except _InvalidPart:
         expression = None
     findings.extend(reader.findings)
-    others = {each.criterion for each in comparisons_in([expression] if expression else []) if each.criterion not in ON_PEOPLE}
-    findings.extend(((), f"{name} does not identify a user. Use {', '.join(ON_PEOPLE)}") for name in sorted(others))
+    others = {
+        each.criterion
+        for each in iter_expression_comparisons([expression] if expression else [])
+        if each.criterion not in IDENTITY_CRITERIA
+    }
+    findings.extend(((), f"{name} does not identify a user. Use {', '.join(IDENTITY_CRITERIA)}") for name in sorted(others))
     return expression
 
 
-def comparisons(blocks: Iterable[Block]) -> Iterator[Comparison]:
-    return comparisons_in(block.expression for block in blocks)
+def iter_comparisons(blocks: Iterable[Block]) -> Iterator[Comparison]:
+    return iter_expression_comparisons(block.expression for block in blocks)
 
 
-def comparisons_in(expressions: Iterable[Expression]) -> Iterator[Comparison]:
+def iter_expression_comparisons(expressions: Iterable[Expression]) -> Iterator[Comparison]:
     waiting = list(expressions)
     while waiting:
         expression = waiting.pop()
@@ -200,7 +204,7 @@ class _PolicyReader:
                 return Combination("or", parts)
         return Combination("and", parts)
 
-    def _operators(self, kind: CriterionKind, value: Any, place: Place) -> tuple[list[tuple[str, Any, Place]], str]:
+    def _operators(self, kind: CriterionType, value: Any, place: Place) -> tuple[list[tuple[str, Any, Place]], str]:
         """Each operator with its operand and the place where that is written: in the short form the criterion's own."""
         if not isinstance(value, Mapping):
             short = kind.short_list if isinstance(value, list) else kind.short
@@ -219,7 +223,7 @@ class _PolicyReader:
         return operators, zone
 
     def _comparison(
-        self, kind: CriterionKind, criterion: tuple[str, str], written: tuple[str, Any, Place], place: Place, zone: str
+        self, kind: CriterionType, criterion: tuple[str, str], written: tuple[str, Any, Place], place: Place, zone: str
     ) -> Comparison | None:
         name, value, value_place = written
         operator = name.removeprefix("not_")

@@ -17,7 +17,7 @@ from config.routes.policy.criteria import fingerprint, spki_hash
 from config.validation import Finding, Settings, validate
 from foundation.values import WatchedFile
 
-SHOWN = ("good", "none", "untrusted")
+CERTIFICATE_STATES = ("good", "none", "untrusted")
 EXPECTATIONS = ("allow", "refuse", "sign-in", "step-up", "no-route")
 
 
@@ -35,7 +35,7 @@ def _route(value: Any) -> str | int:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownCertificate:
+class PresentedCertificate:
     """Client certificate of the route's authority, unless it is `untrusted`; the hashes are empty where they do not matter."""
 
     fingerprint: str = ""
@@ -43,14 +43,14 @@ class ShownCertificate:
     is_trusted: bool = True
 
 
-def _certificate(value: Any) -> ShownCertificate | None:
+def _certificate(value: Any) -> PresentedCertificate | None:
     """None for no certificate."""
-    if value in SHOWN:
-        return None if value == "none" else ShownCertificate(is_trusted=value == "good")
+    if value in CERTIFICATE_STATES:
+        return None if value == "none" else PresentedCertificate(is_trusted=value == "good")
     if not isinstance(value, Mapping) or not value or not set(value) <= {"fingerprint", "spki"}:
-        raise ValueError(f"must be {', '.join(SHOWN)}, or a map with the fingerprint or spki of a valid certificate")
+        raise ValueError(f"must be {', '.join(CERTIFICATE_STATES)}, or a map with the fingerprint or spki of a valid certificate")
     digest, key_hash = value.get("fingerprint"), value.get("spki")
-    return ShownCertificate("" if digest is None else fingerprint(digest), "" if key_hash is None else spki_hash(key_hash))
+    return PresentedCertificate("" if digest is None else fingerprint(digest), "" if key_hash is None else spki_hash(key_hash))
 
 
 def _address(value: Any) -> str:
@@ -66,7 +66,7 @@ _HASHES: Shape = {
 }
 CERTIFICATE: Shape = {
     "anyOf": [
-        {"type": "string", "enum": list(SHOWN)},
+        {"type": "string", "enum": list(CERTIFICATE_STATES)},
         {"type": "object", "properties": _HASHES, "additionalProperties": False, "minProperties": 1},
     ]
 }
@@ -107,8 +107,8 @@ class PolicyTest(Settings):
     headers: Annotated[Mapping[str, str], SettingReader("map string-to-string", header_map, MAP)] = Field(
         default_factory=dict, description="Headers of the request.", examples=[{"X-Api-Version": "2"}]
     )
-    client_certificate: Annotated[ShownCertificate | None, SettingReader("string or map", _certificate, CERTIFICATE)] = Field(
-        ShownCertificate(),
+    client_certificate: Annotated[PresentedCertificate | None, SettingReader("string or map", _certificate, CERTIFICATE)] = Field(
+        PresentedCertificate(),
         description="Client certificate, where the route requires one: `good` (issued by the expected CA), `none`, "
         "`untrusted`, or a map with the `fingerprint` or `spki` of a good one.",
         examples=["none"],
@@ -123,7 +123,7 @@ class PolicyTest(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class TestsFile:
+class PolicyTestFile:
     """File of `policy_tests_file` as it was read: the tests that can be run, and what is wrong with the others."""
 
     tests: tuple[tuple[KeyPath, PolicyTest], ...]
@@ -132,23 +132,23 @@ class TestsFile:
 
 
 @lru_cache(maxsize=1)
-def read_tests_file(file: WatchedFile) -> TestsFile:
+def read_policy_test_file(file: WatchedFile) -> PolicyTestFile:
     """Tests of the file: a list, or a map with the one key `policy_tests`.  Paths of findings begin with `policy_tests_file`."""
     try:
         document = parse(file.content, file.path.suffix)
     except DocumentError as error:
         place = "" if error.line is None else f" (line {error.line})"
-        return TestsFile((), ((("policy_tests_file",), f"{file.path} {error}{place}"),), Document())
+        return PolicyTestFile((), ((("policy_tests_file",), f"{file.path} {error}{place}"),), Document())
     base: KeyPath = ("policy_tests_file",)
     value = document.value
     if isinstance(value, dict) and set(value) == {"policy_tests"}:
         value, base = value["policy_tests"], ("policy_tests_file", "policy_tests")
     if not isinstance(value, list):
-        return TestsFile((), ((base, f"{file.path} must contain a list of tests"),), document)
+        return PolicyTestFile((), ((base, f"{file.path} must contain a list of tests"),), document)
     tests: list[tuple[KeyPath, PolicyTest]] = []
     findings: list[Finding] = [((*base, *path_of(problem.key)), problem.message) for problem in document.problems]
     for index, raw in enumerate(value):
         test, found = validate(PolicyTest, raw, {})
         findings += [((*base, index, *path), message) for path, message, *_ in found]
         tests += [((*base, index), test)] if test is not None else []
-    return TestsFile(tuple(tests), tuple(findings), document)
+    return PolicyTestFile(tuple(tests), tuple(findings), document)

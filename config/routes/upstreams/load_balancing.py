@@ -82,7 +82,7 @@ def settings_fit_the_policy(route: "Route") -> Iterator[Finding]:
         yield ("maglev_lb_config",), "must have at least as many entries as `to` has upstreams"
 
 
-class BalancingKeys(Settings):
+class LoadBalancingSettings(Settings):
     """Route keys of load balancing."""
 
     lb_policy: Annotated[str, one_of(*POLICIES)] = Field(

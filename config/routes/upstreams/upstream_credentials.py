@@ -81,7 +81,7 @@ class BasicAuth(Settings):
         return b"Basic " + b64encode(f"{self.user}:{password}".encode())
 
 
-def is_serverless(route: "Route", settings: "Options") -> bool:
+def uses_serverless_auth(route: "Route", settings: "Options") -> bool:
     """Whether the upstream of this route wants our identity token.  What the route says outranks the setting for all."""
     if (said := route.enable_cloud_serverless_authentication) is not None:
         return bool(said)
@@ -91,14 +91,14 @@ def is_serverless(route: "Route", settings: "Options") -> bool:
     return bool(route.to and not has_another)
 
 
-def shows_credentials(route: "Route", settings: "Options") -> bool:
+def exposes_credentials(route: "Route", settings: "Options") -> bool:
     """Whether this route's upstream sees credentials of ours, or those that the provider gave us for a person."""
-    return authorizes(route, settings) or route.pass_provider_tokens
+    return sets_authorization(route, settings) or route.pass_provider_tokens
 
 
-def authorizes(route: "Route", settings: "Options") -> bool:
+def sets_authorization(route: "Route", settings: "Options") -> bool:
     """Whether the Authorization header that this route's upstream sees comes from us."""
-    return route.cluster_service_account_token is not None or route.basic_auth is not None or is_serverless(route, settings)
+    return route.cluster_service_account_token is not None or route.basic_auth is not None or uses_serverless_auth(route, settings)
 
 
 def token_key(route: "Route") -> str:
@@ -134,7 +134,7 @@ def serverless_needs_an_upstream(route: "Route") -> Iterator[Finding]:
 
 def authorization_is_set_once(settings: "Options") -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
-        if authorizes(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
+        if sets_authorization(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
             yield ("policy", index, "set_request_headers"), "sets Authorization, which gate sets for this route's upstream. Remove it"
 
 

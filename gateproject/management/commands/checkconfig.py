@@ -10,14 +10,14 @@ from django.core.management.base import CommandParser
 from authorize.config_checks import CONFIG_CHECKS
 from config.lint import WEAKNESSES
 from config.loader import ConfigCheck, check_configuration, config_path
-from config.routes.rewrites import changed_upstream_paths
+from config.routes.rewrites import warn_changed_upstream_paths
 from gateproject.management.gate_command import GateCommand
 from gateproject.process.config_report import ConfigReport, as_json, as_sarif, as_text
 
 ALL_CONFIG_CHECKS = (
     *CONFIG_CHECKS,
     *(ConfigCheck("weak-setting", rule, warns=True) for rule in WEAKNESSES),
-    ConfigCheck("changed-meaning", changed_upstream_paths, warns=True),
+    ConfigCheck("changed-meaning", warn_changed_upstream_paths, warns=True),
 )
 FORMATS: dict[str, Callable[[ConfigReport], str]] = {"json": as_json, "sarif": as_sarif}
 

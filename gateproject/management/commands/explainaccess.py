@@ -115,7 +115,7 @@ def current_routes() -> tuple[Options, RouteTable]:
 def _logged(request_id: str, options: Options) -> Explanation:
     try:
         row = LoggedDecision.objects.filter(request_id=request_id).order_by("pk").last()
-        directory = last_reading(row.at.timestamp(), options.records_prefix_of(row.person_id)) if row is not None else ""
+        directory = last_reading(row.at.timestamp(), options.record_id_prefix_for(row.person_id)) if row is not None else ""
     except Error as error:
         raise CommandError(f"cannot read the decision log from the database of this configuration: {error}") from None
     if row is None:

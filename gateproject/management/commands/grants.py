@@ -15,7 +15,7 @@ from authorize.identity.identity_builder import holder_of_account
 from authorize.policy.compiled_route import name_of
 from config.fields.basic_types import duration
 from config.options import Options
-from config.provider_config import told_email
+from config.provider_config import owned_email_for
 from config.routes.route import Route
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.audit_log import AuditAction, record_command
@@ -73,7 +73,7 @@ class Command(ConfiguredCommand):
             user = await _person(broker, arguments["user"], options)
             until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
             by = f"{command_line_user()} (command line)"
-            access = TemporaryAccess(secrets.token_hex(8), route.access_key, now, until, by, why, name_of(route))
+            access = TemporaryAccess(secrets.token_hex(8), route.grant_key, now, until, by, why, name_of(route))
             words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {moment(until)}: {why}"
             # First the log: what can't be told of must not be done.
             await _record(AuditAction.GRANT_ACCESS, user.id, words)
@@ -101,7 +101,7 @@ class Command(ConfiguredCommand):
         self.stdout.write(f"{ended} grants revoked" if ended != 1 else "1 grant revoked")
 
     async def _list(self, options: Options, arguments: dict[str, Any]) -> None:
-        routes = {route.access_key for route in options.policy if route.sees_access}
+        routes = {route.grant_key for route in options.policy if route.uses_temporary_access}
         async with opened_broker(options) as broker:
             found = [_described(held, routes) async for held in TemporaryAccesses(broker).list()]
         if arguments["json"]:
@@ -129,7 +129,7 @@ def _chosen(found: list[Held], arguments: dict[str, Any], options: Options) -> l
 
 def _address_of(record: TemporaryAccessRecord, options: Options) -> str:
     """What the record calls its person, where that names them: no address that is not for their provider to tell."""
-    return record.person if record.user_id.startswith(LINKED) else told_email(record.person, record.user_id, options.providers)
+    return record.person if record.user_id.startswith(LINKED) else owned_email_for(record.person, record.user_id, options.providers)
 
 
 def _known(named: list[str], found: list[Held], names: Callable[..., tuple[str, ...]]) -> list[Held]:
@@ -143,7 +143,7 @@ def _route(options: Options, written: str) -> Route:
     found = [route for index, route in enumerate(options.policy) if written in (route.name, f"policy[{index}]")]
     if len(found) != 1:
         raise CommandError(f"--route {written!r} matches {'no route' if not found else 'several routes'}. Use policy[0], policy[1], ...")
-    if not found[0].sees_access:
+    if not found[0].uses_temporary_access:
         raise CommandError(
             f"--route {written!r}: this route does not use temporary access. Add access_requests or `allow: {{granted: true}}` to it"
         )

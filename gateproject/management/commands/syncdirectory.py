@@ -15,7 +15,7 @@ from authenticate.directory.source import DirectorySource
 from authenticate.directory.sync import DirectoryChanges, Value
 from authenticate.directory.vendors.registry import vendor_of
 from config.options import Options
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from databroker.records import DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
@@ -53,7 +53,7 @@ class Command(ConfiguredCommand):
         if errors:
             raise CommandError("; ".join(errors))
 
-    def _one(self, options: Options, provider: ConfiguredProvider, *, force: bool) -> tuple[dict[str, Any], str]:
+    def _one(self, options: Options, provider: ProviderConfig, *, force: bool) -> tuple[dict[str, Any], str]:
         """What there is to tell of one directory, and the error."""
         self._found = list[dict[str, Any]]()
         try:
@@ -65,7 +65,7 @@ class Command(ConfiguredCommand):
         facts = {name: value for name, value in run.to_data().items() if name not in ("id", "by")}
         return {**facts, "dry_run": self._dry_run, "changes": self._found}, run.error
 
-    async def _read(self, options: Options, provider: ConfiguredProvider, *, force: bool) -> DirectoryRunRecord:
+    async def _read(self, options: Options, provider: ProviderConfig, *, force: bool) -> DirectoryRunRecord:
         source, bar = _source_of(options, provider), ProgressBar()
         try:
             async with opened_broker(options) as broker:
@@ -92,7 +92,7 @@ class Command(ConfiguredCommand):
         return show
 
 
-def _providers(options: Options, wanted: str) -> list[ConfiguredProvider]:
+def _providers(options: Options, wanted: str) -> list[ProviderConfig]:
     """Those whose directory can be read here; CommandError where there is none, or the one that is wanted is none of them."""
     found = [provider for provider in options.providers.values() if _is_read(options, provider)]
     if not found:
@@ -104,11 +104,11 @@ def _providers(options: Options, wanted: str) -> list[ConfiguredProvider]:
     return chosen
 
 
-def _is_read(options: Options, provider: ConfiguredProvider) -> bool:
+def _is_read(options: Options, provider: ProviderConfig) -> bool:
     return provider.directory_file is not None or vendor_of(options, provider, time.time) is not None
 
 
-def _source_of(options: Options, provider: ConfiguredProvider) -> DirectorySource | FileSource:
+def _source_of(options: Options, provider: ProviderConfig) -> DirectorySource | FileSource:
     if provider.directory_file is not None:
         return FileSource(provider.directory_file, provider)
     if (source := DirectorySource.from_options(options, provider)) is None:

@@ -110,7 +110,7 @@ forms = door("config.file_forms", "unit/config/test_file_forms.py")
 forms.without("a file that can't be read is said once", "FileContents.add", skips("self.unread.add(setting)", times=2))
 
 unchanged = door("config.routes.route_cache", "unit/config/test_config_watcher.py", "unit/config/routes/test_route_cache.py")
-unchanged.without("a route that is no other is looked at", "routes_beside", replaced("id(route) not in known", "route not in others"))
+unchanged.without("a route that is no other is looked at", "new_routes", replaced("id(route) not in known", "route not in others"))
 unchanged.without(
     "a route that is written differently is read anew", "_key", replaced("marshal.dumps(written, 0)", "marshal.dumps(sorted(written), 0)")
 )
@@ -216,7 +216,7 @@ page.without(
 many = door("config.options", "unit/proxy/upstreams/test_route_statistics.py")
 many.without(
     "ten thousand routes make no ten thousand histograms",
-    "Options.measures_routes",
+    "Options.has_route_metrics",
     replaced("len(self.policy) <= MOST_MEASURED_ROUTES", "True"),
 )
 by_envoy = door("proxy.envoy.process.envoy_statistics", "unit/proxy/envoy/process/test_envoy_statistics.py")

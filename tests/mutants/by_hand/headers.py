@@ -61,19 +61,22 @@ told_headers.without("no bare name of another is told", "PersonFacts.value", rep
 told_headers.without(
     "an empty claim is none", "_filled", replaced("(said := header_value(value))", "(said := header_value(value)) is not None")
 )
-told_templates = door("config.routes.route_identity_headers", "unit/config/routes/test_route_identity_headers.py")
-told_templates.without("nobody but gate says who asks", "told_names", returns("()"), WORDS)
+header_templates = door("config.routes.route_identity_headers", "unit/config/routes/test_route_identity_headers.py")
+header_templates.without("nobody but gate says who asks", "reserved_headers", returns("()"), WORDS)
 TOLD = ("unit/config/routes/test_route_identity_headers.py", "unit/proxy/test_route_forwarding.py")
-told_templates.without(
-    "what an upstream is told on one route nobody says on another", "ToldNames.of", replaced("(*own, *there)", "own"), *TOLD
+header_templates.without(
+    "what an upstream is told on one route nobody says on another",
+    "IdentityHeaderNames.headers_for",
+    replaced("(*own, *there)", "own"),
+    *TOLD,
 )
-told_templates.without(
+header_templates.without(
     "a port that is left out is one, too",
     "upstream_addresses",
     replaced("upstream.url.port or _PORTS.get(upstream.url.scheme)", "upstream.url.port"),
     *TOLD,
 )
-told_templates.without(
+header_templates.without(
     "who believes one header believes those beside it", "_names_of", replaced("(*told, *preset, *beside)", "(*told, *preset)"), TOLD[0]
 )
 CREDENTIALS = "unit/proxy/test_upstream_credentials.py"

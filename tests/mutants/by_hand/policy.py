@@ -233,7 +233,7 @@ identity_facts = door("authorize.identity.identity_builder", "unit/authorize/ide
 address_facts = door("databroker.claims", "unit/authorize/identity/test_identity_builder.py")
 identity_facts.without("a foreign token is known by its id", "identity_of", passes(email="_text(user.email)"), *ENTRIES)
 identity_facts.without(
-    "groups that were to be told and were not are in doubt", "_has_untold_groups", replaced("provider.expects_groups", "False")
+    "groups that were to be told and were not are in doubt", "_has_untold_groups", replaced("provider.expects_groups_claim", "False")
 )
 identity_facts.without("groups that can't be read are in doubt", "_has_untold_groups", replaced("not names_all_groups(values)", "False"))
 address_facts.without("every source must vouch for an address", "may_match_by_email", replaced("all(...)", "any(...)"))
@@ -259,7 +259,7 @@ access = door("authorize.policy.language.grant_criteria", ACCESS_TESTS)
 access.without(
     "access is one route's",
     "_span",
-    replaced("case.identity.access.get(case.route.access_key)", "next(iter(case.identity.access.values()), None)"),
+    replaced("case.identity.access.get(case.route.grant_key)", "next(iter(case.identity.access.values()), None)"),
 )
 span = door("authorize.policy.identity", ACCESS_TESTS)
 span.without(
@@ -267,9 +267,9 @@ span.without(
     "AccessSpan.covers",
     replaced("self.since - CLOCKS_DIFFER <= now < self.until", "now < self.until"),
 )
-access_key = door("config.routes.route", ACCESS_TESTS)
-access_key.without("another name is another route", "Route.access_key", returns("self.id"))
-access_key.without("the same name is not the same route", "Route.access_key", returns("self.name or ''"))
+grant_key = door("config.routes.route", ACCESS_TESTS)
+grant_key.without("another name is another route", "Route.grant_key", returns("self.id"))
+grant_key.without("the same name is not the same route", "Route.grant_key", returns("self.name or ''"))
 links = door("authorize.route_settings", "unit/authorize/test_route_settings.py")
 links.without("ids in links are keyed", "RouteLinks.id_of", returns("route.id"))
 giving = door("databroker.grants.grant_store", "unit/databroker/grants/test_grant_store.py")

@@ -29,7 +29,7 @@ records.without(
     replaced("self._provider.deactivation_id(id)", "id"),
 )
 user_names = door("config.provider_config", "unit/authenticate/scim/test_directory.py")
-user_names.without("a userName has no case", "ConfiguredProvider.deactivation_id", replaced("subject.casefold()", "subject"))
+user_names.without("a userName has no case", "ProviderConfig.deactivation_id", replaced("subject.casefold()", "subject"))
 records.without(
     "whose people they are is known to decisions",
     "AccessRecords.write",
@@ -41,7 +41,7 @@ records.without(
 records.without(
     "another issuer has told what it has told",
     "AccessRecords.told_by_others",
-    replaced("{group: by for group, by in told_by.items() if not counts_for(by, self.issuer)}", "{group: by for group, by in ()}"),
+    replaced("{group: by for group, by in told_by.items() if not applies_to_issuer(by, self.issuer)}", "{group: by for group, by in ()}"),
 )
 directory.without("who is in a group is looked at anew for each issuer", "ScimGroups._write", always("self._access.is_ours(old)"))
 directory.without("a PUT does not activate by omission", "ScimUsers.replace", omits("was_active"))

@@ -29,8 +29,8 @@ renewal.without("a token that is not of now says nothing", "_refreshed_payload",
 issuers = door("config.issuers", "unit/config/test_issuers.py")
 issuers.without(
     "a tenant says nothing of its whole host",
-    "counts_for",
-    replaced("is_issuer(said_by, issuer)", "is_issuer(issuer, said_by)"),
+    "applies_to_issuer",
+    replaced("matches_issuer(said_by, issuer)", "matches_issuer(issuer, said_by)"),
 )
 own_sessions = door("authenticate.session.sessions", "unit/authenticate/session/test_sessions.py")
 own_sessions.without("a session knows its issuer", "Sessions._new", omits("issuer"))

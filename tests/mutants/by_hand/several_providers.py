@@ -56,7 +56,7 @@ logged.without(
     "the audit log calls nobody by another's address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
 )
 granted = door("gateproject.management.commands.grants", "unit/gateproject/management/commands/test_grants.py")
-granted.without("nobody's access is revoked by another's address", "_address_of", replaced("told_email(...)", "record.person"))
+granted.without("nobody's access is revoked by another's address", "_address_of", replaced("owned_email_for(...)", "record.person"))
 
 codes = door("authenticate.service", MIXED_UP)
 codes.without("a code is known in capitals", "_essence", replaced("code.lower()", "code"))

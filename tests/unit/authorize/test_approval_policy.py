@@ -29,14 +29,14 @@ RULES = AccessRules([make_route("open.example.com"), WAGES])
     ],
 )
 def test_an_approver_is_a_person_whom_a_criterion_names_for_certain(person: dict[str, Any], expected: bool) -> None:
-    assert RULES.may_approve(WAGES.access_key, user(**person), NOW) is expected
+    assert RULES.may_approve(WAGES.grant_key, user(**person), NOW) is expected
 
 
 def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
     route = make_route(name="pay", allowed_groups=["payroll"], identity_providers=["corp"], access_requests=KEYS)
     rules, lead = AccessRules([route]), frozenset({"leads"})
-    assert rules.may_approve(route.access_key, user(provider="corp", group_ids=lead), NOW)
-    assert not rules.may_approve(route.access_key, user(provider="partner", group_ids=lead), NOW)
+    assert rules.may_approve(route.grant_key, user(provider="corp", group_ids=lead), NOW)
+    assert not rules.may_approve(route.grant_key, user(provider="partner", group_ids=lead), NOW)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_only_routes_of_today_can_be_asked_for() -> None:
 
 
 def test_the_key_lets_in_whoever_was_given_access_and_nobody_else() -> None:
-    holder = user(access={WAGES.access_key: AccessSpan(NOW - 60, NOW + 60)})
+    holder = user(access={WAGES.grant_key: AccessSpan(NOW - 60, NOW + 60)})
     assert decide(request(), holder, table(WAGES), NOW).is_allowed
     assert not decide(request(), holder, table(WAGES), NOW + 60).is_allowed
     assert not decide(request(), user(), table(WAGES), NOW).is_allowed
@@ -100,6 +100,6 @@ NAMED = {"user": "service_account/robot"}
 def test_a_program_approves_only_where_a_rule_names_it_alone(approvers: list[Any], expected: bool) -> None:
     route = make_route(name="wages", access_requests={"approvers": approvers, "break_glass": {"allowed": [NAMED]}})
     rules = AccessRules([route])
-    assert rules.may_approve(route.access_key, user(**ROBOT), NOW) is expected
-    assert not rules.may_break_glass(route.access_key, user(**ROBOT), NOW)
+    assert rules.may_approve(route.grant_key, user(**ROBOT), NOW) is expected
+    assert not rules.may_break_glass(route.grant_key, user(**ROBOT), NOW)
     assert not rules.may_approve("another", user(**ROBOT), NOW)

@@ -17,7 +17,7 @@ from authorize.policy.identity import Identity
 from authorize.upstream.identity_header_templates import PersonFacts
 from authorize.upstream.identity_headers import attested_claims
 from config.loader import check_configuration
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import ACCESS_GRANT, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
@@ -29,9 +29,9 @@ from tests.unit.authorize.broker import BreakableBroker, followed_broker, settle
 from tests.unit.authorize.builders import NOW, make_route, request, table
 
 SHARED = frozenset({"shared.example", "corp.example"})
-CORP = a_provider("corp", domains=SHARED, groups_claim="groups", is_sole=False, links_by_email=True)
+CORP = a_provider("corp", domains=SHARED, groups_claim="groups", is_only_provider=False, links_by_email=True)
 PARTNER = a_provider(
-    "partner", url="https://idp.partner.example", domains=frozenset({"shared.example"}), is_sole=False, links_by_email=True
+    "partner", url="https://idp.partner.example", domains=frozenset({"shared.example"}), is_only_provider=False, links_by_email=True
 )
 ANN = "ann@shared.example"
 LINKED_ANN = f"{VERIFIED_EMAIL}/{ANN}"
@@ -40,7 +40,7 @@ FEDERATED: dict[str, Any] = {"link_by": VERIFIED_EMAIL, "domains": ["shared.exam
 
 
 def records(
-    provider: ConfiguredProvider, email: Any, sub: str = "1", *, verified: Any = True, **claims: Any
+    provider: ProviderConfig, email: Any, sub: str = "1", *, verified: Any = True, **claims: Any
 ) -> tuple[SessionRecord, UserRecord]:
     said = {"sub": sub, "email": email, "email_verified": verified, **claims}
     said = {name: value for name, value in said.items() if value is not None}
@@ -48,7 +48,7 @@ def records(
     return session, UserRecord(session.user_id, email or "", verified, "Ann", said, issuer=provider.issuer)
 
 
-def person(provider: ConfiguredProvider, email: Any = ANN, sub: str = "1", **said: Any) -> Identity:
+def person(provider: ProviderConfig, email: Any = ANN, sub: str = "1", **said: Any) -> Identity:
     session, known = records(provider, email, sub, **said)
     return identity_of(PersonRecords(session, known, DirectoryUser(session.user_id)), provider)
 
@@ -82,7 +82,7 @@ def test_the_same_verified_address_is_one_person_at_both() -> None:
         (replace(CORP, domains=frozenset()), ANN, {}),
     ],
 )
-def test_any_other_account_stays_its_provider_s(provider: ConfiguredProvider, email: Any, said: dict[str, Any]) -> None:
+def test_any_other_account_stays_its_provider_s(provider: ProviderConfig, email: Any, said: dict[str, Any]) -> None:
     found = person(provider, email, **said)
     assert (found.linked_id, found.person_id) == ("", f"{provider.id}/1")
 

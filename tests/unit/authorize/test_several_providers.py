@@ -15,19 +15,19 @@ from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.upstream.identity_headers import attested_claims
 from config.loader import check_configuration
-from config.provider_config import ConfiguredProvider
+from config.provider_config import ProviderConfig
 from config.settings.identity_providers import IN_PLACE
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from tests.support.options import make_options
 from tests.support.providers import a_provider
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
-CORP = a_provider("corp", domains=frozenset({"corp.example"}), groups_claim="groups", is_sole=False)
-PARTNER = a_provider("partner", url="https://idp.partner.example", domains=frozenset({"partner.example"}), is_sole=False)
+CORP = a_provider("corp", domains=frozenset({"corp.example"}), groups_claim="groups", is_only_provider=False)
+PARTNER = a_provider("partner", url="https://idp.partner.example", domains=frozenset({"partner.example"}), is_only_provider=False)
 ALLOWED, FORBIDDEN, SIGN_IN = Outcome.ALLOWED, Outcome.FORBIDDEN, Outcome.SIGN_IN
 
 
-def person(provider: ConfiguredProvider, email: str, sub: str = "1", then: dict[str, Any] | None = None, **claims: Any) -> Identity:
+def person(provider: ProviderConfig, email: str, sub: str = "1", then: dict[str, Any] | None = None, **claims: Any) -> Identity:
     """`then`: what the provider said otherwise when this session began."""
     said = {"sub": sub, "email": email, "email_verified": True, **claims}
     began = {**said, **(then or {})}
@@ -97,7 +97,7 @@ def test_an_address_of_its_own_is_told() -> None:
 
 
 def test_an_empty_list_of_domains_is_no_address_at_all() -> None:
-    found = person(a_provider("partner", domains=frozenset(), is_sole=False), "ann@partner.example")
+    found = person(a_provider("partner", domains=frozenset(), is_only_provider=False), "ann@partner.example")
     assert (found.email, found.rule_email) == ("", "")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from config.issuers import TENANT, counts_for, is_issuer
+from config.issuers import TENANT, applies_to_issuer, matches_issuer
 from tests.support.options import make_options
 
 GUID = "11111111-2222-3333-4444-555555555555"
@@ -34,7 +34,7 @@ def test_each_provider_names_its_issuer(tmp_path: Path, provider: str, url: str 
 
 @pytest.mark.parametrize("named", [f"{MICROSOFT}/{GUID}/v2.0"])
 def test_a_tenant_is_of_the_shared_endpoint(named: str) -> None:
-    assert is_issuer(f"{MICROSOFT}/{TENANT}/v2.0", named)
+    assert matches_issuer(f"{MICROSOFT}/{TENANT}/v2.0", named)
     for other in (
         "",
         f"{MICROSOFT}/common/v2.0",
@@ -43,7 +43,7 @@ def test_a_tenant_is_of_the_shared_endpoint(named: str) -> None:
         named.replace("login", "logon"),
         f"{named}/",
     ):
-        assert not is_issuer(f"{MICROSOFT}/{TENANT}/v2.0", other)
+        assert not matches_issuer(f"{MICROSOFT}/{TENANT}/v2.0", other)
 
 
 ONE_TENANT, SHARED = f"{MICROSOFT}/{GUID}/v2.0", f"{MICROSOFT}/{TENANT}/v2.0"
@@ -65,4 +65,4 @@ ONE_TENANT, SHARED = f"{MICROSOFT}/{GUID}/v2.0", f"{MICROSOFT}/{TENANT}/v2.0"
     ],
 )
 def test_what_one_issuer_says_is_of_its_own_people(said_by: str, issuer: str, counts: bool) -> None:
-    assert counts_for(said_by, issuer) is counts
+    assert applies_to_issuer(said_by, issuer) is counts

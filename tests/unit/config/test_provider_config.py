@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from config.provider_config import told_email
+from config.provider_config import owned_email_for
 from config.settings.authenticate_settings import PROVIDERS
 from config.settings.identity_providers import provider_kinds
 from config.settings.provider_entry import OF_NO_PROVIDER
@@ -25,7 +25,7 @@ def test_the_scalar_keys_are_one_provider_called_after_its_kind(tmp_path: Path) 
     )
     assert (provider.client_id, provider.client_secret.reveal()) == ("gate", "client-secret")
     assert (provider.scopes, provider.request_params) == (("openid", "email"), None)
-    assert (provider.groups_claim, provider.expects_groups, provider.expects_record) == ("roles", True, False)
+    assert (provider.groups_claim, provider.expects_groups_claim, provider.has_group_records) == ("roles", True, False)
 
 
 def test_parameters_that_the_operator_writes_replace_those_of_the_kind_also_where_there_are_none(tmp_path: Path) -> None:
@@ -63,10 +63,13 @@ def test_what_is_no_provider_has_the_name_of_none() -> None:
 )
 def test_an_address_is_told_by_a_provider_of_its_domain_alone(tmp_path: Path, user_id: str, email: str, is_told: bool) -> None:
     options = make_options(tmp_path, **several("corp", "corp-2", "partner"))
-    assert told_email(email, user_id, options.providers) == (email if is_told else "")
+    assert owned_email_for(email, user_id, options.providers) == (email if is_told else "")
 
 
 def test_the_only_provider_tells_any_address_of_its_people(tmp_path: Path) -> None:
     providers = make_options(tmp_path).providers
-    assert [told_email(email, "oidc/1", providers) for email in ("ceo@corp.example", "no address")] == ["ceo@corp.example", "no address"]
-    assert told_email("ceo@corp.example", "okta/1", providers) == "", "a provider that is gone"
+    assert [owned_email_for(email, "oidc/1", providers) for email in ("ceo@corp.example", "no address")] == [
+        "ceo@corp.example",
+        "no address",
+    ]
+    assert owned_email_for("ceo@corp.example", "okta/1", providers) == "", "a provider that is gone"

@@ -137,7 +137,7 @@ def test_an_application_whose_upstream_failed_is_named_until_it_answers(tmp_path
 
 def test_a_directory_that_is_not_configured_is_told_from_one_that_was_not_read() -> None:
     assert not shown().has_directory
-    assert shown(providers={"okta": a_provider("okta", expects_record=True)}).has_directory
+    assert shown(providers={"okta": a_provider("okta", has_group_records=True)}).has_directory
     assert shown(providers={"oidc": a_provider(directory_file=Path("people.yaml"))}).has_directory
 
 

@@ -43,7 +43,7 @@ async def ask(api: ApiSite, person: str = "alice", email: str = "") -> None:
     desk = api.site.service.access
     (asked,) = desk.rules.routes
     now = api.site.clock()
-    held = AskedAccess("c" * 32, f"oidc/{person}", "i", person, asked.access_key, "wages", "year's end", 3600.0, now, email=email)
+    held = AskedAccess("c" * 32, f"oidc/{person}", "i", person, asked.grant_key, "wages", "year's end", 3600.0, now, email=email)
     await AskedAccesses(api.site.broker, api.site.clock).add(held)
 
 

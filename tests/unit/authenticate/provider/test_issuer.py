@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.issuer import is_issuer, issuer_for, signs_for
+from authenticate.provider.issuer import issuer_for, matches_issuer, signs_for
 from foundation.errors import ProviderError
 
 PLAIN, SHARED = "https://idp.example", "https://login.example/{tenantid}/v2.0"
@@ -14,25 +14,25 @@ OF_TENANT = f"https://login.example/{TENANT}/v2.0"
 
 def test_a_plain_issuer_has_no_tenants() -> None:
     assert issuer_for(PLAIN, {"tid": TENANT}) == PLAIN
-    assert is_issuer(PLAIN, PLAIN)
-    assert not is_issuer(PLAIN, PLAIN + "/")
+    assert matches_issuer(PLAIN, PLAIN)
+    assert not matches_issuer(PLAIN, PLAIN + "/")
 
 
 def test_a_shared_issuer_is_one_for_each_tenant() -> None:
     assert issuer_for(SHARED, {"tid": TENANT}) == OF_TENANT
-    assert is_issuer(SHARED, OF_TENANT)
+    assert matches_issuer(SHARED, OF_TENANT)
 
 
 @pytest.mark.parametrize("tid", [None, "", "common", TENANT.replace("1", "g"), TENANT + "/x", [TENANT], 1, TENANT + "\n"])
 def test_a_tenant_is_a_guid(tid: Any) -> None:
     with pytest.raises(ProviderError, match="no tenant"):
         issuer_for(SHARED, {"tid": tid})
-    assert not is_issuer(SHARED, SHARED.replace("{tenantid}", str(tid)))
+    assert not matches_issuer(SHARED, SHARED.replace("{tenantid}", str(tid)))
 
 
 def test_a_shared_issuer_is_nobody_elses() -> None:
     for other in (SHARED, f"https://evil.example/{TENANT}/v2.0", OF_TENANT + "/", "https://login.example//v2.0", ""):
-        assert not is_issuer(SHARED, other)
+        assert not matches_issuer(SHARED, other)
 
 
 def test_a_key_that_names_its_tenant_signs_for_that_one() -> None:

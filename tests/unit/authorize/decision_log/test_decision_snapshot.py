@@ -128,7 +128,7 @@ def test_a_certificate_keeps_what_rules_compare_and_not_its_bytes() -> None:
 
 def test_temporary_access_is_written_down_where_a_rule_looks_at_it() -> None:
     route = make_route(policy=[{"allow": {"granted": True}}])
-    holder = user(access={route.access_key: AccessSpan(NOW - 60, NOW + 60)})
+    holder = user(access={route.grant_key: AccessSpan(NOW - 60, NOW + 60)})
     facts = recorded(request(), holder, route)
     again = identity_of_facts(facts["person"])
     assert again is not None

@@ -30,7 +30,7 @@ def identity(
     session = SessionRecord("s1", "oidc/1", "1", session_of, 1000.0, 2000.0, claims or {})
     return identity_of(
         PersonRecords(session, UserRecord("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
-        a_provider(groups_claim=groups_claim or "", expects_groups=expects_groups),
+        a_provider(groups_claim=groups_claim or "", expects_groups_claim=expects_groups),
     )
 
 
@@ -214,7 +214,9 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
 ) -> None:
     session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims)
     facts = PersonRecords(session, UserRecord("oidc/1"), person)
-    found = identity_of(facts, a_provider(groups_claim=groups_claim or "", expects_groups=expects_groups, expects_record=expects_record))
+    found = identity_of(
+        facts, a_provider(groups_claim=groups_claim or "", expects_groups_claim=expects_groups, has_group_records=expects_record)
+    )
     is_untold_claim = bool(groups_claim) and expects_groups and not claims
     assert found.has_untold_groups is (is_unknown or is_untold_claim)
     assert (answer({"groups": "none of theirs"}, found) is None) is found.has_untold_groups

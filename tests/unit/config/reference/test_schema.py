@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from config.reference.schema import json_schema, properties_of
 from config.reference.setting_catalog import SettingKey, keys, nested, route_keys, settings
 from config.routes.policy.policy_tests import PolicyTest
-from config.routes.route_access_requests import AccessRequestKeys, BreakGlassKeys
+from config.routes.route_access_requests import AccessRequestSettings, BreakGlassSettings
 from config.routes.route_redirect import RouteRedirect
 from config.routes.upstreams.load_balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 from config.routes.upstreams.upstream_credentials import BasicAuth
@@ -118,8 +118,8 @@ def providers_with(keys: dict[str, Any]) -> list[dict[str, Any]]:
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     BrandKeys: lambda keys: {"brand": keys},
     CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
-    AccessRequestKeys: lambda keys: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **keys}}]},
-    BreakGlassKeys: lambda keys: {
+    AccessRequestSettings: lambda keys: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **keys}}]},
+    BreakGlassSettings: lambda keys: {
         "policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "a"}], "break_glass": {"allowed": [{"groups": "b"}], **keys}}}]
     },
     IdentityProvider: lambda keys: {**COMPANIONS["identity_providers"], "identity_providers": providers_with(keys)},

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from config.routes.rewrites import changed_upstream_paths, template
+from config.routes.rewrites import template, warn_changed_upstream_paths
 from config.routes.route import Route
 
 
@@ -94,6 +94,6 @@ def test_rewrites(route_problems, keys, expected):
 )
 def test_a_path_of_to_that_meant_something_else_is_told(keys, replaced):
     route = Route.model_validate({"from": "https://app.example.com", **keys})
-    findings = list(changed_upstream_paths(SimpleNamespace(policy=(route,))))
+    findings = list(warn_changed_upstream_paths(SimpleNamespace(policy=(route,))))
     assert [path for path, _ in findings] == ([("policy", 0, "to")] if replaced else [])
     assert all(f"replaced {replaced}. Set `prefix_rewrite: {route.to[0].url.path}`" in message for _, message in findings)

@@ -9,7 +9,7 @@ import yaml
 
 from config.loader import check_configuration
 from config.routes.route import Route
-from config.routes.route_cache import RouteCache, routes_beside
+from config.routes.route_cache import RouteCache, new_routes
 from tests.support.options import MINIMAL
 
 WRITTEN = {"from": "https://a.example.com", "to": "http://127.0.0.1:1"}
@@ -44,8 +44,8 @@ def test_a_route_is_known_in_the_next_reading_and_forgotten_after_one_without_it
 
 def test_routes_beside_others_are_other_objects_whatever_they_say() -> None:
     kept, again = Route.model_validate(WRITTEN), Route.model_validate(WRITTEN)
-    assert routes_beside([again, kept, kept], [kept]) == [(0, again)]
-    assert routes_beside([], [kept]) == []
+    assert new_routes([again, kept, kept], [kept]) == [(0, again)]
+    assert new_routes([], [kept]) == []
 
 
 def test_true_is_not_one() -> None:

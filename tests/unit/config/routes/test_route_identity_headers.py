@@ -8,12 +8,12 @@ import pytest
 from config.fields.header_template import Variable
 from config.routes.route_identity_headers import (
     PRESETS,
-    ToldNames,
+    IdentityHeaderNames,
+    header_templates,
+    is_per_request,
+    reserved_headers,
     sends_assertion,
-    tells_person,
-    told_names,
-    told_templates,
-    varies_by_request,
+    sends_identity,
 )
 from foundation.errors import ConfigError
 from tests.support.options import make_options
@@ -23,16 +23,16 @@ from tests.unit.authorize.builders import make_route
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_is_a_set_of_templates_that_can_be_read(preset: str) -> None:
     route = make_route(identity_headers=preset)
-    assert set(told_names(route)) == {name.lower().encode() for name in PRESETS[preset]}
-    assert tells_person(route)
-    assert not varies_by_request(route)
+    assert set(reserved_headers(route)) == {name.lower().encode() for name in PRESETS[preset]}
+    assert sends_identity(route)
+    assert not is_per_request(route)
 
 
 def test_the_routes_own_words_outrank_the_presets() -> None:
     route = make_route(identity_headers="remote-user", set_request_headers={"remote_user": "${claim.email}", "Remote-Name": "nobody"})
-    assert told_templates(route)["remote_user"] == (Variable("claim.email"),)
-    assert set(told_templates(route)) == {"remote_user", "Remote-Email", "Remote-Groups"}
-    assert set(told_names(route)) == {b"remote_user", b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}
+    assert header_templates(route)["remote_user"] == (Variable("claim.email"),)
+    assert set(header_templates(route)) == {"remote_user", "Remote-Email", "Remote-Groups"}
+    assert set(reserved_headers(route)) == {b"remote_user", b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_the_routes_own_words_outrank_the_presets() -> None:
     ],
 )
 def test_what_is_believed_beside_it_nobody_says_either(keys: dict[str, Any], beside: set[bytes]) -> None:
-    assert beside <= set(told_names(make_route(**keys)))
-    assert told_names(make_route(set_request_headers={"X-Of-Its-Own": "${user}", "X-Fixed": "1"})) == (b"x-of-its-own",)
+    assert beside <= set(reserved_headers(make_route(**keys)))
+    assert reserved_headers(make_route(set_request_headers={"X-Of-Its-Own": "${user}", "X-Fixed": "1"})) == (b"x-of-its-own",)
 
 
 APP = "http://app.internal"
@@ -57,24 +57,24 @@ TELLS = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-U
 def test_what_an_upstream_is_told_on_one_route_nobody_says_on_another(to: Any) -> None:
     telling, other = make_route(to=["http://a.internal", APP], **TELLS), make_route(to=to, allow_public_unauthenticated_access=True)
     expected = {b"remote-user", b"remote-name", b"remote-email", b"remote-groups", b"x-webauth-user"}
-    names = ToldNames([other, telling])
-    assert set(names.of(other)) == expected, "but a client's own Authorization is for the application to judge"
-    assert set(names.of(telling)) == expected | {b"authorization"}
-    assert set(ToldNames([other]).of(other)) == set()
+    names = IdentityHeaderNames([other, telling])
+    assert set(names.headers_for(other)) == expected, "but a client's own Authorization is for the application to judge"
+    assert set(names.headers_for(telling)) == expected | {b"authorization"}
+    assert set(IdentityHeaderNames([other]).headers_for(other)) == set()
 
 
 @pytest.mark.parametrize("to", ["http://app.internal:8080", "https://app.internal", "http://other.internal"])
 def test_what_another_upstream_is_told_anybody_may_say(to: str) -> None:
-    assert ToldNames([make_route(to=APP, **TELLS)]).of(make_route(to=to)) == ()
+    assert IdentityHeaderNames([make_route(to=APP, **TELLS)]).headers_for(make_route(to=to)) == ()
 
 
 def test_a_route_in_shadow_changes_nothing() -> None:
-    assert ToldNames([make_route(to=APP, mode="shadow", **TELLS)]).of(make_route(to=APP)) == ()
+    assert IdentityHeaderNames([make_route(to=APP, mode="shadow", **TELLS)]).headers_for(make_route(to=APP)) == ()
 
 
 def test_a_forwarding_header_of_one_route_stays_gates_own_on_the_others() -> None:
     telling = make_route(to=APP, set_request_headers={"X-Forwarded-For": "${user}", "X-Real-Ip": "${user}", "Forwarded": "${user}"})
-    assert ToldNames([telling]).of(make_route(to=APP)) == ()
+    assert IdentityHeaderNames([telling]).headers_for(make_route(to=APP)) == ()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_forwarding_header_of_one_route_stays_gates_own_on_the_others() -> Non
 )
 def test_what_is_told(keys: dict[str, Any], tells: bool, signs: bool, varies: bool) -> None:
     route = make_route(**keys)
-    assert (tells_person(route), sends_assertion(route), varies_by_request(route)) == (tells, signs, varies)
+    assert (sends_identity(route), sends_assertion(route), is_per_request(route)) == (tells, signs, varies)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,6 @@ def test_what_can_not_be_told_is_an_error(tmp_path: Path, keys: dict[str, Any]) 
 )  # fmt: skip
 def test_spellings_of_one_address_are_one_upstream(one: str, other: str) -> None:
     for telling, quiet in ((one, other), (other, one)):
-        names = ToldNames([make_route(to=f"http://{telling}:9000", identity_headers="remote-user")])
-        assert b"remote-user" in names.of(make_route(to=f"http://{quiet}:9000"))
-        assert names.of(make_route(to=f"http://{quiet}:9001")) == ()
+        names = IdentityHeaderNames([make_route(to=f"http://{telling}:9000", identity_headers="remote-user")])
+        assert b"remote-user" in names.headers_for(make_route(to=f"http://{quiet}:9000"))
+        assert names.headers_for(make_route(to=f"http://{quiet}:9001")) == ()

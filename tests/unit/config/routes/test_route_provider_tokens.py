@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from config.routes.route import Route
-from config.routes.route_identity_headers import token_templates
-from config.routes.upstreams.upstream_credentials import authorizes, shows_credentials
+from config.routes.route_identity_headers import provider_token_templates
+from config.routes.upstreams.upstream_credentials import exposes_credentials, sets_authorization
 from tests.support.options import make_options
 from tests.unit.config.conftest import Problems
 
@@ -66,9 +66,9 @@ def test_such_a_route_is_carried_by_gate_alone_and_keeps_the_clients_authorizati
     told = {**PASSED, "from": "https://app.example.com", "set_request_headers": {"X-Token": "${access_token}", "X-User": "${user}"}}
     route = Route.model_validate(told)
     options = make_options(tmp_path)
-    assert shows_credentials(route, options)
-    assert not authorizes(route, options)
-    assert set(token_templates(route)) == {"X-Token"}
+    assert exposes_credentials(route, options)
+    assert not sets_authorization(route, options)
+    assert set(provider_token_templates(route)) == {"X-Token"}
 
 
 def test_github_gives_no_id_token(problems: Problems) -> None:

@@ -45,7 +45,7 @@ def test_each_entry_is_a_provider_by_its_id(load: Load, tmp_path: Path) -> None:
         "secret-of-corp",
         {},
     )
-    assert (corp.domains, corp.groups_claim, corp.expects_groups, corp.is_sole, corp.shown_as) == (
+    assert (corp.domains, corp.groups_claim, corp.expects_groups_claim, corp.is_only_provider, corp.display_name) == (
         {"corp.example"},
         "",
         False,
@@ -53,20 +53,25 @@ def test_each_entry_is_a_provider_by_its_id(load: Load, tmp_path: Path) -> None:
         "corp",
     )
     assert (other.client_secret.reveal(), other.scopes, other.request_params) == ("from-a-file", ("openid", "email"), None)
-    assert (other.groups_claim, other.expects_groups, other.expects_record, other.shown_as) == ("roles", True, False, "Partners")
+    assert (other.groups_claim, other.expects_groups_claim, other.has_group_records, other.display_name) == (
+        "roles",
+        True,
+        False,
+        "Partners",
+    )
 
 
 def test_one_entry_alone_may_tell_any_address(load: Load) -> None:
     (provider,) = load(**several(without(entry(), "domains"))).providers.values()
-    assert (provider.domains, provider.is_sole) == (None, True)
-    assert provider.speaks_for("anything.example")
+    assert (provider.domains, provider.is_only_provider) == (None, True)
+    assert provider.owns_domain("anything.example")
 
 
 def test_a_domain_is_the_whole_of_it(load: Load) -> None:
     corp = load(**several()).providers["corp"]
-    assert corp.speaks_for("corp.example")
-    assert not any(map(corp.speaks_for, ("sub.corp.example", "evil-corp.example", "example", "", "partner.example")))
-    assert not load(**several(entry(), entry("partner", domains=[]))).providers["partner"].speaks_for("partner.example")
+    assert corp.owns_domain("corp.example")
+    assert not any(map(corp.owns_domain, ("sub.corp.example", "evil-corp.example", "example", "", "partner.example")))
+    assert not load(**several(entry(), entry("partner", domains=[]))).providers["partner"].owns_domain("partner.example")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +231,7 @@ def test_a_directory_is_of_the_entry_that_names_it(load: Load, tmp_path: Path) -
     vendor = {"provider": "okta", "service_account_file": "key", "directory_url": "https://api.corp.example/"}
     filed = entry("filed", directory_file="people.yaml")
     options = load(**several(entry("corp", **vendor), filed, entry("none"), policy=[APP | {"allowed_groups": ["g"]}]))
-    found = {id: (each.has_directory, each.expects_record, each.records_prefix) for id, each in options.providers.items()}
+    found = {id: (each.has_directory, each.has_group_records, each.record_id_prefix) for id, each in options.providers.items()}
     assert found == {"corp": (True, True, "corp/"), "filed": (True, False, "filed/"), "none": (False, False, "none/")}
     assert options.providers["corp"].directory_url == "https://api.corp.example"
     assert options.providers["filed"].directory_file == tmp_path / "people.yaml"
@@ -258,14 +263,14 @@ def test_in_split_mode_another_process_may_read_a_vendor_s_directory(load: Load)
     parts["grpc_insecure"] = "true"
     options = load(**several(entry("a", provider="okta"), entry("b", provider="okta", groups_claim="roles"), entry("c"), **parts))
     assert {id: each.has_directory for id, each in options.providers.items()} == {"a": True, "b": False, "c": False}
-    assert options.providers["a"].expects_record
+    assert options.providers["a"].has_group_records
 
 
 def test_who_pushes_is_told_by_the_token(load: Load, problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(f"{NEXT}\n{TOKEN}\n")
     corp = entry("corp", scim_token=TOKEN, scim_user_id="userName", scim_group_id="displayName")
     options = load(**several(corp, entry("partner", scim_token=NEXT), entry("none"), policy=[APP | {"allowed_groups": ["g"]}]))
-    found = {id: (each.is_pushed, each.has_directory, each.expects_record) for id, each in options.providers.items()}
+    found = {id: (each.has_scim, each.has_directory, each.has_group_records) for id, each in options.providers.items()}
     assert found == {"corp": (True, True, True), "partner": (True, True, True), "none": (False, False, False)}
     assert [(each.scim_user_id, each.scim_group_id) for each in options.providers.values()][:2] == [
         ("userName", "displayName"),

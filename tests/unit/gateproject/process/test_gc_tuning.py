@@ -18,7 +18,7 @@ from authorize.policy.language.criterion_registry import MAKERS
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
 from config.config_watcher import ConfigSource
-from config.routes.policy.policy_language import comparisons
+from config.routes.policy.policy_language import iter_comparisons
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -84,7 +84,7 @@ def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) 
 def test_rules_of_every_kind_go_without_the_collector() -> None:
     cases = Cases(1)
     routes = [make_route(**cases.route()) for _ in range(300)]
-    asked = {comparison.criterion for route in routes for comparison in comparisons(route.blocks)}
+    asked = {comparison.criterion for route in routes for comparison in iter_comparisons(route.blocks)}
     assert asked == MAKERS.keys() - {"provider", "other_provider", "redirect", "sign_in_age", "trusted_certificate"}
 
     def compile_all() -> None:

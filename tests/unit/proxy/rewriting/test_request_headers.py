@@ -2,7 +2,7 @@ import pytest
 
 from authorize.authorizer import WithheldCredentials
 from config.routes.route import Route
-from config.routes.route_identity_headers import ToldNames
+from config.routes.route_identity_headers import IdentityHeaderNames
 from foundation.errors import BadRequest
 from proxy.rewriting.header_names import LONGEST_REMEMBERED, fold
 from proxy.rewriting.request_headers import _KNOWN, Downstream, RouteHeaders, framing
@@ -44,7 +44,7 @@ def make_route(**keys):
 
 def sent(options, headers, *, downstream=CLIENT, identity=(), withheld=WithheldCredentials.OURS, **keys):
     route = make_route(**keys)
-    return RouteHeaders.build(route, options, ToldNames([route])).for_upstream(
+    return RouteHeaders.build(route, options, IdentityHeaderNames([route])).for_upstream(
         headers, downstream, b"upstream.internal", identity, withheld
     )
 
@@ -255,7 +255,7 @@ def test_credentials_of_others_are_kept_and_ours_are_not(options, headers, expec
 
 def test_long_names_of_headers_are_judged_and_not_remembered(options):
     """They are the client's to choose: four thousand of 16 KiB would stay for ever."""
-    rules, identity = RouteHeaders.build(make_route(), options, ToldNames(())), b"x-gate-claim-" + b"a" * 4096
+    rules, identity = RouteHeaders.build(make_route(), options, IdentityHeaderNames(())), b"x-gate-claim-" + b"a" * 4096
     names = [b"x-%d-" % number + b"a" * LONGEST_REMEMBERED for number in range(20)]
     before = len(_KNOWN)
     for name in [*names, identity]:

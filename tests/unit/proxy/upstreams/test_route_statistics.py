@@ -142,7 +142,7 @@ def test_many_routes_are_measured_only_where_that_is_asked_for(tmp_path: Path, r
 
 def test_without_a_listener_nobody_counts(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[{"from": "https://app.example.com", "to": "http://127.0.0.1:1"}], metrics_per_route=True)
-    assert not options.measures_routes
+    assert not options.has_route_metrics
 
 
 def test_what_grew_too_many_is_not_counted_any_more(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ LIVE = AccessSpan(NOW - 600, NOW + 600)
 
 
 def holder(route: Route = WIKI, span: AccessSpan = LIVE) -> Identity:
-    return user(access={route.access_key: span})
+    return user(access={route.grant_key: span})
 
 
 def outcome(identity: Identity | None, routes: RouteTable | None = None, now: float = NOW) -> Outcome:

@@ -1,6 +1,6 @@
 """Keys of a route as blocks of the policy language: which there are, under which name, and in which order."""
 
-from config.routes.policy.policy_language import Combination, Comparison, comparisons
+from config.routes.policy.policy_language import Combination, Comparison, iter_comparisons
 from tests.unit.authorize.builders import make_route
 
 
@@ -30,4 +30,4 @@ def test_each_claim_is_one_of_several_comparisons() -> None:
     (block,) = make_route(allowed_idp_claims={"team": ["a"], "office": [1, True]}).blocks
     assert isinstance(block.expression, Combination)
     assert (block.key, block.expression.operator) == ("allowed_idp_claims", "or")
-    assert sorted((part.argument, part.operand) for part in comparisons([block])) == [("office", (1, True)), ("team", ("a",))]
+    assert sorted((part.argument, part.operand) for part in iter_comparisons([block])) == [("office", (1, True)), ("team", ("a",))]

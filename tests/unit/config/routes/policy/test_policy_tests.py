@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.routes.policy.policy_tests import read_tests_file
+from config.routes.policy.policy_tests import read_policy_test_file
 from foundation.values import WatchedFile
 from tests.unit.config.conftest import Load, Problems
 
@@ -62,7 +62,7 @@ def test_tests_of_both_places_are_one_list(load: Load, tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_not_right_says_where(name: str, content: bytes, key: tuple[str | int, ...], message: str) -> None:
-    found = {finding[0]: finding[1] for finding in read_tests_file(WatchedFile(Path(name), content)).findings}
+    found = {finding[0]: finding[1] for finding in read_policy_test_file(WatchedFile(Path(name), content)).findings}
     assert message in found[key]
 
 
