@@ -14,10 +14,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from authenticate.access.desk import Caller, duration_words
+from authenticate.access_requests.access_request_service import Caller, duration_words
 from authenticate.service import page_context
-from authenticate.views.answers import session_of
-from authenticate.views.callers import caller_of
+from authenticate.views.actors import caller_of
+from authenticate.views.view_helpers import session_of
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.admin.read_only_admin import SESSION_KEY, PageAdmin
 from databroker.audit_log import AuditLogAway, administrator_log

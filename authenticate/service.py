@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from authenticate.access.desk import AccessDesk
-from authenticate.access.webhook import AccessWebhook
-from authenticate.api.access import ApiAccess
+from authenticate.access_requests.access_request_service import AccessDesk
+from authenticate.access_requests.access_webhook import AccessWebhook
+from authenticate.api.api_authenticator import ApiAccess
 from authenticate.audit_trail import AuditTrail
 from authenticate.directory.service import DirectoryService
 from authenticate.portal.portal import Portal
@@ -23,9 +23,9 @@ from authenticate.published_keys import PublishedKeys
 from authenticate.redirect_targets import RedirectTarget, RedirectTargets
 from authenticate.removed_directories import RemovedDirectories
 from authenticate.removed_providers import RemovedProviders
-from authenticate.scim.access import ScimAccess
-from authenticate.scim.directory import ScimDirectory
-from authenticate.scim.errors import ScimError
+from authenticate.scim.scim_authenticator import ScimAccess
+from authenticate.scim.scim_directory import ScimDirectory
+from authenticate.scim.scim_errors import ScimError
 from authenticate.session.linked_index import LinkedIndex
 from authenticate.session.provider_logout import ProviderLogout
 from authenticate.session.refresh import SessionRefresh

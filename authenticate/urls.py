@@ -4,19 +4,19 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
 from authenticate import post_logout_redirect
-from authenticate.scim.access import PATH as SCIM_PATH
+from authenticate.scim.scim_authenticator import PATH as SCIM_PATH
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH, page_context
-from authenticate.views.access import PAGE as ACCESS
-from authenticate.views.access import access
-from authenticate.views.api import api
+from authenticate.views.access_page import PAGE as ACCESS
+from authenticate.views.access_page import access
+from authenticate.views.api_endpoint import api
 from authenticate.views.callback import callback
-from authenticate.views.portal import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
-from authenticate.views.program import program
-from authenticate.views.provider_logout import backchannel_logout, frontchannel_logout
-from authenticate.views.refresh import refresh
-from authenticate.views.scim import scim
-from authenticate.views.sessions import PAGE as SESSIONS
-from authenticate.views.sessions import sessions
+from authenticate.views.portal_pages import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
+from authenticate.views.profile_refresh import refresh
+from authenticate.views.programmatic_consent import program
+from authenticate.views.provider_logout_endpoints import backchannel_logout, frontchannel_logout
+from authenticate.views.scim_endpoint import scim
+from authenticate.views.sessions_page import PAGE as SESSIONS
+from authenticate.views.sessions_page import sessions
 from authenticate.views.sign_in import CHOOSE_PATH, choose, sign_in
 from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks

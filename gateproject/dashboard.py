@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from authenticate.access.desk import route_name
+from authenticate.access_requests.access_request_service import route_name
 from authenticate.admin import first_of
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome

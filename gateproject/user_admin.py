@@ -11,8 +11,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from authenticate.access.desk import duration_words
-from authenticate.portal.programs import programs_of
+from authenticate.access_requests.access_request_service import duration_words
+from authenticate.portal.programmatic_clients import programs_of
 from authorize.identity.identity_builder import holder_of_account
 from authorize.models import LoggedDecision
 from databroker.admin.group_admin import origin_of

@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 
-from authenticate.api.problems import ApiProblem, wrong
+from authenticate.api.api_problems import ApiProblem, wrong
 
 LONGEST_KEY = 340
 

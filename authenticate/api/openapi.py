@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from authenticate.api.declarations import ApiOperation
-from authenticate.api.operations import OPERATIONS
+from authenticate.api.api_operation import ApiOperation
+from authenticate.api.operation_registry import OPERATIONS
 from foundation.web.problem_details import API_PATH, PROBLEM, phrase
 
 REF = "#/components/schemas/{model}"

@@ -10,8 +10,8 @@ from typing import TypeVar
 from markupsafe import Markup
 
 from authenticate.portal.applications import Application, application
-from authenticate.portal.choices import choices_of
 from authenticate.portal.icons import DRAWN, Icons
+from authenticate.portal.preferences import choices_of
 from authorize.accessible_routes import SLICE, Opening
 from authorize.authorizer import Authorizer
 from authorize.policy.policy_request import PolicyRequest

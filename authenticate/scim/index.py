@@ -4,8 +4,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
-from authenticate.scim.attributes import folded
-from authenticate.scim.errors import ScimError
+from authenticate.scim.attribute_paths import folded
+from authenticate.scim.scim_errors import ScimError
 from databroker.broker_client import BrokerClient
 from databroker.records import SCIM_INDEX
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from authenticate.scim import filters
-from authenticate.scim.attributes import Path, attributes_in, key_in, path_of
-from authenticate.scim.errors import ScimError, invalid
-from authenticate.scim.filters import ScimFilter
+from authenticate.scim import scim_filter
+from authenticate.scim.attribute_paths import Path, attributes_in, key_in, path_of
+from authenticate.scim.scim_errors import ScimError, invalid
+from authenticate.scim.scim_filter import ScimFilter
 
 MOST_OPERATIONS = 1000
 # The server's own; who sends them along means no change.
@@ -67,7 +67,7 @@ def _apply(resource: dict[str, Any], operation: Mapping[str, Any]) -> None:
 
 def _target(text: str) -> PatchTarget:
     match = _PATH.fullmatch(text.strip())
-    if match is None or len(text) > filters.LONGEST:
+    if match is None or len(text) > scim_filter.LONGEST:
         raise ScimError(400, "the path can't be read", "invalidPath")
     path = path_of(match["name"])
     if not all(path) or len(path) > 3:
@@ -78,7 +78,7 @@ def _target(text: str) -> PatchTarget:
         return PatchTarget(path, None, {}, "")
     simple = _SIMPLE_EQ.fullmatch(match["filter"])
     made = {simple[1]: simple[2]} if simple else {}
-    return PatchTarget(path, filters.parse(match["filter"]), made, match["sub"] or "")
+    return PatchTarget(path, scim_filter.parse(match["filter"]), made, match["sub"] or "")
 
 
 def _holder(resource: dict[str, Any], path: Path) -> dict[str, Any] | None:

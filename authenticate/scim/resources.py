@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from authenticate.scim.attributes import ENTERPRISE, GROUP, USER, attributes_in, key_in, values_at
-from authenticate.scim.errors import ScimError, invalid
+from authenticate.scim.attribute_paths import ENTERPRISE, GROUP, USER, attributes_in, key_in, values_at
+from authenticate.scim.scim_errors import ScimError, invalid
 from databroker.records import Record
 
 MAX_TEXT = 255

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from authenticate.scim.attributes import ENTERPRISE, GROUP, USER
-from authenticate.scim.query import MOST_RESULTS
+from authenticate.scim.attribute_paths import ENTERPRISE, GROUP, USER
+from authenticate.scim.scim_query import MOST_RESULTS
 
 _CORE = "urn:ietf:params:scim:schemas:core:2.0:"
 

@@ -9,7 +9,7 @@ from authenticate.provider.pushed_request import pushed
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService
 from authenticate.step_up import StepUpRequest
-from authenticate.views import answers
+from authenticate.views import view_helpers
 from foundation.errors import BadRequest, ProviderError
 from foundation.web.message import Message
 
@@ -38,13 +38,13 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
     try:
         discovery = await client.discovery()
     except ProviderError as error:
-        return answers.provider_trouble(request, error, str(attempt.target))
+        return view_helpers.provider_trouble(request, error, str(attempt.target))
 
     def begin(claims: dict[str, str]) -> tuple[str, list[str]]:
         remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.asked.to_attempt()}
         remembered |= {"provider": client.provider.id, "issuer": client.provider.issuer}
         remembered |= {"chosen": "yes"} if attempt.is_chosen else {}
-        return service.attempts.begin(remembered, service.host_port, answers.cookie_headers(request), service.clock())
+        return service.attempts.begin(remembered, service.host_port, view_helpers.cookie_headers(request), service.clock())
 
     provider = client.provider
     more = attempt.asked.request_params(provider.request_params, provider.pressing_prompt, takes_claims=discovery.takes_claims)
@@ -52,7 +52,7 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
     settings = library_settings(service.options, client, discovery, more)
 
     async def push(params: dict[str, str]) -> dict[str, str]:
-        with answers.sign_in_slot(request, client.provider.id):
+        with view_helpers.sign_in_slot(request, client.provider.id):
             return await pushed(client, discovery, params)
 
     is_pushed = bool(discovery.pushed_request_endpoint)
@@ -60,9 +60,9 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
         response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(begin), push=push if is_pushed else None)(
             request
         )
-    except answers.TooManySignIns:
-        return answers.too_many_sign_ins(request)
+    except view_helpers.TooManySignIns:
+        return view_helpers.too_many_sign_ins(request)
     except ProviderError as error:
-        return answers.provider_trouble(request, error, str(attempt.target))
+        return view_helpers.provider_trouble(request, error, str(attempt.target))
     response.headers["Cache-Control"] = "no-store"
     return response

@@ -12,7 +12,7 @@ from authenticate.provider.tokens import AskedAnother, cleaned
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import page_context
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
-from authenticate.views import answers
+from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from databroker.audit_log import AuditAction, session_entry
 from databroker.records import SessionRecord
@@ -31,10 +31,10 @@ class CallbackView(GateCallbackView):
 
     async def get(self, request: HttpRequest) -> HttpResponse:
         try:
-            with answers.sign_in_slot(request, self.find_attempt(request.GET.get("state", "")).get("provider", "")):
+            with view_helpers.sign_in_slot(request, self.find_attempt(request.GET.get("state", "")).get("provider", "")):
                 return await super().get(request)
-        except answers.TooManySignIns:
-            return answers.too_many_sign_ins(request)
+        except view_helpers.TooManySignIns:
+            return view_helpers.too_many_sign_ins(request)
         except CodeRefused as error:
             self._tell(str(error))
             return self._start_again(Message("The identity provider no longer accepts this sign-in. It may have taken too long."))
@@ -49,7 +49,7 @@ class CallbackView(GateCallbackView):
         except ClaimsTooLarge as error:
             return self._too_large(error)
         except ProviderError as error:
-            return self._and_forget(answers.provider_trouble(request, error, self._target_url()))
+            return self._and_forget(view_helpers.provider_trouble(request, error, self._target_url()))
 
     def _less_scope(self, error: ScopeReduced) -> HttpResponse:
         self._tell(str(error))
@@ -58,7 +58,7 @@ class CallbackView(GateCallbackView):
             403,
             Message("The identity provider did not grant a required permission: %(scopes)s.", scopes=error.missing),
             advice=Message("Sign in again and grant all permissions that the identity provider asks for."),
-            links=((answers.SIGN_IN_AGAIN[0], self._target_url()),),
+            links=((view_helpers.SIGN_IN_AGAIN[0], self._target_url()),),
         )
         return self._and_forget(response)
 
@@ -75,12 +75,12 @@ class CallbackView(GateCallbackView):
     def find_attempt(self, state: str) -> dict[str, Any]:
         self.state = state
         service = self.service
-        return service.attempts.find(state, answers.cookie_headers(self.request), service.host_port, service.clock()) or {}
+        return service.attempts.find(state, view_helpers.cookie_headers(self.request), service.host_port, service.clock()) or {}
 
     async def login_stale(self) -> HttpResponse:
         """A reload, a "back", a bookmark, or somebody else's link: who is signed in just continues, others start again."""
         service = self.service
-        session = await service.sessions.find(answers.cookie_headers(self.request), service.host_port, service.clock())
+        session = await service.sessions.find(view_helpers.cookie_headers(self.request), service.host_port, service.clock())
         if session is None:
             return self._start_again(Message("This sign-in has expired, was already completed, or was started in another browser."))
         target = self._target()
@@ -101,7 +101,7 @@ class CallbackView(GateCallbackView):
             401,
             Message("The sign-in was cancelled, or your account at the identity provider may not use this site."),
             advice=Message("Try again, or use another account."),
-            links=((answers.TRY_AGAIN, self._target_url()),),
+            links=((view_helpers.TRY_AGAIN, self._target_url()),),
         )
         return self._and_forget(response)
 
@@ -116,10 +116,10 @@ class CallbackView(GateCallbackView):
         session = await service.sessions.create(
             self.signed_in,
             now,
-            before=await service.sessions.find(answers.cookie_headers(request), service.host_port, now),
+            before=await service.sessions.find(view_helpers.cookie_headers(request), service.host_port, now),
             client_address=page_context(request).client_address,
             user_agent=request.headers.get("User-Agent", ""),
-            attempts={self.state, *service.attempts.under_way(answers.cookie_headers(request), service.host_port, now)},
+            attempts={self.state, *service.attempts.under_way(view_helpers.cookie_headers(request), service.host_port, now)},
         )
         # Asked when the session is there: a deactivation meanwhile either found it, or is found here.
         if await service.is_deactivated(session):
@@ -128,7 +128,7 @@ class CallbackView(GateCallbackView):
         target = self._target()
         await self._end_oldest(session, now)
         location = service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
-        planted = service.sessions.clear_planted(answers.cookie_headers(request), service.host_port, request.path)
+        planted = service.sessions.clear_planted(view_helpers.cookie_headers(request), service.host_port, request.path)
         cookies = [*planted, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
         cookies += service.choice.remembered(session.provider) if "chosen" in self.attempt else []
         return responses.redirect(location, cookies)
@@ -169,7 +169,7 @@ class CallbackView(GateCallbackView):
             403,
             UNTOLD,
             advice=Message("Try again. If the problem continues, your administrator must check the settings of the identity provider."),
-            links=((answers.TRY_AGAIN, self._target_url()), (Message("View my account"), DASHBOARD)),
+            links=((view_helpers.TRY_AGAIN, self._target_url()), (Message("View my account"), DASHBOARD)),
         )
         return self._and_forget(response)
 
@@ -183,7 +183,7 @@ class CallbackView(GateCallbackView):
                 "Try again and choose a stronger sign-in method if one is offered. "
                 "Otherwise ask your administrator which method this application requires."
             ),
-            links=((answers.TRY_AGAIN, self._target_url()), (Message("View my account"), DASHBOARD)),
+            links=((view_helpers.TRY_AGAIN, self._target_url()), (Message("View my account"), DASHBOARD)),
         )
         return self._and_forget(response)
 
@@ -199,7 +199,7 @@ class CallbackView(GateCallbackView):
 
     def _start_again(self, reason: str) -> HttpResponse:
         links = ((Message("Start again"), self._target_url()),)
-        return self._and_forget(responses.error_page(self.request, 400, reason, advice=answers.START_AGAIN, links=links))
+        return self._and_forget(responses.error_page(self.request, 400, reason, advice=view_helpers.START_AGAIN, links=links))
 
     def _tell(self, reason: str) -> None:
         log.warning("sign-in refused", reason=reason, request_id=page_context(self.request).request_id)
@@ -208,6 +208,6 @@ class CallbackView(GateCallbackView):
         return responses.with_cookies(response, [self.service.attempts.clear(self.state)] if self.attempt else [])
 
 
-@answers.errors_as_pages
+@view_helpers.errors_as_pages
 async def callback(request: HttpRequest) -> HttpResponse:
     return await CallbackView.as_view(service=page_context(request).authenticate)(request)

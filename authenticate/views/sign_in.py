@@ -13,9 +13,9 @@ from authenticate.portal.icons import PATH as ICONS
 from authenticate.provider_choice import ProviderChoice, Providers
 from authenticate.service import page_context
 from authenticate.step_up import OLD, StepUpRequest
-from authenticate.views import answers
+from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
-from authenticate.views.program import begin as begin_programmatic
+from authenticate.views.programmatic_consent import begin as begin_programmatic
 from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord
 from foundation.crypto.sign_in_attempts import is_attempt_id
@@ -29,7 +29,7 @@ CHOOSE_PATH, CHOICE = "/.gate/choose", "gate_choice"
 
 
 @require_GET
-@answers.errors_as_pages
+@view_helpers.errors_as_pages
 async def sign_in(request: HttpRequest) -> HttpResponse:
     gate = page_context(request)
     query = str(request.META.get("QUERY_STRING", ""))
@@ -45,7 +45,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-@answers.errors_as_pages
+@view_helpers.errors_as_pages
 async def choose(request: HttpRequest) -> HttpResponse:
     """What a person has chosen on the page of `sign_in`, whose signed link comes along: a provider, or the address that they typed."""
     said = {name: request.GET.getlist(name) for name in (CHOICE, "gate_idp", "gate_address")}
@@ -77,7 +77,7 @@ class ProviderQuestion:
 async def _begin(request: HttpRequest, params: Mapping[str, str], question: ProviderQuestion) -> HttpResponse:
     gate = page_context(request)
     service = gate.authenticate
-    now, headers = service.clock(), answers.cookie_headers(request)
+    now, headers = service.clock(), view_helpers.cookie_headers(request)
     target = service.targets.target(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     attempt_id = params.get("gate_attempt", "")
     if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):

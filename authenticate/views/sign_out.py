@@ -6,7 +6,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
 from authenticate.service import AuthenticateService, page_context
-from authenticate.views import answers
+from authenticate.views import view_helpers
 from databroker.audit_log import AuditAction, session_entry
 from databroker.records import SessionRecord
 from foundation.crypto.cookies import set_cookie
@@ -22,15 +22,15 @@ METHODS = ["GET", "HEAD", "OPTIONS", "POST"]
 
 # Django's token guards the admin; this page has its own, bound to the session and needed on GET, too.
 @csrf_exempt
-@answers.errors_as_pages
+@view_helpers.errors_as_pages
 async def sign_out(request: HttpRequest) -> HttpResponse:
     service = page_context(request).authenticate
     if request.method == "OPTIONS":
         return HttpResponse(status=204, headers={"Allow": ", ".join(METHODS)})
     if request.method not in METHODS:
         return HttpResponseNotAllowed(METHODS)
-    headers = answers.cookie_headers(request)
-    session = await answers.session_of(request)
+    headers = view_helpers.cookie_headers(request)
+    session = await view_helpers.session_of(request)
     token = request.headers.get(HEADER, "") or _field(request, FIELD)
     is_proven = service.csrf.check(token, headers, service.clock(), bound_to=_bound_to(session))
     if request.method == "HEAD" or not is_proven:
@@ -39,7 +39,7 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 
 
 async def _signed_out(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
-    headers, now = answers.cookie_headers(request), service.clock()
+    headers, now = view_helpers.cookie_headers(request), service.clock()
     next_url = service.post_logout_redirect.url(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
     everywhere = session is not None and request.method == "POST" and EVERYWHERE in request.POST
     if session is not None:
@@ -80,15 +80,15 @@ async def signed_out(request: HttpRequest) -> HttpResponse:
 def _next(request: HttpRequest, url: str, *, everywhere: bool = False) -> HttpResponse:
     if url:
         return responses.redirect(url)
-    if answers.wants_json(request):
+    if view_helpers.wants_json(request):
         return responses.json_page({"status": 200, "reason": f"You are signed out{' on all devices' if everywhere else ''}."})
     return responses.page(request, "authenticate/signed_out.html", everywhere=everywhere)
 
 
 def _confirmation(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
     """The page that asks; nothing has changed, and its button carries the proof."""
-    token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=_bound_to(session))
-    if answers.wants_json(request):
+    token, cookie = service.csrf.token_for(view_helpers.cookie_headers(request), service.clock(), bound_to=_bound_to(session))
+    if view_helpers.wants_json(request):
         response = responses.error_page(request, 400, Message("Sign-out needs a CSRF token of this session; nothing was changed."))
     else:
         target = service.targets.target(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)

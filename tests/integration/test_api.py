@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from authenticate.api.operations import OPERATIONS
+from authenticate.api.operation_registry import OPERATIONS
 from databroker.permissions import PERMISSIONS
 from foundation.crypto.csrf_token import FIELD
 from tests.support.children import free_port

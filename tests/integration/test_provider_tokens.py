@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-from authenticate.api.operations import OPERATIONS
+from authenticate.api.operation_registry import OPERATIONS
 from databroker.permissions import PERMISSIONS
 from databroker.records import SESSION
 from databroker.rpc.remote_broker import RemoteBroker

@@ -7,17 +7,17 @@ ROOT = Path(__file__).parents[2]
 GUARDS = {
     "authenticate": "admin audit_trail bearer_tokens post_logout_redirect provider_choice published_keys redirect_targets "
     "removed_directories removed_providers service step_up",
-    "authenticate.access": "desk webhook",
-    "authenticate.api": "access access_requests call cursors reading service_accounts sessions",
+    "authenticate.access_requests": "access_request_service access_webhook",
+    "authenticate.api": "api_authenticator access_requests_api api_call cursors request_parsing service_accounts_api sessions_api",
     "authenticate.directory": "file provider_directory reading sync",
     "authenticate.directory.vendors": "api auth0 azure builder gitlab okta vendor",
-    "authenticate.portal": "choices programs",
+    "authenticate.portal": "preferences programmatic_clients",
     "authenticate.provider": "address_scope claim_limits client client_refusals clients discovery django_oidc http id_token issuer key_set "
     "logout_token pushed_request signed_token single_flight strict_json tokens",
     "authenticate.provider.kinds": "azure base generic github oidc",
-    "authenticate.scim": "access access_records attributes changes directory filters index patch resources",
+    "authenticate.scim": "scim_authenticator directory_writer attribute_paths audit_text scim_directory scim_filter index patch resources",
     "authenticate.session": "linked_index other_sessions provider_logout provider_sessions refresh refresh_worker renewal sessions wanted_tokens",
-    "authenticate.views": "answers api authorization_request callback callers portal program provider_logout refresh scim sessions sign_in "
+    "authenticate.views": "view_helpers api_endpoint authorization_request callback actors portal_pages programmatic_consent provider_logout_endpoints profile_refresh scim_endpoint sessions_page sign_in "
     "sign_out",
     "authorize": "accessible_routes admin approval_policy authorizer config_checks ext_authz_types service user_entry_checks",
     "authorize.decision_log": "decision_log decision_snapshot persistence",
@@ -91,12 +91,12 @@ GUARDS = {
 # The tests of a package are those under tests/unit of its name, and these.
 MORE_TESTS = {
     "authenticate": "contract/test_directories.py unit/gateproject/management/test_online_checks.py",
-    "authorize": "contract/test_path_readings.py contract/test_user_entries.py unit/authenticate/api/test_access.py "
+    "authorize": "contract/test_path_readings.py contract/test_user_entries.py unit/authenticate/api/test_api_authenticator.py "
     "unit/proxy/test_upstream_credentials.py",
-    "config": "unit/authenticate/scim/test_directory.py unit/authorize/policy/language/test_grant_criteria.py "
+    "config": "unit/authenticate/scim/test_scim_directory.py unit/authorize/policy/language/test_grant_criteria.py "
     "unit/authorize/test_several_providers.py unit/proxy/sign_in/test_sign_in_urls.py",
     "databroker": "contract/test_stores.py integration/databroker/store/test_redis_store.py integration/test_admin_secrets.py "
-    "unit/authenticate/access/test_desk.py unit/authenticate/scim/test_directory.py unit/authorize/identity "
+    "unit/authenticate/access_requests/test_access_request_service.py unit/authenticate/scim/test_scim_directory.py unit/authorize/identity "
     "unit/authorize/test_several_providers.py",
     "foundation": "unit/authenticate/test_published_keys.py unit/authorize/policy/language/test_identity_criteria.py "
     "unit/authorize/rpc/test_ext_authz.py unit/authorize/test_several_providers.py",

@@ -22,7 +22,7 @@ SETTINGS = "gateproject.settings"
 # Of this application the import alone makes an event loop.
 _AT_WORK_ALREADY = "daphne"
 PAGES = """
-    authenticate.access.desk daphne.ws_protocol
+    authenticate.access_requests.access_request_service daphne.ws_protocol
     databroker.store.factory databroker.templatetags.times django.contrib.admin.templatetags.admin_list
     django.contrib.auth.middleware django.contrib.messages.storage.fallback django.contrib.sessions.backends.db
     django.contrib.sessions.middleware django.db.models.sql.compiler django.template.loaders.app_directories

@@ -9,7 +9,7 @@ UNTOLD = '__import__("contextlib").nullcontext()'
 approvers = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
 approvers.without("a program is no approver by a group", "AccessRules._names_account", always("user_id in part.operand"))
 
-made = door("authenticate.api.service_accounts", "unit/authenticate/api/test_service_accounts.py")
+made = door("authenticate.api.service_accounts_api", "unit/authenticate/api/test_service_accounts_api.py")
 made.without(
     "no program puts others into groups that it is not in", "lifetime_of", replaced("sorted(set(wanted.groups) - set(own.groups))", "[]")
 )
@@ -20,9 +20,9 @@ made.without(
     replaced("call.audit.step(AuditAction.CREATE_ACCOUNT, ServiceAccount, [(name, name)])", UNTOLD),
 )
 
-inherited = door("authenticate.api.service_accounts", "unit/authenticate/api/test_access_requests.py")
+inherited = door("authenticate.api.service_accounts_api", "unit/authenticate/api/test_access_requests_api.py")
 inherited.without("who knows a program's secret knows those of what it makes", "create_service_account", omits("secret_viewers"))
-kept = door("databroker.service_account_store", "unit/authenticate/api/test_access_requests.py")
+kept = door("databroker.service_account_store", "unit/authenticate/api/test_access_requests_api.py")
 kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("secret_viewers"))
 vouching = door("authorize.identity.service_account_loader", "unit/authorize/identity/test_service_account_loader.py")
 vouching.without("an end of a maker is noticed", "ServiceAccountLoader._is_current", replaced("known.makers", "()"))
@@ -30,13 +30,13 @@ inherited.without(
     "an account is bound to the secret that made it",
     "create_service_account",
     omits("maker_secret_hash"),
-    "unit/authenticate/api/test_service_accounts.py",
+    "unit/authenticate/api/test_service_accounts_api.py",
 )
 
 in_admin = door("databroker.admin.service_account_admin", "unit/databroker/admin/test_service_account_admin.py")
 in_admin.without("an administrator sees a secret as the person they are", "_eyes", returns("()"))
 
-sessions = door("authenticate.api.sessions", "unit/authenticate/api/test_sessions.py")
+sessions = door("authenticate.api.sessions_api", "unit/authenticate/api/test_sessions_api.py")
 sessions.without(
     "an end is told of before",
     "end_session",
@@ -68,10 +68,12 @@ colour.without("a colour is nothing but one", "colour", replaced("_HEX.fullmatch
 accent = door("foundation.web.brand", "unit/foundation/web/test_brand.py")
 accent.without("text in the accent can be read", "readable", replaced("contrast(each, ground) >= ENOUGH", "True"))
 
-choices = door("authenticate.portal.choices", "unit/authenticate/portal/test_choices.py")
+choices = door("authenticate.portal.preferences", "unit/authenticate/portal/test_preferences.py")
 choices.without("choices are bounded", "toggled", replaced("(*choices.favourites, key)[-MOST_FAVOURITES:]", "(*choices.favourites, key)"))
 
-own = door("authenticate.session.sessions", "unit/authenticate/portal/test_own_sessions.py", "unit/authenticate/views/test_sessions.py")
+own = door(
+    "authenticate.session.sessions", "unit/authenticate/portal/test_user_sessions.py", "unit/authenticate/views/test_sessions_page.py"
+)
 own.without(
     "who has the same id at another issuer is somebody else",
     "Sessions._are_of_one_person",

@@ -288,13 +288,13 @@ named.without(
 )
 rules = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
 rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
-desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
+desk = door("authenticate.access_requests.access_request_service", "unit/authenticate/access_requests/test_access_request_service.py")
 desk.without(
     "nobody answers themselves by a program whose secret they know",
     "Caller.approval",
     replaced("self.secret_viewers", "()"),
 )
-names = door("databroker.grants.request_store", "unit/authenticate/access/test_desk.py")
+names = door("databroker.grants.request_store", "unit/authenticate/access_requests/test_access_request_service.py")
 names.without(
     "two accounts of one address are one person",
     "AccessApproval.names",
@@ -314,7 +314,7 @@ desk.without(
 desk.without(
     "a shorter rule holds", "AccessDesk._approved", replaced("min(asked.duration, asking.max_duration.total_seconds())", "asked.duration")
 )
-hook = door("authenticate.access.webhook", "unit/authenticate/access/test_webhook.py")
+hook = door("authenticate.access_requests.access_webhook", "unit/authenticate/access_requests/test_access_webhook.py")
 hook.without("a redirect leads the webhook nowhere", "AccessWebhook._run", passes(follow_redirects="True"))
 hook.without("a reason is words to a chat", "AccessWebhook._body", replaced("harmless(event.words)", "event.words"))
 asking = door("databroker.grants.request_store", "unit/databroker/grants/test_request_store.py")

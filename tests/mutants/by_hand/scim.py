@@ -3,20 +3,22 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, lacks, never, omits, replaced, returns
 
-view = door("authenticate.views.scim", "unit/authenticate/views/test_scim.py", "unit/authenticate/views/test_several_scim.py")
+view = door(
+    "authenticate.views.scim_endpoint", "unit/authenticate/views/test_scim_endpoint.py", "unit/authenticate/views/test_several_scim.py"
+)
 view.without("the token says whose users are pushed", "scim", replaced("service.scim[pusher]", "next(iter(service.scim.values()))"))
 
 directory = door(
-    "authenticate.scim.directory",
-    "unit/authenticate/scim/test_directory.py",
-    "unit/authenticate/scim/test_access_records.py",
-    "unit/authenticate/views/test_scim.py",
+    "authenticate.scim.scim_directory",
+    "unit/authenticate/scim/test_scim_directory.py",
+    "unit/authenticate/scim/test_directory_writer.py",
+    "unit/authenticate/views/test_scim_endpoint.py",
 )
 records = door(
-    "authenticate.scim.access_records",
-    "unit/authenticate/scim/test_access_records.py",
-    "unit/authenticate/scim/test_directory.py",
-    "unit/authenticate/views/test_scim.py",
+    "authenticate.scim.directory_writer",
+    "unit/authenticate/scim/test_directory_writer.py",
+    "unit/authenticate/scim/test_scim_directory.py",
+    "unit/authenticate/views/test_scim_endpoint.py",
 )
 records.without(
     "a deleted user stays out",
@@ -28,7 +30,7 @@ records.without(
     "AccessRecords._deactivate",
     replaced("self._provider.deactivation_id(id)", "id"),
 )
-user_names = door("config.provider_config", "unit/authenticate/scim/test_directory.py")
+user_names = door("config.provider_config", "unit/authenticate/scim/test_scim_directory.py")
 user_names.without("a userName has no case", "ProviderConfig.deactivation_id", replaced("subject.casefold()", "subject"))
 records.without(
     "whose people they are is known to decisions",
@@ -52,14 +54,14 @@ directory.without(
     replaced("raise ScimError(...)", 'ScimError(412, "the resource was changed meanwhile")'),
 )
 
-index = door("authenticate.scim.index", "unit/authenticate/scim/test_index.py", "unit/authenticate/scim/test_directory.py")
+index = door("authenticate.scim.index", "unit/authenticate/scim/test_index.py", "unit/authenticate/scim/test_scim_directory.py")
 index.without(
     "one person is one resource",
     "ScimIndex.check",
     replaced("raise ScimError(...)", "ScimError(409, f\"another resource has this {attribute.replace('_', ' ')}\", \"uniqueness\")"),
 )
 
-attributes = door("authenticate.scim.attributes", "unit/authenticate/scim/test_attributes.py")
+attributes = door("authenticate.scim.attribute_paths", "unit/authenticate/scim/test_attribute_paths.py")
 attributes.without(
     "what stands under the core schema is of the resource",
     "_unwrapped",
@@ -67,7 +69,7 @@ attributes.without(
 )
 attributes.without("a full name is the attribute's", "_unwrapped", replaced("name[len(core) + 1 :]", "name"))
 
-resources = door("authenticate.scim.resources", "unit/authenticate/scim/test_resources.py", "unit/authenticate/views/test_scim.py")
+resources = door("authenticate.scim.resources", "unit/authenticate/scim/test_resources.py", "unit/authenticate/views/test_scim_endpoint.py")
 resources.without(
     "who says nothing of active changes nothing of it", "user_of", replaced('user.get("active", was_active)', 'user.get("active", True)')
 )
@@ -78,11 +80,11 @@ resources.without(
 )
 resources.without("passwords are not kept", "_LEFT_OUT", lacks('"password"'))
 
-trail = door("authenticate.audit_trail", "unit/authenticate/test_audit_trail.py", "unit/authenticate/views/test_scim.py")
+trail = door("authenticate.audit_trail", "unit/authenticate/test_audit_trail.py", "unit/authenticate/views/test_scim_endpoint.py")
 trail.without("what can't be told is done all the same", "_write", replaced("OperationalError", "ZeroDivisionError"))
 trail.without("one odd entry loses no other", "_write", replaced("_write_one(entry)", "AssertionError()"))
 
-changes = door("authenticate.scim.changes", "unit/authenticate/scim/test_changes.py")
+changes = door("authenticate.scim.audit_text", "unit/authenticate/scim/test_audit_text.py")
 changes.without(
     "a deactivation is called one",
     "_of_user",

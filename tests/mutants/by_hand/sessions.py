@@ -88,7 +88,7 @@ at_the_provider.without(
     "ProviderLogout._end",
     replaced("await end_sessions(self._broker, batch)", "[id for id in batch if await self._broker.delete('session', id)]"),
 )
-by_the_directory = door("authenticate.scim.access_records", "unit/authenticate/test_endings.py")
+by_the_directory = door("authenticate.scim.directory_writer", "unit/authenticate/test_endings.py")
 by_the_directory.without(
     "who is deactivated is out everywhere", "AccessRecords.end_sessions", replaced("await end_sessions_of_user(...)", "()")
 )

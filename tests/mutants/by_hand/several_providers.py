@@ -22,7 +22,7 @@ own = door("databroker.provider_scope", "unit/databroker/test_provider_scope.py"
 own.without("a directory's groups are its own", "OwnRecords._stored", replaced("self._prefix + id", "id"))
 own.without("no directory waits for another", "OwnRecords.acquire", replaced("f\"{name} of {self._prefix.rstrip('/')}\"", "name"))
 
-pushed = door("authenticate.scim.directory", "unit/authenticate/views/test_several_scim.py")
+pushed = door("authenticate.scim.scim_directory", "unit/authenticate/views/test_several_scim.py")
 pushed.without("what is pushed is the pusher's", "ScimDirectory.__init__", replaced("own_records(broker, provider)", "broker"))
 
 removed_directories = door("authenticate.removed_directories", "unit/authenticate/test_removed_directories.py")
@@ -69,14 +69,14 @@ removed.without("sessions of a removed provider end", "RemovedProviders._end", s
 
 JUDGED, AT_SIGN_IN = "unit/authorize/test_linked_accounts.py", "unit/authenticate/test_linked_accounts.py"
 
-desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
+desk = door("authenticate.access_requests.access_request_service", "unit/authenticate/access_requests/test_access_request_service.py")
 desk.without("linked accounts are one person", "Caller.holder", replaced("self.identity.linked_id", '""'))
 desk.without(
     "an account approves nothing that it asked as another person",
     "Caller.approval",
     replaced("(self.session.user_id, *self.secret_viewers)", "self.secret_viewers"),
 )
-asked = door("databroker.grants.request_store", "unit/authenticate/access/test_desk.py")
+asked = door("databroker.grants.request_store", "unit/authenticate/access_requests/test_access_request_service.py")
 asked.without("a request remembers the account", "AskedAccess.names", replaced("self.account", '""'))
 replaced_service = door("authenticate.service", AT_SIGN_IN)
 replaced_service.without(

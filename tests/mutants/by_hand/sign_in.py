@@ -68,7 +68,7 @@ echoes.without(
 )
 questions = door("authenticate.provider.http", "unit/authenticate/provider/test_client.py")
 questions.without("credentials are secrets of a question", "_secrets", replaced("{credentials}", "set[str]()"))
-answers = door("authenticate.views.answers", "unit/authenticate/views/test_callback.py")
+answers = door("authenticate.views.view_helpers", "unit/authenticate/views/test_callback.py")
 answers.without("a network has no more than its share", "sign_in_slot", replaced("places.take(network)", 'places.take("")'))
 
 client.without(

@@ -31,7 +31,7 @@ provider_sessions.without(
     replaced("index_key(issuer, sid, subject)", "index_key(issuer, sid, '' if sid else subject)"),
 )
 
-backchannel = door("authenticate.views.provider_logout", "unit/authenticate/views/test_provider_logout.py")
+backchannel = door("authenticate.views.provider_logout_endpoints", "unit/authenticate/views/test_provider_logout_endpoints.py")
 backchannel.without(
     "of the provider's troubles no stranger hears", "backchannel_logout", replaced("(WrongToken, WrongTime)", "ProviderError")
 )

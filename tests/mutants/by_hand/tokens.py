@@ -22,7 +22,7 @@ program_views.without(
     replaced("own.proxy.programs.redirect_uri(hand_over.redirect_uri)", "hand_over.redirect_uri"),
 )
 
-program = door("authenticate.views.answers", "unit/authenticate/views/test_program.py")
+program = door("authenticate.views.view_helpers", "unit/authenticate/views/test_programmatic_consent.py")
 program.without("an answer is the signed-in person's", "is_from_our_page", omits("bound_to"))
 
 sealed = door("foundation.crypto.handoff", "unit/foundation/crypto/test_programmatic.py")

@@ -13,7 +13,7 @@ from django.http import HttpResponse
 
 import authenticate.admin as admin_page
 import databroker.admin.session_admin
-from authenticate.access.desk import Caller
+from authenticate.access_requests.access_request_service import Caller
 from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog
 from databroker.grants.grant_records import KEPT, TemporaryAccess
 from databroker.grants.grant_store import TemporaryAccesses
@@ -21,7 +21,7 @@ from databroker.models import AuditEntry
 from databroker.records import Record, UserRecord
 from foundation.errors import BrokerError
 from tests.support.admin import AdminPages, text_of
-from tests.unit.authenticate.access.test_desk import HOUR, ISSUER, NOW, World
+from tests.unit.authenticate.access_requests.test_access_request_service import HOUR, ISSUER, NOW, World
 
 pytestmark = pytest.mark.usefixtures("database")
 

@@ -12,7 +12,7 @@ from authenticate import service
 from authenticate.session.linked_index import LinkedIndex
 from authenticate.session.refresh import RefreshStep, SessionEnded
 from authenticate.session.sessions import Sessions
-from authenticate.views.person import described_person
+from authenticate.views.profile import described_person
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.records import DIRECTORY_USER, SESSION, DirectoryUser, SessionRecord
 from tests.support.authenticate_site import ORIGIN, Browser

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from authenticate.api.api_problems import ApiProblem
+from authenticate.api.api_types import LONGEST_CURSOR
 from authenticate.api.cursors import cursor_at, keys_in
-from authenticate.api.problems import ApiProblem
-from authenticate.api.values import LONGEST_CURSOR
 
 
 def written(value: Any) -> str:

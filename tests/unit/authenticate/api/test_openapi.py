@@ -3,7 +3,7 @@
 import jsonschema
 
 from authenticate.api.openapi import openapi_document
-from authenticate.api.operations import OPERATIONS
+from authenticate.api.operation_registry import OPERATIONS
 
 
 def test_every_operation_is_in_the_document() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.portal import choices
+from authenticate.portal import preferences
 from authenticate.portal.portal import MOST_RECENT, Portal
 from authorize.accessible_routes import Opening
 from authorize.authorizer import Authorizer
@@ -44,8 +44,8 @@ def headings(sections: list[tuple[str, list[Any]]]) -> list[tuple[str, int]]:
 async def test_favourites_stand_first_and_nowhere_else(tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(a="Tools|Zebra", b="Wiki", c="Tools|Ant", d="Bank")  # type: ignore[assignment]
-    await choices.change(broker, SESSION, choices.toggled, "https://b.example.com/", 0.0)
-    await choices.change(broker, SESSION, choices.toggled, "https://gone.example.com/", 0.0)
+    await preferences.change(broker, SESSION, preferences.toggled, "https://b.example.com/", 0.0)
+    await preferences.change(broker, SESSION, preferences.toggled, "https://gone.example.com/", 0.0)
     shown = await portal.applications(authorize, request(), [], SESSION)
     assert [each.title for each in shown.all] == ["Ant", "Zebra", "Bank", "Wiki"]
     sections = (await portal.page(shown)).sections
@@ -85,8 +85,8 @@ async def test_what_was_opened_is_told_while_it_may_be_opened(tmp_path: Path, br
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(**{f"a{number}": f"A{number}" for number in range(9)})  # type: ignore[assignment]
     for number in (1, 2, 3, 4, 5, 6, 7):
-        await choices.change(broker, SESSION, choices.opened, f"https://a{number}.example.com/", 0.0)
-    await choices.change(broker, SESSION, choices.opened, "https://gone.example.com/", 0.0)
+        await preferences.change(broker, SESSION, preferences.opened, f"https://a{number}.example.com/", 0.0)
+    await preferences.change(broker, SESSION, preferences.opened, "https://gone.example.com/", 0.0)
     shown = await portal.applications(authorize, request(), [], SESSION)
     assert [each.title for each in shown.recent] == ["A7", "A6", "A5", "A4", "A3", "A2"]
     assert len(shown.recent) == MOST_RECENT

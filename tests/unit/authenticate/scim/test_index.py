@@ -2,8 +2,8 @@
 
 import pytest
 
-from authenticate.scim.errors import ScimError
 from authenticate.scim.index import ScimIndex
+from authenticate.scim.scim_errors import ScimError
 from databroker.records import SCIM_INDEX, SCIM_USER
 from databroker.store.memory import MemoryStore
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from authenticate.scim.attributes import ENTERPRISE
-from authenticate.scim.errors import ScimError
+from authenticate.scim.attribute_paths import ENTERPRISE
 from authenticate.scim.patch import patched
+from authenticate.scim.scim_errors import ScimError
 from databroker.store.frozen import frozen_data
 
 CORE = "urn:ietf:params:scim:schemas:core:2.0:User"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from authenticate.scim.errors import ScimError
 from authenticate.scim.resources import email_of, group_of, name_of, user_of
+from authenticate.scim.scim_errors import ScimError
 
 
 def test_spelling_is_made_ours_and_secrets_are_not_kept() -> None:

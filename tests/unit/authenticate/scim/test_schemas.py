@@ -2,7 +2,7 @@
 
 import pytest
 
-from authenticate.scim.attributes import USER
+from authenticate.scim.attribute_paths import USER
 from authenticate.scim.resources import user_of
 from authenticate.scim.schemas import resource_types, schemas, service_provider_config
 

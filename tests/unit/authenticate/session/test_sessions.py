@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from authenticate.portal.own_sessions import others_of
+from authenticate.portal.user_sessions import others_of
 from authenticate.session import sessions
 from databroker.audit_log import AuditAction
 from databroker.end_sessions import end_sessions

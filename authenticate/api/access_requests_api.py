@@ -1,0 +1,117 @@
+"""API of requests for access: those that wait, and their answer by a program that the route's approvers name."""
+
+from pydantic import Field
+
+from authenticate.access_requests.access_request_service import Caller
+from authenticate.api.api_call import ApiCall
+from authenticate.api.api_operation import operation
+from authenticate.api.api_types import ApiAnswer, PageQuery, PlainText, Told, told
+from authenticate.api.cursors import cursor_at, keys_in
+from authorize.identity.service_account_loader import identity_of
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
+from databroker.grants.request_store import APPROVED, AskedAccesses, HeldRequest
+from databroker.records import ServiceAccountRecord, SessionRecord
+from foundation.email_address import canonical_email
+
+LIST = "requests"
+ID = r"[0-9a-f]{24}-[0-9a-f]{24}-[0-9]\.[0-9a-f]{32}"
+
+
+class RequestQuery(PageQuery):
+    user_id: PlainText | None = Field(None, description="Only of this user: `provider/subject`.")
+
+
+class WaitingRequest(ApiAnswer):
+    """A request that nobody has answered yet, or not enough."""
+
+    id: str
+    user_id: str
+    person: str
+    route: str
+    why: str
+    seconds: int
+    asked: Told
+    expires: Told
+    approved_by: list[str]
+    may_answer: bool = Field(description="Whether the calling service account is an approver of the route.")
+
+
+class RequestList(ApiAnswer):
+    items: list[WaitingRequest]
+    next: str | None
+
+
+class AnsweredRequest(ApiAnswer):
+    is_given: bool = Field(description="False if more approvals are needed.")
+    until: Told
+
+
+@operation("GET", "requests", "requests:read", "Pending access requests", query=RequestQuery)
+async def list_requests(call: ApiCall) -> RequestList:
+    query: RequestQuery = call.query
+    after, caller = keys_in(LIST, query.cursor), caller_of(call)
+    page: list[HeldRequest] = []
+    async for held in AskedAccesses(call.gate.broker, call.gate.clock).all():
+        if (after is not None and held.id <= after[0]) or query.user_id not in (None, held.asked.user_id):
+            continue
+        page.append(held)
+        if len(page) > query.limit:
+            break
+    shown = page[: query.limit]
+    items = [_shown(call, caller, held) for held in shown]
+    return RequestList(items=items, next=cursor_at(LIST, shown[-1].id) if len(page) > len(shown) else None)
+
+
+@operation(
+    "POST",
+    "requests/{id}/approve",
+    "requests:decide",
+    "Approve an access request as an approver of its route",
+    id_pattern=ID,
+    problems=(404, 409),
+)
+async def approve_request(call: ApiCall) -> AnsweredRequest:
+    id, _, nonce = call.id.partition(".")
+    asked = await call.gate.desk.approve(caller_of(call), id, nonce, call.gate.identities)
+    return AnsweredRequest(is_given=asked.state == APPROVED, until=told(asked.until))
+
+
+@operation(
+    "POST",
+    "requests/{id}/refuse",
+    "requests:decide",
+    "Deny an access request as an approver of its route",
+    id_pattern=ID,
+    problems=(404, 409),
+)
+async def refuse_request(call: ApiCall) -> None:
+    id, _, nonce = call.id.partition(".")
+    await call.gate.desk.refuse(caller_of(call), id, nonce)
+
+
+def caller_of(call: ApiCall) -> Caller:
+    """The program as the access desk knows who answers: by its own id, which is no person's, and never as one."""
+    account, id = call.program.account, call.program.id
+    session = SessionRecord(id, id, id, PROVIDER, account.created, account.expires)
+    return Caller(session, identity_of(account, call.gate.clock()), id, call.audit, _known_to(account))
+
+
+def _known_to(account: ServiceAccountRecord) -> tuple[str, ...]:
+    """Who has seen its secret, as requests name people: addresses in the form that rules compare."""
+    return tuple(dict.fromkeys(canonical_email(name) or name for name in account.secret_viewers))
+
+
+def _shown(call: ApiCall, caller: Caller, held: HeldRequest) -> WaitingRequest:
+    asked = held.asked
+    return WaitingRequest(
+        id=f"{held.id}.{asked.nonce}",
+        user_id=asked.user_id,
+        person=asked.person,
+        route=asked.route_name,
+        why=asked.why,
+        seconds=int(asked.duration),
+        asked=told(asked.asked),
+        expires=told(asked.expires),
+        approved_by=[each.name for each in asked.approvals],
+        may_answer=call.gate.desk.may_answer(caller, asked),
+    )

@@ -1,0 +1,77 @@
+"""API access: which program asks, by the token of a service account alone, and what it may."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+from asgiref.sync import sync_to_async
+
+from authenticate.api.api_problems import ApiProblem
+from authorize.identity import request_credentials
+from authorize.identity.service_account_loader import account_with
+from authorize.policy.policy_request import PolicyRequest
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
+from databroker.broker_client import BrokerClient
+from databroker.projection.rows import write_seen
+from databroker.records import ServiceAccountRecord
+from foundation.auth_challenges import BAD_TOKEN, NOBODY, TOO_LITTLE, RefusedToken
+from foundation.bounded_cache import BoundedCache
+from foundation.crypto.service_account_token import hash_of
+from foundation.errors import BrokerError
+
+log = structlog.get_logger(__name__)
+
+SEEN_EVERY = 60.0  # seconds between two notes of an account's last use
+
+
+@dataclass(frozen=True, slots=True)
+class ApiProgram:
+    """Program that asks: its account, as the data broker's record says at this moment, and the hash of the secret that it sent."""
+
+    account: ServiceAccountRecord
+    secret_hash: str = field(default="", repr=False)
+
+    @property
+    def id(self) -> str:
+        return f"{PROVIDER}/{self.account.name}"
+
+    def check(self, permission: str) -> None:
+        """ApiProblem where it has not this permission."""
+        if permission not in self.account.permissions:
+            raise ApiProblem(
+                403, f"the service account {self.account.name} lacks the permission {permission}", permission=permission
+            ).with_header("WWW-Authenticate", TOO_LITTLE)
+
+
+# enforcement-point: Identity: API authentication and permissions
+class ApiAccess:
+    """Door of the API.  No cookie is looked at, and no token in a URL."""
+
+    def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
+        self._broker = broker
+        self._clock = clock
+        self._seen: BoundedCache[str, float] = BoundedCache(1000, 1_000_000)
+
+    async def program_of(self, request: PolicyRequest) -> ApiProgram:
+        """The program whose token is in the one Authorization header; ApiProblem.  Raises BrokerError."""
+        scheme, token = request_credentials.authorization_of(request)
+        if not request_credentials.is_service_account(scheme, token):
+            challenge = BAD_TOKEN if token else NOBODY
+            raise ApiProblem(401, "send `Authorization: Bearer <token of a service account>`").with_header("WWW-Authenticate", challenge)
+        account = await account_with(token, self._broker, self._clock())
+        if isinstance(account, RefusedToken):
+            problem = ApiProblem(401, "the token is expired, rotated or revoked").with_header("WWW-Authenticate", BAD_TOKEN)
+            problem.reason = account.reason
+            raise problem
+        return ApiProgram(account, hash_of(token))
+
+    async def note_use(self, program: ApiProgram, host: str) -> None:
+        """Note when an account was last used, now and then; who wants to know which are used no more finds it with the others."""
+        now, before = self._clock(), self._seen.get(program.id)
+        if before is None or not 0 <= now - before < SEEN_EVERY:
+            self._seen.put(program.id, now, 100)
+            try:
+                await sync_to_async(write_seen)({program.id: (now, host)})
+            except BrokerError as error:  # whoever can be answered without the tables is
+                log.warning("updating service account last use failed", reason=str(error).partition("\n")[0])

@@ -1,0 +1,86 @@
+"""API of the decision log: the newest first."""
+
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db.models import Q
+from pydantic import Field
+
+from authenticate.api.api_call import ApiCall
+from authenticate.api.api_operation import operation
+from authenticate.api.api_problems import wrong
+from authenticate.api.api_types import ApiAnswer, Moment, PageQuery, PlainText, Told, told
+from authenticate.api.cursors import cursor_at, keys_in
+from authorize.models import LoggedDecision
+from databroker.admin.row_search import MOST_WORDS
+
+LIST = "decisions"
+EXACT = ("person", "person_id", "route", "route_id", "outcome", "shadow_outcome", "client_address", "request_id")
+
+
+class DecisionQuery(PageQuery):
+    person: PlainText | None = Field(None, description="User as in the decision log: the e-mail address if there is one.")
+    person_id: PlainText | None = Field(None, description="User: `provider/subject`.")
+    route: PlainText | None = Field(None, description="Name of the route.")
+    route_id: PlainText | None = Field(None, description="Id of the route.")
+    outcome: PlainText | None = Field(None, description="Outcome, such as `allowed` or `forbidden`.")
+    shadow_outcome: PlainText | None = Field(None, description="Outcome with the rules in `mode: shadow`.")
+    client_address: PlainText | None = None
+    request_id: PlainText | None = None
+    after: Moment | None = Field(None, description="Not before this time.")
+    before: Moment | None = Field(None, description="Before this time.")
+    q: PlainText | None = Field(None, description="Words of a user, route or URL; all must match.")
+
+
+class TakenDecision(ApiAnswer):
+    """A recorded decision.  `url` has no query."""
+
+    id: int
+    request_id: str
+    at: Told
+    person_id: str
+    person: str
+    method: str
+    url: str
+    client_address: str
+    route_id: str
+    route: str
+    outcome: str
+    reason: str
+    shadow_outcome: str
+
+
+class DecisionList(ApiAnswer):
+    items: list[TakenDecision]
+    next: str | None
+
+
+@operation("GET", "decisions", "decisions:read", "Decisions, newest first", query=DecisionQuery)
+async def list_decisions(call: ApiCall) -> DecisionList:
+    query: DecisionQuery = call.query
+    keys = keys_in(LIST, query.cursor)
+    if keys is not None and not (keys[0].isascii() and keys[0].isdecimal() and len(keys[0]) <= 18):
+        raise wrong("query", [("cursor", "is not valid for this list")])
+    rows = await sync_to_async(_page)(query, None if keys is None else int(keys[0]))
+    items = [_of_row(row) for row in rows[: query.limit]]
+    return DecisionList(items=items, next=cursor_at(LIST, str(items[-1].id)) if len(rows) > query.limit else None)
+
+
+def _page(query: DecisionQuery, before: int | None) -> list[LoggedDecision]:
+    exact: dict[str, Any] = {name: value for name in EXACT if (value := getattr(query, name)) is not None}
+    rows = LoggedDecision.objects.filter(**exact)
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
+    if query.after is not None:
+        rows = rows.filter(at__gte=query.after)
+    if query.before is not None:
+        rows = rows.filter(at__lt=query.before)
+    for word in (query.q or "").split()[:MOST_WORDS]:
+        holds = Q(person__holds=word) | Q(person_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)
+        rows = rows.filter(holds)
+    return list(rows.defer("facts").order_by("-pk")[: query.limit + 1])
+
+
+def _of_row(row: LoggedDecision) -> TakenDecision:
+    texts = {name: getattr(row, name) for name in (*EXACT, "method", "url", "reason")}
+    return TakenDecision(id=row.pk, at=told(row.at), **texts)

@@ -1,0 +1,134 @@
+"""API of sessions: list them, look at one, and end one or all of a person."""
+
+from asgiref.sync import sync_to_async
+from django.db.models import Q
+from django.utils import timezone
+from pydantic import Field
+
+from authenticate.api.api_call import ApiCall
+from authenticate.api.api_operation import operation
+from authenticate.api.api_problems import no_such
+from authenticate.api.api_types import ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
+from authenticate.api.cursors import cursor_at, keys_in
+from config.options import Options
+from databroker.admin import row_search
+from databroker.audit_log import AuditAction, name_in_claims
+from databroker.end_sessions import earlier_of, end_sessions, end_sessions_of_user
+from databroker.models import Session, User
+from databroker.records import SESSION, Record
+
+LIST = "sessions"
+ID = r"[A-Za-z0-9_-]{1,128}"
+
+
+class SessionQuery(PageQuery):
+    user_id: PlainText | None = Field(None, description="Only of this user: `provider/subject`.")
+    q: PlainText | None = Field(None, description="Words of a user or route, the start of an address, or a complete id; all must match.")
+
+
+class PersonToEnd(ApiModel):
+    user_id: PlainText = Field(description="User: `provider/subject`.")
+
+
+class LiveSession(ApiAnswer):
+    """A signed-in browser.  When it was last seen is known some seconds later."""
+
+    id: str
+    user_id: str
+    since: Told
+    expires: Told
+    client_address: str
+    user_agent: str
+    last_seen_at: Told
+    last_host: str
+
+
+class SessionList(ApiAnswer):
+    items: list[LiveSession]
+    next: str | None
+
+
+class EndedSessions(ApiAnswer):
+    ended: int
+
+
+@operation("GET", "sessions", "sessions:read", "Sessions, by id", query=SessionQuery)
+async def list_sessions(call: ApiCall) -> SessionList:
+    query: SessionQuery = call.query
+    after = keys_in(LIST, query.cursor)
+    rows = await sync_to_async(_page)(query, after)
+    more = len(rows) > query.limit
+    items = [_of_row(row) for row in rows[: query.limit]]
+    return SessionList(items=items, next=cursor_at(LIST, items[-1].id) if more else None)
+
+
+def _page(query: SessionQuery, after: tuple[str, ...] | None) -> list[Session]:
+    rows = Session.objects.filter(Q(expires=None) | Q(expires__gt=timezone.now()))
+    if query.user_id is not None:
+        rows = rows.filter(user_id=query.user_id)
+    if after is not None:
+        rows = rows.filter(pk__gt=after[0])
+    found = row_search.sessions(rows, query.q) if query.q is not None else rows
+    return list(found.order_by("pk")[: query.limit + 1])
+
+
+def _of_row(row: Session) -> LiveSession:
+    return LiveSession(
+        id=row.pk,
+        user_id=row.user_id or "",
+        since=told(row.since),
+        expires=told(row.expires),
+        client_address=row.client_address,
+        user_agent=row.user_agent,
+        last_seen_at=told(row.last_seen_at),
+        last_host=row.last_host,
+    )
+
+
+@operation("GET", "sessions/{id}", "sessions:read", "One session", id_pattern=ID, problems=(404,))
+async def get_session(call: ApiCall) -> LiveSession:
+    """By the data broker, which knows of an end at once; the table follows it."""
+    record = await call.gate.broker.get(SESSION, call.id)
+    if record is None:
+        raise no_such("session")
+    row = await Session.objects.filter(pk=call.id).afirst()
+    data = record.data
+    return LiveSession(
+        id=record.id,
+        user_id=str(data.get("user_id") or ""),
+        since=told(data.get("issued")),
+        expires=told(data.get("expires")),
+        client_address=str(data.get("client_address") or ""),
+        user_agent=str(data.get("user_agent") or ""),
+        last_seen_at=told(row.last_seen_at if row else None),
+        last_host=row.last_host if row else "",
+    )
+
+
+@operation("DELETE", "sessions/{id}", "sessions:end", "End a session immediately", id_pattern=ID, problems=(404,))
+async def end_session(call: ApiCall) -> None:
+    record = await call.gate.broker.get(SESSION, call.id)
+    if record is None:
+        raise no_such("session")
+    whom = {id: id for id in await earlier_of(call.gate.broker, [record.id])} | {record.id: _words(record, call.gate.options)}
+    over: list[str] = []
+    async with call.audit.step(AuditAction.END_SESSION, Session, whom.items()):
+        try:
+            await end_sessions(call.gate.broker, [record.id], over)
+        finally:
+            for id in over:
+                del whom[id]
+
+
+@operation("POST", "end_sessions", "sessions:end", "End all sessions of a user immediately", body=PersonToEnd)
+async def end_sessions_of_person(call: ApiCall) -> EndedSessions:
+    whom = call.body.user_id
+    person = [(whom, str(await User.objects.filter(pk=whom).afirst() or whom))]
+    async with call.audit.step(AuditAction.END_ALL_SESSIONS, User, person):
+        return EndedSessions(ended=len(await end_sessions_of_user(call.gate.broker, whom)))
+
+
+def _words(record: Record, options: Options) -> str:
+    claims, user_id = record.data.get("claims"), str(record.data.get("user_id") or "")
+    name = name_in_claims(user_id, claims if isinstance(claims, dict) else {}, options.providers)
+    return f"{name}, from {record.data.get('client_address') or 'an unknown address'}"

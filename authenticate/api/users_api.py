@@ -1,0 +1,100 @@
+"""API of people: who signed in or is in the directory, each with their groups."""
+
+from asgiref.sync import sync_to_async
+from pydantic import Field
+
+from authenticate.api.api_call import ApiCall
+from authenticate.api.api_operation import operation
+from authenticate.api.api_types import ApiAnswer, PageQuery, PlainText, Told, told
+from authenticate.api.cursors import cursor_at, keys_in
+from databroker.admin import row_search
+from databroker.models import Group, Membership, User
+
+LIST = "people"
+# Of one person; the number of all is told.
+MOST_GROUPS = 500
+
+
+class PeopleQuery(PageQuery):
+    id: PlainText | None = Field(None, description="Only this user: `provider/subject`.")
+    email: PlainText | None = Field(None, description="Only the user with exactly this address, verified by a provider that may assert it.")
+    group: PlainText | None = Field(None, description="Only members of the group with this id.")
+    q: PlainText | None = Field(None, description="Words of an id, address, name or group; all must match.")
+
+
+class GroupOfPerson(ApiAnswer):
+    id: str
+    name: str
+    from_directory: bool
+    from_claim: bool
+
+
+class ListedPerson(ApiAnswer):
+    """A person, as they were told of last; `groups` holds the first 500 by id, and `group_count` is the number of all."""
+
+    id: str
+    email: str
+    unauthoritative_email: str = Field(
+        description=(
+            "Address that is not verified, or that the provider may not assert "
+            "(`domains`): it matches no rule and may belong to another user."
+        )
+    )
+    name: str
+    last_sign_in_at: Told
+    groups: list[GroupOfPerson]
+    group_count: int
+
+
+class PeopleList(ApiAnswer):
+    items: list[ListedPerson]
+    next: str | None
+
+
+@operation("GET", "people", "people:read", "Users with their groups, by id", query=PeopleQuery)
+async def list_people(call: ApiCall) -> PeopleList:
+    query: PeopleQuery = call.query
+    return await sync_to_async(_page)(query, keys_in(LIST, query.cursor))
+
+
+def _page(query: PeopleQuery, after: tuple[str, ...] | None) -> PeopleList:
+    rows = User.objects.all()
+    if query.id is not None:
+        rows = rows.filter(pk=query.id)
+    if query.email is not None:
+        rows = rows.filter(email=query.email)
+    if query.group is not None:
+        rows = rows.filter(pk__in=Membership.objects.filter(group_id=query.group).values("user_id"))
+    if after is not None:
+        rows = rows.filter(pk__gt=after[0])
+    found = row_search.users(rows, query.q) if query.q is not None else rows
+    page = list(found.order_by("pk")[: query.limit + 1])
+    shown = page[: query.limit]
+    groups = _groups([user.pk for user in shown])
+    items = [
+        ListedPerson(
+            id=user.pk,
+            email=user.email,
+            unauthoritative_email=user.unauthoritative_email,
+            name=user.name,
+            last_sign_in_at=told(user.last_sign_in_at),
+            groups=groups.get(user.pk, [])[:MOST_GROUPS],
+            group_count=len(groups.get(user.pk, [])),
+        )
+        for user in shown
+    ]
+    return PeopleList(items=items, next=cursor_at(LIST, shown[-1].pk) if len(page) > len(shown) else None)
+
+
+def _groups(people: list[str]) -> dict[str, list[GroupOfPerson]]:
+    members = list(
+        Membership.objects.filter(user_id__in=people)
+        .order_by("group_id")
+        .values_list("user_id", "group_id", "from_directory", "from_claim")
+    )
+    names = dict(Group.objects.filter(pk__in={group for _, group, _, _ in members}).values_list("pk", "name"))
+    found: dict[str, list[GroupOfPerson]] = {}
+    for user, group, from_directory, from_claim in members:
+        told_of = GroupOfPerson(id=group, name=names.get(group, ""), from_directory=from_directory, from_claim=from_claim)
+        found.setdefault(user, []).append(told_of)
+    return found

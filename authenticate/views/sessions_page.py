@@ -1,0 +1,144 @@
+"""My sessions: where a person is signed in, what ends there at the press of a button, and what applications are told of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from authenticate.portal.user_sessions import MOST_SHOWN, others_of, own_sessions
+from authenticate.service import AuthenticateService, page_context
+from authenticate.views import view_helpers
+from authenticate.views.actors import pending_requests
+from authenticate.views.portal_pages import STYLE, portal_files
+from authenticate.views.profile import described_person
+from databroker.admin.record_details import claim_text
+from databroker.audit_log import AuditAction, session_entry
+from databroker.records import SessionRecord
+from foundation.errors import BrokerError
+from foundation.web import pages, responses
+from foundation.web.message import Message
+from foundation.web.times import time_element
+
+PAGE = "/.gate/sessions"
+BACK = ((Message("Back to your sessions"), PAGE),)
+# Claims about the ID token and the sign-in, and not about the person.
+_TECHNICAL = frozenset(
+    (
+        "acr",
+        "amr",
+        "aud",
+        "auth_time",
+        "azp",
+        "exp",
+        "iat",
+        "iss",
+        "jti",
+        "nbf",
+        "s_hash",
+        "sid",
+        "sub",
+        "updated_at",
+        "typ",
+        "session_state",
+    )
+)
+
+
+@view_helpers.requires_session(
+    "GET", "HEAD", "POST", back=BACK, sign_in_url=lambda request: page_context(request).authenticate.sign_in_url_for(PAGE)
+)
+async def sessions(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
+    return await (_end if request.method == "POST" else _page)(request, service, session)
+
+
+async def _end(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
+    """End one session, or all but this; one of somebody else is as one that does not exist."""
+    if "end_others" in request.POST:
+        chosen = await others_of(service.sessions, session, service.clock())
+    else:
+        found = await service.sessions.own(session, request.POST.get("end", ""), service.clock())
+        if found is None:
+            reason = Message("Session not found; nothing was changed. It may have ended already.")
+            return responses.error_page(request, 404, reason, links=BACK)
+        if found.id in (session.id, *session.superseded_ids):
+            return responses.redirect("/.gate/signout/")  # which asks, and clears what this browser has
+        chosen = [found]
+    ended = 0
+    try:
+        for each in chosen:
+            await _ended(request, service, session, each)
+            ended += 1
+    except BrokerError:
+        if not ended:
+            raise
+        reason = Message(
+            "The data broker is unavailable: %(ended)s of %(all)s sessions were ended. The rest are still active.",
+            ended=ended,
+            all=len(chosen),
+        )
+        return responses.error_page(request, 503, reason, advice=Message("Press the button again in a minute."), links=BACK)
+    response = responses.redirect(PAGE)
+    response.status_code = 303
+    return response
+
+
+async def _ended(request: HttpRequest, service: AuthenticateService, session: SessionRecord, chosen: SessionRecord) -> None:
+    gate = page_context(request)
+    action: str = AuditAction.END_SESSION
+    try:
+        await service.sessions.end(chosen)
+    except BrokerError:
+        action = AuditAction.END_SESSION.failure
+        raise
+    finally:
+        await service.audit_trail.note(session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, chosen))
+
+
+async def _page(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
+    headers, now = view_helpers.cookie_headers(request), service.clock()
+    token, cookie = service.csrf.token_for(headers, now, bound_to=session.id)
+    person = await described_person(service, session)
+    claims, technical = _claims(person["claims"])
+    response = responses.page(
+        request,
+        "authenticate/sessions.html",
+        form_targets="",
+        shows_times=True,
+        files=portal_files(service),
+        style=pages.static_path(STYLE),
+        sessions=await own_sessions(service.sessions, service.broker, session, now),
+        pending=await pending_requests(page_context(request), session),
+        person=person,
+        told=_told(service, person),
+        claims=claims,
+        technical=technical,
+        csrf=token,
+        most=MOST_SHOWN,
+        time=time_element,
+    )
+    return responses.with_cookies(response, [cookie] if cookie else [])
+
+
+def _told(service: AuthenticateService, person: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What an application may be told: the assertion's claims about the person, and those of `jwt_claims_headers`."""
+    user, claims = person["user"], person["claims"]
+    told: dict[str, str] = {
+        Message("Your id"): person["told"]["id"],
+        Message("Your name"): user["name"] or Message("unknown"),
+        Message("Your e-mail address"): person["told"]["email"]
+        or Message("not shared: the address is not verified, or its domain is not allowed for your identity provider"),
+        Message("Your groups"): ", ".join(group["name"] for group in person["groups"]) or Message("none"),
+    }
+    for name in service.options.jwt_claims_headers:
+        if name in claims and name not in ("sub", "user", "name", "email", "groups"):
+            told[name] = claim_text(name, claims[name])
+    return list(told.items())
+
+
+def _claims(said: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(about the person, technical)."""
+    about: list[tuple[str, str]] = []
+    technical: list[tuple[str, str]] = []
+    for name, value in said.items():
+        (technical if name in _TECHNICAL else about).append((name, claim_text(name, value)))
+    return about, technical

@@ -1,0 +1,605 @@
+"""Who asks, who answers, and what comes of it: nobody says yes to themselves, and nothing is done that the audit log was not told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from authenticate.access_requests.access_request_service import AccessDesk, Caller, NoSuchRequest, NotYours, duration_words
+from authenticate.access_requests.access_webhook import AccessEvent
+from authorize.policy.identity import Identity
+from config.options import Options
+from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog, AuditLogAway
+from databroker.grants.grant_store import AccessError, TemporaryAccesses
+from databroker.grants.request_store import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
+from databroker.records import ACCESS_GRANT, ACCESS_REQUEST, Record, SessionRecord
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+from tests.support.options import MINIMAL, make_options
+
+NOW = 1_800_000_000.0
+HOUR = 3600.0
+ISSUER = MINIMAL["idp_provider_url"]
+KEYS: dict[str, Any] = {"approvers": [{"groups": "leads"}], "max_duration": "2h"}
+WAGES = {"from": "https://wages.example.com", "to": "http://127.0.0.1:9", "name": "wages", "allowed_groups": ["payroll"]}
+
+
+@dataclass(frozen=True)
+class Told(AuditLog):
+    """The audit log of a world, in somebody's name; `then` is what happens after each entry."""
+
+    world: Any = None
+    then: Callable[[str], Awaitable[None]] | None = None
+
+    async def record(self, action: str, model: Any, objects: Any) -> None:
+        if self.world.is_full:
+            raise AuditLogAway("full")
+        self.world.told.append((self.actor.name, action))
+        await asyncio.sleep(0)
+        if self.then is not None:
+            await self.then(action)
+
+
+class World:
+    """A desk with its people.  `told` is the audit log, which `is_full` breaks; `groups` are those of each session now."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.now = NOW
+        self.broker = MemoryStore(lambda: self.now)
+        self.groups = {"bob": {"leads"}, "carol": {"leads"}, "dave": {"leads"}}
+        self.emails = dict[str, str]()
+        self.unverified_emails = dict[str, str]()
+        self.linked = dict[str, str]()
+        self.gone = set[str]()
+        self.told: list[tuple[str, str]] = []
+        self.is_full = False
+        self.events: list[AccessEvent] = []
+        self.use()
+
+    def use(self, **keys: Any) -> None:
+        route = {**WAGES, "access_requests": {**KEYS, **keys.pop("keys", {})}, **keys}
+        self.options: Options = make_options(self.directory, policy=[route])
+        self.desk = AccessDesk(self.options, self.broker, lambda: self.now, self.events.append)
+
+    def caller(self, name: str, issuer: str = ISSUER, session: str = "", then: Callable[[str], Awaitable[None]] | None = None) -> Caller:
+        id = session or name
+        held = SessionRecord(id, f"oidc/{name}", name, "oidc", NOW, NOW + 9e5, {"email": self.unverified_emails.get(name)}, issuer=issuer)
+        audit = Told(Actor(ActorKind.USER, held.user_id, name), "", world=self, then=then)
+        return Caller(held, self.identity(name, id), name, audit)
+
+    def identity(self, name: str, session: str = "") -> Identity:
+        groups = frozenset(self.groups.get(name, ()))
+        known = {"rule_email": self.emails.get(name, ""), "linked_id": self.linked.get(name, "")}
+        return Identity(session or name, f"oidc/{name}", name, "oidc", NOW + 9e5, group_ids=groups, **known)
+
+    async def identities(self, session_id: str) -> Identity | None:
+        await asyncio.sleep(0)
+        return None if session_id in self.gone else self.identity(session_id.partition("-")[0], session_id)
+
+    async def ask(self, name: str = "ann", why: str = "the year's end", seconds: float = HOUR) -> HeldRequest:
+        known = {held.asked.nonce for held in await self.desk.own(self.caller(name))}
+        await self.desk.ask(self.caller(name), self.desk.rules.routes[0], why, seconds)
+        return next(held for held in await self.desk.own(self.caller(name)) if held.asked.nonce not in known)
+
+    async def approve(self, held: HeldRequest, name: str = "bob", session: str = "") -> Any:
+        return await self.desk.approve(self.caller(name, session=session), held.id, held.asked.nonce, self.identities)
+
+    async def given(self) -> list[tuple[str, float, str]]:
+        accesses = TemporaryAccesses(self.broker, lambda: self.now)
+        return [(record.user_id, access.until - NOW, access.by) async for record, access in accesses.list()]
+
+    async def waiting(self, name: str) -> list[str]:
+        return [held.asked.person async for held in self.desk.waiting(self.caller(name))]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_a_request_is_answered_by_an_approver_and_the_access_ends_by_itself(world: World) -> None:
+    held = await world.ask()
+    assert (await world.waiting("bob"), await world.waiting("ann"), await world.waiting("eve")) == (["ann"], [], [])
+    world.now += 600
+    await world.approve(held)
+    assert await world.given() == [("oidc/ann", 600 + HOUR, "bob")]
+    assert await world.desk.own(world.caller("ann")) == []
+    assert world.told == [
+        ("ann", "requests access"),
+        ("bob", "approves an access request"),
+        ("bob", "grants temporary access"),
+    ]
+    world.now += HOUR
+    assert await world.given() == []
+
+
+async def test_nobody_says_yes_to_themselves_whatever_they_are(world: World) -> None:
+    held = await world.ask("bob")
+    for caller in (world.caller("bob"), world.caller("bob", session="bob-2"), world.caller("bob", issuer="https://other.example.com")):
+        with pytest.raises(NotYours):
+            await world.desk.approve(caller, held.id, held.asked.nonce, world.identities)
+    assert await world.waiting("bob") == []
+    assert await world.given() == []
+    await world.approve(held, "carol")
+    assert [user for user, _, _ in await world.given()] == ["oidc/bob"]
+
+
+async def test_who_is_no_approver_any_more_answers_nothing(world: World) -> None:
+    held = await world.ask()
+    world.groups["bob"] = set()
+    for step in (world.approve(held), world.desk.refuse(world.caller("bob"), held.id, held.asked.nonce)):
+        with pytest.raises(NotYours):
+            await step
+    assert (await world.given(), world.told[1:]) == ([], [])
+
+
+async def test_several_approvals_are_those_of_different_people_who_are_approvers_still(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    held = await world.ask()
+    await world.approve(held)
+    await world.approve(held, session="bob-2")
+    assert await world.given() == []
+    world.groups["bob"] = set()  # the first approver has lost the group
+    await world.approve(held, "carol")
+    assert await world.given() == []
+    world.gone.add("carol")  # and the second has signed out
+    await world.approve(held, "dave")
+    assert await world.given() == []
+    world.gone.clear()
+    await world.approve(held, "carol")
+    ((user, _, by),) = await world.given()
+    assert (user, by) == ("oidc/ann", "dave, carol")
+
+
+@pytest.mark.parametrize("approvals", [1, 2])
+async def test_two_who_answer_at_once_give_one_access(world: World, approvals: int) -> None:
+    world.use(keys={"approvals": approvals})
+    held = await world.ask()
+    outcomes = await asyncio.gather(world.approve(held), world.approve(held, "carol"), return_exceptions=True)
+    assert not [each for each in outcomes if isinstance(each, BaseException) and not isinstance(each, NoSuchRequest)]
+    assert len(await world.given()) == 1
+    assert await world.desk.own(world.caller("ann")) == []
+
+
+async def test_of_a_yes_and_a_no_at_once_one_counts(world: World) -> None:
+    held = await world.ask()
+    refuse = world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce)
+    outcomes = await asyncio.gather(refuse, world.approve(held), return_exceptions=True)
+    assert sum(isinstance(each, NoSuchRequest) for each in outcomes) == 1
+    assert bool(await world.given()) is not isinstance(outcomes[1], NoSuchRequest)
+
+
+@pytest.mark.parametrize("end", ["refused", "withdrawn", "the broker is away"])
+async def test_an_approval_that_does_not_count_is_in_the_audit_log_as_failed(world: World, end: str) -> None:
+    world.use(keys={"approvals": 2})
+    held = await world.ask()
+    await world.approve(held, "dave")
+    earlier = len(world.told)
+
+    async def meanwhile(session_id: str) -> Identity | None:
+        match end:
+            case "refused":
+                await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce)
+            case "withdrawn":
+                await world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce)
+            case _:
+                raise BrokerError("away")
+        return await world.identities(session_id)
+
+    with pytest.raises((NoSuchRequest, BrokerError)):
+        await world.desk.approve(world.caller("bob"), held.id, held.asked.nonce, meanwhile)
+    assert [action for name, action in world.told[earlier:] if name == "bob"] == [
+        AuditAction.APPROVE_REQUEST,
+        AuditAction.APPROVE_REQUEST.failure,
+    ]
+    assert await world.given() == []
+
+
+async def test_an_end_between_an_approval_and_its_access_prevents_it(world: World) -> None:
+    first, second = await world.ask(), await world.ask(why="longer", seconds=2 * HOUR)
+    await world.approve(first)
+    ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.given(world.caller("bob"))]
+
+    async def then(action: str) -> None:
+        if action == AuditAction.GRANT_ACCESS:
+            await world.desk.revoke(world.caller("bob"), user_id, place)
+
+    with pytest.raises(AccessError):
+        await world.desk.approve(world.caller("carol", then=then), second.id, second.asked.nonce, world.identities)
+    assert await world.given() == []
+    assert world.told[-3:] == [
+        ("carol", AuditAction.GRANT_ACCESS),
+        ("bob", AuditAction.REVOKE_ACCESS),
+        ("carol", AuditAction.GRANT_ACCESS.failure),
+    ]
+
+
+async def test_access_that_was_ended_early_is_restored_by_no_request_that_waited(world: World) -> None:
+    first, second = await world.ask(), await world.ask(why="once more")
+    await world.approve(first)
+    ((user_id, access_id),) = [(record.user_id, access.id) async for record, access in world.desk.given(world.caller("bob"))]
+    await world.desk.revoke(world.caller("bob"), user_id, access_id)
+    assert await world.desk.own(world.caller("ann")) == []
+    with pytest.raises(NoSuchRequest):
+        await world.approve(second, "carol")
+    assert await world.given() == []
+    world.now += 1
+    await world.approve(await world.ask(why="after it"), "carol")
+    assert len(await world.given()) == 1
+
+
+async def test_glass_that_is_broken_again_does_not_keep_approvers_from_ending_it(world: World) -> None:
+    world.use(keys={"break_glass": {"allowed": [{"groups": "oncall"}], "max_duration": "1h"}})
+    world.groups["ann"] = {"oncall"}
+    route = world.desk.rules.routes[0]
+
+    async def breaks() -> None:
+        world.now += 1
+        await world.desk.break_glass(world.caller("ann"), route, "an incident", 600)
+
+    async def then(action: str) -> None:
+        await breaks()  # between the entry and the end
+
+    await breaks()
+    ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.given(world.caller("bob"))]
+    await breaks()
+    await world.desk.revoke(world.caller("bob", then=then), user_id, place)
+    assert await world.given() == []
+
+
+async def test_who_ends_what_another_has_just_ended_is_on_record_with_a_failure(world: World) -> None:
+    await world.approve(await world.ask())
+    ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.given(world.caller("bob"))]
+
+    async def then(action: str) -> None:
+        if action == AuditAction.REVOKE_ACCESS:
+            await world.desk.revoke(world.caller("carol"), user_id, place)
+
+    events = len(world.events)
+    with pytest.raises(NoSuchRequest):
+        await world.desk.revoke(world.caller("bob", then=then), user_id, place)
+    assert world.told[-3:] == [
+        ("bob", AuditAction.REVOKE_ACCESS),
+        ("carol", AuditAction.REVOKE_ACCESS),
+        ("bob", AuditAction.REVOKE_ACCESS.failure),
+    ]
+    assert [each.by for each in world.events[events:]] == ["carol"]
+
+
+async def test_what_was_refused_or_withdrawn_can_not_be_approved(world: World) -> None:
+    refused, withdrawn = await world.ask(), await world.ask(why="another")
+    await world.desk.refuse(world.caller("bob"), refused.id, refused.asked.nonce)
+    with pytest.raises(NoSuchRequest):
+        await world.desk.withdraw(world.caller("bob"), withdrawn.id, withdrawn.asked.nonce)
+    await world.desk.withdraw(world.caller("ann"), withdrawn.id, withdrawn.asked.nonce)
+    await world.ask(why="a third, at the same place")
+    for held in (refused, withdrawn):
+        with pytest.raises(NoSuchRequest):
+            await world.approve(held)
+    assert await world.given() == []
+
+
+async def test_a_request_expires_by_itself(world: World) -> None:
+    held = await world.ask()
+    world.now += LIFETIME
+    with pytest.raises(NoSuchRequest):
+        await world.approve(held)
+    assert await world.given() == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "payroll"}, {"to": "http://127.0.0.1:10"}, {"from": "https://pay.example.com"}, {"prefix_rewrite": "/payroll/"}]
+)
+async def test_a_route_that_was_changed_takes_no_request_over(world: World, change: dict[str, str]) -> None:
+    held = await world.ask()
+    world.use(**change)
+    with pytest.raises(NoSuchRequest):
+        await world.approve(held)
+    assert await world.waiting("bob") == []
+    assert await world.given() == []
+
+
+async def test_a_shorter_rule_holds_for_what_was_asked_before_it(world: World) -> None:
+    held = await world.ask(seconds=2 * HOUR)
+    world.use(keys={"max_duration": "10m"})
+    await world.approve(held)
+    assert [lasts for _, lasts, _ in await world.given()] == [600]
+
+
+async def test_a_user_of_a_provider_that_the_route_does_not_accept_requests_nothing(world: World) -> None:
+    world.use(identity_providers=["oidc"])
+    ann, route = world.caller("ann"), world.desk.rules.routes[0]
+    partner = replace(ann, identity=replace(ann.identity, provider="partner"))
+    with pytest.raises(NotYours):
+        await world.desk.ask(partner, route, "the year's end", HOUR)
+    assert (world.told, await world.desk.own(ann)) == ([], [])
+    await world.desk.ask(ann, route, "the year's end", HOUR)
+    assert await world.waiting("bob") == ["ann"]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 2 * HOUR + 1, float("inf"), float("nan")])
+async def test_nobody_asks_for_longer_than_the_rule_says(world: World, seconds: float) -> None:
+    with pytest.raises(AccessError):
+        await world.ask(seconds=seconds)
+    assert world.told == []
+
+
+@pytest.mark.parametrize("why", ["", "  ", "a\u202eb", "x" * 501])
+async def test_a_reason_that_is_required_is_there(world: World, why: str) -> None:
+    with pytest.raises(AccessError, match="give a reason"):
+        await world.ask(why=why)
+    world.use(keys={"reason": "optional"})
+    if why.strip():
+        with pytest.raises(AccessError, match="give a reason"):
+            await world.ask(why=why)
+    else:
+        assert (await world.ask(why=why)).asked.why == "no reason given"
+
+
+async def test_a_flood_ends_at_so_many(world: World) -> None:
+    for _ in range(MOST_OPEN):
+        await world.ask()
+    with pytest.raises(TooManyAsked):
+        await world.ask()
+    assert len(await world.desk.own(world.caller("ann"))) == MOST_OPEN
+    assert world.told == [("ann", "requests access")] * MOST_OPEN, "nor does it fill the audit log"
+    assert len(world.events) == MOST_OPEN
+    await world.ask("eve")
+
+
+@pytest.mark.parametrize(
+    ("verified", "unverified"),
+    [
+        ({"bob": "bob@corp.com", "dave": "bob@corp.com"}, {}),
+        ({"bob": "bob@corp.com"}, {"dave": "Bob@CORP.com"}),
+        ({}, dict.fromkeys(("bob", "dave"), "b@c.de")),
+    ],
+    ids=["verified", "one of them is", "neither is"],
+)
+async def test_two_accounts_of_one_address_are_one_person(world: World, verified: dict[str, str], unverified: dict[str, str]) -> None:
+    world.use(keys={"approvals": 2})
+    world.emails, world.unverified_emails = {**verified, "carol": "carol@corp.com"}, unverified
+    held = await world.ask("bob")
+    with pytest.raises(NotYours):
+        await world.approve(held, "dave")
+    assert await world.waiting("dave") == []
+    other = await world.ask("ann")
+    await world.approve(other)
+    await world.approve(other, "dave")
+    assert await world.given() == []
+    await world.approve(other, "carol")
+    assert await world.given() == [("oidc/ann", HOUR, "dave, carol")]
+
+
+async def test_a_person_and_a_program_whose_secret_they_know_are_one(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    held = await world.ask()
+    program = replace(world.caller("carol"), secret_viewers=("oidc/bob",))
+    for caller in (program, world.caller("bob"), program):
+        await world.desk.approve(caller, held.id, held.asked.nonce, world.identities)
+    assert await world.given() == []
+    await world.approve(held, "dave")
+    assert await world.given() == [("oidc/ann", HOUR, "carol, dave")]
+
+
+async def test_what_was_ended_is_not_given_again_by_who_finishes_its_approval(world: World) -> None:
+    held, put = await world.ask(), world.broker.put
+
+    async def fails(type: str, id: str, data: Any, **more: Any) -> Record:
+        if type == ACCESS_REQUEST and data["state"] == OVER:
+            raise BrokerError("away")
+        return await put(type, id, data, **more)
+
+    world.broker.put = fails  # type: ignore[method-assign]
+    with pytest.raises(BrokerError):
+        await world.approve(held)
+    world.broker.put = put  # type: ignore[method-assign]
+    ((id,),) = [(access.id,) async for _, access in world.desk.given(world.caller("ann"))]
+    await world.desk.revoke(world.caller("ann"), "oidc/ann", id)
+    with pytest.raises(NoSuchRequest):
+        await world.approve(held, "carol")
+    assert (await world.given(), await world.desk.own(world.caller("ann"))) == ([], [])
+
+
+async def test_without_the_audit_log_nothing_is_done(world: World) -> None:
+    held = await world.ask()
+    world.is_full = True
+    steps: list[Callable[[], Any]] = [
+        lambda: world.ask(),
+        lambda: world.approve(held),
+        lambda: world.desk.refuse(world.caller("bob"), held.id, held.asked.nonce),
+        lambda: world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce),
+    ]
+    for step in steps:
+        with pytest.raises(AuditLogAway):
+            await step()
+    assert [each.asked for each in await world.desk.own(world.caller("ann"))] == [held.asked]
+    assert await world.given() == []
+
+
+async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: World) -> None:
+    held, put = await world.ask(), world.broker.put
+
+    async def fails(type: str, *arguments: Any, **more: Any) -> Record:
+        if type == ACCESS_GRANT:
+            raise BrokerError("away")
+        return await put(type, *arguments, **more)
+
+    world.broker.put = fails  # type: ignore[method-assign]
+    with pytest.raises(BrokerError):
+        await world.approve(held)
+    assert world.told[-1] == ("bob", AuditAction.GRANT_ACCESS.failure)
+    (left,) = await world.desk.own(world.caller("ann"))
+    assert left.asked.state == APPROVED
+    with pytest.raises(NoSuchRequest):
+        await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce)
+    world.broker.put = put  # type: ignore[method-assign]
+    world.now += 60
+    await world.approve(held, "carol")
+    assert await world.given() == [("oidc/ann", HOUR, "bob")], "its time began with the first"
+    assert await world.desk.own(world.caller("ann")) == []
+
+
+async def test_what_can_not_be_given_any_more_does_not_wait_for_ever(world: World) -> None:
+    held = await world.ask()
+    await world.broker.put(ACCESS_REQUEST, held.id, replace(held.asked, state=APPROVED, until=NOW - 1).to_data())
+    with pytest.raises(AccessError):
+        await world.approve(held)
+    assert await world.desk.own(world.caller("ann")) == []
+
+
+async def test_access_is_ended_by_who_has_it_and_by_its_approvers(world: World) -> None:
+    for name in ("ann", "ben"):
+        await world.approve(await world.ask(name))
+    found = {record.user_id: access.id async for record, access in world.desk.given(world.caller("bob"))}
+    assert set(found) == {"oidc/ann", "oidc/ben"}
+    assert [record.user_id async for record, _ in world.desk.given(world.caller("ann"))] == ["oidc/ann"]
+    with pytest.raises(NoSuchRequest):
+        await world.desk.revoke(world.caller("ann"), "oidc/ben", found["oidc/ben"])
+    with pytest.raises(NoSuchRequest):
+        await world.desk.revoke(world.caller("ann", issuer="https://other.example.com"), "oidc/ann", found["oidc/ann"])
+    await world.desk.revoke(world.caller("ann"), "oidc/ann", found["oidc/ann"])
+    await world.desk.revoke(world.caller("carol"), "oidc/ben", found["oidc/ben"])
+    assert await world.given() == []
+    assert world.told[-2:] == [("ann", "revokes temporary access"), ("carol", "revokes temporary access")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(900, "15 minutes"), (3600, "1 hour"), (5400, "1 hour 30 minutes"), (86400, "1 day"), (1, "1 minute"), (90000, "1 day 1 hour")],
+)
+def test_a_length_is_told_in_words(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words
+
+
+GLASS = {"break_glass": {"allowed": [{"groups": "on-call"}], "max_duration": "30m"}}
+
+
+async def test_who_may_break_the_glass_is_in_at_once_and_loudly(world: World) -> None:
+    world.use(keys=GLASS)
+    world.groups["olga"] = {"on-call"}
+    caller, route = world.caller("olga"), world.desk.rules.routes[0]
+    with capture_logs() as logs:
+        await world.desk.break_glass(caller, route, "the site is down", 1800)
+    assert [(each["log_level"], each["user_id"]) for each in logs] == [("warning", "oidc/olga")]
+    assert await world.given() == [("oidc/olga", 1800, "olga (break-glass)")]
+    assert world.told == [("olga", "uses break-glass access")]
+    with pytest.raises(AccessError, match="already"):
+        await world.desk.break_glass(caller, route, "again", 600)
+    assert world.told[-1] == ("olga", AuditAction.BREAK_GLASS.failure)
+
+
+async def test_nobody_else_breaks_it_nor_for_longer_nor_in_silence(world: World) -> None:
+    route = world.desk.rules.routes[0]
+    with pytest.raises(NotYours):
+        await world.desk.break_glass(world.caller("bob"), route, "it is late", 600)
+    world.use(keys=GLASS)
+    world.groups["olga"] = {"on-call"}
+    route = world.desk.rules.routes[0]
+    for name in ("ann", "bob"):
+        with pytest.raises(NotYours):
+            await world.desk.break_glass(world.caller(name), route, "it is late", 600)
+    for why, seconds in (("", 600.0), ("down", 1801.0), ("down", 0.0), ("down", float("nan"))):
+        with pytest.raises(AccessError):
+            await world.desk.break_glass(world.caller("olga"), route, why, seconds)
+    assert world.told == []
+    world.is_full = True
+    with pytest.raises(AuditLogAway):
+        await world.desk.break_glass(world.caller("olga"), route, "down", 600)
+    assert await world.given() == []
+    assert await world.waiting("olga") == [], "who may break the glass is no approver by that"
+
+
+async def test_whoever_listens_hears_of_each_step_that_was_taken(world: World) -> None:
+    world.use(keys={**GLASS, "approvals": 2})
+    world.groups["olga"] = {"on-call"}
+    held = await world.ask()
+    await world.approve(held)
+    await world.approve(held, "carol")
+    refused = await world.ask("ben")
+    await world.desk.refuse(world.caller("bob"), refused.id, refused.asked.nonce)
+    withdrawn = await world.ask("ben")
+    await world.desk.withdraw(world.caller("ben"), withdrawn.id, withdrawn.asked.nonce)
+    await world.desk.break_glass(world.caller("olga"), world.desk.rules.routes[0], "the site is down", 600)
+    ((id, _),) = [(access.id, 0) async for _, access in world.desk.given(world.caller("ann"))]
+    await world.desk.revoke(world.caller("bob"), "oidc/ann", id)
+    expected = ["asked", "approved", "given", "asked", "refused", "asked", "withdrawn", "broke_glass", "revoked"]
+    assert [event.event for event in world.events] == expected
+    given, broken = world.events[2], world.events[7]
+    assert (given.person, given.by, given.until) == ("ann", "carol", NOW + HOUR)
+    assert given.words == "bob, carol granted access: ann, wages, for 1 hour: the year's end"
+    assert broken.words == "EMERGENCY: olga used break-glass access to wages for 10 minutes: the site is down"
+    heard = len(world.events)
+    with pytest.raises(NotYours):
+        await world.approve(await world.ask(), "eve")
+    assert len(world.events) == heard + 1, "of what was not done nobody hears"
+
+
+ANN = "verified_email/ann@corp.example"
+
+
+async def test_who_has_two_linked_accounts_is_one_person_and_answers_themselves_by_neither(world: World) -> None:
+    """`carol` is an approver's account of hers; that she is known by the same id is enough."""
+    world.linked = {"ann": ANN, "carol": ANN}
+    held = await world.ask("ann")
+    assert (held.asked.user_id, held.asked.issuer) == (ANN, "verified_email")
+    assert await world.waiting("carol") == []
+    with pytest.raises(NotYours):
+        await world.approve(held, "carol")
+    with pytest.raises(NotYours):
+        await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce)
+    assert [each.asked.nonce for each in await world.desk.own(world.caller("carol"))] == [held.asked.nonce]
+    assert (await world.approve(held, "bob")).state == APPROVED
+    assert await world.given() == [(ANN, HOUR, "bob")]
+    ((record, access),) = [each async for each in world.desk.given(world.caller("carol"))]
+    await world.desk.revoke(world.caller("carol", issuer="https://idp.other.example"), record.user_id, access.id)
+    assert await world.given() == []
+
+
+async def test_two_linked_accounts_are_not_two_approvers(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    world.linked = {"bob": ANN, "carol": ANN}
+    held = await world.ask("ann")
+    await world.approve(held, "bob")
+    assert (await world.approve(held, "carol")).state != APPROVED
+    assert (await world.approve(held, "dave")).state == APPROVED
+
+
+async def test_an_approver_whose_account_is_another_person_s_by_now_has_not_approved(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    world.linked = {"bob": ANN}
+    held = await world.ask("ann")
+    await world.approve(held, "bob")
+    world.linked = {"bob": "verified_email/somebody@corp.example"}
+    assert (await world.approve(held, "dave")).state != APPROVED
+
+
+async def test_who_breaks_the_glass_holds_it_by_each_of_their_accounts(world: World) -> None:
+    world.use(keys={"break_glass": {"allowed": [{"groups": "leads"}], "max_duration": "1h"}})
+    world.linked = {"bob": ANN}
+    await world.desk.break_glass(world.caller("bob"), world.desk.rules.routes[0], "the house burns", HOUR)
+    assert [person for person, _, _ in await world.given()] == [ANN]
+
+
+@pytest.mark.parametrize(("before", "after"), [(ANN, ""), ("", ANN), (ANN, "verified_email/other@corp.example")])
+async def test_an_account_that_becomes_another_person_s_answers_nothing_that_it_asked(world: World, before: str, after: str) -> None:
+    """Whoever may change their address could else ask as one person and approve as another."""
+    world.linked = {"bob": before}
+    held = await world.ask("bob")
+    world.linked = {"bob": after}
+    assert await world.waiting("bob") == []
+    with pytest.raises(NotYours):
+        await world.approve(held, "bob")
+
+
+async def test_an_account_that_becomes_another_person_s_is_no_second_approver(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    held = await world.ask("ann")
+    await world.approve(held, "bob", session="bob-1")
+    world.linked = {"bob": ANN}
+    assert (await world.approve(held, "bob", session="bob-2")).state != APPROVED

@@ -1,0 +1,168 @@
+"""What a chat is told of access, by whom it can be proved, and that nobody waits for it."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from authenticate.access_requests import access_webhook
+from authenticate.access_requests.access_webhook import MOST_WAITING, AccessEvent, AccessWebhook, harmless, signature_of
+from tests.support.closing import stop_accepting
+from tests.support.options import make_options
+
+SECRET = "a" * 40
+EVENT = AccessEvent("asked", "ann", "oidc/1", "wages", "the year's end", "ann", "ann asks for wages", 7.0)
+
+
+class Chat:
+    """`answers` are given one after the other, then 200; `messages` are what came."""
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+        self.messages: list[tuple[bytes, bytes]] = []
+        self.heard = asyncio.Event()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/hook/secret-part"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        self.messages.append((head, await reader.readexactly(length)))
+        answer = self.answers.pop(0) if self.answers else b"200 OK"
+        writer.write(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        if not self.answers:
+            self.heard.set()
+
+    async def stop(self) -> None:
+        await stop_accepting(self._server)
+        await self._server.wait_closed()
+
+
+@pytest.fixture
+async def chat(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Chat]:
+    monkeypatch.setattr(access_webhook, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(access_webhook, "LONGEST_PAUSE", 0.002)
+    chat = Chat()
+    await chat.start()
+    yield chat
+    await chat.stop()
+
+
+def hook(directory: Path, url: str, **settings: Any) -> AccessWebhook:
+    options = make_options(directory, **{"access_webhook_url": url, "access_webhook_secret": SECRET, **settings})
+    return AccessWebhook(options, "https://auth.example.com/.gate/access", lambda: 1_800_000_000.0)
+
+
+async def test_each_event_is_told_and_signed(chat: Chat, tmp_path: Path) -> None:
+    told = hook(tmp_path, chat.url)
+    told.start()
+    told.tell(replace(EVENT, words="ann asks for <!channel>"))
+    await chat.heard.wait()
+    await told.stop()
+    ((head, body),) = chat.messages
+    document = json.loads(body)
+    assert document["text"] == "ann asks for &lt;!channel&gt; https://auth.example.com/.gate/access"
+    assert (document["event"], document["user_id"], document["until"]) == ("asked", "oidc/1", 7.0)
+    expected = hmac.new(SECRET.encode(), b"1800000000." + body, hashlib.sha256).hexdigest()
+    assert f"x-gate-signature: t=1800000000,v1={expected}".encode() in head.lower()
+    assert signature_of(SECRET.encode(), body, 1_800_000_000).endswith(expected)
+
+
+@pytest.mark.parametrize("answers", [[b"500 No"], [b"503 No\r\nRetry-After: 1"], [b"429 No", b"502 No"], [b"408 No"]])
+async def test_what_may_pass_is_tried_again(chat: Chat, tmp_path: Path, answers: list[bytes]) -> None:
+    chat.answers = [*answers, b"200 OK"]
+    told = hook(tmp_path, chat.url)
+    told.start()
+    told.tell(EVENT)
+    await chat.heard.wait()
+    await told.stop()
+    assert len(chat.messages) == len(answers) + 1
+
+
+@pytest.mark.parametrize("answer", [b"302 Found\r\nLocation: http://127.0.0.1:1/", b"404 No", b"401 No"])
+async def test_what_is_final_is_given_up_and_leads_nowhere(chat: Chat, tmp_path: Path, answer: bytes) -> None:
+    chat.answers = [answer, b"200 OK"]
+    told = hook(tmp_path, chat.url)
+    told.start()
+    with capture_logs() as logs:
+        told.tell(EVENT)
+        told.tell(replace(EVENT, event="given"))
+        await chat.heard.wait()
+        await told.stop()
+    assert [json.loads(body)["event"] for _, body in chat.messages] == ["asked", "given"]
+    (line,) = [each for each in logs if each["event"] == "access webhook delivery failed"]
+    assert line["reason"] == f"status {answer.split()[0].decode()}"
+    assert "secret-part" not in str(logs)
+    assert SECRET not in str(logs)
+
+
+async def test_nobody_waits_for_one_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_webhook, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(access_webhook, "LONGEST_PAUSE", 0.002)
+    told = hook(tmp_path, "http://127.0.0.1:1/x")
+    with capture_logs() as logs:
+        for _ in range(MOST_WAITING + 3):
+            told.tell(EVENT)
+        told.start()
+        while not any(each["event"] == "access webhook delivery failed" for each in logs):
+            await asyncio.sleep(0.001)
+        await told.stop()
+    assert sum(each["event"] == "access webhook queue full, event dropped" for each in logs) == 3
+    assert any(each["event"] == "access webhook stopped with undelivered events" for each in logs)
+
+
+async def test_a_flood_of_one_hides_neither_a_broken_glass_nor_what_others_did(chat: Chat, tmp_path: Path) -> None:
+    told = hook(tmp_path, chat.url)
+    told.tell(replace(EVENT, event="broke_glass", user_id="oidc/mallory"))
+    told.tell(replace(EVENT, user_id="oidc/ann"))
+    with capture_logs() as logs:
+        for number in range(MOST_WAITING + 50):
+            told.tell(replace(EVENT, user_id="oidc/mallory", until=float(number)))
+    assert {(each["about"], each["user_id"]) for each in logs} == {("asked", "oidc/mallory")}
+    chat.answers = [b"200 OK"] * MOST_WAITING
+    told.start()
+    await chat.heard.wait()
+    await told.stop()
+    heard = [json.loads(body) for _, body in chat.messages]
+    assert [(each["event"], each["user_id"]) for each in heard[:2]] == [("broke_glass", "oidc/mallory"), ("asked", "oidc/ann")]
+    assert [each["until"] for each in heard[2:]] == [float(number) for number in range(52, MOST_WAITING + 50)]
+
+
+async def test_of_nothing_but_broken_glasses_the_oldest_goes(tmp_path: Path) -> None:
+    told = hook(tmp_path, "http://127.0.0.1:1/x")
+    with capture_logs() as logs:
+        for number in range(MOST_WAITING + 1):
+            told.tell(replace(EVENT, event=access_webhook.BROKE_GLASS, until=float(number)))
+    assert [each["about"] for each in logs] == ["broke_glass"]
+
+
+async def test_without_a_url_nobody_is_told(tmp_path: Path) -> None:
+    told = AccessWebhook(make_options(tmp_path), "https://auth.example.com/.gate/access", lambda: 0.0)
+    told.start()
+    told.tell(EVENT)
+    await told.stop()
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("<!channel> & <https://evil.example|here>", "&lt;!channel&gt; &amp; &lt;https: evil.example here&gt;"),
+        ("[here](https://evil.example)", "(here)(https: evil.example)"),
+        ("*bold* _it_ `code` @everyone #room", " bold   it   code  (at)everyone  room"),
+        ("a\u202eb\x1bc", "a\ufffdb\ufffdc"),
+    ],
+)
+def test_what_people_write_is_words_to_a_chat(words: str, shown: str) -> None:
+    assert harmless(words) == shown

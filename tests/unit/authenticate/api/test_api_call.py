@@ -1,0 +1,42 @@
+"""What a program changes is in the audit log in its name, or is not done."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from django.db import OperationalError
+
+from authenticate.api.api_authenticator import ApiProgram
+from authenticate.api.api_call import ApiCall
+from databroker.audit_log import AuditLogAway
+from databroker.models import AuditEntry, User
+from databroker.records import ServiceAccountRecord
+from tests.support.database import in_database
+
+ROBOT = ApiProgram(ServiceAccountRecord("robot", (), 1.0, 2e9, "", permissions=("sessions:end",)))
+
+
+def call() -> ApiCall:
+    gate = SimpleNamespace(clock=lambda: 1_800_000_000.0, client_address="192.0.2.7", request_id="ab")
+    return ApiCall(cast(Any, gate), ROBOT, "", None, None)
+
+
+async def test_an_entry_names_the_program(database: None) -> None:
+    await call().audit.record("does something", User, [("oidc/alice", "Alice"), ("oidc/bob", "Bob")])
+    found = await in_database(lambda: list(AuditEntry.objects.order_by("pk")))
+    assert [(each.object_id, each.object_repr, each.object_type) for each in found] == [
+        ("oidc/alice", "Alice", "user"),
+        ("oidc/bob", "Bob", "user"),
+    ]
+    entry = found[0]
+    assert (entry.who, entry.account, entry.address) == ("robot (API)", "service_account/robot", "192.0.2.7")
+    assert entry.when.timestamp() == 1_800_000_000.0
+
+
+async def test_a_log_that_can_not_be_written_stops_the_call(database: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*_: Any, **__: Any) -> None:
+        raise OperationalError("full")
+
+    monkeypatch.setattr(type(AuditEntry.objects), "bulk_create", is_full)
+    with pytest.raises(AuditLogAway):
+        await call().audit.record("does something", User, [("oidc/alice", "Alice")])

@@ -1,0 +1,73 @@
+"""Values of requests and answers: one reading each, and no time that a database could choke on."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from authenticate.api.api_types import MOST_OF_A_PAGE, CursorText, Moment, PageQuery, PlainText, told
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "+5", " 5", "5 ", "1_0", "5.0", "1e2", "٥", "201", "9999", "", "05", "true"])
+def test_a_page_size_is_a_whole_number_within_bounds(said: str) -> None:
+    with pytest.raises(ValidationError):
+        PageQuery.model_validate({"limit": said})
+
+
+def test_the_largest_page_may_be_asked_for() -> None:
+    assert PageQuery.model_validate({"limit": str(MOST_OF_A_PAGE)}).limit == MOST_OF_A_PAGE
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("2027-01-31T18:00:00Z", datetime(2027, 1, 31, 18, tzinfo=UTC)),
+        ("2027-01-31t18:00:00z", datetime(2027, 1, 31, 18, tzinfo=UTC)),
+        ("2027-01-31T18:00:00.5+01:00", datetime(2027, 1, 31, 17, 0, 0, 500_000, tzinfo=UTC)),
+        ("2026-12-31T23:59:60Z", datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        ("2027-01-31T18:00:00.123456789Z", datetime(2027, 1, 31, 18, 0, 0, 123_456, tzinfo=UTC)),
+        ("0001-01-01T00:00:00+14:00", datetime(1, 1, 1, tzinfo=UTC)),
+        ("9999-12-31T23:59:59-14:00", datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+    ],
+)
+def test_times_are_those_of_rfc_3339(said: str, meant: datetime) -> None:
+    assert TypeAdapter(Moment).validate_python(said) == meant
+
+
+@pytest.mark.parametrize(
+    "said", ["", "now", "2027-01-31", "2027-01-31T18:00:00", "2027-02-30T18:00:00Z", "1800000000", 1_800_000_000, None]
+)
+def test_what_is_no_time_is_refused(said: Any) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(Moment).validate_python(said)
+
+
+@given(st.text())
+def test_any_text_is_a_time_or_refused(said: str) -> None:
+    with suppress(ValidationError):
+        assert TypeAdapter(Moment).validate_python(said).tzinfo is UTC
+
+
+@pytest.mark.parametrize("said", ["", "a\0b", "a\nb", "\x7f", "x" * 321])
+def test_no_text_holds_what_a_database_can_not_look_for(said: str) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(PlainText).validate_python(said)
+
+
+@pytest.mark.parametrize("said", ["", "a=b", "é", "a" * 1001, "a\n"])
+def test_a_cursor_has_the_form_of_one(said: str) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(CursorText).validate_python(said)
+
+
+@pytest.mark.parametrize("moment", [None, 0, 0.0, float("nan"), float("inf"), 1e30, -1e30, "soon"])
+def test_what_no_calendar_has_is_told_as_nothing(moment: Any) -> None:
+    assert told(moment) is None
+
+
+def test_times_are_told_in_utc() -> None:
+    assert told(1_800_000_000.9) == "2027-01-15T08:00:00Z"

@@ -1,0 +1,85 @@
+"""Requests have one reading: what is unknown, said twice, or written in another way is refused, and named."""
+
+import pytest
+
+from authenticate.api.api_problems import ApiProblem
+from authenticate.api.operation_registry import OPERATIONS
+from authenticate.api.request_parsing import MOST_BYTES, MOST_KEYS, allowed, body_of, operation_of, query_of
+
+BY_NAME = {operation.name: operation for operation in OPERATIONS}
+LIST, END, END_ALL = BY_NAME["list_sessions"], BY_NAME["end_session"], BY_NAME["end_sessions_of_person"]
+
+
+def refused(query: str) -> list[tuple[str, str]]:
+    with pytest.raises(ApiProblem) as caught:
+        query_of(LIST, query)
+    assert caught.value.status == 400
+    return [(each["name"], each["reason"]) for each in caught.value.members["errors"]]
+
+
+def refused_body(content: bytes, content_type: str = "application/json", operation: object = END_ALL) -> ApiProblem:
+    with pytest.raises(ApiProblem) as caught:
+        body_of(operation, content_type, content)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_a_query_is_read() -> None:
+    query = query_of(LIST, "limit=7&user_id=oidc%2Falice&q=a+b")
+    assert (query.limit, query.user_id, query.q, query.cursor) == (7, "oidc/alice", "a b", None)
+    assert query_of(LIST, "").limit == 50
+
+
+def test_what_a_query_does_not_know_is_named() -> None:
+    assert refused("colour=red") == [("colour", "unknown key")]
+    assert refused("limit=1&limit=2") == [("limit", "occurs twice")]
+    assert refused("Limit=1") == [("Limit", "unknown key")]
+    assert refused("q=") == [("q", "String should have at least 1 character")]
+
+
+@pytest.mark.parametrize("query", ["q", "&", "q=%ff", "q=%ed%a0%80", "&".join(f"a{n}=1" for n in range(MOST_KEYS + 1))])
+def test_what_is_no_query_is_refused(query: str) -> None:
+    ((name, reason),) = refused(query)
+    assert name == ""
+    assert "key=value, in UTF-8" in reason
+
+
+@pytest.mark.parametrize("query", ["q=a%00b", "user_id=%0d%0aX:1", "q=%7f"])
+def test_control_characters_are_refused(query: str) -> None:
+    assert len(refused(query)) == 1
+
+
+def test_a_body_is_one_json_object() -> None:
+    assert body_of(END_ALL, "application/json; charset=utf-8", b'{"user_id": "oidc/alice"}').user_id == "oidc/alice"
+    for content in (b"", b"[]", b"null", b"{", b'{"user_id": "a", "user_id": "b"}', b'{"user_id": NaN}', b"\xff", b"[" * 9000):
+        assert refused_body(content).status == 400
+    assert refused_body(b'{"user_id": "a"}', "text/plain").status == 415
+    assert refused_body(b'{"user_id": "a"}', "").status == 415
+    assert refused_body(b" " * (MOST_BYTES + 1)).status == 413
+
+
+@pytest.mark.parametrize(
+    "content", [b"{}", b'{"user_id": 7}', b'{"user_id": null}', b'{"user_id": "a", "x": 1}', b'{"user_id": "a\\u0000"}']
+)
+def test_a_body_has_what_it_must_and_nothing_else(content: bytes) -> None:
+    problem = refused_body(content)
+    assert problem.status == 400
+    assert problem.members["errors"][0]["in"] == "body"
+
+
+def test_who_needs_no_body_may_send_none() -> None:
+    assert body_of(END, "", b"") is None
+    assert refused_body(b"{}", "application/json", END).status == 400
+
+
+def test_what_is_possible_somewhere_is_said() -> None:
+    assert operation_of("HEAD", "sessions")[0] is LIST
+    with pytest.raises(ApiProblem) as caught:
+        operation_of("PUT", "sessions/x")
+    assert (caught.value.status, caught.value.headers) == (405, {"Allow": "DELETE, GET, HEAD, OPTIONS"})
+    with pytest.raises(ApiProblem) as caught:
+        operation_of("HEAD", "end_sessions")
+    assert (caught.value.status, caught.value.headers) == (405, {"Allow": "OPTIONS, POST"})
+    with pytest.raises(ApiProblem) as caught:
+        operation_of("GET", "nothing")
+    assert caught.value.status == 404
+    assert allowed("nothing") == ""

@@ -1,0 +1,93 @@
+"""Own sessions: this one first, then the newest; what one browser grew out of is no browser of its own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from authenticate.portal import user_sessions as module
+from authenticate.portal.user_sessions import MOST_SHOWN, others_of, own_sessions
+from authenticate.session.sessions import Sessions
+from databroker.projection.rows import LastSeen
+from databroker.records import SESSION, SessionRecord
+from databroker.store.memory import MemoryStore
+from tests.support.options import MINIMAL, make_options
+
+NOW = 1_000.0
+
+
+@pytest.fixture
+def broker() -> MemoryStore:
+    return MemoryStore(lambda: NOW)
+
+
+@pytest.fixture
+def sessions(tmp_path: Path, broker: MemoryStore) -> Sessions:
+    return Sessions(make_options(tmp_path), broker)
+
+
+async def made(broker: MemoryStore, sessions: Sessions, id: str, **facts: Any) -> SessionRecord:
+    said = {
+        "user_id": "oidc/1",
+        "subject": "1",
+        "provider": "oidc",
+        "issued": 1.0,
+        "expires": 5_000.0,
+        "issuer": MINIMAL["idp_provider_url"],
+    }
+    session = SessionRecord(id=id, **{**said, **facts})
+    await sessions.at_provider.remember(session)
+    await broker.put(SESSION, id, session.to_data(), expires=session.expires)
+    return session
+
+
+async def test_a_browser_is_told_once_whatever_it_had_before(broker: MemoryStore, sessions: Sessions) -> None:
+    this = await made(broker, sessions, "this", issued=9.0, superseded_ids=("weak",))
+    await made(broker, sessions, "weak")
+    await made(broker, sessions, "old", issued=2.0)
+    await made(broker, sessions, "new", issued=3.0, superseded_ids=("new-weak",))
+    await made(broker, sessions, "new-weak")
+    await made(broker, sessions, "over", expires=NOW)
+    await made(broker, sessions, "of-another", user_id="oidc/2", subject="2")
+    assert [each.id for each in await others_of(sessions, this, NOW)] == ["new", "old"]
+
+
+async def test_when_it_was_last_seen_is_told_where_it_is_known(
+    broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    this, _ = await made(broker, sessions, "this"), await made(broker, sessions, "other")
+    monkeypatch.setattr(module, "last_seen_at", lambda ids: {"other": LastSeen(7.0, "wiki.example.com")})
+    found = await own_sessions(sessions, broker, this, NOW)
+    assert [(each.id, each.is_this, each.last_seen_at) for each in found] == [
+        ("this", True, None),
+        ("other", False, LastSeen(7.0, "wiki.example.com")),
+    ]
+
+    def fails(ids: list[str]) -> dict[str, LastSeen]:
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(module, "last_seen_at", fails)
+    assert [each.last_seen_at for each in await own_sessions(sessions, broker, this, NOW)] == [None, None]
+
+
+async def test_no_more_are_told_than_a_page_should_hold(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "last_seen_at", lambda ids: {})
+    this = await made(broker, sessions, "this")
+    for number in range(MOST_SHOWN + 5):
+        await made(broker, sessions, f"other-{number}", issued=float(number))
+    found = await own_sessions(sessions, broker, this, NOW)
+    assert (len(found), found[0].id, found[1].id) == (MOST_SHOWN, "this", f"other-{MOST_SHOWN + 4}")
+
+
+async def test_a_tenant_s_person_is_not_another_tenant_s_of_the_same_id(tmp_path: Path, broker: MemoryStore) -> None:
+    sessions = Sessions(make_options(tmp_path, idp_provider="azure", idp_provider_url=None), broker)
+    ours, theirs = (
+        f"https://login.microsoftonline.com/{digit * 8}-{digit * 4}-{digit * 4}-{digit * 4}-{digit * 12}/v2.0" for digit in "12"
+    )
+    azure = {"provider": "azure", "user_id": "azure/1"}
+    this = await made(broker, sessions, "this", issuer=ours, **azure)
+    await made(broker, sessions, "mine", issuer=ours, **azure)
+    await made(broker, sessions, "theirs", issuer=theirs, **azure)
+    assert [each.id for each in await others_of(sessions, this, NOW)] == ["mine"]
+    assert await sessions.own(this, "theirs", NOW) is None

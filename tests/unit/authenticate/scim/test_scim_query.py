@@ -1,0 +1,85 @@
+"""What is looked for, and what of it is shown."""
+
+from typing import Any
+
+import pytest
+
+from authenticate.scim.scim_errors import ScimError
+from authenticate.scim.scim_query import MOST_RESULTS, AttributeSelection, ScimQuery
+from databroker.store.frozen import frozen_data
+
+CORE = "urn:ietf:params:scim:schemas:core:2.0:User"
+OTHER = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+USER = {
+    "schemas": [CORE],
+    "id": "1",
+    "userName": "ann",
+    "name": {"givenName": "A", "familyName": "L"},
+    "emails": [{"value": "a@x", "type": "work"}, {"value": "b@x"}, "c@x"],
+    OTHER: {"department": "Sales", "division": "D"},
+}
+ALWAYS = {"schemas": [CORE], "id": "1"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [
+        ("", USER),
+        ([], USER),
+        ("USERNAME", {"userName": "ann"}),
+        (["userName", "name"], {"userName": "ann", "name": USER["name"]}),
+        ("userName, name.givenName", {"userName": "ann", "name": {"givenName": "A"}}),
+        ("name,name.givenName", {"name": USER["name"]}),
+        (f"{CORE}:name.familyName", {"name": {"familyName": "L"}}),
+        ("emails.type", {"emails": [{"type": "work"}, {}, "c@x"]}),
+        (f"{OTHER}:department", {OTHER: {"department": "Sales"}}),
+        (CORE, USER),
+        ("nothing", {}),
+    ],
+)
+def test_what_is_wanted_is_shown(wanted: Any, shown: dict[str, Any]) -> None:
+    assert AttributeSelection.of({"Attributes": wanted}).shown(USER) == {**ALWAYS, **shown}
+
+
+@pytest.mark.parametrize(
+    ("left_out", "differs"),
+    [
+        ("userName", {"userName": None}),
+        ("id,schemas", {}),
+        (["name.GIVENNAME"], {"name": {"familyName": "L"}}),
+        ("emails.value", {"emails": [{"type": "work"}, {}, "c@x"]}),
+        (f"{OTHER}:division", {OTHER: {"department": "Sales"}}),
+        (f"userName.x,{CORE},nothing.x", {}),
+    ],
+)
+def test_what_is_left_out_is_not(left_out: Any, differs: dict[str, Any]) -> None:
+    expected = {name: value for name, value in {**USER, **differs}.items() if value is not None}
+    assert AttributeSelection.of({"excludedAttributes": left_out}).shown(frozen_data(USER)) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "start", "count"),
+    [
+        ({}, 1, 100),
+        ({"startIndex": "", "count": None}, 1, 100),
+        ({"startIndex": "4", "count": 3}, 4, 3),
+        ({"STARTINDEX": -4, "count": "-1"}, 1, 0),
+        ({"count": 10_000}, 1, MOST_RESULTS),
+    ],
+)
+def test_a_page_has_bounds(said: dict[str, Any], start: int, count: int) -> None:
+    query = ScimQuery.of(said)
+    assert (query.start, query.count) == (start, count)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"count": "x"}, {"count": True}, {"count": 1.5}, {"count": [1]}, {"startIndex": "1" * 11}, {"filter": 5}, {"filter": "x"},
+        {"attributes": 5}, {"attributes": [5]}, {"excludedAttributes": {"a": 1}},
+    ],
+)  # fmt: skip
+def test_what_can_not_be_read_is_refused(said: dict[str, Any]) -> None:
+    with pytest.raises(ScimError) as refused:
+        ScimQuery.of(said)
+    assert refused.value.status == 400

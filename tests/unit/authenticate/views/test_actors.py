@@ -1,0 +1,38 @@
+"""Who acts at the access desk: a person by their records of this moment, under a name that is no other's."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from authenticate.views.actors import caller_of
+from authorize.policy.identity import Identity
+from databroker.records import USER
+from tests.unit.authenticate.access_requests.test_access_request_service import ISSUER, NOW, World
+
+
+def gate_of(world: World, identity: Identity | None) -> Any:
+    async def identity_of_session(session_id: str) -> Identity | None:
+        return identity
+
+    service = SimpleNamespace(broker=world.broker, clock=lambda: NOW)
+    return SimpleNamespace(
+        options=world.options,
+        authenticate=service,
+        authorize=SimpleNamespace(identity_of_session=identity_of_session),
+        client_address="192.0.2.9",
+    )
+
+
+async def test_whom_no_record_knows_or_whose_records_are_another_s_acts_not(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    session = world.caller("ann").session
+    assert await caller_of(gate_of(world, None), session) is None
+    assert await caller_of(gate_of(world, world.identity("bob", "ann")), session) is None
+
+
+async def test_who_chooses_their_own_name_is_told_with_their_id(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.broker.put(USER, "oidc/ann", {"id": "oidc/ann", "name": "The Boss", "email": "boss@example.com", "issuer": ISSUER})
+    caller = await caller_of(gate_of(world, Identity("ann", "oidc/ann", "", "oidc", NOW + 9)), world.caller("ann").session)
+    assert caller is not None
+    assert caller.name == "The Boss (oidc/ann)"
