@@ -30,8 +30,8 @@ from config.options import Options
 from config.routes.route import Route
 from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_SEPARATOR, JWT
 from databroker.records import SessionRecord, UserRecord, issuer_in
-from foundation.auth_challenges import RefusedToken
-from foundation.bounded_cache import MIB, BoundedCache, weight_of
+from foundation.auth_challenges import InvalidToken
+from foundation.bounded_cache import MIB, BoundedCache, estimate_size
 from foundation.client_network import ConcurrencyLimit, client_network
 from foundation.errors import ProviderError
 from foundation.single_flight import SingleFlight
@@ -107,7 +107,7 @@ class BearerSession:
 
 @dataclass(frozen=True, slots=True)
 class _CachedResult:
-    bearer: BearerSession | RefusedToken
+    bearer: BearerSession | InvalidToken
     until: float
 
 
@@ -138,15 +138,15 @@ class BearerTokens:
         is_needed = any(route.bearer_token for route in options.policy)
         return cls(options, clock) if is_needed else None
 
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> BearerSession | RefusedToken:
-        """The person, or a RefusedToken for a token that this route does not accept; ProviderError where that can't be told now. `asker`
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> BearerSession | InvalidToken:
+        """The person, or a InvalidToken for a token that this route does not accept; ProviderError where that can't be told now. `asker`
         is the client's address, or "".
         """
         trust = self._trusts.get(route_id)
         if trust is None:
-            return RefusedToken("the route does not accept bearer tokens")
+            return InvalidToken("the route does not accept bearer tokens")
         if not SHORTEST <= len(token) <= MAX_TOKEN:
-            return RefusedToken(f"{trust.kind}: the token is too large")
+            return InvalidToken(f"{trust.kind}: the token is too large")
         key = (trust, hashlib.sha256(token.encode()).digest())
         verdict = self._good.get(key) or self._refused.get(key)
         if verdict is not None and self._clock() < verdict.until:
@@ -164,12 +164,12 @@ class BearerTokens:
     def _place(self, trust: TokenPolicy, network: str) -> Iterator[None]:
         """A place in the policy's queue; _NoPlace where it is full."""
         places = self._places[trust.queue]
-        if not places.take(network):
+        if not places.acquire(network):
             raise _NoPlace("too many tokens are waiting for the provider")
         try:
             yield
         finally:
-            places.leave(network)
+            places.release(network)
 
     async def _judge(self, key: _Key, trust: TokenPolicy, token: str, asker: str) -> _CachedResult:
         # Else who floods us could put off the judgement of what a token of theirs has opened.
@@ -180,15 +180,15 @@ class BearerTokens:
             bearer = self._bearer(trust, claims, key[1].hex()[:32], now)
             verdict = _CachedResult(bearer, min(now + KEPT, bearer.session.expires))
         except (_TokenRefused, AccessRefused, ClaimsTooLarge, ScopeMissing) as refusal:
-            verdict = _CachedResult(RefusedToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
+            verdict = _CachedResult(InvalidToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
         except _NoPlace:
             raise
         except ProviderError as error:
             log.warning("bearer token verification failed", kind=trust.kind, issuer=trust.issuer, reason=str(error))
             raise
-        kept, other = (self._refused, self._good) if isinstance(verdict.bearer, RefusedToken) else (self._good, self._refused)
+        kept, other = (self._refused, self._good) if isinstance(verdict.bearer, InvalidToken) else (self._good, self._refused)
         other.pop(key)
-        kept.put(key, verdict, weight_of(verdict))
+        kept.put(key, verdict, estimate_size(verdict))
         return verdict
 
     async def _claims(self, trust: TokenPolicy, token: str, place: Place) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class PostLogoutRedirect:
             return {}
         if url == self._own_page:
             return {"post_logout_redirect_uri": url}
-        state = self._sealer.seal({"to": url}, audience=self._origin, expires=now + LIFETIME)
+        state = self._sealer.seal({"to": url}, audience=self._origin, expires_at=now + LIFETIME)
         return {"post_logout_redirect_uri": self._own_page, "state": state}
 
     def url_of(self, state: str, is_route_origin: IsRouteOrigin, now: float) -> str:

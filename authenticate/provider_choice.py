@@ -25,7 +25,7 @@ class ProviderChoice:
 
     def __init__(self, options: Options):
         self._providers = options.providers
-        self._cookie = cookies.host_name(f"{options.cookie_name}_idp", secure=options.cookie_secure)
+        self._cookie = cookies.host_prefixed_name(f"{options.cookie_name}_idp", secure=options.cookie_secure)
         self._secure = options.cookie_secure
 
     def among(self, named: str) -> Providers:

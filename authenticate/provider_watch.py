@@ -7,7 +7,7 @@ import structlog
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.clients import ProviderClients
 from foundation.errors import ProviderError
-from foundation.readiness import PartReadiness, degraded, moment
+from foundation.readiness import ComponentStatus, degraded, format_utc
 
 log = structlog.get_logger(__name__)
 
@@ -35,27 +35,27 @@ class ProviderWatch:
 
     async def _look(self, client: ProviderClient) -> None:
         health, id = client.health, client.provider.id
-        began = health.since if health.trouble else None
+        began = health.changed_at if health.error else None
         own = client.for_our_own_work()
         try:
-            if health.trouble or (self._is_sole and not health.since):
+            if health.error or (self._is_sole and not health.changed_at):
                 await own.provider.discovery(own.http)
-                health.works()
+                health.mark_up()
             self._warned.discard(id)
         except ProviderError as error:
-            health.fails(str(error), began)  # an answer that can't be used came between
+            health.mark_down(str(error), began)  # an answer that can't be used came between
             if id not in self._warned:
                 log.warning("identity provider unavailable", provider=id, reason=str(error))
             self._warned.add(id)
 
-    def readiness(self) -> PartReadiness:
+    def readiness(self) -> ComponentStatus:
         """Readiness of the providers, as far as they were asked; without them, who is signed in goes on."""
-        troubled = [client for client in self._clients.made if client.health.trouble]
+        troubled = [client for client in self._clients.made if client.health.error]
         if troubled:
-            told = (f"{self._who(c.provider.id)} since {moment(c.health.since)}: {c.health.trouble}" for c in troubled)
+            told = (f"{self._who(c.provider.id)} since {format_utc(c.health.changed_at)}: {c.health.error}" for c in troubled)
             return degraded(PART, "; ".join(told))
-        since = max((client.health.since for client in self._clients.made), default=0.0)
-        return PartReadiness(PART, reason=f"responded at {moment(since)}" if since else "not contacted yet")
+        since = max((client.health.changed_at for client in self._clients.made), default=0.0)
+        return ComponentStatus(PART, reason=f"responded at {format_utc(since)}" if since else "not contacted yet")
 
     def _who(self, id: str) -> str:
         return "sign-in is unavailable" if self._is_sole else f"sign-in at {id} is unavailable"

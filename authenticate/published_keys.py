@@ -9,8 +9,8 @@ import structlog
 
 from databroker.broker_client import BrokerClient
 from databroker.records import SIGNING_KEY, PublishedKey
-from foundation.backoff import pauses
-from foundation.crypto.signing_key import SigningKey, checked_jwk
+from foundation.backoff import backoff_delays
+from foundation.crypto.signing_key import SigningKey, validate_jwk
 from foundation.errors import BrokerError
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class PublishedKeys:
 
     async def run(self) -> None:
         """Announce our key, again and again; one made for this process alone is neither announced nor served."""
-        waits = pauses(FIRST_PAUSE)
+        waits = backoff_delays(FIRST_PAUSE)
         while self._key.is_configured:
             try:
                 await self.announce()
@@ -45,7 +45,7 @@ class PublishedKeys:
                 log.warning("publishing signing key failed", reason=str(error))
                 await asyncio.sleep(next(waits))
                 continue
-            waits = pauses(FIRST_PAUSE)
+            waits = backoff_delays(FIRST_PAUSE)
             await asyncio.sleep(ANNOUNCED_EVERY)
 
     async def announce(self) -> None:
@@ -73,7 +73,7 @@ def _checked(kid: str, data: Any) -> PublishedKey | None:
     """A public key under its own name, or None: what is served is trusted by upstreams."""
     try:
         key = PublishedKey(**data)
-        jwk = checked_jwk(key.jwk)
+        jwk = validate_jwk(key.jwk)
     except (AttributeError, TypeError, ValueError):
         jwk = None
     if jwk is None or jwk["kid"] != kid or not isinstance(key.expires, int | float):

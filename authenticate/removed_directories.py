@@ -8,9 +8,9 @@ import structlog
 from config.options import Options
 from databroker.broker_client import BrokerClient, every
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER, Record
-from foundation.backoff import until_done
+from foundation.backoff import retry
 from foundation.errors import GateError
-from foundation.tasks import in_parallel
+from foundation.tasks import gather_limited
 
 log = structlog.get_logger(__name__)
 
@@ -38,14 +38,14 @@ class RemovedDirectories:
         def unable(error: GateError) -> None:
             log.warning("deleting records of removed directories failed", reason=str(error))
 
-        await until_done(self._delete, unable, FIRST_PAUSE)
+        await retry(self._delete, unable, FIRST_PAUSE)
 
     async def _delete(self) -> None:
         found = [record for type in _OF_DIRECTORIES async for record in every(self._broker, type) if self._may_be_gone(record)]
         gone = [(record.type, record.id) for record in (found if self._has_entries else self._of_entries(found))]
         # What says of which entries there were directories goes last, so that whoever is interrupted begins anew.
         for part in ((DIRECTORY_USER,), (DIRECTORY_GROUP,), _OF_ENTRIES):
-            await in_parallel([each for each in gone if each[0] in part], lambda each: self._broker.delete(*each), WRITES_AT_ONCE)
+            await gather_limited([each for each in gone if each[0] in part], lambda each: self._broker.delete(*each), WRITES_AT_ONCE)
         # The ids of groups that the keys `idp_*` had read begin with no provider's.
         told = Counter(id.partition("/")[0] if type == DIRECTORY_USER else "" for type, id in gone)
         for provider, users in told.items():

@@ -9,7 +9,7 @@ from databroker.broker_client import BrokerClient, every
 from databroker.end_sessions import end_sessions
 from databroker.records import SESSION, Record, SessionRecord
 from databroker.session_reader import vouches
-from foundation.backoff import until_done
+from foundation.backoff import retry
 from foundation.errors import GateError
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ class RemovedProviders:
         def unable(error: GateError) -> None:
             log.warning("ending sessions of removed providers failed", reason=str(error))
 
-        await until_done(self._end, unable, FIRST_PAUSE)
+        await retry(self._end, unable, FIRST_PAUSE)
 
     async def _end(self) -> None:
         gone = defaultdict[str, list[str]](list)

@@ -37,16 +37,16 @@ from databroker.broker_client import BrokerClient, consume_once
 from databroker.leader_election import run_elected
 from databroker.records import SessionRecord
 from databroker.session_reader import SessionReader
-from foundation.backoff import until_done
+from foundation.backoff import retry
 from foundation.client_network import ConcurrencyLimit
 from foundation.crypto.csrf_token import CsrfTokens
-from foundation.crypto.handoff import TO_PROGRAM, HandOvers
-from foundation.crypto.programmatic import ProgramRequests
+from foundation.crypto.handoff import TO_CLIENT_APPLICATION, HandoffTokens
+from foundation.crypto.programmatic import ProgrammaticRequests
 from foundation.crypto.sign_in_attempts import LIFETIME, SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError, GateError
-from foundation.readiness import PartReadiness
+from foundation.readiness import ComponentStatus
 from foundation.tasks import spawn
 from foundation.web.page_context import request_context
 
@@ -92,9 +92,9 @@ class AuthenticateService:
         self.signer = UrlSigner(options)
         self.targets = RedirectTargets(self.origin)
         self.post_logout_redirect = PostLogoutRedirect(options, self.targets)
-        self._hand_overs = HandOvers(options)
-        self.program_requests = ProgramRequests(options)
-        self._program_hand_overs = HandOvers(options, TO_PROGRAM)
+        self._hand_overs = HandoffTokens(options)
+        self.program_requests = ProgrammaticRequests(options)
+        self._program_hand_overs = HandoffTokens(options, TO_CLIENT_APPLICATION)
         self.provider_logout = ProviderLogout(self.providers, broker, self.sessions.at_provider, clock)
         self.directory = directory or DirectoryService(options, broker, clock)
         self.refresh = SessionRefresh(self.providers.for_our_own_work, broker, clock, share=AT_ONCE)
@@ -131,7 +131,7 @@ class AuthenticateService:
         )
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))
 
-    def readiness(self) -> PartReadiness:
+    def readiness(self) -> ComponentStatus:
         return self._provider_watch.readiness()
 
     async def is_deactivated(self, session: SessionRecord) -> bool:
@@ -159,7 +159,7 @@ class AuthenticateService:
         def unable(error: GateError) -> None:
             log.warning("SCIM repair failed", provider=directory.provider.id, reason=str(error))
 
-        await until_done(directory.tidy, unable, FIRST_PAUSE, (BrokerError, ScimError))
+        await retry(directory.tidy, unable, FIRST_PAUSE, (BrokerError, ScimError))
 
     async def stop(self, grace: float = 0.0) -> None:
         """Begin nothing new; sign-ins under way have `grace` seconds left with the provider."""

@@ -119,7 +119,7 @@ class Authorizer(ABC):
 
     @abstractmethod
     async def credentials_for(self, check: Check, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
-        """Credentials of ours that the upstream wants to see of an allowed request; CredentialsError.  Only for what we carry ourselves."""
+        """Credentials of ours that the upstream wants to see of an allowed request; UpstreamCredentialsUnavailable."""
         ...
 
     def knows_host(self, host: str, port: int | None) -> bool:

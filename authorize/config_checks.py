@@ -31,7 +31,7 @@ from config.routes.policy.policy_tests import PolicyTest
 from config.routes.route import Route
 from config.routes.route_cache import new_routes
 from config.validation import Finding
-from foundation.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
+from foundation.errors import AmbiguousPath, BadRequest, ConfigError, PathTooAmbiguous
 
 _WORDS = {
     Outcome.ALLOWED: "allow",
@@ -92,8 +92,8 @@ def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
             continue
         try:
             table.match(PolicyRequest("GET", route.from_.host, _port(route, settings), path))
-        except (TooManyReadings, TwoReadings) as error:
-            yield ("policy", indexes[id(route)]), f"rejects the path that it names: {error.in_full}. Use a regex that matches both"
+        except (PathTooAmbiguous, AmbiguousPath) as error:
+            yield ("policy", indexes[id(route)]), f"rejects the path that it names: {error.operator_message}. Use a regex that matches both"
 
 
 def _is_read_otherwise(text: str) -> bool:
@@ -136,7 +136,11 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     try:
         decision = decide(_with_certificate(request, test, table), person, table, time.time())
     except BadRequest as error:
-        return "" if test.expect == "refuse" and test.route is None else f"fails{name}: expected {test.expect}, got refuse: {error.in_full}"
+        return (
+            ""
+            if test.expect == "refuse" and test.route is None
+            else f"fails{name}: expected {test.expect}, got refuse: {error.operator_message}"
+        )
     index = _index(decision, options)
     if _WORDS[decision.outcome] != test.expect:
         return f"fails{name}: expected {test.expect}, got {_WORDS[decision.outcome]}{_of_route(index, options)}: {_trace(decision)}"

@@ -26,8 +26,8 @@ from config.routes.route import Route
 from databroker.broker_client import BrokerClient
 from databroker.records import SessionRecord, UserRecord
 from databroker.replica import Replica
-from foundation.auth_challenges import RefusedToken
-from foundation.crypto.programmatic import ProgramTokens
+from foundation.auth_challenges import InvalidToken
+from foundation.crypto.programmatic import ProgrammaticTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError, ConfigError, ProviderError, SealError
@@ -47,8 +47,8 @@ class TokenBearer(Protocol):
 
 
 class BearerVerifier(Protocol):
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> TokenBearer | RefusedToken:
-        """RefusedToken for one that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> TokenBearer | InvalidToken:
+        """InvalidToken for one that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
         object.  `asker` is the address that it came from, "" where that is in doubt."""
         ...
 
@@ -75,7 +75,7 @@ class AuthorizeService(Authorizer):
         self.identity_header_names = self.identity_headers.names
         self.credentials = UpstreamCredentials(options, self.routes, self.identity_headers.groups_told, clock, broker)
         self._cookies = SessionCookies(options)
-        self._program_tokens = ProgramTokens(options)
+        self._program_tokens = ProgrammaticTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)
         self._identities = IdentityLoader.of(options, replica)
         self._bearers = bearers
@@ -181,12 +181,12 @@ class AuthorizeService(Authorizer):
             if (identity := await self._of_cookies(cookie_headers, audience, now)) is not None:
                 return identity, ""
         found = await self._of_token(request, now, route)
-        return (None, found.reason) if isinstance(found, RefusedToken) else (found, "")
+        return (None, found.reason) if isinstance(found, InvalidToken) else (found, "")
 
     async def _of_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
-        return await self._cookies.of_browser(cookie_headers, host_port, now, self._identities.find)
+        return await self._cookies.active_session(cookie_headers, host_port, now, self._identities.find)
 
-    async def _of_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | RefusedToken | None:
+    async def _of_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | InvalidToken | None:
         """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
         scheme, value = request_credentials.authorization_of(request)
         if request_credentials.is_service_account(scheme, value):
@@ -195,9 +195,9 @@ class AuthorizeService(Authorizer):
             return await self._of_bearer(route, value, request.source_ip, now)
         if program_token := value if scheme == "gate" else request_credentials.query_token_of(request):
             return await self._of_program(request, program_token, now)
-        return None if value or not request_credentials.is_unreadable(request) else RefusedToken("the Authorization header is ambiguous")
+        return None if value or not request_credentials.is_unreadable(request) else InvalidToken("the Authorization header is ambiguous")
 
-    async def _of_program(self, request: PolicyRequest, token: str, now: float) -> Identity | RefusedToken:
+    async def _of_program(self, request: PolicyRequest, token: str, now: float) -> Identity | InvalidToken:
         reason = ""
         for audience in self.audiences(request):
             try:
@@ -205,20 +205,20 @@ class AuthorizeService(Authorizer):
             except SealError as error:
                 reason = reason or f"program token: {error}"
                 continue
-            return await self._identities.find(opened.session_id, now) or RefusedToken("program token: its session has ended")
-        return RefusedToken(reason)
+            return await self._identities.find(opened.session_id, now) or InvalidToken("program token: its session has ended")
+        return InvalidToken(reason)
 
-    async def _of_bearer(self, route: Route, token: str, asker: str, now: float) -> Identity | RefusedToken:
+    async def _of_bearer(self, route: Route, token: str, asker: str, now: float) -> Identity | InvalidToken:
         if self._bearers is None:
             raise BrokerError("this process can't verify tokens of the provider")
         try:
             bearer = await self._bearers.bearer_of(route.id, token, asker)
         except ProviderError as error:
             raise BrokerError(f"a token can't be verified: {error}") from error
-        if isinstance(bearer, RefusedToken):
+        if isinstance(bearer, InvalidToken):
             return bearer
         if now >= bearer.session.expires:
-            return RefusedToken("bearer token: it has expired")
+            return InvalidToken("bearer token: it has expired")
         return await self._identities.of_bearer(bearer.session, bearer.user)
 
     async def _identify_if_possible(

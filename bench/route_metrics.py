@@ -23,7 +23,7 @@ import structlog
 
 from bench.support.process_stats import own_processor_seconds
 from foundation.telemetry import metrics
-from foundation.telemetry.exposition import MetricsPage
+from foundation.telemetry.exposition import MetricsEndpoint
 from proxy.upstreams.route_statistics import RouteStatistics, StatisticsInForce
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
@@ -76,8 +76,8 @@ async def scrapes() -> bool:
     in_force = StatisticsInForce()
     in_force.use([told(f"route {number}") for number in range(ROUTES)])
     for number in range(ROUTES):
-        metrics.http_server.labels("gate", f"app{number}.example.com", "GET", "200").ended(0.01, 100, 1000)
-    page = MetricsPage("gate", lambda: in_force.families("gate"))
+        metrics.http_server.labels("gate", f"app{number}.example.com", "GET", "200").observe(0.01, 100, 1000)
+    page = MetricsEndpoint("gate", lambda: in_force.families("gate"))
     spent, waits, quiet, size = [], [], [], 0
     for _ in range(SCRAPES):
         began = time.process_time()
@@ -109,7 +109,7 @@ def told(label: str) -> RouteStatistics:
     return statistics_of_route
 
 
-async def scraped(page: MetricsPage) -> int:
+async def scraped(page: MetricsEndpoint) -> int:
     return len(await page())
 
 

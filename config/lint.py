@@ -17,7 +17,7 @@ from config.routes.upstreams.upstream_credentials import token_key
 from config.settings.autocert_settings import is_covered, why_not
 from config.settings.identity_providers import place_of_key, provider_entries
 from config.validation import Finding, Rule
-from foundation.values import SecretText, ip_of, is_loopback
+from foundation.values import SecretText, is_loopback, parse_ip
 
 # Setting -> its weak value, and what follows from it.
 SETTINGS: dict[str, tuple[Any, str]] = {
@@ -97,7 +97,7 @@ def _plain_upstream_over_the_network(settings: Options) -> Iterator[Finding]:
 
 def _is_private(host: str) -> bool:
     """Loopback, private addresses, and names that only a private resolver knows."""
-    if (address := ip_of(host.strip("[]"))) is not None:
+    if (address := parse_ip(host.strip("[]"))) is not None:
         return address.is_private
     return is_loopback(host) or "." not in host or host.endswith((".internal", ".local", ".svc", ".cluster.local", ".lan", ".home.arpa"))
 
@@ -217,7 +217,7 @@ def _hosts_that_no_certificate_covers(settings: Options) -> Iterator[Finding]:
         return
     told = set[str]()
     for path, host in _served_hosts(settings):
-        if host not in told and ip_of(host.strip("[]")) is None and not is_covered(host, settings):
+        if host not in told and parse_ip(host.strip("[]")) is None and not is_covered(host, settings):
             told.add(host)
             yield path, f"no certificate matches {host}, so browsers reject it. Add one with its name, or with a wildcard for one label"
 

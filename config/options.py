@@ -23,7 +23,7 @@ from config.settings.proxy_settings import ProxySettings
 from config.settings.rpc_settings import RpcSettings
 from config.settings.tracing_settings import TracingSettings
 from config.validation import Finding, Rule
-from foundation.system.cpus import usable_cores
+from foundation.system.cpus import available_cpus
 from foundation.values import CertificatePair, SecretBytes, WatchedFile
 
 
@@ -210,7 +210,7 @@ class Options(
     @cached_property
     def process_count(self) -> int:
         """Processes that serve `address`; `workers` as a number."""
-        return usable_cores() if self.workers == AUTO else int(self.workers)
+        return available_cpus() if self.workers == AUTO else int(self.workers)
 
     @property
     def has_route_metrics(self) -> bool:

@@ -22,7 +22,7 @@ from databroker.broker_client import page_context
 from databroker.claims import verified_email
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SessionRecord
-from foundation.email_address import name_in_evidence
+from foundation.email_address import unambiguous_name
 from foundation.errors import GateError
 from foundation.web.plain_text import plain_text
 
@@ -138,7 +138,7 @@ def administrator(request: HttpRequest) -> Actor:
     account, user_id = request.user, request.session.get(USER_ID_KEY)
     if user_id is None:
         return Actor(ActorKind.PASSWORD, account.get_username(), account.get_username())
-    return Actor(ActorKind.USER, user_id, name_in_evidence(account.email, account.first_name, user_id))
+    return Actor(ActorKind.USER, user_id, unambiguous_name(account.email, account.first_name, user_id))
 
 
 def administrator_log(request: HttpRequest) -> AuditLog:
@@ -216,7 +216,7 @@ def session_entry(
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:
     """Return the name in evidence of the user of a session, by the claims of their sign-in."""
     name = claims.get("name")
-    return name_in_evidence(verified_email(user_id, claims, providers), name if isinstance(name, str) else "", user_id)
+    return unambiguous_name(verified_email(user_id, claims, providers), name if isinstance(name, str) else "", user_id)
 
 
 def _entry(actor: Actor, moment: float | None = None, **texts: str) -> AuditEntry:

@@ -9,7 +9,7 @@ from config.issuers import matches_issuer
 from config.options import Options
 from config.provider_config import ProviderConfig, owned_email_for, provider_for_user
 from databroker.records import UserRecord, issuer_in
-from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, is_partial, unescaped
+from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, is_partial, unescape
 from foundation.email_address import canonical_email
 
 _DOT = re.compile(r"(?<!\\)\.")  # of a path, not of a name
@@ -162,7 +162,7 @@ def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         key = _path_part(str(name))
         flat[key] = PartialValues(flat[key]) if flat.get(key) else NullValues()
     for key in [key for key in flat if "\\" in key]:
-        flat.setdefault(unescaped(key), UnescapedValues())
+        flat.setdefault(unescape(key), UnescapedValues())
     return flat
 
 

@@ -6,7 +6,7 @@ import structlog
 
 from databroker.store.base import StoreBackend
 from foundation.errors import BrokerError
-from foundation.readiness import PartHealth
+from foundation.readiness import HealthTracker
 from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
@@ -25,7 +25,7 @@ class ClockWatch:
 
     def __init__(self) -> None:
         self.skew = 0.0
-        self.answers = PartHealth()
+        self.answers = HealthTracker()
         self._since = 0  # looks since it differs
 
     @property
@@ -49,7 +49,7 @@ class ClockWatch:
         while True:
             try:
                 self.tell(await store.clock_skew())
-                self.answers.works()
+                self.answers.mark_up()
             except BrokerError as error:
-                self.answers.fails(str(error))
+                self.answers.mark_down(str(error))
             await asyncio.sleep(LOOK_EVERY)

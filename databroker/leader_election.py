@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import structlog
 
 from databroker.store.base import Lease, Leases
-from foundation.backoff import pauses
+from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 
@@ -27,13 +27,13 @@ async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[An
     Work is cancelled before somebody else can hold the lease, also when the broker doesn't answer: at the latest `ttl` seconds
     after the last renewal was asked for.
     """
-    waits = pauses(FIRST_PAUSE)
+    waits = backoff_delays(FIRST_PAUSE)
     while True:
         asked = asyncio.get_running_loop().time()
         try:
             lease = await client.acquire(name, ttl)
             if lease is not None and await _hold(client, lease, work, asked, ttl):
-                waits = pauses(FIRST_PAUSE)
+                waits = backoff_delays(FIRST_PAUSE)
         except BrokerError as error:
             log.warning("leader election unavailable", work=name, reason=str(error))
             await asyncio.sleep(next(waits))

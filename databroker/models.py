@@ -9,7 +9,7 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
-from foundation.email_address import name_in_evidence
+from foundation.email_address import unambiguous_name
 
 # "<provider>/<subject>"; OpenID Connect allows a subject of 255 characters.
 LONGEST_ID = 320
@@ -95,7 +95,7 @@ class User(ShownRecord):
         ]
 
     def __str__(self) -> str:
-        return name_in_evidence(self.email, self.name, self.id)
+        return unambiguous_name(self.email, self.name, self.id)
 
 
 class Membership(ShownRecord):

@@ -14,9 +14,9 @@ from databroker.broker_client import BrokerClient, version_of
 from databroker.record_cache import RecordCache, WriteCount, to_decide_by
 from databroker.records import ACCESS_GRANT, DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, RecordChange, StartOver
-from foundation.backoff import pauses
+from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
-from foundation.readiness import PartHealth
+from foundation.readiness import HealthTracker
 from foundation.single_flight import SingleFlight
 from foundation.tasks import spawn
 
@@ -88,7 +88,7 @@ class Replica:
         self._server_version = ""
         self._position = 0
         self._moved = asyncio.Event()
-        self.health = PartHealth(clock)  # of the change stream
+        self.health = HealthTracker(clock)  # of the change stream
         # Grows whenever the cache is cleared: another server may number its changes from the beginning.
         self.life = 0
 
@@ -168,7 +168,7 @@ class Replica:
 
     async def run(self) -> None:
         """Follow the change stream forever."""
-        waits = pauses(self._first_wait, LONGEST_WAIT)
+        waits = backoff_delays(self._first_wait, LONGEST_WAIT)
         asking = spawn(self._ask_forever(), name="is the replica right")
         try:
             while True:
@@ -177,10 +177,10 @@ class Replica:
                         await self._follow()
                 except (BrokerError, TimeoutError) as error:
                     if self._is_following:
-                        waits = pauses(self._first_wait, LONGEST_WAIT)
+                        waits = backoff_delays(self._first_wait, LONGEST_WAIT)
                         self._lose()
                     reason = str(error) or "timeout"
-                    self.health.fails(reason)
+                    self.health.mark_down(reason)
                     log.warning("replica lost the change stream", reason=reason)
                 except Exception:  # of a callback: nobody goes on from what it missed, and everybody is told EVERYTHING next
                     log.exception("change callback failed")
@@ -233,7 +233,7 @@ class Replica:
                 self._start_over(is_following=True)
                 self._was_right(asked)
                 self._move(position)
-                self.health.works()
+                self.health.mark_up()
                 log.info("replica follows the change stream", server_version=server_version, version=position)
 
     def _apply(self, change: RecordChange) -> None:

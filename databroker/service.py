@@ -16,9 +16,9 @@ from databroker.records import SESSION
 from databroker.replica import Replica
 from databroker.store.base import StoreBackend
 from databroker.store.sealed import SealedStore
-from foundation.backoff import pauses
+from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
-from foundation.readiness import PartReadiness, degraded, failing, moment
+from foundation.readiness import ComponentStatus, degraded, failing, format_utc
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 
@@ -85,7 +85,7 @@ class DataBrokerService:
             self._tasks.append(spawn(self.replica.run(), name="replica"))
         if self._has_tables:
             self._follow()
-        metrics.sessions_known.set_function(lambda: self.replica.count(SESSION))
+        metrics.sessions_cached.set_function(lambda: self.replica.count(SESSION))
         if self._tells_activity:
             self._tasks.append(spawn(self.activity.run(), name="last seen"))
         if (store := self._store) is not None:
@@ -93,27 +93,29 @@ class DataBrokerService:
             self._tasks.append(spawn(work, name="election of the sweep"))
             self._tasks.append(spawn(self._clock.run(store), name="the store's clock"))
 
-    def readiness(self) -> PartReadiness:
+    def readiness(self) -> ComponentStatus:
         """Readiness: not without a word of the store, or of the other process, within the staleness."""
         name, replica, store = PART, self.replica, self._clock.answers
         if self._has_replica and not replica.is_following:
             reason = (
-                f"no change stream since {moment(replica.health.since)}: {replica.health.trouble}" if replica.health.trouble else NOT_YET
+                f"no change stream since {format_utc(replica.health.changed_at)}: {replica.health.error}"
+                if replica.health.error
+                else NOT_YET
             )
             if replica.is_serving:
                 return degraded(name, f"{reason}; cached sessions stay valid for at most session_staleness ({replica.staleness:g} s)")
             return failing(name, f"{reason}; requests that need a session get 503")
-        if not self._has_replica and not store.since:
+        if not self._has_replica and not store.changed_at:
             return failing(name, NOT_YET)
-        if not self._has_replica and store.trouble:
-            return failing(name, f"the store is unavailable since {moment(store.since)}: {store.trouble}")
+        if not self._has_replica and store.error:
+            return failing(name, f"the store is unavailable since {format_utc(store.changed_at)}: {store.error}")
         if self._clock.differs:
             skew = self._clock.skew
             return degraded(
                 name,
                 f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's. Synchronize the clocks",
             )
-        return PartReadiness(name)
+        return ComponentStatus(name)
 
     def _follow(self) -> None:
         self._following = spawn(self._projection.run(), name="projection")
@@ -129,7 +131,7 @@ class DataBrokerService:
             await self._store.close()
 
     async def _sweep(self, store: StoreBackend) -> None:
-        waits = pauses(self._sweep_interval)
+        waits = backoff_delays(self._sweep_interval)
         while True:
             try:
                 has_more = await store.clean(SWEEP_AT_ONCE)
@@ -137,7 +139,7 @@ class DataBrokerService:
                 log.warning("purging expired records failed", reason=str(error))
                 await asyncio.sleep(next(waits))
             else:
-                waits = pauses(self._sweep_interval)
+                waits = backoff_delays(self._sweep_interval)
                 await asyncio.sleep(0 if has_more else self._sweep_interval)
 
 

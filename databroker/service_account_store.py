@@ -8,7 +8,7 @@ from databroker.broker_client import BrokerClient, every
 from databroker.permissions import PERMISSIONS, in_order, unknown_permissions
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.store.base import VersionConflict
-from foundation.crypto.service_account_token import NAME, hash_of, new_token
+from foundation.crypto.service_account_token import NAME, hash_token, new_token
 from foundation.errors import GateError
 
 # "Never" is a date that every clock can tell.
@@ -65,7 +65,7 @@ class ServiceAccounts:
             _checked_groups(groups),
             now,
             end,
-            hash_of(token),
+            hash_token(token),
             created_by,
             permissions=may,
             secret_viewers=tuple(secret_viewers),
@@ -91,7 +91,7 @@ class ServiceAccounts:
         now, token = self._clock(), new_token(name)
         renewed = replace(
             account,
-            secret_hash=hash_of(token),
+            secret_hash=hash_token(token),
             rotated=now,
             previous_secret_hash=account.secret_hash if overlap > 0 else "",
             previous_secret_expires_at=now + overlap if overlap > 0 else 0.0,

@@ -11,7 +11,7 @@ RETRY_AFTER = 5  # seconds, where nobody knows better
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedToken:
+class InvalidToken:
     """A credential that lets nobody in; expected, so a value and no error.
 
     `reason` names its kind and what is wrong with it: for the operator's log, without a secret, and never for the client.
@@ -26,17 +26,17 @@ def challenge(scheme: str = "Bearer", *, realm: str = REALM, **parameters: str) 
     return f"{scheme} " + ", ".join(f'{name}="{value}"' for name, value in said.items())
 
 
-NOBODY = challenge()
+UNAUTHENTICATED = challenge()
 # Which of these it was, is for the log: whoever tries tokens learns nothing from it.
-BAD_TOKEN = challenge(
+INVALID_TOKEN = challenge(
     error="invalid_token", error_description="The token is expired, revoked, malformed, or meant for another audience or address"
 )
-TOO_LITTLE = challenge(error="insufficient_scope", error_description="The user of the token may not do this")
+INSUFFICIENT_SCOPE = challenge(error="insufficient_scope", error_description="The user of the token may not do this")
 
-_OWED = {401: (b"www-authenticate", NOBODY.encode()), 503: (b"retry-after", str(RETRY_AFTER).encode())}
+_REQUIRED_HEADERS = {401: (b"www-authenticate", UNAUTHENTICATED.encode()), 503: (b"retry-after", str(RETRY_AFTER).encode())}
 
 
 def missing_headers(status: int, names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
     """Headers that a response of this status must carry (RFC 9110 15.5.2, 10.2.3) and does not: `names` are its headers', in lower case."""
-    pair = _OWED.get(status)
+    pair = _REQUIRED_HEADERS.get(status)
     return [] if pair is None or pair[0] in names else [pair]

@@ -17,7 +17,9 @@ T = TypeVar("T")
 MIB = 1024 * 1024
 
 
-def bounded_lru_cache(most: int, *, longest: int, size: Callable[..., int] = len) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def bounded_lru_cache(
+    max_entries: int, *, max_key_length: int, size: Callable[..., int] = len
+) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """`lru_cache` for at most `most` calls whose arguments are no longer than `longest` together; any other is worked out anew.
 
     `size` gives the length of all arguments, in bytes or characters; `len` is for one alone.  What comes of them must not be longer
@@ -25,13 +27,13 @@ def bounded_lru_cache(most: int, *, longest: int, size: Callable[..., int] = len
     """
 
     def remembering(function: Callable[..., T]) -> Callable[..., T]:
-        cached = lru_cache(maxsize=most)(function)
+        cached = lru_cache(maxsize=max_entries)(function)
 
         def of_one(argument: Any) -> T:
-            return cached(argument) if len(argument) <= longest else function(argument)
+            return cached(argument) if len(argument) <= max_key_length else function(argument)
 
         def of_several(*arguments: Any) -> T:
-            return cached(*arguments) if size(*arguments) <= longest else function(*arguments)
+            return cached(*arguments) if size(*arguments) <= max_key_length else function(*arguments)
 
         short: Any = update_wrapper(of_one if size is len else of_several, function)
         short.cache_info = cached.cache_info
@@ -41,7 +43,7 @@ def bounded_lru_cache(most: int, *, longest: int, size: Callable[..., int] = len
     return remembering
 
 
-class Remembered(dict[K, V]):
+class MemoCache(dict[K, V]):
     """Results of a function of one argument, by the argument: `remembered[argument]`, which is no call where it is known.
 
     For at most `most` arguments, each no longer than `longest`, and `most_bytes` of arguments; where there are more, all are forgotten.
@@ -49,12 +51,18 @@ class Remembered(dict[K, V]):
     """
 
     def __init__(
-        self, function: Callable[[K], V], most: int, *, longest: int, most_bytes: int | None = None, size: Callable[[Any], int] = len
+        self,
+        function: Callable[[K], V],
+        max_entries: int,
+        *,
+        max_key_length: int,
+        max_key_bytes: int | None = None,
+        size: Callable[[Any], int] = len,
     ):
         super().__init__()
         self._function = function
-        self._most, self._longest, self._size = most, longest, size
-        self._most_bytes = most * longest if most_bytes is None else most_bytes
+        self._most, self._longest, self._size = max_entries, max_key_length, size
+        self._most_bytes = max_entries * max_key_length if max_key_bytes is None else max_key_bytes
         self.bytes = 0
 
     def __missing__(self, argument: K) -> V:
@@ -69,9 +77,9 @@ class Remembered(dict[K, V]):
         return result
 
 
-def together(*parts: Any) -> int:
+def total_length(*parts: Any) -> int:
     """The length of texts, and of tuples of them, however deep."""
-    return sum(len(part) if isinstance(part, str | bytes) else together(*part) if isinstance(part, tuple) else 8 for part in parts)
+    return sum(len(part) if isinstance(part, str | bytes) else total_length(*part) if isinstance(part, tuple) else 8 for part in parts)
 
 
 class BoundedCache(Generic[K, V]):
@@ -80,8 +88,8 @@ class BoundedCache(Generic[K, V]):
     One that weighs more than a hundredth of all is not kept.
     """
 
-    def __init__(self, most: int, most_bytes: int):
-        self._most, self._most_bytes = most, most_bytes
+    def __init__(self, max_entries: int, max_bytes: int):
+        self._most, self._most_bytes = max_entries, max_bytes
         self._held: OrderedDict[K, V] = OrderedDict()
         self._weights: dict[K, int] = {}
         self.bytes = 0
@@ -97,14 +105,14 @@ class BoundedCache(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self._held
 
-    def put(self, key: K, value: V, weight: int) -> None:
+    def put(self, key: K, value: V, size: int) -> None:
         """Hold a value; `weight` in bytes, with the key's."""
         self.pop(key)
-        if weight * 100 > self._most_bytes:
+        if size * 100 > self._most_bytes:
             return
         self._held[key] = value
-        self._weights[key] = weight
-        self.bytes += weight
+        self._weights[key] = size
+        self.bytes += size
         while len(self._held) > self._most or self.bytes > self._most_bytes:
             gone, _ = self._held.popitem(last=False)
             self.bytes -= self._weights.pop(gone)
@@ -120,13 +128,13 @@ class BoundedCache(Generic[K, V]):
         self.bytes = 0
 
 
-def weight_of(value: Any) -> int:
+def estimate_size(value: Any) -> int:
     """Bytes of a value and all that it holds: texts, numbers, collections and dataclasses.  What is shared counts each time."""
     total = getsizeof(value)
     if isinstance(value, Mapping):
-        return total + sum(weight_of(key) + weight_of(item) for key, item in value.items())
+        return total + sum(estimate_size(key) + estimate_size(item) for key, item in value.items())
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return total + sum(map(weight_of, value))
+        return total + sum(map(estimate_size, value))
     if is_dataclass(value):
-        return total + sum(weight_of(getattr(value, field.name)) for field in fields(value))
+        return total + sum(estimate_size(getattr(value, field.name)) for field in fields(value))
     return total

@@ -31,7 +31,7 @@ class UnescapedValues(NullValues):
     __slots__ = ()
 
 
-def unescaped(path: str) -> str:
+def unescape(path: str) -> str:
     """Return the path of a claim without its backslashes, which all ways to escape the dots of one path share."""
     return path.replace("\\", "")
 

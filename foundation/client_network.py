@@ -4,15 +4,15 @@ from collections import Counter
 from ipaddress import ip_network
 
 from foundation.bounded_cache import bounded_lru_cache
-from foundation.values import ip_of
+from foundation.values import parse_ip
 
 
-@bounded_lru_cache(4096, longest=64)  # clients choose their addresses
+@bounded_lru_cache(4096, max_key_length=64)  # clients choose their addresses
 def client_network(address: str) -> str:
     """The network of an address: an IPv4 address itself; of an IPv6 address its /64, because who has that network has all of its
     addresses; any other text itself.
     """
-    if (ip := ip_of(address)) is None:
+    if (ip := parse_ip(address)) is None:
         return address
     return str(ip) if ip.version == 4 else str(ip_network((ip, 64), strict=False))
 
@@ -23,11 +23,11 @@ class ConcurrencyLimit:
     Of several processes that serve the same people (`among`) each has its share: together they let in no more.
     """
 
-    def __init__(self, of_all: int, of_one: int, among: int = 1):
-        self._of_all, self._of_one = max(1, of_all // among), max(1, of_one // among)
+    def __init__(self, total: int, per_network: int, processes: int = 1):
+        self._of_all, self._of_one = max(1, total // processes), max(1, per_network // processes)
         self._taken: Counter[str] = Counter()
 
-    def take(self, network: str) -> bool:
+    def acquire(self, network: str) -> bool:
         """Take a slot, False where there is none; else somebody must `leave` it.  "" is nobody in particular, whom only the number of
         all bounds.
         """
@@ -36,5 +36,5 @@ class ConcurrencyLimit:
         self._taken[network] += 1
         return True
 
-    def leave(self, network: str) -> None:
+    def release(self, network: str) -> None:
         self._taken -= Counter((network,))

@@ -5,13 +5,13 @@ import ssl
 
 # Python 3.13 has begun to ask for these by default.  The first refuses certificates for what companies' own authorities often leave out,
 # such as an identifier of the issuer's key; by the second any certificate of a file is an authority, which one that was issued is not.
-_SINCE_3_13 = ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+_PY313_FLAGS = ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 def verifying_context(authorities_file: str | None = None) -> ssl.SSLContext:
     """New context with the system's authorities, or with those of a file (PEM) in their place.  OSError, or ssl.SSLError, of the file."""
     context = ssl.create_default_context(cafile=authorities_file)  # noqa: TID251 - the one place
-    context.verify_flags &= ~_SINCE_3_13
+    context.verify_flags &= ~_PY313_FLAGS
     return context
 
 

@@ -16,7 +16,7 @@ _UNREACHABLE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN
 _TLS_ALERT = (r"\x15\x03", "\x15\x03")  # the first bytes of an alert, as a parser of HTTP quotes them
 
 
-class ConnectionFault(Enum):
+class ConnectFailure(Enum):
     """Reason of a failed connection: `words` continue "<host>:<port> "; `advice` tells the operator what to look at."""
 
     REFUSED = "refused the connection", "nothing listens on that port, or a firewall rejects it"
@@ -26,34 +26,34 @@ class ConnectionFault(Enum):
         "presented an untrusted certificate",
         "its CA is unknown: configure the CA, or make the server send its whole chain",
     )
-    OTHER_NAME = "presented a certificate for another name", "use a name from the certificate, or issue one for this name"
+    HOSTNAME_MISMATCH = "presented a certificate for another name", "use a name from the certificate, or issue one for this name"
     EXPIRED = "presented an expired certificate", "renew it, or check this machine's clock"
     NOT_YET_VALID = "presented a certificate that is not valid yet", "check this machine's clock"
     NO_TLS = "does not speak TLS on that port", "the URL has https, but the server speaks plain HTTP"
-    ONLY_TLS = "requires TLS on that port", "use https in the URL"
-    WANTS_CERTIFICATE = "requires a client certificate that it trusts", "it uses mutual TLS"
-    NO_HANDSHAKE = "failed the TLS handshake", "no common protocol version or cipher, or it closed the connection during the handshake"
+    TLS_REQUIRED = "requires TLS on that port", "use https in the URL"
+    CLIENT_CERT_REQUIRED = "requires a client certificate that it trusts", "it uses mutual TLS"
+    HANDSHAKE_FAILED = "failed the TLS handshake", "no common protocol version or cipher, or it closed the connection during the handshake"
     TIMED_OUT = "did not respond in time", "it is too slow, or a firewall drops packets"
-    BROKE_OFF = "closed the connection without a response", "check whether it speaks TLS (https) on that port, or crashed"
-    NO_DESCRIPTORS = "was not contacted: this process is out of file descriptors", "raise its limit (LimitNOFILE=, ulimit -n)"
+    CONNECTION_RESET = "closed the connection without a response", "check whether it speaks TLS (https) on that port, or crashed"
+    FD_EXHAUSTED = "was not contacted: this process is out of file descriptors", "raise its limit (LimitNOFILE=, ulimit -n)"
     UNKNOWN = "can't be reached", "check its log"
 
     def __init__(self, words: str, advice: str):
-        self.words = words
+        self.message = words
         self.advice = advice
 
     def __str__(self) -> str:
-        return f"{self.words} ({self.advice})"
+        return f"{self.message} ({self.advice})"
 
 
-def connection_fault(error: BaseException) -> ConnectionFault:
+def classify_failure(error: BaseException) -> ConnectFailure:
     """The fault behind an exception; the innermost cause counts, because libraries wrap it in words that are all alike."""
     causes = list(_causes(error))
     for judge in (_of_tls, _of_the_system, _of_the_protocol):
         for cause in causes:
             if (trouble := judge(cause)) is not None:
                 return trouble
-    return ConnectionFault.UNKNOWN
+    return ConnectFailure.UNKNOWN
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -71,41 +71,41 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         waiting += [cause for cause in inner if isinstance(cause, BaseException)]
 
 
-def _of_tls(error: BaseException) -> ConnectionFault | None:
+def _of_tls(error: BaseException) -> ConnectFailure | None:
     # aiohttp's own errors are ssl's by name too, without what ssl's say.
     if isinstance(error, ssl.SSLCertVerificationError) and (code := getattr(error, "verify_code", None)) is not None:
         if code in _OTHER_NAMES:
-            return ConnectionFault.OTHER_NAME
-        return {_EXPIRED: ConnectionFault.EXPIRED, _NOT_YET_VALID: ConnectionFault.NOT_YET_VALID}.get(code, ConnectionFault.UNTRUSTED)
+            return ConnectFailure.HOSTNAME_MISMATCH
+        return {_EXPIRED: ConnectFailure.EXPIRED, _NOT_YET_VALID: ConnectFailure.NOT_YET_VALID}.get(code, ConnectFailure.UNTRUSTED)
     # A handshake that was waiting when it was given up, or a connection that was reset, is told by what stopped it.
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLWantReadError | ssl.SSLWantWriteError):
         return None
     if not (reason := getattr(error, "reason", None)):
         return None
     if reason in _NO_TLS:
-        return ConnectionFault.NO_TLS
-    return ConnectionFault.WANTS_CERTIFICATE if any(name in reason for name in _WANTS_CERTIFICATE) else ConnectionFault.NO_HANDSHAKE
+        return ConnectFailure.NO_TLS
+    return ConnectFailure.CLIENT_CERT_REQUIRED if any(name in reason for name in _WANTS_CERTIFICATE) else ConnectFailure.HANDSHAKE_FAILED
 
 
-def _of_the_system(error: BaseException) -> ConnectionFault | None:
+def _of_the_system(error: BaseException) -> ConnectFailure | None:
     if isinstance(error, socket.gaierror):
-        return ConnectionFault.UNRESOLVED
+        return ConnectFailure.UNRESOLVED
     if isinstance(error, ConnectionRefusedError):
-        return ConnectionFault.REFUSED
+        return ConnectFailure.REFUSED
     if not isinstance(error, OSError):
         return None
     if error.errno in _UNREACHABLE:
-        return ConnectionFault.UNREACHABLE
-    return ConnectionFault.NO_DESCRIPTORS if error.errno in (errno.EMFILE, errno.ENFILE) else None
+        return ConnectFailure.UNREACHABLE
+    return ConnectFailure.FD_EXHAUSTED if error.errno in (errno.EMFILE, errno.ENFILE) else None
 
 
-def _of_the_protocol(error: BaseException) -> ConnectionFault | None:
+def _of_the_protocol(error: BaseException) -> ConnectFailure | None:
     name = type(error).__name__
     if any(alert in str(error) for alert in _TLS_ALERT):
-        return ConnectionFault.ONLY_TLS
+        return ConnectFailure.TLS_REQUIRED
     # Each library has timeouts of its own, which are no TimeoutError everywhere.
     if isinstance(error, TimeoutError) or name.endswith(("Timeout", "TimeoutError")):
-        return ConnectionFault.TIMED_OUT
+        return ConnectFailure.TIMED_OUT
     if isinstance(error, ConnectionError | EOFError) or name in ("RemoteProtocolError", "ServerDisconnectedError"):
-        return ConnectionFault.BROKE_OFF
+        return ConnectFailure.CONNECTION_RESET
     return None

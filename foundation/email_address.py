@@ -28,24 +28,24 @@ def canonical_email(text: Any) -> str:
         return ""
     local, _, domain = text.partition("@")
     domain = canonical_domain(domain)
-    if not local or not domain or not local.isprintable() or not _REFUSED_IN_LOCAL_PART.isdisjoint(local) or is_like_an_address(local):
+    if not local or not domain or not local.isprintable() or not _REFUSED_IN_LOCAL_PART.isdisjoint(local) or looks_like_address(local):
         return ""
     return f"{local.translate(_ASCII_LOWER)}@{domain}"
 
 
-def is_like_an_address(name: str) -> bool:
+def looks_like_address(name: str) -> bool:
     """Return whether a name may be taken for an e-mail address."""
     return "@" in unicodedata.normalize("NFKC", name)
 
 
 def display_name(name: str, verified_email: str = "") -> str:
     """Return the name of a user for others to read, "" for one that may be taken for the address or the id of another user."""
-    if not is_like_an_address(name) and not _LIKE_AN_ID.search(unicodedata.normalize("NFKC", name)):
+    if not looks_like_address(name) and not _LIKE_AN_ID.search(unicodedata.normalize("NFKC", name)):
         return name
     return name if (own := canonical_email(verified_email)) and canonical_email(name) == own else ""
 
 
-def name_in_evidence(verified_email: str, name: str, id: str) -> str:
+def unambiguous_name(verified_email: str, name: str, id: str) -> str:
     """Return the name of a user for those who rely on it: the verified address, else the name and the id, else the id alone.
 
     It can't be read as the name of another user, of a service account, or of a part of gate.
@@ -56,7 +56,7 @@ def name_in_evidence(verified_email: str, name: str, id: str) -> str:
     return f"{shown} ({id})" if shown else id
 
 
-@bounded_lru_cache(1024, longest=_LONGEST_DOMAIN)  # thousands of routes name people of a few domains
+@bounded_lru_cache(1024, max_key_length=_LONGEST_DOMAIN)  # thousands of routes name people of a few domains
 def canonical_domain(text: str) -> str:
     """Domain as ASCII lower-case A-labels (NFKC, then IDNA), or "" where this is none.
 

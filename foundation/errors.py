@@ -11,12 +11,12 @@ class GateError(Exception):
     status = 500
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """What it says, as it was given: a Message still knows its other languages."""
         return self.args[0] if len(self.args) == 1 and isinstance(self.args[0], str) else str(self)
 
     @property
-    def in_full(self) -> str:
+    def operator_message(self) -> str:
         """For logs and administrators; what a client is shown says no more than `str()`."""
         return str(self)
 
@@ -36,14 +36,14 @@ class Problem:
     rule: str = "invalid-configuration"
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """`config.yaml:5:3`, as far as it is known."""
         if self.file:
             return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         return "" if self.line is None else f"line {self.line}"
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.place, self.key, self.message) if part)
+        return ": ".join(part for part in (self.location, self.key, self.message) if part)
 
 
 class ConfigError(GateError):
@@ -60,7 +60,7 @@ class BadRequest(GateError):
     status = 400
 
 
-class TwoReadings(BadRequest):
+class AmbiguousPath(BadRequest):
     """An application may take the path for one of another route; which, a client is not told."""
 
     def __init__(self, reading: str, owner: str, found: str):
@@ -69,11 +69,11 @@ class TwoReadings(BadRequest):
         self._facts = f"an upstream may interpret the path as {short}, which belongs to {owner}; as sent it belongs to {found}"
 
     @property
-    def in_full(self) -> str:
+    def operator_message(self) -> str:
         return self._facts
 
 
-class TooManyReadings(BadRequest):
+class PathTooAmbiguous(BadRequest):
     """The path holds more than we work the readings of out for."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class ProviderError(GateError):
     status = 503
 
 
-class AccessEnded(GateError):
+class AccessRevoked(GateError):
     """The session behind a running request has ended, or its route no longer lets this person in."""
 
     status = 401
@@ -103,13 +103,13 @@ class BrokerError(GateError):
     retry_after = 5
 
 
-class CredentialsError(GateError):
+class UpstreamCredentialsUnavailable(GateError):
     """The upstream wants credentials of ours that can't be had now: better no request than one without them."""
 
     status = 503
 
 
-class NobodyToActFor(CredentialsError):
+class NoIdentity(UpstreamCredentialsUnavailable):
     """The upstream is told whose request it is, and there is nobody to name."""
 
     status = 403
@@ -121,13 +121,13 @@ class UpstreamError(GateError):
     status = 502
 
 
-class NoDescriptors(UpstreamError):
+class FileDescriptorsExhausted(UpstreamError):
     """This process has no file descriptor left for a connection: nothing is said of the upstream."""
 
     status = 503
 
 
-class EnvoyNeeded(UpstreamError):
+class EnvoyUnavailable(UpstreamError):
     """Only Envoy forwards to upstreams with HTTP/2, and it can't take this request now: at its start, or with no control connection."""
 
     status = 503

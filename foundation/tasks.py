@@ -27,7 +27,7 @@ def _finished(task: asyncio.Task[Any]) -> None:
         log.error("background task failed", task=task.get_name(), exc_info=error)
 
 
-async def in_parallel(items: Iterable[T], work: Callable[[T], Awaitable[Any]], at_once: int) -> None:
+async def gather_limited(items: Iterable[T], work: Callable[[T], Awaitable[Any]], concurrency: int) -> None:
     """Run `work` on every item, so many at a time; the first failure ends all and is raised."""
     left = iter(items)
 
@@ -37,7 +37,7 @@ async def in_parallel(items: Iterable[T], work: Callable[[T], Awaitable[Any]], a
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
+            for _ in range(concurrency):
                 group.create_task(worker())
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None

@@ -103,8 +103,8 @@ class CertificatePair:
     source: str
 
 
-@bounded_lru_cache(256, longest=64)  # each upstream's host is asked for by several
-def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+@bounded_lru_cache(256, max_key_length=64)  # each upstream's host is asked for by several
+def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """IP address, without brackets; None for anything else."""
     try:
         return ipaddress.ip_address(text)
@@ -115,11 +115,11 @@ def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    address = ip_of(host.strip("[]"))
+    address = parse_ip(host.strip("[]"))
     return address is not None and address.is_loopback
 
 
-def is_confidential(scheme: str, host: str) -> bool:
+def is_encrypted_or_local(scheme: str, host: str) -> bool:
     """Whether nobody reads or changes on the way what goes to this URL: by TLS, or without leaving this machine."""
     return scheme == "https" or (scheme == "http" and is_loopback(host))
 

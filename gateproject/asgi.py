@@ -112,7 +112,7 @@ class GateApplication:
         except BadRequest as error:
             page = PageLog(incoming, send)
             await send_refusal(
-                incoming, Refuse(error.status, Message("This address can't be used: %(error)s.", error=error.said)), page.send
+                incoming, Refuse(error.status, Message("This address can't be used: %(error)s.", error=error.message)), page.send
             )
             page.tell()
             return

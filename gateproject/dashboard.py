@@ -20,7 +20,7 @@ from databroker.admin.directory_run_admin import last_readings
 from databroker.grants.request_store import AskedAccesses
 from databroker.models import DirectoryRun, Session, User
 from foundation.errors import BrokerError
-from foundation.readiness import PartReadiness, ReadinessState
+from foundation.readiness import ComponentStatus, ReadinessState
 from proxy.admin import last_errors
 from proxy.service import ProxyPageContext, page_context
 
@@ -70,7 +70,7 @@ class Dashboard:
     `failing` are applications of which an upstream failed its last request in this process, each with the error.
     """
 
-    troubles: tuple[PartReadiness, ...]
+    troubles: tuple[ComponentStatus, ...]
     failing: tuple[tuple[str, str], ...]
     more_failing: int
     upstreams: int
@@ -98,7 +98,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
     upstreams, away = _upstreams(gate)
     failing = _failing(gate)
     return Dashboard(
-        troubles=tuple(part for part in gate.readiness().parts if part.state is not ReadinessState.OK),
+        troubles=tuple(part for part in gate.readiness().components if part.state is not ReadinessState.OK),
         failing=failing[:MOST_ROUTES],
         more_failing=len(failing[MOST_ROUTES:]),
         upstreams=upstreams,

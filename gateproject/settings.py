@@ -9,7 +9,7 @@ from config.config_watcher import ConfigSource
 from config.loader import config_path
 from config.options import Options
 from config.settings.storage_url import DatabaseUrl
-from foundation.crypto.cookies import host_name, is_host_name
+from foundation.crypto.cookies import host_prefixed_name, is_host_prefixed
 from foundation.crypto.sealing import derive_keys
 from foundation.errors import ConfigError
 from foundation.web import pages
@@ -62,9 +62,9 @@ def _postgresql(url: DatabaseUrl) -> dict[str, object]:
 def cookie_settings(options: Options) -> dict[str, object]:
     """Cookie settings of Django, and their keys: computed anew at each reload, or a key taken out would go on opening the admin."""
     key, *older = (key.hex() for key in derive_keys(options.cookie_secret, "django"))
-    session, csrf = (host_name(f"{options.cookie_name}_{name}", secure=options.cookie_secure) for name in ("admin", "admin_csrf"))
+    session, csrf = (host_prefixed_name(f"{options.cookie_name}_{name}", secure=options.cookie_secure) for name in ("admin", "admin_csrf"))
     # Browsers drop a cookie with the prefix of host cookies that has another path (RFC 6265bis 4.1.3.2).
-    path = "/" if is_host_name(session) else "/.gate/admin/"
+    path = "/" if is_host_prefixed(session) else "/.gate/admin/"
     return {
         "SECRET_KEY": key,
         "SECRET_KEY_FALLBACKS": older,

@@ -23,7 +23,7 @@ from databroker.grants.grant_store import TemporaryAccesses
 from databroker.grants.request_store import AskedAccesses
 from databroker.models import Group, Membership, ServiceAccount, Session, User
 from databroker.records import ProgramRecord, UserRecord
-from foundation.email_address import name_in_evidence
+from foundation.email_address import unambiguous_name
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
@@ -110,7 +110,7 @@ class PersonAdmin(UserAdmin):
     @admin.display(description="service accounts created by this user")
     def accounts(self, user: User) -> SafeString | str:
         """Service accounts by the names that `created_by` may have of this user, each of which is theirs alone."""
-        names = {str(user), name_in_evidence("", user.name, user.pk), user.pk}
+        names = {str(user), unambiguous_name("", user.name, user.pk), user.pk}
         found = list(ServiceAccount.objects.filter(created_by__in=names).order_by("pk")[: SHOWN + 1])
         lines = [(self.link(each), _account_words(each)) for each in found[:SHOWN]]
         every = self.list_of(ServiceAccount, q=user.email or user.pk)

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.telemetry.logs import BoundedLog
-from foundation.values import ip_of
+from foundation.values import parse_ip
 from proxy.incoming_request import IncomingRequest
 
 _LONGEST_REMEMBERED = 64  # characters of what may be an address; clients choose it
@@ -23,14 +23,14 @@ class TrustedPeers:
     def __init__(self, networks: Iterable[object]):
         self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
         # (Of no method: what a reload lets go must not refer to itself, process/gc_tuning.py.)
-        self._is_inside = bounded_lru_cache(4096, longest=_LONGEST_REMEMBERED)(partial(_is_inside, self._networks))
+        self._is_inside = bounded_lru_cache(4096, max_key_length=_LONGEST_REMEMBERED)(partial(_is_inside, self._networks))
 
     def __contains__(self, address: object) -> bool:
         return bool(self._networks) and self._is_inside(str(address))
 
 
 def _is_inside(networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], address: str) -> bool:
-    peer = ip_of(address)
+    peer = parse_ip(address)
     if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
         peer = peer.ipv4_mapped
     return peer is not None and any(peer in network for network in networks)
@@ -53,7 +53,7 @@ def last_untrusted(peer: str, hops: Sequence[str], trusted: Container[str]) -> s
     address, remaining = peer, list(hops)
     while remaining and address in trusted:
         hop = remaining.pop()
-        if ip_of(hop) is None:
+        if parse_ip(hop) is None:
             break
         address = hop
     return address
@@ -81,7 +81,7 @@ def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
         return peer
     hops = _sent_hops(incoming)
     for hop in reversed(hops):
-        if ip_of(hop) is None:
+        if parse_ip(hop) is None:
             MALFORMED.tell(header="X-Forwarded-For", peer=peer, entry=hop[:_LONGEST_REMEMBERED])
             return ""
         if hop not in trusted:

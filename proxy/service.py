@@ -9,9 +9,9 @@ from authorize.policy.policy_request import CONNECT, PolicyRequest, access_reque
 from config.options import Options
 from config.routes.route import Route
 from databroker.session_reader import SessionReader
-from foundation.bounded_cache import Remembered
-from foundation.crypto.handoff import TO_PROGRAM, HandOvers
-from foundation.crypto.programmatic import ProgramTokens
+from foundation.bounded_cache import MemoCache
+from foundation.crypto.handoff import TO_CLIENT_APPLICATION, HandoffTokens
+from foundation.crypto.programmatic import ProgrammaticTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.web.asgi_types import Send
@@ -47,7 +47,9 @@ class ProxyService:
         own_headers = tuple((name.encode(), said[name].encode("latin-1")) for name in ("strict-transport-security",) if name in said)
         self._site = site_facts(options, own_headers)
         self._serves_routes = options.services in SERVES_ROUTES
-        self._hosts = Remembered(_host_facts(options, authorize), MOST_HOSTS, longest=LONGEST_HOST, size=lambda address: len(address[0]))
+        self._hosts = MemoCache(
+            _host_facts(options, authorize), MOST_HOSTS, max_key_length=LONGEST_HOST, size=lambda address: len(address[0])
+        )
         ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
         authenticate = options.authenticate_service_url if options.services in SERVES_AUTHENTICATE else None
         self._authenticate_host = None if authenticate is None else authenticate.host
@@ -60,10 +62,10 @@ class ProxyService:
         self.session_cookies = SessionCookies(options)
         self.sessions = SessionReader(options)
         self.attempts = SignInAttempts(options, "route")
-        self.hand_overs = HandOvers(options)
+        self.hand_overs = HandoffTokens(options)
         self.programs = Programs(options)
-        self.program_hand_overs = HandOvers(options, TO_PROGRAM)
-        self.program_tokens = ProgramTokens(options)
+        self.program_hand_overs = HandoffTokens(options, TO_CLIENT_APPLICATION)
+        self.program_tokens = ProgrammaticTokens(options)
 
     def receive(self, scope: dict[str, Any]) -> IncomingRequest:
         """Request that has just arrived and is still to be read, with the address of its client."""

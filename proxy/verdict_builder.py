@@ -119,10 +119,10 @@ def refused(error: GateError, asker: Asker = Asker.OURS) -> Refuse:
         return refusal_of(error)
     if asker is Asker.ENVOY:
         advice = "The cause is an unusual URL or the setup of Envoy. Its operator finds details in gate's log."
-        return Refuse(error.status, f"This request can't be authorized: {error}.", advice, problem=error.in_full)
+        return Refuse(error.status, f"This request can't be authorized: {error}.", advice, problem=error.operator_message)
     advice = "The cause is the setup of the front proxy or an unusual URL. Its operator finds details in gate's log."
     status = 403 if asker is Asker.STATUS_ONLY else error.status
-    return Refuse(status, f"This request is denied: {error}.", advice, problem=error.in_full)
+    return Refuse(status, f"This request is denied: {error}.", advice, problem=error.operator_message)
 
 
 def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Upgrade | None:

@@ -13,9 +13,9 @@ import httpx
 import structlog
 
 from config.options import Options
-from foundation.backoff import pauses, retry_after
+from foundation.backoff import backoff_delays, retry_after
 from foundation.client_tls import client_context
-from foundation.connection_errors import connection_fault
+from foundation.connection_errors import classify_failure
 from foundation.tasks import spawn
 from foundation.values import SecretText
 from foundation.web.plain_text import plain_text
@@ -101,14 +101,14 @@ class AccessWebhook:
 
     async def _told(self, client: httpx.AsyncClient, url: SecretText, secret: SecretText, event: AccessEvent) -> None:
         """Try, and try again where that may help; what is given up stands in the log."""
-        body, waits, reason = self._body(event), pauses(FIRST_PAUSE, LONGEST_PAUSE), ""
+        body, waits, reason = self._body(event), backoff_delays(FIRST_PAUSE, LONGEST_PAUSE), ""
         for _ in range(TRIES):
             pause = next(waits)
             try:
                 async with asyncio.timeout(TIMEOUT):
                     answer = await self._post(client, url, body, secret)
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-                reason = str(connection_fault(error)) if isinstance(error, httpx.TransportError) else type(error).__name__
+                reason = str(classify_failure(error)) if isinstance(error, httpx.TransportError) else type(error).__name__
             else:
                 if answer.is_success:
                     return

@@ -15,9 +15,9 @@ from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.broker_client import BrokerClient
 from databroker.projection.rows import write_seen
 from databroker.records import ServiceAccountRecord
-from foundation.auth_challenges import BAD_TOKEN, NOBODY, TOO_LITTLE, RefusedToken
+from foundation.auth_challenges import INSUFFICIENT_SCOPE, INVALID_TOKEN, UNAUTHENTICATED, InvalidToken
 from foundation.bounded_cache import BoundedCache
-from foundation.crypto.service_account_token import hash_of
+from foundation.crypto.service_account_token import hash_token
 from foundation.errors import BrokerError
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ class ApiProgram:
         if permission not in self.account.permissions:
             raise ApiProblem(
                 403, f"the service account {self.account.name} lacks the permission {permission}", permission=permission
-            ).with_header("WWW-Authenticate", TOO_LITTLE)
+            ).with_header("WWW-Authenticate", INSUFFICIENT_SCOPE)
 
 
 # enforcement-point: Identity: API authentication and permissions
@@ -57,14 +57,14 @@ class ApiAccess:
         """The program whose token is in the one Authorization header; ApiProblem.  Raises BrokerError."""
         scheme, token = request_credentials.authorization_of(request)
         if not request_credentials.is_service_account(scheme, token):
-            challenge = BAD_TOKEN if token else NOBODY
+            challenge = INVALID_TOKEN if token else UNAUTHENTICATED
             raise ApiProblem(401, "send `Authorization: Bearer <token of a service account>`").with_header("WWW-Authenticate", challenge)
         account = await account_with(token, self._broker, self._clock())
-        if isinstance(account, RefusedToken):
-            problem = ApiProblem(401, "the token is expired, rotated or revoked").with_header("WWW-Authenticate", BAD_TOKEN)
+        if isinstance(account, InvalidToken):
+            problem = ApiProblem(401, "the token is expired, rotated or revoked").with_header("WWW-Authenticate", INVALID_TOKEN)
             problem.reason = account.reason
             raise problem
-        return ApiProgram(account, hash_of(token))
+        return ApiProgram(account, hash_token(token))
 
     async def note_use(self, program: ApiProgram, host: str) -> None:
         """Note when an account was last used, now and then; who wants to know which are used no more finds it with the others."""

@@ -12,7 +12,7 @@ from config.fields.setting_files import stamp_of
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from foundation.errors import BrokerError, ConfigError
-from foundation.readiness import PartHealth
+from foundation.readiness import HealthTracker
 
 log = structlog.get_logger(__name__)
 
@@ -42,8 +42,10 @@ class FileSource:
 class DirectoryFollower:
     """Watcher that reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
 
-    def __init__(self, path: Path, broker: BrokerClient, provider: ProviderConfig, *, poll: float = POLL, health: PartHealth | None = None):
-        self._health = health or PartHealth()
+    def __init__(
+        self, path: Path, broker: BrokerClient, provider: ProviderConfig, *, poll: float = POLL, health: HealthTracker | None = None
+    ):
+        self._health = health or HealthTracker()
         self._path = path
         self._broker = broker
         self._provider = provider
@@ -64,7 +66,7 @@ class DirectoryFollower:
             changes = await difference(snapshot, self._broker)
             await apply(changes, self._broker)
         except ConfigError as error:
-            self._health.fails(f"{self._path.name} is invalid, the previous version stays active: {error}")
+            self._health.mark_down(f"{self._path.name} is invalid, the previous version stays active: {error}")
             log.error(
                 "directory file invalid",
                 provider=self._provider.id,
@@ -72,11 +74,11 @@ class DirectoryFollower:
                 problems=str(error),
             )
         except BrokerError as error:
-            self._health.fails(str(error))
+            self._health.mark_down(str(error))
             log.warning("directory write failed", provider=self._provider.id, error=str(error))
             return
         else:
-            self._health.works()
+            self._health.mark_up()
             found = {"users": len(snapshot.users), "groups": len(snapshot.groups)}
             log.info("directory sync completed", provider=self._provider.id, **found, put=len(changes.put), deleted=len(changes.delete))
         self._seen = stamp

@@ -22,9 +22,9 @@ from databroker.leader_election import DoneElsewhere, run_elected
 from databroker.provider_scope import own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser, Record
 from databroker.store.base import VersionConflict
-from foundation.backoff import delay
+from foundation.backoff import backoff_delay
 from foundation.errors import BrokerError, ProviderError
-from foundation.readiness import PartHealth, moment
+from foundation.readiness import HealthTracker, format_utc
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 
@@ -45,7 +45,7 @@ class ProviderDirectory:
         self._own = own_records(broker, provider)
         self._clock = clock
         self._source = DirectorySource.from_options(options, provider, clock)
-        self._health = PartHealth(clock)
+        self._health = HealthTracker(clock)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -65,12 +65,12 @@ class ProviderDirectory:
     @property
     def trouble(self) -> str:
         """Since when groups grow old and why, in words; "" where they don't."""
-        return f"not updated since {moment(self._health.since)}: {self._health.trouble}" if self._health.trouble else ""
+        return f"not updated since {format_utc(self._health.changed_at)}: {self._health.error}" if self._health.error else ""
 
     @property
     def last_read(self) -> str:
-        since = self._health.since
-        return f"synced at {moment(since)}" if since else "synced by another process, or not due yet"
+        since = self._health.changed_at
+        return f"synced at {format_utc(since)}" if since else "synced by another process, or not due yet"
 
     async def stop(self, grace: float) -> None:
         if self._task is not None:
@@ -91,7 +91,7 @@ class ProviderDirectory:
         try:
             await self._look_up(self._source, user_id, access_token)
         except (ProviderError, BrokerError) as error:
-            metrics.directory_look_ups.labels(self.provider.id, "error").inc()
+            metrics.directory_lookups.labels(self.provider.id, "error").inc()
             log.warning(
                 "group lookup at sign-in failed",
                 provider=self.provider.id,
@@ -99,7 +99,7 @@ class ProviderDirectory:
                 reason=str(error),
             )
         else:
-            metrics.directory_look_ups.labels(self.provider.id, "success").inc()
+            metrics.directory_lookups.labels(self.provider.id, "success").inc()
 
     async def _look_up(self, source: DirectorySource, user_id: str, access_token: str) -> None:
         """Write the directory's answer. Query again where the record has changed since: that change may be newer than the answer."""
@@ -147,9 +147,9 @@ class DirectorySchedule:
         clock: Callable[[], float],
         *,
         sleep: Sleep = asyncio.sleep,
-        health: PartHealth | None = None,
+        health: HealthTracker | None = None,
     ):
-        self._health = health or PartHealth(clock)
+        self._health = health or HealthTracker(clock)
         self._source = source
         self._broker = broker
         self._clock = clock
@@ -166,10 +166,10 @@ class DirectorySchedule:
                     run = await DirectoryReading(self._source, self._broker, self._timeout, self._clock).run()
                     failures = failures + 1 if run.error else 0
                     if run.error:
-                        self._health.fails(run.error)
+                        self._health.mark_down(run.error)
                     else:
-                        self._health.works()
-                    wait = delay(failures - 1, RETRY, self._interval) if failures else self._interval
+                        self._health.mark_up()
+                    wait = backoff_delay(failures - 1, RETRY, self._interval) if failures else self._interval
             except DoneElsewhere:
                 wait = RETRY
             except BrokerError as error:

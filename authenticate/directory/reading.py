@@ -115,6 +115,6 @@ def report(run: DirectoryRunRecord, provider: str) -> None:
     if run.error:
         log.error("directory sync failed", **said, reason=run.error)
         return
-    metrics.set_directory_read(provider, run.began + run.seconds, {"users": run.users, "groups": run.groups})
+    metrics.record_directory_sync(provider, run.began + run.seconds, {"users": run.users, "groups": run.groups})
     facts = {"users": run.users, "groups": run.groups, "added": run.added, "changed": run.changed, "removed": run.removed}
     log.info("directory sync completed", **said, requests=run.requests, **facts)

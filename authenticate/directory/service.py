@@ -7,7 +7,7 @@ from collections.abc import Callable
 from authenticate.directory.provider_directory import ProviderDirectory
 from config.options import Options
 from databroker.broker_client import BrokerClient
-from foundation.readiness import PartReadiness, degraded
+from foundation.readiness import ComponentStatus, degraded
 from foundation.telemetry import metrics
 
 PART = "directory"
@@ -22,18 +22,18 @@ class DirectoryService:
         self._has_entries = options.identity_providers is not None
 
     async def start(self) -> None:
-        metrics.forget_directories(self._directories)
+        metrics.remove_directories(self._directories)
         for directory in self._directories.values():
             directory.start()
 
-    def readiness(self) -> PartReadiness:
+    def readiness(self) -> ComponentStatus:
         """Readiness of the directories, as far as this process reads them; without one its people's groups grow old."""
         if not self._directories:
-            return PartReadiness(PART, reason="none is configured")
+            return ComponentStatus(PART, reason="none is configured")
         troubles = [f"groups{self._of(id)} {each.trouble}" for id, each in self._directories.items() if each.trouble]
         if troubles:
             return degraded(PART, "; ".join(troubles))
-        return PartReadiness(PART, reason="; ".join(f"{self._named(id)}{each.last_read}" for id, each in self._directories.items()))
+        return ComponentStatus(PART, reason="; ".join(f"{self._named(id)}{each.last_read}" for id, each in self._directories.items()))
 
     def _of(self, id: str) -> str:
         return f" of {id}" if self._has_entries else ""

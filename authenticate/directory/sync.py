@@ -10,7 +10,7 @@ from authenticate.directory.base import DirectoryError, DirectorySnapshot
 from databroker.broker_client import BrokerClient
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.base import VersionConflict
-from foundation.tasks import in_parallel
+from foundation.tasks import gather_limited
 
 PAGE = 500
 WRITES_AT_ONCE = 10
@@ -130,5 +130,5 @@ async def apply(changes: DirectoryChanges, broker: BrokerClient, progress: Progr
         progress(1)
 
     for record_type in (DIRECTORY_GROUP, DIRECTORY_USER):
-        await in_parallel((change for change in changes.put if change[0] == record_type), put, WRITES_AT_ONCE)
-    await in_parallel(changes.delete, delete, WRITES_AT_ONCE)
+        await gather_limited((change for change in changes.put if change[0] == record_type), put, WRITES_AT_ONCE)
+    await gather_limited(changes.delete, delete, WRITES_AT_ONCE)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from authorize.accessible_routes import Opening, start_path
 from config.routes.route import Route
-from foundation.values import Url, WatchedFile, ip_of
+from foundation.values import Url, WatchedFile, parse_ip
 
 LOWEST_FREE_PORT = 1024  # below it only an administrator of the machine may listen
 
@@ -68,7 +68,7 @@ def _made_title(route: Route, path: str) -> str:
 
 def _name_of_host(host: str) -> str:
     """`Team wiki` of team-wiki.example.com."""
-    if ip_of(host.strip("[]")) is not None:
+    if parse_ip(host.strip("[]")) is not None:
         return host
     labels = host.split(".")
     label = labels[1] if labels[0] == "www" and len(labels) > 2 else labels[0]

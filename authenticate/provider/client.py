@@ -25,7 +25,7 @@ from config.options import Options
 from config.provider_config import ProviderConfig
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
-from foundation.readiness import PartHealth
+from foundation.readiness import HealthTracker
 from foundation.values import parse_url
 
 # Claims about the token and not about the person: userinfo has no say in them.
@@ -50,7 +50,7 @@ class ProviderClient:
         self._client_secret = provider.client_secret
         self._clock = clock
         # What browsers cause has connections of its own: however many wait there, sessions are refreshed and keys are read.
-        self.health = PartHealth(clock)
+        self.health = HealthTracker(clock)
         scope = AddressScope(provider.url)
         self.http = ProviderHttp(options, scope, health=self.health)
         self._own_http = own_http = ProviderHttp(options, scope, health=self.health)

@@ -9,7 +9,7 @@ from authenticate.provider.http import ProviderHttp
 from authenticate.provider.key_set import ALGORITHMS
 from authenticate.provider.single_flight import SingleFlightCache
 from foundation.errors import ProviderError
-from foundation.values import is_confidential
+from foundation.values import is_encrypted_or_local
 
 PATH = "/.well-known/openid-configuration"
 LIFETIME = 3600.0
@@ -119,4 +119,4 @@ def is_safe(url: str, issuer: str) -> bool:
         return False
     if not host or parts.username is not None or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
         return False
-    return is_confidential(parts.scheme, host) and (parts.scheme == "https" or urlsplit(issuer).scheme == "http")
+    return is_encrypted_or_local(parts.scheme, host) and (parts.scheme == "https" or urlsplit(issuer).scheme == "http")

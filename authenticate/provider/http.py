@@ -18,10 +18,10 @@ from authenticate.provider import strict_json
 from authenticate.provider.address_scope import AddressRefused, AddressScope, ScopedTransport
 from config.options import Options
 from foundation.client_tls import client_context
-from foundation.connection_errors import connection_fault
+from foundation.connection_errors import classify_failure
 from foundation.errors import ProviderError
-from foundation.readiness import PartHealth
-from foundation.telemetry.http_metrics import HttpCalls
+from foundation.readiness import HealthTracker
+from foundation.telemetry.http_metrics import HttpMetrics
 from foundation.telemetry.tracing.spans import CLIENT, span
 
 TIMEOUT = 10.0  # seconds for a whole exchange, so that a body that drips in can't hold a sign-in
@@ -72,11 +72,11 @@ class ProviderHttp:
         *,
         timeout: float = TIMEOUT,
         max_body: int = MAX_BODY,
-        health: PartHealth | None = None,
+        health: HealthTracker | None = None,
     ):
-        self.health = health or PartHealth()
+        self.health = health or HealthTracker()
         self._scope = scope
-        self._calls = HttpCalls.made(options.service_label)
+        self._calls = HttpMetrics.client(options.service_label)
         self._timeout = timeout
         self._max_body = max_body
         # trust_env off: .netrc and proxy variables must not add credentials or a listener to what holds our client secret.
@@ -110,15 +110,15 @@ class ProviderHttp:
             raise self._out_of_scope(url, error) from error
         except (*_TRANSPORT_ERRORS, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
-            reason = f"the identity provider at {_host(url)} {connection_fault(error)}"
-            self.health.fails(reason)
+            reason = f"the identity provider at {_host(url)} {classify_failure(error)}"
+            self.health.mark_down(reason)
             raise ProviderError(reason) from error
         finally:
-            self._calls.ended(_host(url), method, status, time.monotonic() - began, len(content), size)
+            self._calls.observe(_host(url), method, status, time.monotonic() - began, len(content), size)
         if response.status_code >= 500:
-            self.health.fails(f"the identity provider at {_host(url)} returned status {response.status_code}")
+            self.health.mark_down(f"the identity provider at {_host(url)} returned status {response.status_code}")
         else:
-            self.health.works()
+            self.health.mark_up()
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return ProviderResponse(response.status_code, media_type, body, response.headers, _secrets(headers, content))
 
@@ -129,7 +129,7 @@ class ProviderHttp:
         except AddressRefused as error:
             raise self._out_of_scope(url, error) from error
         except (httpcore.ConnectError, httpx.InvalidURL) as error:
-            raise ProviderError(f"the identity provider at {_host(url)} {connection_fault(error)}") from error
+            raise ProviderError(f"the identity provider at {_host(url)} {classify_failure(error)}") from error
 
     def _out_of_scope(self, url: str, error: AddressRefused) -> ProviderError:
         host, named_by = _host(url), self._scope.host
@@ -138,7 +138,7 @@ class ProviderHttp:
             f"{host}: the discovery document of the public host {named_by} refers to this host, which "
             f"is at {error}. Nothing was sent there. Use a public endpoint"
         )
-        self.health.fails(reason)
+        self.health.mark_down(reason)
         return ProviderError(reason)
 
 

@@ -5,9 +5,9 @@ import structlog
 from authenticate.session.sessions import Sessions
 from databroker.broker_client import BrokerClient, every
 from databroker.records import SESSION, SessionRecord
-from foundation.backoff import until_done
+from foundation.backoff import retry
 from foundation.errors import GateError
-from foundation.tasks import in_parallel
+from foundation.tasks import gather_limited
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ class LinkedIndex:
             log.warning("indexing sessions of linked accounts failed", reason=str(error))
 
         if self._sessions.links_accounts:
-            await until_done(self._index_all, unable, FIRST_PAUSE)
+            await retry(self._index_all, unable, FIRST_PAUSE)
 
     async def _index_all(self) -> None:
         page = list[SessionRecord]()
@@ -37,6 +37,6 @@ class LinkedIndex:
             if (session := SessionRecord.parse(record)) is not None:
                 page.append(session)
             if len(page) == CONCURRENCY:
-                await in_parallel(page, self._sessions.index_linked, CONCURRENCY)
+                await gather_limited(page, self._sessions.index_linked, CONCURRENCY)
                 page.clear()
-        await in_parallel(page, self._sessions.index_linked, CONCURRENCY)
+        await gather_limited(page, self._sessions.index_linked, CONCURRENCY)

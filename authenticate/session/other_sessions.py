@@ -8,7 +8,7 @@ import structlog
 from databroker.broker_client import BrokerClient
 from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, WantedTokens
 from foundation.errors import BrokerError
-from foundation.tasks import in_parallel, spawn
+from foundation.tasks import gather_limited, spawn
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class OtherSessions:
         for pause in PAUSES:
             await asyncio.sleep(pause)
             try:
-                await in_parallel(ids, self._want_refresh, CONCURRENCY)
+                await gather_limited(ids, self._want_refresh, CONCURRENCY)
             except BrokerError as error:
                 log.warning("refreshing other sessions failed", reason=str(error))
 

@@ -23,7 +23,7 @@ from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import end_sessions
 from databroker.records import SESSION, USER, Record, SessionRecord, UserRecord
 from databroker.store.base import VersionConflict
-from foundation.backoff import pauses
+from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
 
@@ -111,7 +111,7 @@ class SessionRefresh:
 
     async def _ended(self, session: SessionRecord, kind: str, reason: object) -> SessionEnded:
         await end_sessions(self._broker, [session.id])
-        metrics.sessions_not_renewed.labels(kind).inc()
+        metrics.session_refresh_failures.labels(kind).inc()
         # What no provider should answer is for the operator to look at.
         tell = log.warning if kind == WRONG else log.info
         tell("session ended", session_id=session.id, user_id=session.user_id, kind=kind, reason=str(reason))
@@ -172,7 +172,7 @@ class SessionRefresh:
 
     async def _written_at_last(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
         """The written session, also where the broker comes back within INSISTENCE: the provider takes the old refresh token no more."""
-        now, waits = asyncio.get_running_loop().time, pauses(FIRST_PAUSE)
+        now, waits = asyncio.get_running_loop().time, backoff_delays(FIRST_PAUSE)
         ends = now() + INSISTENCE
         while True:
             try:

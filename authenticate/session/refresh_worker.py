@@ -14,7 +14,7 @@ from authenticate.session.wanted_tokens import WantedRefreshes
 from databroker.broker_client import BrokerClient, every
 from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, report_malformed
 from databroker.store.base import ANEW, StartOver
-from foundation.backoff import delay, pauses
+from foundation.backoff import backoff_delay, backoff_delays
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 
@@ -139,7 +139,7 @@ class RefreshWorker:
         if now >= ends and isinstance(error, ProviderError):
             await self._give_up(session, error)
             return
-        at = min(now + delay(before.failures, FIRST_PAUSE, LONGEST_PAUSE), max(ends, now + self._tick))
+        at = min(now + backoff_delay(before.failures, FIRST_PAUSE, LONGEST_PAUSE), max(ends, now + self._tick))
         self._schedule.set(session, RefreshDue(at if session.refresh_token else NEVER, at))
 
     async def _give_up(self, session: SessionRecord, error: ProviderError) -> None:
@@ -156,7 +156,7 @@ class RefreshWorker:
 
     async def _session(self, session_id: str) -> SessionRecord | None:
         """The session, None where it has ended; waits while the broker is away, else the session would be forgotten."""
-        waits = pauses(0.1)
+        waits = backoff_delays(0.1)
         while True:
             try:
                 record = await self._broker.get(SESSION, session_id)
@@ -166,7 +166,7 @@ class RefreshWorker:
             return SessionRecord.from_record(record) if record is not None else None
 
     async def _follow(self) -> None:
-        waits = pauses(0.1)
+        waits = backoff_delays(0.1)
         position = ANEW
         while True:
             try:
@@ -180,7 +180,7 @@ class RefreshWorker:
             except StartOver as start_over:
                 try:
                     await self._read_all()
-                    position, waits = start_over.version, pauses(0.1)
+                    position, waits = start_over.version, backoff_delays(0.1)
                 except BrokerError as error:
                     log.warning("loading sessions to refresh failed", reason=str(error))
                     await asyncio.sleep(next(waits))

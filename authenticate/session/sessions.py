@@ -130,7 +130,7 @@ class Sessions:
             session = self._reader.read(record) if record is not None else None
             return session if session is not None and session.expires > now else None
 
-        return await self._cookies.of_browser(cookie_headers, host_port, now, live)
+        return await self._cookies.active_session(cookie_headers, host_port, now, live)
 
     # enforcement-point: Sign-in and sign-out: Sessions of a user
     async def own(self, session: SessionRecord, id: str, now: float) -> SessionRecord | None:
@@ -217,7 +217,7 @@ class Sessions:
 
     async def end_carried(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:
         """End the sessions that the cookies of a request name, whether or not they count: who signs out leaves none behind."""
-        for id in await end_sessions(self._broker, self._cookies.carried(cookie_headers, host_port, now)):
+        for id in await end_sessions(self._broker, self._cookies.all_session_ids(cookie_headers, host_port, now)):
             log.info("signed out", session_id=id)
 
     async def end_all_of(self, session: SessionRecord) -> int:
@@ -236,13 +236,13 @@ class Sessions:
         log.info("signed out", session_id=session.id, user_id=session.user_id)
 
     def set_cookies(self, session: SessionRecord, host_port: str, now: float) -> list[str]:
-        return self._cookies.set_cookies(session.id, host_port, issued=session.issued, expires=session.expires, now=now)
+        return self._cookies.set_cookies(session.id, host_port, issued_at=session.issued, expires_at=session.expires, now=now)
 
     def clear_cookies(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
         return self._cookies.clear_cookies(cookie_headers, host_port, path)
 
-    def clear_planted(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
-        return self._cookies.clear_planted(cookie_headers, host_port, path)
+    def clear_conflicting(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
+        return self._cookies.clear_conflicting(cookie_headers, host_port, path)
 
 
 def _earlier(before: SessionRecord | None, user_id: str) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ async def _change(request: HttpRequest, service: AuthenticateService, caller: Ca
     try:
         await _do(request, service, caller)
     except AccessError as error:
-        return responses.error_page(request, error.status, Sentence("%(error)s.", error=error.said), links=BACK)
+        return responses.error_page(request, error.status, Sentence("%(error)s.", error=error.message), links=BACK)
     except AuditLogAway:
         reason = Message("The audit log is unavailable. Nothing was changed; try again in a minute.")
         return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)

@@ -5,7 +5,7 @@ from authenticate.service import AuthenticatePageContext
 from databroker.audit_log import Actor, ActorKind, AuditLog
 from databroker.records import USER, SessionRecord
 from databroker.session_reader import user_of
-from foundation.email_address import name_in_evidence
+from foundation.email_address import unambiguous_name
 
 
 async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> Caller | None:
@@ -14,7 +14,7 @@ async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> Ca
     if identity is None or identity.user_id != session.user_id:
         return None
     user = user_of(session, await gate.authenticate.broker.get(USER, session.user_id))
-    name = name_in_evidence(user.email if identity.rule_email else "", user.name, user.id)
+    name = unambiguous_name(user.email if identity.rule_email else "", user.name, user.id)
     audit = AuditLog(Actor(ActorKind.USER, session.user_id, name), gate.client_address, gate.authenticate.clock)
     return Caller(session, identity, name, audit)
 

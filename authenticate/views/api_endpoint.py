@@ -86,12 +86,12 @@ def _document(request: HttpRequest) -> HttpResponse:
 @contextmanager
 def _place(service: AuthenticateService, program: str) -> Iterator[None]:
     """One of the calls that are answered at a time; each program has its share of them."""
-    if not service.api_places.take(program):
+    if not service.api_places.acquire(program):
         raise ApiProblem(429, "too many concurrent calls; try again in a moment").with_header("Retry-After", "1")
     try:
         yield
     finally:
-        service.api_places.leave(program)
+        service.api_places.release(program)
 
 
 def _problem(request: HttpRequest, problem: ApiProblem) -> HttpResponse:

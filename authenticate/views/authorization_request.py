@@ -44,7 +44,7 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
         remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.asked.to_attempt()}
         remembered |= {"provider": client.provider.id, "issuer": client.provider.issuer}
         remembered |= {"chosen": "yes"} if attempt.is_chosen else {}
-        return service.attempts.begin(remembered, service.host_port, view_helpers.cookie_headers(request), service.clock())
+        return service.attempts.start(remembered, service.host_port, view_helpers.cookie_headers(request), service.clock())
 
     provider = client.provider
     more = attempt.asked.request_params(provider.request_params, provider.pressing_prompt, takes_claims=discovery.takes_claims)

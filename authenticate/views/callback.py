@@ -128,7 +128,7 @@ class CallbackView(GateCallbackView):
         target = self._target()
         await self._end_oldest(session, now)
         location = service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
-        planted = service.sessions.clear_planted(view_helpers.cookie_headers(request), service.host_port, request.path)
+        planted = service.sessions.clear_conflicting(view_helpers.cookie_headers(request), service.host_port, request.path)
         cookies = [*planted, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
         cookies += service.choice.remembered(session.provider) if "chosen" in self.attempt else []
         return responses.redirect(location, cookies)

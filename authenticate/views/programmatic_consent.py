@@ -14,7 +14,7 @@ from authenticate.views import view_helpers
 from authorize.policy.reasons import Reason
 from databroker.records import USER, ProgramRecord, SessionRecord
 from databroker.session_reader import user_of
-from foundation.crypto.programmatic import ProgramRequest
+from foundation.crypto.programmatic import ProgrammaticRequest
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
 from foundation.web.message import Message, Sentence
@@ -35,7 +35,7 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     if callback is None or callback.path != CALLBACK_PATH:
         raise BadRequest(Message("the redirect target is not allowed"))
     asked = StepUpRequest.from_url(params)
-    wanted = ProgramRequest(
+    wanted = ProgrammaticRequest(
         callback.origin,
         params.get("gate_redirect_uri", ""),
         asked.acr_values,
@@ -88,7 +88,7 @@ def _elsewhere(request: HttpRequest, service: AuthenticateService, sealed: str) 
 
 
 async def _agreed(
-    request: HttpRequest, service: AuthenticateService, session: SessionRecord, route: RedirectTarget, wanted: ProgramRequest
+    request: HttpRequest, service: AuthenticateService, session: SessionRecord, route: RedirectTarget, wanted: ProgrammaticRequest
 ) -> HttpResponse:
     gate = page_context(request)
     # First the note: nobody acts for a person without their page saying so.
@@ -101,7 +101,12 @@ async def _agreed(
 
 
 async def _question(
-    request: HttpRequest, service: AuthenticateService, session: SessionRecord, route: RedirectTarget, wanted: ProgramRequest, sealed: str
+    request: HttpRequest,
+    service: AuthenticateService,
+    session: SessionRecord,
+    route: RedirectTarget,
+    wanted: ProgrammaticRequest,
+    sealed: str,
 ) -> HttpResponse:
     """The page that asks; nothing has changed, and its button carries the proof."""
     token, cookie = service.csrf.token_for(view_helpers.cookie_headers(request), service.clock(), bound_to=session.id)

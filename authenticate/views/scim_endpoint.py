@@ -18,7 +18,7 @@ from authenticate.scim.scim_query import SEARCH, AttributeSelection, ScimQuery
 from authenticate.service import AuthenticateService, page_context
 from databroker.audit_log import pushed_entry
 from databroker.records import Record
-from foundation.auth_challenges import BAD_TOKEN
+from foundation.auth_challenges import INVALID_TOKEN
 from foundation.errors import BrokerError
 from foundation.web.message import Message
 from foundation.web.responses import error_page, finished
@@ -48,7 +48,7 @@ async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
     except ScimError as error:
         response = _json(error.status, error.document())
         if error.status == 401 and "Authorization" in request.headers:
-            response.headers["WWW-Authenticate"] = BAD_TOKEN
+            response.headers["WWW-Authenticate"] = INVALID_TOKEN
         return response
     except BrokerError as error:
         log.error("data broker unavailable", error=str(error), request_id=page_context(request).request_id)

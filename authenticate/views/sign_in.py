@@ -96,7 +96,7 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], question: Prov
     response = await redirect_to_provider(request, service, attempt)
     if session is not None:
         return response
-    return responses.with_cookies(response, service.sessions.clear_planted(headers, service.host_port, request.path))
+    return responses.with_cookies(response, service.sessions.clear_conflicting(headers, service.host_port, request.path))
 
 
 def _provider(

@@ -84,14 +84,14 @@ def sign_in_slot(request: HttpRequest, provider: str) -> Iterator[None]:
     if places is None:
         yield
         return
-    if not places.take(network):
-        metrics.sign_ins_turned_away.inc()
+    if not places.acquire(network):
+        metrics.sign_ins_rejected.inc()
         log.warning("sign-in rejected: provider concurrency limit", network=network, request_id=gate.request_id)
         raise TooManySignIns("too many sign-ins are waiting for the provider")
     try:
         yield
     finally:
-        places.leave(network)
+        places.release(network)
 
 
 def too_many_sign_ins(request: HttpRequest) -> HttpResponse:
@@ -143,7 +143,7 @@ def errors_as_pages(view: View) -> View:
         try:
             return await view(request, *args, **kwargs)
         except BadRequest as error:
-            reason = Sentence("%(error)s.", error=error.said)
+            reason = Sentence("%(error)s.", error=error.message)
             return error_page(request, 400, reason, advice=START_AGAIN, links=(SIGN_IN_AGAIN,))
 
     return answer

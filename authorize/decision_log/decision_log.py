@@ -149,7 +149,7 @@ class DecisionLog:
             judged.decision = replace(judged.decision, case=Case(judged.request, case.identity, case.now, case.route))
         if len(self._waiting) >= self._most_waiting:
             self._waiting.popleft()
-            metrics.decisions_not_kept.inc()
+            metrics.decisions_dropped.inc()
         self._waiting.append((judged, keeping))
 
     async def run(self) -> None:
@@ -168,7 +168,7 @@ class DecisionLog:
         try:
             await sync_to_async(self._write)(batch)
         except Exception as error:  # whatever it is: it must not be the last batch
-            metrics.decisions_not_kept.inc(len(batch))
+            metrics.decisions_dropped.inc(len(batch))
             trace = None if isinstance(error, BrokerError) else error
             log.warning("decision log write failed", number=len(batch), reason=str(error), exc_info=trace)
 
@@ -192,7 +192,7 @@ class DecisionRecorder:
         try:
             check = await authorize.check(request, cookies, request_id)
         except GateError as error:
-            judged.failure, judged.problem = failure_of(error.status), error.in_full
+            judged.failure, judged.problem = failure_of(error.status), error.operator_message
             judged.seconds = time.perf_counter() - began
             self._keep(judged)
             raise

@@ -14,7 +14,7 @@ from authorize.policy.language.text_operators import TextTest, text_test
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
-from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescaped
+from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescape
 
 LONGEST_PATH = 2048
 LONGEST_TEXT = 1024
@@ -51,7 +51,7 @@ def looked_at(routes: Iterable[Route]) -> ComparedNames:
                     tests.setdefault(comparison.argument, []).append(text_test(comparison.operator, comparison.operand))
             elif comparison.criterion in ("claim", "acr"):
                 claims.add(comparison.argument or "acr")
-                claims.add(unescaped(comparison.argument or "acr"))  # what its absence is judged by
+                claims.add(unescape(comparison.argument or "acr"))  # what its absence is judged by
     return ComparedNames(frozenset(headers), frozenset(claims), sees_access, tests)
 
 

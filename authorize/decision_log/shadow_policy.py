@@ -41,7 +41,7 @@ class ShadowPolicy:
         try:
             route = self._table.match(request)
         except BadRequest as error:
-            return ShadowOutcome(None, TWO_READINGS, error.in_full)
+            return ShadowOutcome(None, TWO_READINGS, error.operator_message)
         if route is None:
             return None if enforced.decision.route is None else _told(NO_ROUTE)
         if not route.route.has_shadow_rules:

@@ -15,7 +15,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.route_settings import default_ports, own_hosts
 from config.options import Options
 from foundation.errors import BadRequest
-from foundation.readiness import moment
+from foundation.readiness import format_utc
 
 Explanation = dict[str, Any]
 
@@ -37,7 +37,7 @@ def explained(
         decision = decide(request, identity, table, now)
         reason = str(decision_text.sentence(decision))
     except BadRequest as error:
-        reason = f"Invalid URL: {error.in_full}."
+        reason = f"Invalid URL: {error.operator_message}."
     return {
         **_asked(request, identity, options, now),
         "rules": decision_text.marked_rows(decision) if decision else [],
@@ -83,7 +83,7 @@ def explained_again(row: Any, options: Options, configuration: str) -> Explanati
 
 def _asked(request: PolicyRequest, identity: Identity | None, options: Options, now: float) -> Explanation:
     return {
-        "at": moment(now),
+        "at": format_utc(now),
         "request": {"method": request.method, "host": request.host_port, "path": request.path, "source_ip": request.source_ip},
         "person": _described(identity),
         "routes": [_route(look) for look in decision_text.route_looks(request, options.policy, default_ports(options), own_hosts(options))],
@@ -92,7 +92,9 @@ def _asked(request: PolicyRequest, identity: Identity | None, options: Options, 
 
 def ages(modified: Mapping[str, float], now: float) -> list[dict[str, str]]:
     """Ages of the records that the decision rested on."""
-    return [{"record": name, "modified": moment(at), "age": str(timedelta(seconds=max(int(now - at), 0)))} for name, at in modified.items()]
+    return [
+        {"record": name, "modified": format_utc(at), "age": str(timedelta(seconds=max(int(now - at), 0)))} for name, at in modified.items()
+    ]
 
 
 def _described(identity: Identity | None) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.broker_client import BrokerClient, every
 from databroker.records import SESSION, USER, Record
 from databroker.replica import Replica
-from foundation.auth_challenges import RefusedToken
+from foundation.auth_challenges import InvalidToken
 
 ACCOUNT_PREFIX = f"{PROVIDER}/"
 NO_SESSION = "The user has no live session: evaluated as a sign-in at this moment, by what is recorded."
@@ -69,7 +69,7 @@ async def _sessions(ids: Collection[str], broker: BrokerClient, session_ids: Col
 
 async def _as_of_sign_in(record: Record, loader: IdentityLoader, now: float) -> RecordedUser | None:
     identity = await loader.of_sign_in(record, now)
-    if isinstance(identity, RefusedToken):
+    if isinstance(identity, InvalidToken):
         return RecordedUser(None, DEACTIVATED)
     return None if identity is None else RecordedUser(identity, NO_SESSION)
 

@@ -139,7 +139,7 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     try:
         route = table.match(asked)
     except BadRequest as error:
-        _compare(row, None, f"the request is rejected: {error.in_full}", report)
+        _compare(row, None, f"the request is rejected: {error.operator_message}", report)
         return ""
     if route is None:
         _compare(row, Outcome.NO_ROUTE, "no route matches", report)

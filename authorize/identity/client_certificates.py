@@ -19,7 +19,7 @@ from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy,
 
 from authorize.policy.compiled_route import ClientAuthority, CompiledRoute
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
-from foundation.bounded_cache import MIB, BoundedCache, bounded_lru_cache, together
+from foundation.bounded_cache import MIB, BoundedCache, bounded_lru_cache, total_length
 
 MAX_CACHED = 4096
 LONGEST_CHAIN = 8
@@ -64,7 +64,7 @@ class ClientCertificates:
             return ""
         verdict = verify(chain, authority.pem, now)
         if not verdict.problem:
-            self._good.put(key, verdict, together(*chain))
+            self._good.put(key, verdict, total_length(*chain))
         return verdict.problem
 
 
@@ -100,7 +100,7 @@ def shown_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
 
 
 # A connection's requests all show the same chain; strangers show what they like, a hundred kilobytes of it in each handshake.
-@bounded_lru_cache(1024, longest=LONGEST_REMEMBERED, size=together)
+@bounded_lru_cache(1024, max_key_length=LONGEST_REMEMBERED, size=total_length)
 def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     try:
         leaf = x509.load_der_x509_certificate(chain[0])

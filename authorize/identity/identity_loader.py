@@ -31,8 +31,8 @@ from databroker.replica import EVERYTHING, Replica
 from databroker.session_reader import SessionReader, access_of, find_directory_record, group_of, person_of, user_of, vouches
 from databroker.store.base import RecordChange
 from databroker.store.frozen import frozen_data
-from foundation.auth_challenges import RefusedToken
-from foundation.bounded_cache import MIB, BoundedCache, weight_of
+from foundation.auth_challenges import InvalidToken
+from foundation.bounded_cache import MIB, BoundedCache, estimate_size
 
 log = structlog.get_logger(__name__)
 
@@ -153,7 +153,7 @@ class IdentityLoader:
             self._remember(session_id, sources, identity)
         return identity
 
-    async def of_bearer(self, session: SessionRecord, user: UserRecord) -> Identity | RefusedToken:
+    async def of_bearer(self, session: SessionRecord, user: UserRecord) -> Identity | InvalidToken:
         """Identity of whom a verified token names: what it says counts in place of records, and what the directory says besides.
 
         Refused where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
@@ -166,19 +166,19 @@ class IdentityLoader:
             return known[2]
         try:
             if (person := person_of(session, directory_record)) is not None and person.is_deactivated:
-                return RefusedToken(f"bearer token: {session.user_id} is deactivated")
+                return InvalidToken(f"bearer token: {session.user_id} is deactivated")
             identity = await self._identity(session, user, directory_record)
         except MALFORMED as error:
             log.warning("malformed bearer token claims", user_id=session.user_id, error=type(error).__name__)
-            return RefusedToken("bearer token: its claims are malformed")
+            return InvalidToken("bearer token: its claims are malformed")
         if generation == self._generation:
             held = session, _version(directory_record), identity
-            self._bearers.put(session.id, held, weight_of(held))
+            self._bearers.put(session.id, held, estimate_size(held))
         return identity
 
-    async def of_sign_in(self, record: Record, now: float) -> Identity | RefusedToken | None:
+    async def of_sign_in(self, record: Record, now: float) -> Identity | InvalidToken | None:
         """Return the identity that a sign-in of a recorded user would give now; None where their issuer is not configured or the record
-        is malformed, RefusedToken for a user whom the directory has deactivated.
+        is malformed, InvalidToken for a user whom the directory has deactivated.
 
         For explanations alone: no request has it.  Raises BrokerError.
         """
@@ -192,7 +192,7 @@ class IdentityLoader:
             directory_record = await find_directory_record(session, configured, self._replica.get)
             person = person_of(session, directory_record) if configured.has_directory else None
             if person is not None and person.is_deactivated:
-                return RefusedToken(f"{user.id} is deactivated")
+                return InvalidToken(f"{user.id} is deactivated")
             return await self._identity(session, user, directory_record, await self._access_record(session, user))
         except MALFORMED as error:
             report_malformed(USER, record.id, error)
@@ -253,7 +253,7 @@ class IdentityLoader:
         return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
 
     def _remember(self, session_id: str, sources: IdentityRecords, identity: Identity) -> None:
-        self._cached.put(session_id, CachedIdentity(identity, sources), weight_of(identity))
+        self._cached.put(session_id, CachedIdentity(identity, sources), estimate_size(identity))
         object.__setattr__(identity, "sources", sources)
 
     def forget(self, change: RecordChange) -> None:

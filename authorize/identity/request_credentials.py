@@ -3,7 +3,7 @@
 import re
 
 from authorize.policy.policy_request import PolicyRequest
-from foundation.auth_challenges import BAD_TOKEN
+from foundation.auth_challenges import INVALID_TOKEN
 from foundation.crypto.service_account_token import PREFIX
 
 # Whatever is read here is taken out before a request is forwarded.
@@ -50,7 +50,7 @@ def is_service_account(scheme: str, token: str) -> bool:
 def challenge(request: PolicyRequest, takes_bearers: bool) -> str:
     """WWW-Authenticate challenge for a program whose token let nobody in; "" for a person, who may sign in."""
     scheme, token = authorization_of(request)
-    return BAD_TOKEN if is_service_account(scheme, token) or (takes_bearers and scheme == "bearer") else ""
+    return INVALID_TOKEN if is_service_account(scheme, token) or (takes_bearers and scheme == "bearer") else ""
 
 
 def shows_token_of_ours(request: PolicyRequest) -> bool:

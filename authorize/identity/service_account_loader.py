@@ -9,8 +9,8 @@ from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.broker_client import BrokerClient
 from databroker.records import MALFORMED, SERVICE_ACCOUNT, Record, ServiceAccountRecord, report_malformed
 from databroker.replica import Replica
-from foundation.auth_challenges import RefusedToken
-from foundation.crypto.service_account_token import is_secret, name_in
+from foundation.auth_challenges import InvalidToken
+from foundation.crypto.service_account_token import parse_name, verify_token
 
 # What is attested of an account is good for no longer, however long the account itself lives.
 IDENTITY_SECONDS = 3600.0
@@ -39,28 +39,28 @@ class ServiceAccountLoader:
     def __repr__(self) -> str:
         return f"<ServiceAccountLoader {len(self._known)} known>"
 
-    async def identify(self, token: str, now: float) -> Identity | RefusedToken:
+    async def identify(self, token: str, now: float) -> Identity | InvalidToken:
         """Identity of who has this token.  Raises BrokerError."""
-        if not (name := name_in(token)):
-            return RefusedToken(MISTYPED)
-        known: _ReadAccount | RefusedToken | None = self._known.get(name)
+        if not (name := parse_name(token)):
+            return InvalidToken(MISTYPED)
+        known: _ReadAccount | InvalidToken | None = self._known.get(name)
         if not isinstance(known, _ReadAccount) or now >= known.identity.expires or not self._is_current(name, known):
             known = await self._load(name, now)
-        if isinstance(known, RefusedToken):
+        if isinstance(known, InvalidToken):
             return known
         if not _is_its_secret(token, known.account, now):
-            return RefusedToken(f"service account {name}: it has another secret")
+            return InvalidToken(f"service account {name}: it has another secret")
         return known.identity
 
     def _is_current(self, name: str, known: _ReadAccount) -> bool:
         is_own_current = known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
         return is_own_current and all(version == self._replica.version(SERVICE_ACCOUNT, maker) for maker, version in known.makers)
 
-    async def _load(self, name: str, now: float) -> _ReadAccount | RefusedToken:
+    async def _load(self, name: str, now: float) -> _ReadAccount | InvalidToken:
         self._known.pop(name, None)
         life = self._replica.life
         read = await _read(name, self._replica.get, now)
-        if isinstance(read, RefusedToken):
+        if isinstance(read, InvalidToken):
             return read
         known = self._known[name] = replace(read, life=life)
         if len(self._known) > MAX_CACHED:
@@ -85,14 +85,14 @@ def identity_of(account: ServiceAccountRecord, now: float) -> Identity:
     )
 
 
-async def account_with(token: str, broker: BrokerClient, now: float) -> ServiceAccountRecord | RefusedToken:
+async def account_with(token: str, broker: BrokerClient, now: float) -> ServiceAccountRecord | InvalidToken:
     """The account that has this token, by the data broker's own record of this moment.  Raises BrokerError."""
-    if not (name := name_in(token)):
-        return RefusedToken(MISTYPED)
+    if not (name := parse_name(token)):
+        return InvalidToken(MISTYPED)
     read = await _read(name, broker.get, now)
-    if isinstance(read, RefusedToken):
+    if isinstance(read, InvalidToken):
         return read
-    return read.account if _is_its_secret(token, read.account, now) else RefusedToken(f"service account {name}: it has another secret")
+    return read.account if _is_its_secret(token, read.account, now) else InvalidToken(f"service account {name}: it has another secret")
 
 
 async def identity_of_account(user_id: str, broker: BrokerClient, now: float) -> Identity | None:
@@ -101,25 +101,25 @@ async def identity_of_account(user_id: str, broker: BrokerClient, now: float) ->
     if provider != PROVIDER:
         return None
     read = await _read(name, broker.get, now)
-    return None if isinstance(read, RefusedToken) else read.identity
+    return None if isinstance(read, InvalidToken) else read.identity
 
 
-async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | RefusedToken:
+async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | InvalidToken:
     """The account of this name, where it lives, and so do the secrets by which it was made.  Raises BrokerError."""
     record = await get(SERVICE_ACCOUNT, name)
     if record is None:
-        return RefusedToken(f"service account {name}: not found or revoked")
+        return InvalidToken(f"service account {name}: not found or revoked")
     try:
         account = ServiceAccountRecord.from_record(record)
         identity = identity_of(account, now)
         if account.name != name or now >= identity.expires:
-            return RefusedToken(f"service account {name}: it has expired")
+            return InvalidToken(f"service account {name}: it has expired")
         makers, until = await _makers(account, get)
     except MALFORMED as error:
         report_malformed(SERVICE_ACCOUNT, name, error)
-        return RefusedToken(f"service account {name}: its record is malformed")
+        return InvalidToken(f"service account {name}: its record is malformed")
     if now >= until:
-        return RefusedToken(f"service account {name}: a creator was revoked, has expired or has another secret")
+        return InvalidToken(f"service account {name}: a creator was revoked, has expired or has another secret")
     return _ReadAccount(record.version, account, replace(identity, expires=min(identity.expires, until)), makers)
 
 
@@ -140,6 +140,6 @@ async def _makers(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple
 
 
 def _is_its_secret(token: str, account: ServiceAccountRecord, now: float) -> bool:
-    return is_secret(token, account.secret_hash) or (
-        now < account.previous_secret_expires_at and is_secret(token, account.previous_secret_hash)
+    return verify_token(token, account.secret_hash) or (
+        now < account.previous_secret_expires_at and verify_token(token, account.previous_secret_hash)
     )

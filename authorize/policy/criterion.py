@@ -10,7 +10,7 @@ from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
 from config.routes.route import Route
-from foundation.errors import TooManyReadings
+from foundation.errors import PathTooAmbiguous
 
 # An answer of a rule on people that have nothing the rule could compare: a no, with a reason of its own.
 NOTHING = 0
@@ -43,7 +43,7 @@ class Case:
         path = self.request.path
         try:
             self.others = () if is_read_alike(path) else readings(path)
-        except TooManyReadings:
+        except PathTooAmbiguous:
             self.others = UNTOLD
         return self.others
 

@@ -15,7 +15,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
-from foundation.errors import TooManyReadings
+from foundation.errors import PathTooAmbiguous
 from foundation.web.message import Message, enumerated
 
 # What a refused person can do nothing about, and need not read.
@@ -138,7 +138,7 @@ def _misses(path: str, route: Route) -> Iterator[str]:
     compiled = compile_route(route, "")
     try:
         read = readings(path)
-    except TooManyReadings:
+    except PathTooAmbiguous:
         read = ()
     if not compiled.matches(path) and (reading := next(filter(compiled.resembles, read), None)) is not None:
         yield f"an upstream may interpret {path} as {reading}, a path of this route"

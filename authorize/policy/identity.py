@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from config.routes.route_bearer_tokens import ISSUER_SEPARATOR, JWT
 from config.settings.provider_entry import OF_NO_PROVIDER
-from foundation.email_address import name_in_evidence
+from foundation.email_address import unambiguous_name
 
 # What the session ids of those begin with who have no session, but a token of a provider.
 BEARER = "bearer/"
@@ -107,4 +107,4 @@ class Identity:
     @property
     def shown_as(self) -> str:
         """Name for people to read, also in the decision log; never for a rule to compare."""
-        return name_in_evidence(self.email if self.rule_email else "", self.name, self.user_id)
+        return unambiguous_name(self.email if self.rule_email else "", self.name, self.user_id)

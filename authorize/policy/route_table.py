@@ -13,7 +13,7 @@ from authorize.policy.policy_request import CONNECT, PolicyRequest
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
 from config.routes.route_identity_headers import IdentityHeaderNames
-from foundation.errors import ConfigError, Problem, TwoReadings
+from foundation.errors import AmbiguousPath, ConfigError, Problem
 
 
 # enforcement-point: Requests: Route selection
@@ -25,9 +25,9 @@ class HostRoutes:
     have_escapes: bool
 
     def match(self, path: str) -> CompiledRoute | None:
-        """TwoReadings where the first match of a path that an upstream may take this one for is another route, or none.
+        """AmbiguousPath where the first match of a path that an upstream may take this one for is another route, or none.
 
-        TooManyReadings whatever the routes are: only a first one that takes all paths needs no readings.
+        PathTooAmbiguous whatever the routes are: only a first one that takes all paths needs no readings.
         """
         for route in self.routes:
             if route.takes_all or route.matches(path):
@@ -45,7 +45,7 @@ class HostRoutes:
         for reading in taken_for:
             owner = _first(owners, reading)
             if owner is not found and not self._is_meant(reading, written.get(reading, ()), found):
-                raise TwoReadings(reading, _shown(owner), _shown(found))
+                raise AmbiguousPath(reading, _shown(owner), _shown(found))
 
     def _is_meant(self, reading: str, forms: Iterable[str], found: CompiledRoute) -> bool:
         """Is `/files/a@b` the found route's because its expression, which speaks of escapes, takes `/files/a%40b`?
@@ -161,7 +161,7 @@ class RouteTable:
         return known if known is not None and is_same else HostRoutes(routes, any(route.has_escapes for route in routes))
 
     def match(self, request: PolicyRequest) -> CompiledRoute | None:
-        """Route of a request; TwoReadings (a BadRequest) where upstreams may read the path as one of another route, or of none."""
+        """Route of a request; AmbiguousPath (a BadRequest) where upstreams may read the path as one of another route, or of none."""
         found = self._host_routes(request.host, request.port, request.method == CONNECT)
         return found.match(request.path) if found is not None else None
 

@@ -99,7 +99,7 @@ def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:
     return tuple([(_name(name), value.encode()) for name, value in http.headers.items() if not name.startswith(":")])
 
 
-@bounded_lru_cache(4096, longest=64)  # clients choose the names
+@bounded_lru_cache(4096, max_key_length=64)  # clients choose the names
 def _name(name: str) -> bytes:
     return raw(name.lower())
 

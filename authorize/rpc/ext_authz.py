@@ -21,7 +21,7 @@ from authorize.policy.paths.canonical import require_plain
 from authorize.policy.policy_request import PolicyRequest
 from authorize.rpc import check_attributes
 from authorize.upstream.identity_headers import ASSERTION
-from foundation.bounded_cache import bounded_lru_cache, together
+from foundation.bounded_cache import bounded_lru_cache, total_length
 from foundation.errors import BadRequest
 from foundation.rpc.shared_secret import TOKEN
 from foundation.web.asgi_types import Header
@@ -150,7 +150,9 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
 
 
 # Clients choose what is replaced and removed, and providers what identity headers hold.
-@bounded_lru_cache(2048, longest=LONGEST_REMEMBERED, size=lambda said: together(said.identity_headers, said.replaced, said.removed))
+@bounded_lru_cache(
+    2048, max_key_length=LONGEST_REMEMBERED, size=lambda said: total_length(said.identity_headers, said.replaced, said.removed)
+)
 def _let_through(said: LetThrough) -> bytes:
     """The requests of one browser to one route are answered alike; each is judged, and then its answer need not be written anew."""
     answer = _ok((*said.identity_headers, *said.replaced))

@@ -23,8 +23,8 @@ from authorize.rpc.ext_authz import CHECK
 from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
 from config.options import Options
 from databroker.replica import Replica
-from foundation.errors import BadRequest, BrokerError, CredentialsError, NobodyToActFor
-from foundation.rpc.rpc_channel import RpcChannel, RpcFailed
+from foundation.errors import BadRequest, BrokerError, NoIdentity, UpstreamCredentialsUnavailable
+from foundation.rpc.rpc_channel import RpcChannel, RpcError
 
 _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
 
@@ -99,7 +99,7 @@ class RemoteAuthorizer(Authorizer):
         extensions = {check_attributes.ROUTE: route.id, check_attributes.PURPOSE: check_attributes.CREDENTIALS}
         if headers := _headers(await self._ask(request, cookie_headers, extensions)):
             return headers
-        raise CredentialsError("authorize returned no credentials")
+        raise UpstreamCredentialsUnavailable("authorize returned no credentials")
 
     async def _ask(
         self, request: PolicyRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
@@ -108,14 +108,14 @@ class RemoteAuthorizer(Authorizer):
             request, cookie_headers, {**extensions, check_attributes.SEEN: self._replica.seen}, request_id
         )
         try:
-            return await self._channel.call(CHECK, told, pb.CheckResponse, may_repeat=True)
-        except RpcFailed as error:
+            return await self._channel.call(CHECK, told, pb.CheckResponse, idempotent=True)
+        except RpcError as error:
             if error.code is grpc.StatusCode.INVALID_ARGUMENT:
                 raise BadRequest("authorize can't read it in one way") from error
             if error.code is grpc.StatusCode.PERMISSION_DENIED:
-                raise NobodyToActFor(error.words) from error
+                raise NoIdentity(error.details) from error
             if error.code is grpc.StatusCode.FAILED_PRECONDITION:
-                raise CredentialsError(error.words) from error
+                raise UpstreamCredentialsUnavailable(error.details) from error
             raise BrokerError(f"authorize: {error}") from error
 
 

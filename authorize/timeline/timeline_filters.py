@@ -16,7 +16,7 @@ from authorize.policy.compiled_route import name_of
 from authorize.policy.decision import Outcome
 from config.routes.route import Route
 from databroker.admin.row_search import MOST_WORDS
-from foundation.values import ip_of
+from foundation.values import parse_ip
 
 FIELDS = ("person", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")
 WITHIN = {
@@ -124,7 +124,7 @@ def with_words(rows: QuerySet[LoggedDecision], text: str) -> QuerySet[LoggedDeci
             rows = rows.filter(**{moment: _moment(word)})
         elif (named := _named(word)) and rows.filter(**named).exists():
             rows, is_found_by_index = rows.filter(**named), True
-        elif address := str(ip_of(word) or ""):
+        elif address := str(parse_ip(word) or ""):
             rows = (rows if is_found_by_index else newest(rows)).filter(client_address__in={word, address})
         else:
             rows = (rows if is_found_by_index else newest(rows)).filter(_anywhere(word))

@@ -19,7 +19,7 @@ import structlog
 from config.fields.cloud_service_account import CloudServiceAccount, service_account
 from config.options import Options
 from foundation.client_tls import client_context
-from foundation.errors import CredentialsError
+from foundation.errors import UpstreamCredentialsUnavailable
 from foundation.single_flight import SingleFlight
 
 log = structlog.get_logger(__name__)
@@ -63,14 +63,14 @@ class IdentityTokens:
         return f"<IdentityTokens {len(self._held)} held>"
 
     async def token_for(self, audience: str) -> str:
-        """Token for an audience; CredentialsError where none can be had: nothing is ever sent without one."""
+        """Token for an audience; UpstreamCredentialsUnavailable where none can be had: nothing is ever sent without one."""
         held, now = self._held.get(audience), self._clock()
         if held is not None and now < held.expires - UNUSED_BEFORE_EXPIRY:
             if now >= held.renewed_at and not self._has_just_failed(audience, now):
                 self._fetches.start(audience, partial(self._fetch, audience))
             return held.token
         if self._has_just_failed(audience, now):
-            raise CredentialsError(UNAVAILABLE)
+            raise UpstreamCredentialsUnavailable(UNAVAILABLE)
         return await self._fetches.run(audience, partial(self._fetch, audience))
 
     def _has_just_failed(self, audience: str, now: float) -> bool:
@@ -81,10 +81,10 @@ class IdentityTokens:
             async with asyncio.timeout(TIMEOUT):
                 token = await (self._from_metadata(audience) if self._account is None else self._from_account(self._account, audience))
             held = self._checked(token, audience)
-        except (CredentialsError, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+        except (UpstreamCredentialsUnavailable, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             self._failed[audience] = self._clock()
             log.warning("fetching upstream identity token failed", audience=audience, source=self._source, reason=_reason(error))
-            raise CredentialsError(UNAVAILABLE) from error
+            raise UpstreamCredentialsUnavailable(UNAVAILABLE) from error
         self._held[audience] = held
         return held.token
 
@@ -95,7 +95,7 @@ class IdentityTokens:
     async def _from_metadata(self, audience: str) -> str:
         answer = await self._ask("GET", self._metadata, params={"audience": audience, "format": "full"}, headers=METADATA_FLAVOR)
         if answer.headers.get("metadata-flavor") != METADATA_FLAVOR["Metadata-Flavor"]:
-            raise CredentialsError("the response is not from a metadata server")
+            raise UpstreamCredentialsUnavailable("the response is not from a metadata server")
         return answer.text.strip()
 
     async def _from_account(self, account: CloudServiceAccount, audience: str) -> str:
@@ -106,7 +106,7 @@ class IdentityTokens:
         try:
             token = answer.json()["id_token"]
         except (ValueError, LookupError, TypeError) as error:
-            raise CredentialsError("the token endpoint's response has no id_token") from error
+            raise UpstreamCredentialsUnavailable("the token endpoint's response has no id_token") from error
         return str(token)
 
     async def _ask(self, method: str, url: str, **sent: Any) -> httpx.Response:
@@ -120,26 +120,26 @@ class IdentityTokens:
             async for chunk in answer.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_ANSWER:
-                    raise CredentialsError(f"the response exceeds {MAX_ANSWER} bytes")
+                    raise UpstreamCredentialsUnavailable(f"the response exceeds {MAX_ANSWER} bytes")
         if answer.status_code != 200:
-            raise CredentialsError(f"the response has status {answer.status_code}")
+            raise UpstreamCredentialsUnavailable(f"the response has status {answer.status_code}")
         return httpx.Response(200, headers={"metadata-flavor": answer.headers.get("metadata-flavor", "")}, content=bytes(body))
 
     def _checked(self, token: str, audience: str) -> _Held:
         """Its signature is for the upstream to verify; that it fits into a header, is for this upstream, and lasts, is for us."""
         if not _TOKEN.fullmatch(token):
-            raise CredentialsError("the response is not a JWT")
+            raise UpstreamCredentialsUnavailable("the response is not a JWT")
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
         except jwt.PyJWTError as error:
-            raise CredentialsError("the response is not a JWT") from error
+            raise UpstreamCredentialsUnavailable("the response is not a JWT") from error
         if claims.get("aud") != audience:
-            raise CredentialsError("the token is for another audience")
+            raise UpstreamCredentialsUnavailable("the token is for another audience")
         expires, now = claims.get("exp"), self._clock()
         if not isinstance(expires, int | float) or expires - UNUSED_BEFORE_EXPIRY <= now:
-            raise CredentialsError("the token has expired")
+            raise UpstreamCredentialsUnavailable("the token has expired")
         return _Held(token, expires, expires - min(RENEWED_BEFORE_EXPIRY, (expires - now) / 2))
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, CredentialsError) else type(error).__name__
+    return str(error) if isinstance(error, UpstreamCredentialsUnavailable) else type(error).__name__

@@ -12,7 +12,7 @@ from config.fields.header_template import ASSERTION, CLAIM, FINGERPRINT, REQUEST
 from config.routes.route import Route
 from config.routes.route_identity_headers import header_templates, sends_assertion, sends_identity, uses_provider_token
 from foundation.claim_values import ListedValues
-from foundation.errors import NobodyToActFor
+from foundation.errors import NoIdentity
 from foundation.web.message import Message
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -67,7 +67,7 @@ class RouteTemplates:
     def told(self, facts: PersonFacts) -> tuple[Headers, Named]:
         """(headers that say the same in all requests of a person, templates in which only what is the request's is left to fill).
 
-        A header is left out where something in it is not known.  Raises NobodyToActFor where that is Authorization.
+        A header is left out where something in it is not known.  Raises NoIdentity where that is Authorization.
         """
         headers: list[tuple[bytes, bytes]] = []
         left: list[tuple[bytes, Parts]] = []
@@ -82,7 +82,7 @@ class RouteTemplates:
 
 
 def of_request(templates: Named, request: PolicyRequest, request_id: str) -> Headers:
-    """Headers that name the request besides the person; raises NobodyToActFor as `RouteTemplates.told`."""
+    """Headers that name the request besides the person; raises NoIdentity as `RouteTemplates.told`."""
     certificate = request.client_certificate
     values = {REQUEST_ID: request_id, FINGERPRINT: certificate.fingerprint if certificate is not None else None}
     found = ((name, _filled(name, parts, values)) for name, parts in templates)
@@ -99,7 +99,7 @@ def _filled(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts | Non
             filled.append(said.decode("ascii"))
         elif name == _AUTHORIZATION:
             # Without it the application would take the request for nobody's, or for the client's own words.
-            raise NobodyToActFor(Message("it requires %(name)s, which your identity provider does not send for you", name=part.name))
+            raise NoIdentity(Message("it requires %(name)s, which your identity provider does not send for you", name=part.name))
         else:
             return None
     return tuple(filled)

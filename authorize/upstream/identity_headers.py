@@ -14,7 +14,7 @@ from config.options import Options
 from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
 from config.settings.identity_providers import groups_claims
-from foundation.bounded_cache import MIB, BoundedCache, together
+from foundation.bounded_cache import MIB, BoundedCache, total_length
 from foundation.crypto.signing_key import SigningKey
 from foundation.email_address import display_name
 
@@ -64,7 +64,7 @@ class IdentityHeaders:
     ) -> Headers:
         """Headers, () unless the route tells of the caller.  `identity` is None on public routes that nobody signed in for.
 
-        Raises NobodyToActFor where its Authorization would name what is not known of the caller.
+        Raises NoIdentity where its Authorization would name what is not known of the caller.
         """
         if not (templates := self._templates_of(route)).tells_person:
             return ()
@@ -74,7 +74,7 @@ class IdentityHeaders:
         # A changed record makes another Identity, so what was signed of the old one is never used again.
         if known is None or known.identity is not identity or not _is_fresh(identity, now):
             known = self._made(identity, host_port, route, templates)
-            self._cached.put(key, known, together(*key, known.headers))
+            self._cached.put(key, known, total_length(*key, known.headers))
         return known.headers if not known.left else known.headers + of_request(known.left, request, request_id)
 
     def tell(self, route: CompiledRoute) -> bool:

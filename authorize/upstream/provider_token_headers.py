@@ -23,9 +23,9 @@ from config.routes.route_identity_headers import provider_token_templates
 from databroker.broker_client import BrokerClient
 from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord, WantedTokens
 from databroker.session_reader import SessionReader
-from foundation.backoff import pauses
-from foundation.bounded_cache import MIB, BoundedCache, together
-from foundation.errors import CredentialsError, GateError, NobodyToActFor
+from foundation.backoff import backoff_delays
+from foundation.bounded_cache import MIB, BoundedCache, total_length
+from foundation.errors import GateError, NoIdentity, UpstreamCredentialsUnavailable
 from foundation.single_flight import SingleFlight
 from foundation.web.message import Message
 
@@ -108,19 +108,19 @@ class ProviderTokens:
         return f"<ProviderTokens for {len(self._templates)} routes>"
 
     async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
-        """Headers with tokens; CredentialsError where one can't be had, NobodyToActFor where there is none to be had."""
+        """Headers with tokens; UpstreamCredentialsUnavailable where one can't be had, NoIdentity where there is none to be had."""
         if (templates := self._templates.get(route.id)) is None:
             return ()
         if identity is None:
             if any(name == b"authorization" for name, _ in templates):
-                raise NobodyToActFor(Message("it requires a token of a signed-in user"))
+                raise NoIdentity(Message("it requires a token of a signed-in user"))
             return ()
         key = (identity.session_id, route.id)
         known = self._cached.get(key)
         # A refresh changes the session's record, and a changed record makes another Identity.
         if known is None or known.identity is not identity or self._clock() >= known.due:
             known = await self._made(identity, templates)
-            self._cached.put(key, known, together(*key, known.headers))
+            self._cached.put(key, known, total_length(*key, known.headers))
         return known.headers
 
     async def _made(self, identity: Identity, templates: Named) -> TokenHeaders:
@@ -140,23 +140,23 @@ class ProviderTokens:
         now = self._clock()
         for kind in kinds:
             if not _IN_HEADERS.fullmatch(held.values[kind]):
-                raise NobodyToActFor(_UNUSABLE.filled(token=_WORDS[kind]))
+                raise NoIdentity(_UNUSABLE.filled(token=_WORDS[kind]))
             if held.is_hopeless(kind, now):
-                raise NobodyToActFor(_EXPIRED.filled(token=_WORDS[kind]))
+                raise NoIdentity(_EXPIRED.filled(token=_WORDS[kind]))
         return held
 
     async def _read(self, session_id: str) -> HeldTokens:
         if self._broker is None:
-            raise CredentialsError("this process has no data broker")
+            raise UpstreamCredentialsUnavailable("this process has no data broker")
         record = await self._broker.get(SESSION, session_id)
         session = self._sessions.read(record) if record is not None else None
         if session is None:
-            raise NobodyToActFor(Message("it requires a token of an identity provider at which you are not signed in"))
+            raise NoIdentity(Message("it requires a token of an identity provider at which you are not signed in"))
         return HeldTokens.of(session)
 
     async def _refreshed(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
         if self._clock() < (self._failed.get(session_id) or 0.0) + FAILURE_SECONDS:
-            raise CredentialsError("the provider returned no new token")
+            raise UpstreamCredentialsUnavailable("the provider returned no new token")
         return await self._refreshes.run((session_id, kinds), lambda: self._ask(session_id, held, kinds))
 
     async def _ask(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
@@ -165,19 +165,19 @@ class ProviderTokens:
                 return await self._awaited(session_id, held, kinds)
         except TimeoutError:
             log.warning("upstream token refresh timed out", session_id=session_id)
-        except NobodyToActFor:
+        except NoIdentity:
             raise
         except GateError as error:
             log.warning("upstream token refresh failed", session_id=session_id, reason=str(error))
-        self._failed.put(session_id, self._clock(), together(session_id))
-        raise CredentialsError("the provider returned no new token")
+        self._failed.put(session_id, self._clock(), total_length(session_id))
+        raise UpstreamCredentialsUnavailable("the provider returned no new token")
 
     async def _awaited(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
         if self._broker is None:
-            raise CredentialsError("this process has no data broker")
+            raise UpstreamCredentialsUnavailable("this process has no data broker")
         wish = WantedTokens(held.received).to_data()
         await self._broker.put(TOKEN_REFRESH_REQUEST, session_id, wish, expires=self._clock() + LONGEST_WAIT)
-        for wait in pauses(FIRST_PAUSE, LONGEST_PAUSE):
+        for wait in backoff_delays(FIRST_PAUSE, LONGEST_PAUSE):
             await asyncio.sleep(wait)
             is_wanted = await self._broker.get(TOKEN_REFRESH_REQUEST, session_id) is not None
             found, now = await self._read(session_id), self._clock()
@@ -186,7 +186,7 @@ class ProviderTokens:
                 return found
             if not is_wanted:
                 break
-        raise CredentialsError("the provider is unavailable or sent an invalid response")
+        raise UpstreamCredentialsUnavailable("the provider is unavailable or sent an invalid response")
 
 
 def _end_of(id_token: str) -> float | None:

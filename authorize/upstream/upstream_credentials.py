@@ -12,8 +12,8 @@ from authorize.upstream.provider_token_headers import ProviderTokens
 from config.options import Options
 from config.routes.upstreams.upstream_credentials import uses_serverless_auth
 from databroker.broker_client import BrokerClient
-from foundation.bounded_cache import MIB, BoundedCache, together
-from foundation.errors import NobodyToActFor
+from foundation.bounded_cache import MIB, BoundedCache, total_length
+from foundation.errors import NoIdentity
 from foundation.values import Url
 
 MAX_CACHED = 50_000
@@ -58,7 +58,7 @@ class UpstreamCredentials:
         return route.id in self._clusters
 
     async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
-        """Headers; CredentialsError where a request would reach the upstream without what it wants, or in nobody's name."""
+        """Headers; UpstreamCredentialsUnavailable where a request would reach the upstream without what it wants, or in nobody's name."""
         ours = await self._of_ours(route, identity)
         return ours + await self._provider_tokens.headers_for(route, identity)
 
@@ -74,7 +74,7 @@ class UpstreamCredentials:
     def _impersonation(self, route: CompiledRoute, identity: Identity | None, authorization: bytes) -> Headers:
         if identity is None:
             # Without Impersonate-User the cluster would take the request for the service account's own.
-            raise NobodyToActFor("impersonation requires a signed-in user")
+            raise NoIdentity("impersonation requires a signed-in user")
         key = (identity.session_id, route.id)
         cached = self._cached.get(key)
         if cached is not None and cached[0] is identity:
@@ -85,7 +85,7 @@ class UpstreamCredentials:
             *((b"impersonate-group", group.encode("ascii")) for group in self._groups_told(route, identity) if _may_be_named(group)),
         )
         warn_of_size(headers, route, identity)
-        self._cached.put(key, (identity, headers), together(*key, headers))
+        self._cached.put(key, (identity, headers), total_length(*key, headers))
         return headers
 
 
@@ -100,7 +100,7 @@ def impersonated_user(identity: Identity) -> bytes:
     email = attested_email(identity)
     user = email if email and "/" not in email and _may_be_named(email) else identity.person_id
     if not _may_be_named(user):
-        raise NobodyToActFor("the signed-in user has no name for impersonation")
+        raise NoIdentity("the signed-in user has no name for impersonation")
     return user.encode("ascii")
 
 

@@ -9,7 +9,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from foundation.values import Url, is_confidential, parse_url
+from foundation.values import Url, is_encrypted_or_local, parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def _token_url(written: str) -> Url:
         url = parse_url(written)
     except ValueError as error:
         raise ValueError(f"token_uri of the service account {error}") from None
-    if not is_confidential(url.scheme, url.host):
+    if not is_encrypted_or_local(url.scheme, url.host):
         raise ValueError("token_uri of the service account must be https")
     return url
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from config.fields.basic_types import File, TextList, WebUrl, text
 from config.fields.field_type import WEB_URL, SettingReader, one_of
 from config.validation import Finding, Settings
-from foundation.values import Url, WatchedFile, is_confidential, parse_url
+from foundation.values import Url, WatchedFile, is_encrypted_or_local, parse_url
 
 if TYPE_CHECKING:
     from config.routes.route import Route
@@ -29,13 +29,13 @@ def issuer(value: Any) -> str:
     """Compared character by character, so it stays as it is written."""
     url = text(value)
     parsed = parse_url(url) if _ISSUER.fullmatch(url) and ISSUER_SEPARATOR not in url else None
-    if parsed is None or not is_confidential(parsed.scheme, parsed.host):
+    if parsed is None or not is_encrypted_or_local(parsed.scheme, parsed.host):
         raise ValueError("must be an https URL, exactly as in the tokens (http on this machine only)")
     return url
 
 
 def secure(url: Url) -> Url:
-    if not is_confidential(url.scheme, url.host):
+    if not is_encrypted_or_local(url.scheme, url.host):
         raise ValueError("must be https (http on this machine only): an attacker who changes the keys in transit could sign any token")
     return url
 

@@ -9,7 +9,7 @@ from config.fields.basic_types import Bool, TextList
 from config.fields.header_template import Variable
 from config.routes.route_identity_headers import header_templates, uses_provider_token
 from config.validation import Finding, Settings
-from foundation.values import is_confidential
+from foundation.values import is_encrypted_or_local
 
 if TYPE_CHECKING:
     from config.routes.route import Route
@@ -63,7 +63,7 @@ def provider_tokens_are_guarded(route: "Route") -> Iterator[Finding]:
         yield (PASS,), "requires a route with an upstream and sign-in"
     if route.bearer_token is not None:
         yield (PASS,), "cannot be combined with bearer_token: a client with a token has no session at the provider. Use two routes"
-    plain = [str(each.url) for each in route.to if not is_confidential(each.url.scheme, each.url.host)]
+    plain = [str(each.url) for each in route.to if not is_encrypted_or_local(each.url.scheme, each.url.host)]
     if plain and not allows_plaintext_tokens(route):
         yield (PASS,), f"would send users' tokens to {plain[0]} unencrypted. Use https, or set {IN_CLEAR}: true"
     if allows_plaintext_tokens(route) and not plain:

@@ -26,7 +26,7 @@ from config.fields.basic_types import (
 from config.fields.field_type import MAP, TEXT, WEB_URL, SettingReader, Shape, one_of
 from config.routes.route_values import RewrittenPath
 from config.validation import Finding, Rule, Settings
-from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
+from foundation.values import SecretBytes, SecretText, is_encrypted_or_local, parse_url
 
 if TYPE_CHECKING:
     from config.options import Options
@@ -57,7 +57,7 @@ def provider_url(value: Any) -> str:
     """Provider URL as written: an issuer is compared character by character (OpenID Connect Discovery 4.3)."""
     written = text(value)
     url = parse_url(written)
-    if not is_confidential(url.scheme, url.host):
+    if not is_encrypted_or_local(url.scheme, url.host):
         raise ValueError("the scheme must be https (http is accepted for a provider on this machine only)")
     if "?" in written:
         raise ValueError("must not contain a query")
@@ -74,7 +74,7 @@ def webhook_url(value: Any) -> SecretText:
         url, host = urlsplit(""), None
     if not host or not re.fullmatch(r"[!-~]+", written) or "@" in url.netloc or url.fragment:
         raise ValueError("must be a URL such as https://hooks.example.com/services/x")
-    if not is_confidential(url.scheme, host):
+    if not is_encrypted_or_local(url.scheme, host):
         raise ValueError("the scheme must be https (http is accepted for this machine only)")
     return SecretText(written)
 

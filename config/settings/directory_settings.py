@@ -11,7 +11,7 @@ from config.fields.basic_types import File, Number, PositiveDuration, base64_byt
 from config.fields.field_type import TEXT, WEB_URL, SettingReader
 from config.settings.directory_account import parse
 from config.validation import Finding, Rule, Settings
-from foundation.values import SecretBytes, is_confidential, parse_url
+from foundation.values import SecretBytes, is_encrypted_or_local, parse_url
 
 if TYPE_CHECKING:
     from config.options import Options
@@ -33,7 +33,7 @@ AccountContent = Annotated[SecretBytes, SettingReader("string", _account, TEXT)]
 def _directory_url(value: Any) -> str:
     written = text(value)
     url = parse_url(written)
-    if not is_confidential(url.scheme, url.host):
+    if not is_encrypted_or_local(url.scheme, url.host):
         raise ValueError("the scheme must be https (http is accepted for a directory on this machine only)")
     if url.query:
         raise ValueError("must not contain a query")

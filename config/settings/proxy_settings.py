@@ -12,7 +12,7 @@ from config.fields.basic_types import Bool, Duration, Networks, ServiceUrl, Text
 from config.fields.field_type import one_of
 from config.fields.header_fields import ClaimNames, ResponseHeaders
 from config.validation import Finding, Rule, Settings
-from foundation.values import ip_of
+from foundation.values import parse_ip
 
 if TYPE_CHECKING:
     from config.options import Options
@@ -73,7 +73,7 @@ def _addresses_can_be_reached(settings: "Options") -> Iterator[Finding]:
     version = DNS_FAMILIES[settings.dns_lookup_family]
     for index, route in enumerate(settings.policy if version else ()):
         for upstream in route.to:
-            address = ip_of(upstream.url.host.strip("[]"))
+            address = parse_ip(upstream.url.host.strip("[]"))
             if address is not None and address.version != version:
                 yield ("policy", index, "to"), f"is an IPv{address.version} address, and dns_lookup_family is {settings.dns_lookup_family}"
 

@@ -14,7 +14,7 @@ from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, S
 from databroker.projection import rows
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, StartOver
-from foundation.backoff import pauses
+from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
 
 log = structlog.get_logger(__name__)
@@ -56,11 +56,11 @@ class Projection:
     async def run(self) -> None:
         """Follow the store forever, from a full load on; trouble with it or with the database is logged and tried again."""
         self._position = ANEW
-        waits = pauses(self._first_wait)
+        waits = backoff_delays(self._first_wait)
         while True:
             try:
                 await self._step()
-                waits = pauses(self._first_wait)
+                waits = backoff_delays(self._first_wait)
                 await asyncio.sleep(self._pause)
             except StartOver as start_over:
                 await self._restart(start_over.version, next(waits))

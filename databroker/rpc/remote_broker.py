@@ -13,7 +13,7 @@ from databroker.rpc import databroker_pb2 as pb
 from databroker.rpc.broker_server import HEARTBEAT
 from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
 from foundation.errors import BrokerError
-from foundation.rpc.rpc_channel import RpcChannel, RpcFailed
+from foundation.rpc.rpc_channel import RpcChannel, RpcError
 
 # So many heartbeats missed, and the stream counts as dead.
 SILENCE = 3 * HEARTBEAT
@@ -46,7 +46,7 @@ class RemoteBroker:
 
     async def get(self, type: str, id: str) -> Record | None:
         try:
-            answer = await self._call("Get", pb.GetRequest(type=type, id=id), pb.GetResponse, may_repeat=True)
+            answer = await self._call("Get", pb.GetRequest(type=type, id=id), pb.GetResponse, idempotent=True)
         except _NotFound:
             return None
         return convert.record_from_pb(answer.record)
@@ -56,18 +56,18 @@ class RemoteBroker:
     ) -> Record:
         sent = convert.data_to_bytes(data)
         request = pb.SetRequest(type=type, id=id, data=sent, expires=expires, only_if_version=only_if_version)
-        answer = await self._call("Set", request, pb.SetResponse, may_repeat=only_if_version is None)
+        answer = await self._call("Set", request, pb.SetResponse, idempotent=only_if_version is None)
         return convert.record_from_pb(answer.record, convert.data_from_bytes(sent))
 
     async def delete(self, type: str, id: str) -> bool:
         """True where the record was there; False also where the first try of a repeated call removed it."""
-        return bool((await self._call("Delete", pb.DeleteRequest(type=type, id=id), pb.DeleteResponse, may_repeat=True)).existed)
+        return bool((await self._call("Delete", pb.DeleteRequest(type=type, id=id), pb.DeleteResponse, idempotent=True)).existed)
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
         records: list[Record] = []
         while len(records) < limit:
             request = pb.GetAllRequest(type=type, page_token=after, limit=limit - len(records))
-            answer = await self._call("GetAll", request, pb.GetAllResponse, may_repeat=True)
+            answer = await self._call("GetAll", request, pb.GetAllResponse, idempotent=True)
             records += map(convert.record_from_pb, answer.records)
             if not (after := answer.next_page_token):
                 break
@@ -90,7 +90,7 @@ class RemoteBroker:
                             position = Position(change.version, message.server_version)
                             yield RecordChange(position, change.type, change.id, change.record)
                         position = Position(message.record_version, message.server_version)
-            except RpcFailed as error:
+            except RpcError as error:
                 # The first message is only a greeting: a stream that brought no other is no reason to trust the next one.
                 if heard < 2 or error.code is not grpc.StatusCode.UNAVAILABLE:
                     raise BrokerError(f"the data broker's change stream failed ({error})") from error
@@ -107,7 +107,7 @@ class RemoteBroker:
         return self._channel.stream(f"/{convert.SERVICE}/Sync", request, pb.SyncResponse, self._silence)
 
     async def server_version(self) -> str:
-        answer = await self._call("GetServerVersion", pb.GetServerVersionRequest(), pb.GetServerVersionResponse, may_repeat=True)
+        answer = await self._call("GetServerVersion", pb.GetServerVersionRequest(), pb.GetServerVersionResponse, idempotent=True)
         return str(answer.server_version)
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
@@ -116,19 +116,19 @@ class RemoteBroker:
 
     async def renew(self, lease: Lease, ttl: float) -> bool:
         request = pb.RenewLeaseRequest(lease=convert.lease_to_pb(lease), ttl=ttl)
-        return bool((await self._call("RenewLease", request, pb.RenewLeaseResponse, may_repeat=True)).is_held)
+        return bool((await self._call("RenewLease", request, pb.RenewLeaseResponse, idempotent=True)).is_held)
 
     async def release(self, lease: Lease) -> None:
         request = pb.ReleaseLeaseRequest(lease=convert.lease_to_pb(lease))
-        await self._call("ReleaseLease", request, pb.ReleaseLeaseResponse, may_repeat=True)
+        await self._call("ReleaseLease", request, pb.ReleaseLeaseResponse, idempotent=True)
 
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _call(self, method: str, request: Any, answer: type[Any], *, may_repeat: bool = False) -> Any:
+    async def _call(self, method: str, request: Any, answer: type[Any], *, idempotent: bool = False) -> Any:
         try:
-            return await self._channel.call(f"/{convert.SERVICE}/{method}", request, answer, may_repeat=may_repeat)
-        except RpcFailed as error:
+            return await self._channel.call(f"/{convert.SERVICE}/{method}", request, answer, idempotent=idempotent)
+        except RpcError as error:
             _raise(error)
 
 
@@ -142,5 +142,5 @@ _ERRORS: Final[Mapping[grpc.StatusCode, type[BrokerError]]] = {
 }
 
 
-def _raise(error: RpcFailed) -> NoReturn:
+def _raise(error: RpcError) -> NoReturn:
     raise _ERRORS.get(error.code, BrokerError)(f"the data broker: {error}") from error

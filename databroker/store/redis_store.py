@@ -20,7 +20,7 @@ from databroker.store.base import Lease, RecordChange, StartOver, VersionConflic
 from databroker.store.frozen import frozen_data
 from databroker.store.redis_client import KvClient
 from databroker.store.redis_pipeline import CommandBatches
-from foundation.backoff import pauses
+from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from foundation.telemetry.metrics import watch_connections
@@ -158,7 +158,7 @@ class KvStore:
 
     async def _listen(self) -> None:
         """Wait for changes on one connection for all readers of this process; wakes them also when the server is gone, or another."""
-        waits, life = pauses(0.05), ""
+        waits, life = backoff_delays(0.05), ""
         while True:
             try:
                 if not life:
@@ -170,7 +170,7 @@ class KvStore:
                 elif life != (life := await self.server_version()):
                     self._news_version = 0  # the new life's versions may be below those of the old one
                     self._wake_readers()
-                waits = pauses(0.05)
+                waits = backoff_delays(0.05)
             except Exception as error:
                 # Whatever it is: without this loop nobody here would hear of another sign-out.
                 if not isinstance(error, BrokerError):

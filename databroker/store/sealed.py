@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from databroker.records import Record
 from databroker.store.base import RecordChange, StoreBackend, VersionConflict, unreadable
 from databroker.store.frozen import frozen_data
-from foundation.crypto.sealing import NONCE_BYTES, decrypted, derive_keys, from_text, to_text
+from foundation.crypto.sealing import NONCE_BYTES, decrypt, derive_keys, from_text, to_text
 from foundation.errors import BrokerError, SealError
 
 PURPOSE = "records"
@@ -167,7 +167,7 @@ class SealedStore:
 def _data_in(ciphers: Sequence[AESGCM], record: Record) -> Mapping[str, Any] | None:
     sealed = record.data.get("sealed")
     try:
-        plain = decrypted(ciphers, from_text(sealed if isinstance(sealed, str) else ""), _associated(record.type, record.id))
+        plain = decrypt(ciphers, from_text(sealed if isinstance(sealed, str) else ""), _associated(record.type, record.id))
         return frozen_data(json.loads(plain))
     except (SealError, ValueError, TypeError, AttributeError):
         return None

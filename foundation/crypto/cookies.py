@@ -8,7 +8,7 @@ from itertools import takewhile
 MAX_PAIRS = 1000
 HOST_PREFIX = "__Host-"
 # What one answer deletes: proxies in front of us have bounds for its head (nginx: 4 KiB).
-MAX_CLEARED = 16
+MAX_EXPIRED = 16
 
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
 
@@ -23,7 +23,7 @@ def parse(headers: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
     return pairs[:MAX_PAIRS]
 
 
-def without(headers: Iterable[bytes], is_ours: Callable[[bytes], bool]) -> list[bytes]:
+def strip_cookies(headers: Iterable[bytes], is_ours: Callable[[bytes], bool]) -> list[bytes]:
     """The Cookie headers less the pairs whose name is ours; every other pair survives byte for byte, empty headers vanish.
 
     A pair of ours may follow a comma: some proxies join several Cookie headers by one (Envoy 1.40 for HTTP/1.1).
@@ -51,7 +51,7 @@ def _name_of(pair: bytes) -> bytes:
 
 
 # enforcement-point: Identity: Cookies that belong to gate
-def is_ours(name: bytes, cookie_name: str) -> bool:
+def is_gate_cookie(name: bytes, cookie_name: str) -> bool:
     """Whether a cookie is ours: the session, its companion, or one of an attempt, a form, the admin.  Case does not matter.
 
     Every name of the form `<cookie_name>` or `<cookie_name>_...` is ours, with the prefix of host cookies and without.  `cookie_name`
@@ -62,31 +62,31 @@ def is_ours(name: bytes, cookie_name: str) -> bool:
 
 
 # enforcement-point: Identity: `__Host-` cookie prefix
-def host_name(name: str, *, secure: bool) -> str:
+def host_prefixed_name(name: str, *, secure: bool) -> str:
     """The name under which a cookie is this very host's: no other host can set it, and no other path of this one (RFC 6265bis 4.1.3.2).
 
     Without `cookie_secure` browsers would drop it, so nothing keeps a sibling of this host from planting one.
     """
-    return name if not secure or is_host_name(name) else HOST_PREFIX + name
+    return name if not secure or is_host_prefixed(name) else HOST_PREFIX + name
 
 
-def is_host_name(name: str) -> bool:
+def is_host_prefixed(name: str) -> bool:
     return name.lower().startswith(HOST_PREFIX.lower())
 
 
-def clear_everywhere(name: str, host_port: str, path: str, *, secure: bool) -> list[str]:
+def expire_all_paths(name: str, host_port: str, path: str, *, secure: bool) -> list[str]:
     """Set-Cookie values that delete the cookies of this name that a browser may have sent with a request for `path`, whoever set them.
 
     Their domain is this host or a parent of it, their path one that this one is below (RFC 6265 5.1.3, 5.1.4): few places, of which the
     likeliest come first.
     """
     places = [(domain, at) for at in _paths_above(path) for domain in ("", *_domains_of(host_port))]
-    return [set_cookie(name, "", max_age=0, secure=secure, domain=domain, path=at) for domain, at in places[:MAX_CLEARED]]
+    return [set_cookie(name, "", max_age=0, secure=secure, domain=domain, path=at) for domain, at in places[:MAX_EXPIRED]]
 
 
 def _paths_above(path: str) -> list[str]:
     """Paths above one: `/`, and of `/a/b`: `/a`, `/a/`, `/a/b`, `/a/b/`; only those that are plain enough to be written into a header."""
-    segments = [segment for segment in path.split("/") if segment][:MAX_CLEARED]
+    segments = [segment for segment in path.split("/") if segment][:MAX_EXPIRED]
     below = ["/" + "/".join(segments[:end]) for end in range(1, len(segments) + 1)]
     return [each for each in ("/", *(form for each in below for form in (each, f"{each}/"))) if _PLAIN_PATH.fullmatch(each)]
 

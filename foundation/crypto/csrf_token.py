@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterable
 
 from foundation.crypto import cookies
-from foundation.crypto.sealing import CryptoSettings, Sealer, from_text, to_text
+from foundation.crypto.sealing import CryptoConfig, Sealer, from_text, to_text
 from foundation.errors import SealError
 
 LIFETIME = 12 * 3600.0
@@ -17,8 +17,8 @@ HEADER = "X-CSRF-Token"
 class CsrfTokens:
     """CSRF tokens: a random value in a sealed cookie of this browser; pages carry it masked anew each time (against BREACH)."""
 
-    def __init__(self, options: CryptoSettings):
-        self.cookie_name = cookies.host_name(f"{options.cookie_name}_csrf", secure=options.cookie_secure)
+    def __init__(self, options: CryptoConfig):
+        self.cookie_name = cookies.host_prefixed_name(f"{options.cookie_name}_csrf", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "csrf cookie")
 
@@ -28,7 +28,7 @@ class CsrfTokens:
         set_cookie = None
         if token is None:
             token = secrets.token_bytes(TOKEN_BYTES)
-            value = self._sealer.seal({"t": to_text(token)}, audience=bound_to, expires=now + LIFETIME)
+            value = self._sealer.seal({"t": to_text(token)}, audience=bound_to, expires_at=now + LIFETIME)
             set_cookie = cookies.set_cookie(self.cookie_name, value, max_age=int(LIFETIME), secure=self._secure)
         pad = secrets.token_bytes(TOKEN_BYTES)
         return to_text(pad + _xor(pad, token)), set_cookie

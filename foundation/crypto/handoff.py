@@ -5,14 +5,14 @@ who has agreed to a program.
 import secrets
 from dataclasses import dataclass
 
-from foundation.crypto.sealing import CryptoSettings, Sealer
+from foundation.crypto.sealing import CryptoConfig, Sealer
 
 LIFETIME = 300.0
-TO_BROWSER, TO_PROGRAM = "hand-over", "programmatic hand-over"  # never interchangeable
+TO_BROWSER, TO_CLIENT_APPLICATION = "hand-over", "programmatic hand-over"  # never interchangeable
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
+class Handoff:
     """An opened token.  Its receiver still has to spend `id`, see that the session lives, and find the browser's `attempt_id`; one to a
     program has none, and then has to look at `redirect_uri`.
     """
@@ -21,20 +21,20 @@ class HandOver:
     session_id: str
     attempt_id: str
     redirect_uri: str
-    expires: float
+    expires_at: float
 
 
-class HandOvers:
+class HandoffTokens:
     """Sealer of hand-over tokens under `shared_secret`, because the two ends may be different services."""
 
-    def __init__(self, options: CryptoSettings, purpose: str = TO_BROWSER):
+    def __init__(self, options: CryptoConfig, purpose: str = TO_BROWSER):
         self._sealer = Sealer(options.shared_secret, purpose)
 
     def seal(self, session_id: str, attempt_id: str, host_port: str, redirect_uri: str, now: float) -> str:
         claims = {"id": secrets.token_urlsafe(16), "sid": session_id, "attempt": attempt_id, "to": redirect_uri, "exp": now + LIFETIME}
-        return self._sealer.seal(claims, audience=host_port, expires=now + LIFETIME)
+        return self._sealer.seal(claims, audience=host_port, expires_at=now + LIFETIME)
 
-    def open(self, token: str, host_port: str, now: float) -> HandOver:
+    def open(self, token: str, host_port: str, now: float) -> Handoff:
         """The hand-over; SealError where the token is not ours, not for this route host, or older than five minutes."""
         claims = self._sealer.open(token, audience=host_port, now=now)
-        return HandOver(claims["id"], claims["sid"], claims["attempt"], claims["to"], claims["exp"])
+        return Handoff(claims["id"], claims["sid"], claims["attempt"], claims["to"], claims["exp"])

@@ -64,12 +64,12 @@ class Sealer:
     def __repr__(self) -> str:
         return f"<Sealer {self.purpose}>"
 
-    def seal(self, claims: dict[str, Any], *, audience: str, expires: float) -> str:
+    def seal(self, claims: dict[str, Any], *, audience: str, expires_at: float) -> str:
         """The sealed `claims` (JSON values): URL-safe text that only `open` with the same audience reads, until `expires` (Unix
         seconds).
         """
         nonce = os.urandom(NONCE_BYTES)
-        plain = json.dumps([expires, claims], separators=(",", ":")).encode()
+        plain = json.dumps([expires_at, claims], separators=(",", ":")).encode()
         return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, audience.encode()))
 
     def open(self, sealed: str, *, audience: str, now: float) -> dict[str, Any]:
@@ -83,14 +83,14 @@ class Sealer:
             box = from_text(sealed)
         except ValueError as error:
             raise SealError("this token is not valid") from error
-        plain = decrypted(self._ciphers, box, audience.encode())
+        plain = decrypt(self._ciphers, box, audience.encode())
         expires, claims = json.loads(plain)
         if now >= expires:
-            raise Expired("this token has expired")
+            raise SealedValueExpired("this token has expired")
         return Claims(claims)
 
 
-def decrypted(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes:
+def decrypt(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes:
     """The plaintext in a box of nonce, ciphertext and tag; SealError where none of the ciphers opens it."""
     for cipher in ciphers:
         try:
@@ -107,11 +107,11 @@ class Claims(dict[str, Any]):
         raise SealError("this token was made by another release of gate")
 
 
-class Expired(SealError):
+class SealedValueExpired(SealError):
     """A sealed value that is ours, unchanged and for this audience, but too old."""
 
 
-class CryptoSettings(Protocol):
+class CryptoConfig(Protocol):
     """Values of the configuration; the keys of `cookie_secret` and `shared_secret` are 32 bytes each, the newest first."""
 
     cookie_name: str

@@ -26,7 +26,7 @@ def new_token(name: str) -> str:
     return unchecked + _checksum(unchecked)
 
 
-def name_in(token: str) -> str:
+def parse_name(token: str) -> str:
     """The account that a token claims to be of, "" where it is no such token.  Whether the secret is right is for `is_secret`."""
     match = _TOKEN.fullmatch(token)
     if match is None or not hmac.compare_digest(_checksum(token[:-CHECKSUM_CHARACTERS]), token[-CHECKSUM_CHARACTERS:]):
@@ -34,14 +34,14 @@ def name_in(token: str) -> str:
     return match[1]
 
 
-def hash_of(token: str) -> str:
+def hash_token(token: str) -> str:
     """The hash that is kept of a secret.  A fast one does: nobody guesses 256 bits."""
     return hashlib.sha256(b"gate service account\0" + token.encode()).hexdigest()
 
 
 # enforcement-point: Identity: Service account secret
-def is_secret(token: str, kept_hash: str) -> bool:
-    return hmac.compare_digest(hash_of(token), kept_hash)
+def verify_token(token: str, kept_hash: str) -> bool:
+    return hmac.compare_digest(hash_token(token), kept_hash)
 
 
 def _checksum(text: str) -> str:

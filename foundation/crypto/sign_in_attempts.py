@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from foundation.crypto import cookies
-from foundation.crypto.sealing import CryptoSettings, Sealer
+from foundation.crypto.sealing import CryptoConfig, Sealer
 from foundation.errors import SealError
 
 LIFETIME = 600.0
-MAX_AT_A_TIME = 8
+MAX_CONCURRENT = 8
 # Together they stay well below our listener's limit for one header (16 KiB), so that no number of tabs locks a browser out.
 MAX_BYTES = 8 * 1024
 # Planted junk may be more than one answer should clear away; the next answer goes on.
@@ -22,18 +22,20 @@ ID_CHARACTERS = 22  # 16 random bytes as base64
 
 
 class SignInAttempts:
-    def __init__(self, options: CryptoSettings, purpose: Literal["route", "provider"]):
+    def __init__(self, options: CryptoConfig, purpose: Literal["route", "provider"]):
         # Who could plant one could bring a browser that asked for nothing to the end of a sign-in that the planter began.
-        self._prefix = cookies.host_name(f"{options.cookie_name}_signin_", secure=options.cookie_secure)
+        self._prefix = cookies.host_prefixed_name(f"{options.cookie_name}_signin_", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, f"sign-in attempt/{purpose}")
 
-    def begin(self, claims: dict[str, Any], host_port: str, cookie_headers: Iterable[bytes], now: float) -> tuple[str, list[str]]:
+    def start(self, claims: dict[str, Any], host_port: str, cookie_headers: Iterable[bytes], now: float) -> tuple[str, list[str]]:
         """(attempt id, Set-Cookie values): the new attempt, and the deletion of the oldest where the browser has too many."""
         attempt_id = secrets.token_urlsafe(16)
-        value = self._sealer.seal({"at": now, **claims}, audience=self._audience(attempt_id, host_port), expires=now + LIFETIME)
+        value = self._sealer.seal({"at": now, **claims}, audience=self._audience(attempt_id, host_port), expires_at=now + LIFETIME)
         set_cookies = [self._cookie(attempt_id, value, int(LIFETIME))]
-        set_cookies += [self._cookie(stale, "", 0) for stale in self._too_many(cookie_headers, host_port, now, room=MAX_BYTES - len(value))]
+        set_cookies += [
+            self._cookie(stale, "", 0) for stale in self._stale_ids(cookie_headers, host_port, now, room=MAX_BYTES - len(value))
+        ]
         return attempt_id, set_cookies
 
     def find(self, attempt_id: str, cookie_headers: Iterable[bytes], host_port: str, now: float) -> dict[str, Any] | None:
@@ -44,9 +46,9 @@ class SignInAttempts:
                 return claims
         return None
 
-    def under_way(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> list[str]:
+    def active_ids(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> list[str]:
         """Ids of this browser's attempts, the newest ones of too many."""
-        return [attempt_id for at, attempt_id, _ in self._carried(cookie_headers, host_port, now) if at][-MAX_AT_A_TIME:]
+        return [attempt_id for at, attempt_id, _ in self._carried(cookie_headers, host_port, now) if at][-MAX_CONCURRENT:]
 
     def clear(self, attempt_id: str) -> str:
         return self._cookie(attempt_id, "", 0)
@@ -63,10 +65,10 @@ class SignInAttempts:
             found.append((claims.get("at", 0.0) if claims is not None else 0.0, attempt_id, len(value)))
         return sorted(found)
 
-    def _too_many(self, cookie_headers: Iterable[bytes], host_port: str, now: float, *, room: int) -> list[str]:
+    def _stale_ids(self, cookie_headers: Iterable[bytes], host_port: str, now: float, *, room: int) -> list[str]:
         kept = self._carried(cookie_headers, host_port, now)
         stale = []
-        while kept and (len(kept) >= MAX_AT_A_TIME or sum(size for _, _, size in kept) > room):
+        while kept and (len(kept) >= MAX_CONCURRENT or sum(size for _, _, size in kept) > room):
             stale.append(kept.pop(0)[1])
         return stale[:MAX_DELETIONS]
 

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from foundation.crypto.sealing import CryptoSettings, derive_keys, to_text
+from foundation.crypto.sealing import CryptoConfig, derive_keys, to_text
 from foundation.errors import SealError
 
 LIFETIME = 300
@@ -25,7 +25,7 @@ class UrlExpired(SealError):
 class UrlSigner:
     """HMAC-SHA256 under keys of `shared_secret` over the URL with its query sorted by key: the first signs, all verify."""
 
-    def __init__(self, options: CryptoSettings):
+    def __init__(self, options: CryptoConfig):
         self._keys = derive_keys(options.shared_secret, "signed URL")
 
     def sign(self, url: str, params: dict[str, str], now: float) -> str:

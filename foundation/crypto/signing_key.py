@@ -12,13 +12,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat, load_pem_private_key
 from jwt.algorithms import get_default_algorithms
 
-from foundation.crypto.sealing import CryptoSettings
+from foundation.crypto.sealing import CryptoConfig
 
 log = structlog.get_logger(__name__)
 
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 
-LEAST_RSA_BITS = 2048
+MIN_RSA_BITS = 2048
 _MEMBERS = {"ES256": ("kty", "crv", "x", "y"), "EdDSA": ("kty", "crv", "x"), "RS256": ("kty", "n", "e")}
 
 
@@ -40,7 +40,7 @@ class SigningKey:
         return f"<SigningKey {self.algorithm} {self.kid[:12]} {'configured' if self.is_configured else 'generated'}>"
 
     @classmethod
-    def from_options(cls, options: CryptoSettings, previous: "SigningKey | None" = None) -> "SigningKey":
+    def from_options(cls, options: CryptoConfig, previous: "SigningKey | None" = None) -> "SigningKey":
         """The key; `previous` is the one before a reload: a generated one of the same algorithm stays, so that running upstreams need
         not learn another.
         """
@@ -80,7 +80,7 @@ class SigningKey:
 
 
 # enforcement-point: Upstream requests: Published public keys
-def checked_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
+def validate_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
     """The members of a public key for signatures, exactly, under the name that follows from it; else ValueError."""
     kind = _MEMBERS.get(str(claimed.get("alg")))
     if kind is None or claimed.get("use") != "sig" or claimed.keys() != {"use", "alg", "kid", *kind}:
@@ -101,6 +101,6 @@ def _generated(algorithm: str) -> PrivateKey:
         case "EdDSA":
             return ed25519.Ed25519PrivateKey.generate()
         case "RS256":
-            return rsa.generate_private_key(public_exponent=65537, key_size=LEAST_RSA_BITS)
+            return rsa.generate_private_key(public_exponent=65537, key_size=MIN_RSA_BITS)
         case _:
             return ec.generate_private_key(ec.SECP256R1())

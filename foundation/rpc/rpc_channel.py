@@ -12,14 +12,14 @@ from typing import Any, Protocol
 import grpc
 
 from foundation.errors import GateError
-from foundation.rpc.shared_secret import TOKEN, NotProven, SharedSecret
-from foundation.telemetry.grpc_metrics import RpcCalls
+from foundation.rpc.shared_secret import TOKEN, AuthenticationFailed, SharedSecret
+from foundation.telemetry.grpc_metrics import GrpcMetrics
 from foundation.telemetry.tracing.spans import CLIENT, span
 from foundation.telemetry.tracing.trace_context import TRACEPARENT
 from foundation.values import DEFAULT_PORTS, CertificatePair, Url
 
 
-class RpcOptions(Protocol):
+class RpcConfig(Protocol):
     """Values of the configuration, for both ends of a call."""
 
     grpc_insecure: bool
@@ -36,10 +36,10 @@ class RpcOptions(Protocol):
     def certificate_pairs(self) -> tuple[CertificatePair, ...]: ...
 
 
-PAUSE = 0.05  # seconds before a call is repeated; until its connection is back it waits by itself
-LARGEST_ANSWER = 64 * 1024 * 1024
+RETRY_DELAY = 0.05  # seconds before a call is repeated; until its connection is back it waits by itself
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 # What a server says by itself, without a method having run: believed without proof, because it is a failure either way.
-_UNPROVEN_CODES = frozenset(
+_UNAUTHENTICATED_CODES = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED}
 )
 
@@ -47,13 +47,13 @@ Message = Any
 RPC = {"rpc.system": "grpc"}
 
 
-class RpcFailed(GateError):
+class RpcError(GateError):
     """A call to another service failed; `code` is gRPC's."""
 
     status = 503
 
     def __init__(self, code: grpc.StatusCode, words: str):
-        self.code, self.words = code, words
+        self.code, self.details = code, words
         super().__init__(f"{code.name.lower().replace('_', ' ')}: {words}")
 
 
@@ -61,65 +61,65 @@ class RpcFailed(GateError):
 class RpcChannel:
     """The connections to one service.  Belongs to the event loop that calls first; makes none before."""
 
-    def __init__(self, address: Url | Path, options: RpcOptions, secret: SharedSecret):
+    def __init__(self, address: Url | Path, options: RpcConfig, secret: SharedSecret):
         """`address` of another process, or the socket of one of ours on this machine, which needs no TLS."""
-        self._target = target_of(address)
+        self._target = grpc_target(address)
         self._secret = secret
         self._timeout = options.grpc_client_timeout.total_seconds()
         self._channel_options = channel_options(options)
         is_plain = options.grpc_insecure or isinstance(address, Path)
-        self._credentials = None if is_plain else grpc.ssl_channel_credentials(authorities(options.certificate_authority))
+        self._credentials = None if is_plain else grpc.ssl_channel_credentials(root_certificates(options.certificate_authority))
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, Any] = {}
         self._was_connected = False
         host = "unix" if isinstance(address, Path) else f"{address.host}:{address.port or DEFAULT_PORTS[address.scheme]}"
-        self._calls = RpcCalls.made(options.service_label, host)
+        self._calls = GrpcMetrics.client(options.service_label, host)
 
     def __repr__(self) -> str:
         return f"<RpcChannel {self._target}>"
 
-    async def call(self, method: str, request: Message, answer: type[Message], *, may_repeat: bool = False) -> Message:
-        """The answer within `grpc_client_timeout`; RpcFailed.
+    async def call(self, method: str, request: Message, response_type: type[Message], *, idempotent: bool = False) -> Message:
+        """The answer within `grpc_client_timeout`; RpcError.
 
-        A server that is not there is waited for.  One that broke off may have done the work: only where `may_repeat` is it asked again.
+        A server that is not there is waited for.  One that broke off may have done the work: only where `idempotent` is it asked again.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         while True:
             try:
                 with span(method.removeprefix("/"), CLIENT, RPC) as traced:
-                    return await self._call_once(method, request, answer, deadline - loop.time(), traced.traceparent)
-            except RpcFailed as error:
-                if not may_repeat or error.code is not grpc.StatusCode.UNAVAILABLE or loop.time() + PAUSE >= deadline:
+                    return await self._call_once(method, request, response_type, deadline - loop.time(), traced.traceparent)
+            except RpcError as error:
+                if not idempotent or error.code is not grpc.StatusCode.UNAVAILABLE or loop.time() + RETRY_DELAY >= deadline:
                     raise
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_DELAY)
 
-    async def stream(self, method: str, request: Message, answer: type[Message], silence: float) -> AsyncGenerator[Message]:
-        """Each message as it comes; RpcFailed when the stream breaks, and when nothing came for `silence` seconds.  Waits for no server."""
+    async def stream(self, method: str, request: Message, response_type: type[Message], idle_timeout: float) -> AsyncGenerator[Message]:
+        """Each message as it comes; RpcError when the stream breaks, and when nothing came for `silence` seconds.  Waits for no server."""
         token, sent = self._secret.token(method), request.SerializeToString()
-        self._calls.tell_apart([method])
+        self._calls.register_methods([method])
         call = self._open().unary_stream(method)(sent, metadata=((TOKEN, token),))
         began, status, received = time.perf_counter(), grpc.StatusCode.CANCELLED, 0
         try:
-            async with asyncio.timeout(silence):
-                self._secret.check_proof(method, token, await call.initial_metadata())
+            async with asyncio.timeout(idle_timeout):
+                self._secret.verify_proof(method, token, await call.initial_metadata())
             while True:
-                async with asyncio.timeout(silence):
+                async with asyncio.timeout(idle_timeout):
                     message = await call.read()
                 if message is grpc.aio.EOF:
                     status = grpc.StatusCode.OK
                     return
                 received += len(message)
-                yield answer.FromString(message)
+                yield response_type.FromString(message)
         except TimeoutError as error:
             status = grpc.StatusCode.UNAVAILABLE
-            raise RpcFailed(status, f"{method} timed out after {silence:g} seconds") from error
-        except (NotProven, grpc.aio.AioRpcError) as error:
+            raise RpcError(status, f"{method} timed out after {idle_timeout:g} seconds") from error
+        except (AuthenticationFailed, grpc.aio.AioRpcError) as error:
             failure = await self._failure(call, error)
             status = failure.code
             raise failure from error
         finally:
-            self._calls.ended(method, status, time.perf_counter() - began, len(sent), received)
+            self._calls.observe(method, status, time.perf_counter() - began, len(sent), received)
             call.cancel()
 
     @property
@@ -142,35 +142,35 @@ class RpcChannel:
         token, sent, received = self._secret.token(method), request.SerializeToString(), b""
         if (multicallable := self._methods.get(method)) is None:
             multicallable = self._methods[method] = self._open().unary_unary(method)
-            self._calls.tell_apart([method])
+            self._calls.register_methods([method])
         told = ((TOKEN, token), (TRACEPARENT, trace)) if trace else ((TOKEN, token),)
         call = multicallable(sent, metadata=told, timeout=timeout, wait_for_ready=True)
         began, status = time.perf_counter(), grpc.StatusCode.CANCELLED
         try:
-            self._secret.check_proof(method, token, await call.initial_metadata())
+            self._secret.verify_proof(method, token, await call.initial_metadata())
             received = await call
             status = grpc.StatusCode.OK
             return answer.FromString(received)
-        except (NotProven, grpc.aio.AioRpcError) as error:
+        except (AuthenticationFailed, grpc.aio.AioRpcError) as error:
             failure = await self._failure(call, error)
             status = failure.code
             raise failure from error
         finally:
-            self._calls.ended(method, status, time.perf_counter() - began, len(sent), len(received))
+            self._calls.observe(method, status, time.perf_counter() - began, len(sent), len(received))
             call.cancel()
 
-    async def _failure(self, call: Any, error: NotProven | grpc.aio.AioRpcError) -> RpcFailed:
+    async def _failure(self, call: Any, error: AuthenticationFailed | grpc.aio.AioRpcError) -> RpcError:
         """Error of a call; that of an answer without proof is believed only where it says that nothing was done."""
         if isinstance(error, grpc.aio.AioRpcError):
-            return RpcFailed(error.code(), error.details() or "")
+            return RpcError(error.code(), error.details() or "")
         code = grpc.StatusCode.OK
         with contextlib.suppress(TimeoutError):
             # A refusal's code comes with its metadata; who goes on talking instead has told enough.
             async with asyncio.timeout(0.2):
                 code = await call.code()
-        if code in _UNPROVEN_CODES:
-            return RpcFailed(code, await call.details() or "")
-        return RpcFailed(grpc.StatusCode.UNKNOWN, str(error))
+        if code in _UNAUTHENTICATED_CODES:
+            return RpcError(code, await call.details() or "")
+        return RpcError(grpc.StatusCode.UNKNOWN, str(error))
 
     def _open(self) -> grpc.aio.Channel:
         if self._channel is None:
@@ -181,7 +181,7 @@ class RpcChannel:
         return self._channel
 
 
-def target_of(url: Url | Path) -> str:
+def grpc_target(url: Url | Path) -> str:
     """gRPC's name for where to connect to; an address is taken as it is, a name is asked of DNS."""
     if isinstance(url, Path):
         return f"unix:{url}"
@@ -191,13 +191,13 @@ def target_of(url: Url | Path) -> str:
     return f"ipv4:{url.host}:{port}" if url.host.replace(".", "").isdigit() else f"dns:///{url.host}:{port}"
 
 
-def channel_options(options: RpcOptions) -> list[tuple[str, Any]]:
+def channel_options(options: RpcConfig) -> list[tuple[str, Any]]:
     policy = "round_robin" if options.grpc_client_dns_roundrobin else "pick_first"
     chosen: list[tuple[str, Any]] = [
         ("grpc.service_config", f'{{"loadBalancingConfig":[{{"{policy}":{{}}}}]}}'),
         ("grpc.service_config_disable_resolution", 1),  # nothing that DNS says may change how we call
         ("grpc.enable_http_proxy", 0),  # nor a proxy variable, where we call
-        ("grpc.max_receive_message_length", LARGEST_ANSWER),
+        ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
         # A server that comes back is found within two seconds, and a connection that died in silence within twenty.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 1000),
@@ -213,7 +213,7 @@ def channel_options(options: RpcOptions) -> list[tuple[str, Any]]:
     return chosen
 
 
-def authorities(certificate_authority: bytes | None) -> bytes | None:
+def root_certificates(certificate_authority: bytes | None) -> bytes | None:
     """PEM of the system's authorities and ours beside them; None for gRPC's own list, where neither is to be found."""
     paths = ssl.get_default_verify_paths()
     file = Path(paths.cafile or paths.openssl_cafile)

@@ -26,7 +26,7 @@ _FORM = re.compile(r"1\.([0-9]{1,12})\.([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{43})"
 Metadata = Iterable[tuple[str, str | bytes]] | None
 
 
-class NotProven(GateError):
+class AuthenticationFailed(GateError):
     """The other side did not prove that it knows `shared_secret`."""
 
 
@@ -48,31 +48,31 @@ class SharedSecret:
         words = f"1.{int(self._clock()) + LIFETIME}.{to_text(os.urandom(_NONCE_BYTES))}"
         return f"{words}.{_mac(self._keys[0][0], method, words)}"
 
-    def check(self, method: str, metadata: Metadata) -> str:
-        """The proof for this caller; NotProven where its token is missing, not ours, for another method, or too old."""
-        token = _only(metadata, TOKEN)
+    def verify_token(self, method: str, metadata: Metadata) -> str:
+        """The proof for this caller; AuthenticationFailed where its token is missing, not ours, for another method, or too old."""
+        token = _single_value(metadata, TOKEN)
         match = _FORM.fullmatch(token)
         if match is None:
-            raise NotProven(NO_TOKEN)
+            raise AuthenticationFailed(NO_TOKEN)
         words = token.rpartition(".")[0]
         fitting = (proof_key for call_key, proof_key in self._keys if hmac.compare_digest(match[3], _mac(call_key, method, words)))
         if (proof_key := next(fitting, None)) is None:
-            raise NotProven("the call's token is invalid or for another method")
+            raise AuthenticationFailed("the call's token is invalid or for another method")
         if not 0 < int(match[1]) - self._clock() <= 2 * LIFETIME:
-            raise NotProven("the call's token has expired, or the clocks of the two machines differ")
+            raise AuthenticationFailed("the call's token has expired, or the clocks of the two machines differ")
         return _mac(proof_key, method, token)
 
-    def check_proof(self, method: str, token: str, metadata: Metadata) -> None:
-        """Check of the proof; NotProven where who answered a call with `token` does not know the secret."""
-        if not hmac.compare_digest(_only(metadata, PROOF).encode(), _mac(self._keys[0][1], method, token).encode()):
-            raise NotProven(f"the server of {method} did not prove that it has shared_secret")
+    def verify_proof(self, method: str, token: str, metadata: Metadata) -> None:
+        """Check of the proof; AuthenticationFailed where who answered a call with `token` does not know the secret."""
+        if not hmac.compare_digest(_single_value(metadata, PROOF).encode(), _mac(self._keys[0][1], method, token).encode()):
+            raise AuthenticationFailed(f"the server of {method} did not prove that it has shared_secret")
 
 
 def _mac(key: bytes, method: str, words: str) -> str:
     return to_text(hmac.digest(key, f"{method}\n{words}".encode(), "sha256"))
 
 
-def _only(metadata: Metadata, name: str) -> str:
+def _single_value(metadata: Metadata, name: str) -> str:
     """The one value of this name; of two, nobody knows which one the other side meant."""
     values = [value for key, value in metadata or () if key == name]
     return values[0] if len(values) == 1 and isinstance(values[0], str) else ""

@@ -10,7 +10,7 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 
 
-def usable_cores(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
+def available_cpus(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
     """Cores, at least 1.  A quota of one and a half is two: the half would lie idle."""
     shares = [math.ceil(share) for share in _quotas(membership, groups)]
     return max(1, min([len(os.sched_getaffinity(0)), *shares]))

@@ -12,17 +12,17 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-MOST_PREPARED = 65_536  # half a megabyte of the kernel's
+MAX_PREALLOCATED = 65_536  # half a megabyte of the kernel's
 
 
 # The share of the table that no new client may take: each may need an upstream, and files are read and written all the time.
-SHARE_KEPT = 4
-SAID_EVERY = 10.0  # seconds: an attack must not fill the log
+RESERVED_SHARE = 4
+LOG_INTERVAL = 10.0  # seconds: an attack must not fill the log
 CLIENTS, UPSTREAMS = "clients", "upstreams"
-_said: dict[str, float] = {}
+_logged_at: dict[str, float] = {}
 
 
-def is_short(descriptor: int) -> bool:
+def is_exhausted(descriptor: int) -> bool:
     """Whether no new client may come in.  `descriptor` is any open one: its copy gets the lowest number that is free, so all below are
     taken.
     """
@@ -32,15 +32,15 @@ def is_short(descriptor: int) -> bool:
     except OSError:
         return True
     os.close(lowest)
-    return limit != resource.RLIM_INFINITY and lowest >= limit - limit // SHARE_KEPT
+    return limit != resource.RLIM_INFINITY and lowest >= limit - limit // RESERVED_SHARE
 
 
-def report_shortage(whom: str) -> None:
+def report_exhaustion(whom: str) -> None:
     """Report a shortage: in the metric each time, in the log now and then; `whom` is CLIENTS or UPSTREAMS."""
-    metrics.descriptors_short.labels(whom).inc()
+    metrics.fd_exhausted.labels(whom).inc()
     now = time.monotonic()
-    if now - _said.get(whom, -SAID_EVERY) >= SAID_EVERY:
-        _said[whom] = now
+    if now - _logged_at.get(whom, -LOG_INTERVAL) >= LOG_INTERVAL:
+        _logged_at[whom] = now
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         log.error("out of file descriptors", limit=limit, **{"for": whom})
 
@@ -54,7 +54,7 @@ def raise_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    highest = (MOST_PREPARED if hard == resource.RLIM_INFINITY else min(hard, MOST_PREPARED)) - 1
+    highest = (MAX_PREALLOCATED if hard == resource.RLIM_INFINITY else min(hard, MAX_PREALLOCATED)) - 1
     low = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with suppress(OSError):  # that number and all above it are taken: then the table is as large

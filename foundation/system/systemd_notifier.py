@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
-TELL_EVERY = 2.0  # seconds between two words: as old may be what `systemctl status` shows
+NOTIFY_INTERVAL = 2.0  # seconds between two words: as old may be what `systemctl status` shows
 
 
-class ServiceManager:
+class SystemdNotifier:
     """Manager of this process, to which each word comes with what `status` says in one line."""
 
     def __init__(self, status: Callable[[], str]):
@@ -19,12 +19,12 @@ class ServiceManager:
         self._is_up = False
 
     @property
-    def is_asking(self) -> bool:
+    def is_enabled(self) -> bool:
         return "NOTIFY_SOCKET" in os.environ  # noqa: TID251 - the manager's, no setting
 
     def ready(self) -> None:
         self._is_up = True
-        self._tell("READY=1")
+        self._notify("READY=1")
 
     def reloading(self) -> None:
         """What `reloaded` is the end of; the time is that of CLOCK_MONOTONIC, in microseconds.
@@ -32,24 +32,24 @@ class ServiceManager:
         READY also ends a start: a reload says neither before the ports are open nor when they close.
         """
         if self._is_up:
-            self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+            self._notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def reloaded(self) -> None:
         if self._is_up:
-            self._tell("READY=1")
+            self._notify("READY=1")
 
     def stopping(self) -> None:
         self._is_up = False
-        self._tell("STOPPING=1")
+        self._notify("STOPPING=1")
 
-    async def beat(self) -> None:
+    async def send_watchdog_pings(self) -> None:
         """Beat from the event loop for as long as it runs: where that stands still, nobody is served."""
-        pause = min((watchdog_seconds() or inf) / 3, TELL_EVERY)
+        pause = min((watchdog_seconds() or inf) / 3, NOTIFY_INTERVAL)
         while True:
-            self._tell("WATCHDOG=1")
+            self._notify("WATCHDOG=1")
             await asyncio.sleep(pause)
 
-    def _tell(self, *said: str) -> None:
+    def _notify(self, *said: str) -> None:
         """Tell it; nothing where nobody listens: that is no reason to fail."""
         address = os.environ.get("NOTIFY_SOCKET", "")  # noqa: TID251 - the manager's, no setting
         if not address:

@@ -10,7 +10,7 @@ from foundation.telemetry import metrics
 UNKNOWN = ("unknown", "unknown")
 
 
-class RpcCalls:
+class GrpcMetrics:
     """Metrics of one side: calls `answered` here, or `made` to one host."""
 
     def __init__(self, families: metrics.CallFamilies, *labels: str):
@@ -20,23 +20,23 @@ class RpcCalls:
         self._series: dict[tuple[tuple[str, str], grpc.StatusCode], metrics.CallMetrics] = {}
 
     @classmethod
-    def answered(cls, service: str) -> "RpcCalls":
+    def server(cls, service: str) -> "GrpcMetrics":
         return cls(metrics.grpc_server, service)
 
     @classmethod
-    def made(cls, service: str, host: str) -> "RpcCalls":
+    def client(cls, service: str, host: str) -> "GrpcMetrics":
         return cls(metrics.grpc_client, service, host)
 
-    def tell_apart(self, methods: Iterable[str]) -> None:
+    def register_methods(self, methods: Iterable[str]) -> None:
         """Register methods, `/package.Service/Method`, for labels of their own."""
         for method in methods:
             _, service, name = method.split("/")
             self._names[method] = (name, service)
 
-    def ended(self, method: str, status: grpc.StatusCode, seconds: float, request_bytes: int, response_bytes: int) -> None:
+    def observe(self, method: str, status: grpc.StatusCode, seconds: float, request_bytes: int, response_bytes: int) -> None:
         """Count a call.  Of what one method did with one outcome there is one series, so there are never more than our own methods make."""
         name = self._names.get(method, UNKNOWN)
         if (series := self._series.get((name, status))) is None:
             series = self._families.labels(*self._labels, *name, status.name)
             self._series[name, status] = series
-        series.ended(seconds, request_bytes, response_bytes)
+        series.observe(seconds, request_bytes, response_bytes)

@@ -50,35 +50,37 @@ shadow_decisions = _counter(
     "Decisions with rules in `mode: shadow`, by the outcome with these rules (`outcome`) and the enforced one (`enforced`).",
     ["route", "outcome", "enforced"],
 )
-decisions_not_kept = _counter("gate_decision_log_dropped", "Decisions missing in the decision log because its queue was full.")
-spans_not_sent = _counter("gate_trace_spans_dropped", "Trace spans dropped because the tracing backend did not accept them.")
+decisions_dropped = _counter("gate_decision_log_dropped", "Decisions missing in the decision log because its queue was full.")
+spans_dropped = _counter("gate_trace_spans_dropped", "Trace spans dropped because the tracing backend did not accept them.")
 log_lines_dropped = _counter("gate_log_lines_dropped", "Log lines dropped because standard output was not read in time.")
-sessions_known = _gauge("gate_sessions_known", "Sessions cached by this process: those that it has authorized requests for.")
+sessions_cached = _gauge("gate_sessions_known", "Sessions cached by this process: those that it has authorized requests for.")
 clock_skew = _gauge("gate_clock_skew_seconds", "Difference between this machine's clock and the store's clock.")
-descriptors_short = _counter(
+fd_exhausted = _counter(
     "gate_file_descriptors_short",
     "Times the process was short of file descriptors: `clients` (new connections wait) or `upstreams` (requests get 503).",
     ["for"],
 )
 unreadable_records = _counter("gate_unreadable_records", "Stored records ignored because they could not be decrypted or parsed.", ["type"])
 
-sign_ins_turned_away = _counter("gate_sign_ins_turned_away", "Sign-ins rejected because too many were waiting for the identity provider.")
-sessions_not_renewed = _counter(
+sign_ins_rejected = _counter("gate_sign_ins_turned_away", "Sign-ins rejected because too many were waiting for the identity provider.")
+session_refresh_failures = _counter(
     "gate_sessions_not_renewed",
     "Sessions ended by a failed refresh: the provider refused it (`refused`), sent an invalid response (`wrong`) or none (`unreachable`).",
     ["reason"],
 )
 
 workers_serving = _gauge("gate_workers_serving", "Worker processes that accept connections.")
-worker_ends = _counter("gate_worker_ends", "Unexpected exits of worker processes, which are restarted.")
+worker_exits = _counter("gate_worker_ends", "Unexpected exits of worker processes, which are restarted.")
 
 upstream_healthy = _gauge(
     "gate_upstream_healthy", "Whether active health checks consider the upstream healthy (1) or not (0).", ["upstream"]
 )
 upstream_ejections = _counter("gate_upstream_ejections", "Ejections of the upstream by outlier detection.", ["upstream"])
 envoy_up = _gauge("gate_envoy_up", "Whether the last scrape of Envoy's admin interface succeeded. With `data_plane: envoy`.")
-envoy_pressure = _gauge("gate_envoy_pressure", "Envoy's resource usage as a fraction of its limit: `heap` or `connections`.", ["resource"])
-envoy_unconfirmed_cuts = _counter(
+envoy_resource_usage = _gauge(
+    "gate_envoy_pressure", "Envoy's resource usage as a fraction of its limit: `heap` or `connections`.", ["resource"]
+)
+envoy_unconfirmed_resets = _counter(
     "gate_envoy_unconfirmed_cuts", "Restarts of Envoy because it did not confirm the end of connections within a second."
 )
 tunnels = _gauge("gate_tunnels", "Open TCP tunnels.", ["route"])
@@ -100,15 +102,13 @@ directory_sync_duration = _histogram(
 )
 directory_requests = _counter("gate_directory_requests", "Requests sent to the provider's directory API.", ["provider"])
 directory_entries = _gauge("gate_directory_entries", "Users and groups in the last directory sync.", ["provider", "kind"])
-directory_look_ups = _counter(
-    "gate_directory_look_ups", "Group lookups at sign-in by result: `success` or `error`.", ["provider", "result"]
-)
+directory_lookups = _counter("gate_directory_look_ups", "Group lookups at sign-in by result: `success` or `error`.", ["provider", "result"])
 
 certificate_expiry = _gauge("gate_certificate_expiry_timestamp", "Expiry (notAfter) of a served certificate, Unix seconds.", ["name"])
 autocert_orders = _counter("gate_autocert_orders", "ACME orders by result: `obtained` or `failed`.", ["result"])
 
-kvstore_conns = _gauge("kvstore_conns", "Connections to the kvstore.")
-kvstore_idle_conns = _gauge("kvstore_idle_conns", "Idle connections to the kvstore.")
+kvstore_connections = _gauge("kvstore_conns", "Connections to the kvstore.")
+kvstore_idle_connections = _gauge("kvstore_idle_conns", "Idle connections to the kvstore.")
 kvstore_wait_count = _counter("kvstore_wait_count", "Calls that waited for a kvstore connection.")
 kvstore_wait_duration = _counter("kvstore_wait_duration_ms", "Time that calls waited for a kvstore connection, milliseconds.")
 storage_operation_duration = _histogram(
@@ -140,7 +140,7 @@ class Distribution:
         self._counts[bisect_left(self._bounds, number)] += 1
         self._sum += number
 
-    def told(self) -> tuple[list[tuple[str, float]], float]:
+    def snapshot(self) -> tuple[list[tuple[str, float]], float]:
         """(number up to each bound, sum)."""
         up_to = accumulate(list(self._counts))
         return list(zip((*map(floatToGoString, self._bounds), "+Inf"), up_to, strict=True)), self._sum
@@ -156,7 +156,7 @@ class CallMetrics:
         self.milliseconds = Distribution(milliseconds)
         self.request_bytes, self.response_bytes = Distribution(sizes), Distribution(sizes)
 
-    def ended(self, seconds: float, request_bytes: int | None, response_bytes: int | None) -> None:
+    def observe(self, seconds: float, request_bytes: int | None, response_bytes: int | None) -> None:
         """Count a call; None: nobody counted."""
         self.requests += 1
         self.milliseconds.observe(seconds * 1000)
@@ -243,8 +243,8 @@ config_last_reload_success_timestamp = _gauge(
 
 def watch_connections(count: Callable[[], tuple[int, int]]) -> None:
     """Gauges of the kvstore's connections: `count` gives all and the idle ones; asked whenever somebody reads the metrics."""
-    kvstore_conns.set_function(lambda: count()[0])
-    kvstore_idle_conns.set_function(lambda: count()[1])
+    kvstore_connections.set_function(lambda: count()[0])
+    kvstore_idle_connections.set_function(lambda: count()[1])
 
 
 def set_certificate_expiries(source: str, ends: Mapping[str, float]) -> None:
@@ -260,7 +260,7 @@ def set_certificate_expiries(source: str, ends: Mapping[str, float]) -> None:
 _expiries: dict[str, Mapping[str, float]] = {}
 
 
-def set_directory_read(provider: str, at: float, entries: Mapping[str, int]) -> None:
+def record_directory_sync(provider: str, at: float, entries: Mapping[str, int]) -> None:
     """A good reading of this provider's directory at `at` (Unix seconds), with so many entries of each kind."""
     directory_last_success.labels(provider).set(at)
     for kind, number in entries.items():
@@ -268,7 +268,7 @@ def set_directory_read(provider: str, at: float, entries: Mapping[str, int]) -> 
     _told_directories.setdefault(provider, set()).update(entries)
 
 
-def forget_directories(kept: Collection[str]) -> None:
+def remove_directories(kept: Collection[str]) -> None:
     """Directories of providers that have none any more are told no more: their age would be an alert for ever."""
     for provider in _told_directories.keys() - set(kept):
         directory_last_success.remove(provider)
@@ -285,11 +285,11 @@ def set_build_info(service: str, version: str) -> None:
     build_info.labels(service, release, revision, platform.python_version()).set(1)
 
 
-def configuration_in_force(service: str, checksum: int, loaded: float) -> None:
+def record_config_loaded(service: str, checksum: int, loaded: float) -> None:
     config_checksum.labels(service).set(checksum)
     config_last_reload_success.labels(service).set(1)
     config_last_reload_success_timestamp.labels(service).set(loaded)
 
 
-def configuration_refused(service: str) -> None:
+def record_config_rejected(service: str) -> None:
     config_last_reload_success.labels(service).set(0)

@@ -10,7 +10,7 @@ from databroker.claims import verified_email
 from databroker.records import USER, Record
 from databroker.rpc.remote_broker import RemoteBroker
 from databroker.store.factory import open_store
-from foundation.connection_errors import connection_fault
+from foundation.connection_errors import classify_failure
 from foundation.email_address import canonical_email
 from foundation.errors import BrokerError
 from foundation.rpc.rpc_channel import RpcChannel
@@ -62,7 +62,7 @@ async def _require_listener(url: Url) -> None:
     except (OSError, TimeoutError) as error:
         raise BrokerError(
             f"the records are in the memory of the running gate, and {url.host}:{url.port} (grpc_address) "
-            f"{connection_fault(error)}. Start gate first with the same configuration"
+            f"{classify_failure(error)}. Start gate first with the same configuration"
         ) from error
     writer.close()
 

@@ -30,7 +30,7 @@ from config.provider_config import ProviderConfig
 from config.settings.identity_providers import place_of_key
 from config.validation import Finding
 from databroker.broker_client import BrokerClient
-from foundation.connection_errors import ConnectionFault, connection_fault
+from foundation.connection_errors import ConnectFailure, classify_failure
 from foundation.crypto.sealing import to_text
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
@@ -189,13 +189,13 @@ async def _upstreams(options: Options) -> list[Finding]:
     return [*told, (("policy",), f"{len(late)} upstreams were not tested within {TOTAL_TIMEOUT:.0f} s")] if late else told
 
 
-async def _in_the_way(upstream: Upstream, family: int) -> ConnectionFault | None:
+async def _in_the_way(upstream: Upstream, family: int) -> ConnectFailure | None:
     context = upstream.ssl if upstream.is_ssl() else None
     name = (upstream.server_hostname or upstream.host) if context else None
     return await _tried(upstream.host, upstream.port or 0, family=family, ssl=context, server_hostname=name)
 
 
-async def _tried(host: str, port: int, **how: Any) -> ConnectionFault | None:
+async def _tried(host: str, port: int, **how: Any) -> ConnectFailure | None:
     """A connection is made, and closed."""
     writer = None
     try:
@@ -208,7 +208,7 @@ async def _tried(host: str, port: int, **how: Any) -> ConnectionFault | None:
             except TimeoutError:
                 pass  # it waits for a request, as it should
     except (OSError, TimeoutError, ValueError) as error:
-        return connection_fault(error)
+        return classify_failure(error)
     finally:
         if writer is not None:
             writer.transport.abort()
@@ -242,8 +242,8 @@ async def _asked(place: KeyPath, question: Callable[[], Awaitable[None]]) -> lis
         async with asyncio.timeout(CONNECT_TIMEOUT):
             await question()
     except BrokerError as error:
-        trouble = connection_fault(error)
-        return [(place, str(error) if trouble is ConnectionFault.UNKNOWN else f"{str(error).rstrip('.')}: it {trouble}")]
+        trouble = classify_failure(error)
+        return [(place, str(error) if trouble is ConnectFailure.UNKNOWN else f"{str(error).rstrip('.')}: it {trouble}")]
     except TimeoutError:
         return [(place, f"did not respond within {CONNECT_TIMEOUT:.0f} s")]
     return []

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from foundation.readiness import PartReadiness
-from foundation.telemetry.exposition import TextFamilies
+from foundation.readiness import ComponentStatus
+from foundation.telemetry.exposition import MetricFamilies
 from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.services import Services
 from gateproject.worker_process import WorkerProcess
@@ -18,9 +18,9 @@ class NoPeers:
     configuration: Any = None  # of a worker: the WorkerConfiguration that the primary has sent
     worker: WorkerProcess | None = None  # this process among them
     # Adds the metrics of the others to those of this process.
-    collect_metrics: Callable[[TextFamilies], Awaitable[TextFamilies]] | None = None
+    collect_metrics: Callable[[MetricFamilies], Awaitable[MetricFamilies]] | None = None
 
-    def readiness(self) -> Sequence[PartReadiness]:
+    def readiness(self) -> Sequence[ComponentStatus]:
         return ()
 
     async def start(self, runtime: Any, start_parts: Callable[[], Awaitable[None]]) -> None:

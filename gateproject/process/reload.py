@@ -14,7 +14,7 @@ from config.inspect.config_diff import MOST, ValueChange, Version, changes, sett
 from config.inspect.source_map import Places
 from config.options import Options
 from foundation.errors import Problem
-from foundation.readiness import PartReadiness, degraded, moment
+from foundation.readiness import ComponentStatus, degraded, format_utc
 from foundation.telemetry import metrics
 from gateproject.process.restart_only import kept_until_restart
 
@@ -34,18 +34,18 @@ class ConfigurationStatus:
     problems: tuple[Problem, ...] = ()
     refused: datetime | None = None
 
-    def readiness(self) -> PartReadiness:
+    def readiness(self) -> ComponentStatus:
         """Readiness: what is in force serves; but a refused file stops the next start, and a part may be behind.
 
         Envoy, which may take it later, speaks for itself.
         """
         told = "; ".join(str(problem) for problem in self.problems if problem.key != "envoy")
         if self.refused is not None:
-            since = moment(self.refused.timestamp())
+            since = format_utc(self.refused.timestamp())
             return degraded(
                 PART, f"{self.file} was rejected at {since}; the previous configuration stays active, and a restart would fail: {told}"
             )
-        return degraded(PART, told) if told else PartReadiness(PART, reason=f"{self.file}, {self.checksum}")
+        return degraded(PART, told) if told else ComponentStatus(PART, reason=f"{self.file}, {self.checksum}")
 
     @classmethod
     def of(cls, source: ConfigSource) -> "ConfigurationStatus":
@@ -54,22 +54,22 @@ class ConfigurationStatus:
 
     def tell(self, service: str) -> "ConfigurationStatus":
         """Say in metrics that this one is in force, or that another was refused; `service` is their label."""
-        metrics.configuration_in_force(service, int(self.checksum, 16), self.loaded.timestamp())
+        metrics.record_config_loaded(service, int(self.checksum, 16), self.loaded.timestamp())
         if self.problems:
-            metrics.configuration_refused(service)
+            metrics.record_config_rejected(service)
         return self
 
     def but_refused(self, problems: Sequence[Problem], service: str) -> "ConfigurationStatus":
         """Status after another one was refused, before anything of it was in force."""
         for problem in problems:
             log.error("configuration rejected", file=self.file, problem=str(problem))
-        metrics.configuration_refused(service)
+        metrics.record_config_rejected(service)
         return replace(self, problems=tuple(problems), refused=datetime.now(UTC))
 
     def but_lagging(self, problems: tuple[Problem, ...], service: str) -> "ConfigurationStatus":
         """Status in force, where these parts did not take it."""
         if problems:
-            metrics.configuration_refused(service)
+            metrics.record_config_rejected(service)
         return replace(self, problems=problems)
 
 

@@ -17,7 +17,7 @@ from databroker.rpc import convert
 from databroker.rpc.broker_server import DataBrokerRpc
 from databroker.rpc.remote_broker import RemoteBroker
 from foundation.rpc.rpc_channel import RpcChannel
-from foundation.rpc.rpc_server import RequestProof, RpcServer
+from foundation.rpc.rpc_server import RequestAuth, RpcServer
 from foundation.rpc.shared_secret import Metadata, SharedSecret
 from foundation.values import Url
 from gateproject.worker_process import WorkerProcess
@@ -64,7 +64,7 @@ class RpcServices:
             if self.broker is None:
                 self._inner = RpcServer(self._options, self._secret_within)
                 self._inner.add(convert.SERVICE, DataBrokerRpc(broker).methods())
-                self._inner.open_socket(self._worker.broker_socket)
+                self._inner.bind_unix(self._worker.broker_socket)
         if self._options.grpc_address is None:
             return
         self._server = RpcServer(self._options, self._secret, self._is_an_envoy)
@@ -72,9 +72,9 @@ class RpcServices:
             self._server.add(convert.SERVICE, DataBrokerRpc(broker).methods())
         if self._options.services in ("all", "authorize"):
             self._server.add(ext_authz_service.SERVICE, ExtAuthz(asked).methods())
-        self._server.open(self._options.grpc_address)
+        self._server.bind(self._options.grpc_address)
 
-    def _is_an_envoy(self, method: str, metadata: Metadata) -> bool | RequestProof:
+    def _is_an_envoy(self, method: str, metadata: Metadata) -> bool | RequestAuth:
         """Other Envoys can't make tokens for each call, so they have one each, for this method alone.  Where whoever configures an Envoy
         can't give it metadata (Envoy Gateway), the token is in what it asks.
         """

@@ -26,11 +26,11 @@ from databroker.claims import CountedWords
 from databroker.service import DataBrokerService
 from databroker.store.factory import open_store
 from foundation.errors import ConfigError, Problem
-from foundation.readiness import PartReadiness, ReadinessReport, degraded, failing
-from foundation.system.systemd_notifier import ServiceManager
+from foundation.readiness import ComponentStatus, ReadinessReport, degraded, failing
+from foundation.system.systemd_notifier import SystemdNotifier
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
-from foundation.telemetry.exposition import MetricsPage, TextFamilies
+from foundation.telemetry.exposition import MetricFamilies, MetricsEndpoint
 from foundation.telemetry.logs import configure_logs
 from foundation.telemetry.monitoring_app import OperatorPages
 from foundation.telemetry.tracing import tracer
@@ -86,9 +86,9 @@ class Runtime:
     _resources: ForwardingResources = field(init=False)
     builder: ServiceBuilder = field(init=False)
     envoy: "EnvoyDataPlane | None" = None
-    metrics_page: MetricsPage = field(init=False)
+    metrics_page: MetricsEndpoint = field(init=False)
     _metrics: MetricsListener = field(init=False)
-    _manager: ServiceManager = field(init=False)
+    _manager: SystemdNotifier = field(init=False)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _certificates: tuple[Options, CertificateReadiness] | None = None
@@ -118,10 +118,10 @@ class Runtime:
         self.status, self.in_force = self._status_now(), given.read_in_force() if given else InForce(self.source.places)
         tracer.use(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
-        self.metrics_page = MetricsPage(self.options.service_label, self._families, self.peers.collect_metrics)
+        self.metrics_page = MetricsEndpoint(self.options.service_label, self._families, self.peers.collect_metrics)
         self._metrics = MetricsListener(OperatorPages(self.metrics_page, self.readiness))
         self._metrics.is_on = self.peers.is_primary
-        self._manager = ServiceManager(lambda: self.readiness().in_one_line())
+        self._manager = SystemdNotifier(lambda: self.readiness().summary())
         if self.peers.is_primary:
             _note_configuration(self.options)
         self._keep_decisions()
@@ -156,7 +156,7 @@ class Runtime:
         """Take the port of `metrics_address`; ConfigError."""
         self._metrics.serve(self.options, self._metrics.take(self.options))
 
-    def _families(self) -> TextFamilies:
+    def _families(self) -> MetricFamilies:
         """Metrics of routes, and Envoy's own; called in a thread."""
         service, statistics = self.options.service_label, self._resources.statistics
         families = statistics.families(service)
@@ -173,7 +173,7 @@ class Runtime:
             parts.append(failing("process", "shutting down"))
         return ReadinessReport((*parts, *self.peers.readiness()))
 
-    def _certificate_readiness(self) -> PartReadiness:
+    def _certificate_readiness(self) -> ComponentStatus:
         if self._certificates is None or self._certificates[0] is not self.options:
             self._certificates = self.options, CertificateReadiness(self.options, self.autocert.acme_state)
         return self._certificates[1](datetime.fromtimestamp(self.clock(), UTC))
@@ -251,8 +251,8 @@ class Runtime:
         ours = self.options
         log.info("gate is ready", services=ours.services, routes=len(ours.policy), authenticate=ours.authenticate_service_url.origin)
         self._manager.ready()
-        if self._manager.is_asking:
-            self.run_in_background(self._manager.beat(), "systemd watchdog")
+        if self._manager.is_enabled:
+            self.run_in_background(self._manager.send_watchdog_pings(), "systemd watchdog")
 
     async def drain(self) -> None:
         """Say that we are not ready any more, and give balancers `shutdown_delay` to hear of it while requests are taken."""

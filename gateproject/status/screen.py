@@ -11,7 +11,7 @@ from rich.text import Text
 
 from config.options import Options
 from config.routes.route import Route
-from foundation.readiness import ReadinessState, moment
+from foundation.readiness import ReadinessState, format_utc
 from gateproject.status.local_config import certificates, listeners
 from gateproject.status.snapshot import Reading, RouteReading, rate, routes
 from proxy.upstreams.route_statistics import route_label
@@ -63,7 +63,7 @@ def _head(now: Reading, before: Reading) -> Text:
         cells.append(f"{memory / 2**20:.0f} MiB")
     if (loaded := now.value("gate_config_last_reload_success_timestamp")) is not None:
         refused = now.value("gate_config_last_reload_success") == 0
-        cells.append(f"configuration of {moment(loaded)}" + (", [red]a newer one was rejected[/]" if refused else ""))
+        cells.append(f"configuration of {format_utc(loaded)}" + (", [red]a newer one was rejected[/]" if refused else ""))
     return Text.from_markup("  ".join(cells))
 
 
@@ -109,7 +109,7 @@ def _certificates(found: Iterable[tuple[str, datetime]]) -> Table:
         left = (ends - now).total_seconds()
         colour = "red" if left <= 0 else "yellow" if left < 7 * 86400 else "green"
         words = "expired" if left <= 0 else f"in {_span(left)}"
-        table.add_row(escape(name), f"{moment(ends.timestamp())} [{colour}]{words}[/]")
+        table.add_row(escape(name), f"{format_utc(ends.timestamp())} [{colour}]{words}[/]")
     if len(rows) > MOST_CERTIFICATES:
         table.add_row(f"[dim]{len(rows) - MOST_CERTIFICATES} more that expire later[/]")
     return table

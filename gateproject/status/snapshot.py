@@ -8,7 +8,7 @@ from math import inf
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from foundation.readiness import PartReadiness, ReadinessState
+from foundation.readiness import ComponentStatus, ReadinessState
 
 Page = Callable[[str, str], tuple[int, str]]
 Labels = frozenset[tuple[str, str]]
@@ -33,7 +33,7 @@ class Reading:
     address: str
     at: float
     is_ready: bool = False
-    parts: tuple[PartReadiness, ...] = ()
+    parts: tuple[ComponentStatus, ...] = ()
     samples: Mapping[str, Mapping[Labels, float]] = field(default_factory=dict)
     trouble: str = ""
 
@@ -79,7 +79,7 @@ def read(address: str, page: Page, clock: Callable[[], float] = time.monotonic) 
         )
     try:
         told = json.loads(text)
-        parts = tuple(PartReadiness(name, ReadinessState(part["state"]), part["reason"]) for name, part in told["parts"].items())
+        parts = tuple(ComponentStatus(name, ReadinessState(part["state"]), part["reason"]) for name, part in told["parts"].items())
         status, text = page(address, "/metrics")
         samples = _samples(text) if status == 200 else {}
     except (ValueError, KeyError, TypeError, AttributeError):

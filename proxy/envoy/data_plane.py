@@ -20,9 +20,9 @@ import structlog
 
 from config.options import Options
 from foundation.errors import ConfigError, Problem
-from foundation.readiness import PartReadiness, degraded, failing
+from foundation.readiness import ComponentStatus, degraded, failing
 from foundation.tasks import spawn
-from foundation.telemetry.exposition import TextFamilies
+from foundation.telemetry.exposition import MetricFamilies
 from foundation.web.asgi_types import Application
 from proxy.envoy.access_log_reader import FLUSH_ARGUMENTS, EnvoyAccessLog
 from proxy.envoy.config_publisher import EnvoyConfiguration
@@ -149,11 +149,11 @@ class EnvoyDataPlane:
     def _note_live(self, is_live: bool) -> None:
         self._live = self._process.pid if is_live else None
 
-    def with_statistics(self, families: TextFamilies, service: str, labels: Mapping[str, str]) -> TextFamilies:
+    def with_statistics(self, families: MetricFamilies, service: str, labels: Mapping[str, str]) -> MetricFamilies:
         """Return metrics with Envoy's own.  Waits; called in a thread."""
         return merged(families, self.statistics.families(service, labels))
 
-    def readiness(self) -> PartReadiness:
+    def readiness(self) -> ComponentStatus:
         """Readiness: nobody can come in without a running Envoy that has said it is live."""
         pid = self._process.pid
         if pid is None:
@@ -166,7 +166,7 @@ class EnvoyDataPlane:
         return (
             degraded(READINESS_PART, f"its certificates and upstreams are from before the last reload: {late}")
             if late
-            else PartReadiness(READINESS_PART)
+            else ComponentStatus(READINESS_PART)
         )
 
     async def prepare(self, options: Options) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from foundation.backoff import pauses
+from foundation.backoff import backoff_delays
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from proxy.envoy.process.control_connection import ControlConnection
@@ -94,7 +94,7 @@ class Connections:
                 answer = None
             if answer is None and not end.is_set():
                 log.error("envoy restarted: connection reset unconfirmed", connections=len(peers))
-                metrics.envoy_unconfirmed_cuts.inc()
+                metrics.envoy_unconfirmed_resets.inc()
                 self._end_envoy()
                 await end.wait()
             return len(answer or b"") // RECORD_BYTES
@@ -113,7 +113,7 @@ class Connections:
 
     async def _until_answered(self, path: str, body: bytes) -> bytes:
         end = self._envoy_end
-        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
+        for pause in backoff_delays(_FIRST_PAUSE, _LONGEST_PAUSE):
             try:
                 if self._control is None:
                     await self._open()

@@ -8,7 +8,7 @@ from typing import cast
 
 import structlog
 
-from foundation.system.fd_limit import CLIENTS, is_short, report_shortage
+from foundation.system.fd_limit import CLIENTS, is_exhausted, report_exhaustion
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
@@ -34,8 +34,8 @@ class JudgeListener:
         self._loop.add_reader(listener, self._accept)
 
     def _accept(self) -> None:
-        if is_short(self._listener.fileno()):
-            report_shortage(CLIENTS)
+        if is_exhausted(self._listener.fileno()):
+            report_exhaustion(CLIENTS)
             self._loop.remove_reader(self._listener)
             self._loop.call_later(_LOOK_AGAIN, self._go_on)
             return

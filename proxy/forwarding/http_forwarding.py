@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import cast
 
-from foundation.errors import AccessEnded, UpstreamError
+from foundation.errors import AccessRevoked, UpstreamError
 from foundation.tasks import spawn
 from foundation.web.asgi_types import Header, Receive, Send
 from proxy.upstreams.outgoing_request import OutgoingRequest
@@ -70,7 +70,7 @@ async def forward(
     switch: Switch | None = None,
     line: "WatchLine | None" = None,
 ) -> ForwardResult:
-    """Forward one request.  UpstreamError, UpstreamTimeout, AccessEnded only while nothing has been sent; later, the response breaks."""
+    """Forward one request.  UpstreamError, UpstreamTimeout, AccessRevoked only while nothing has been sent; later, the response breaks."""
     result = ForwardResult()
     watch = DisconnectWatch(receive, request.timeout, line or WatchLine())
     handle.end = watch.revoke
@@ -149,7 +149,7 @@ async def _cut(result: ForwardResult, send: Send) -> None:
     if result.ending is Ending.CLIENT_LEFT:
         return
     if result.status is None:
-        raise AccessEnded
+        raise AccessRevoked
     await send(ABORT)
 
 

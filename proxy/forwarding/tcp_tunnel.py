@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from foundation.errors import AccessEnded
+from foundation.errors import AccessRevoked
 from foundation.telemetry import metrics
 from foundation.web.asgi_types import Header, Receive
 from proxy.forwarding.http_forwarding import DisconnectWatch, Ending, ForwardResult, StreamHandle, WatchLine
@@ -38,7 +38,7 @@ async def carry_tcp(
 ) -> ForwardResult:
     """Carry one tunnel until its end.  `name` is the route's, in metrics.  Without `client_half_closes` a client that ends is gone.
 
-    Raises UpstreamError or AccessEnded only while nothing has been sent.
+    Raises UpstreamError or AccessRevoked only while nothing has been sent.
     """
     tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, silence=limits.silence), ForwardResult()
     watch = DisconnectWatch(receive, None, WatchLine())
@@ -51,7 +51,7 @@ async def carry_tcp(
     except asyncio.CancelledError:
         result.ending = watch.ending()
         if result.ending is Ending.REVOKED:
-            raise AccessEnded from None
+            raise AccessRevoked from None
         return result
     except OSError:  # ASGI: the client has gone
         result.ending = Ending.CLIENT_LEFT

@@ -7,7 +7,7 @@ from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.internet.tcp import Port
 from twisted.internet.unix import Port as UnixPort
 
-from foundation.system.fd_limit import CLIENTS, is_short, report_shortage
+from foundation.system.fd_limit import CLIENTS, is_exhausted, report_exhaustion
 from proxy.listener.client_transport import ClientTransport
 
 # Who has connected and waits to be taken.
@@ -29,8 +29,8 @@ class BoundedAccept(Port):
     def doRead(self) -> None:
         """Accept.  Looked at before each: Twisted, which meets a full table by itself, closes whoever waits."""
         for _ in range(ACCEPTS):
-            if is_short(self.fileno()):
-                report_shortage(CLIENTS)
+            if is_exhausted(self.fileno()):
+                report_exhaustion(CLIENTS)
                 self.stopReading()
                 reactor.callLater(LOOK_AGAIN, self._go_on)
                 return

@@ -9,7 +9,7 @@ from typing import Any
 from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, Saw, failure_of
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
-from foundation.telemetry.http_metrics import CLIENT_LEFT
+from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.telemetry.logs import tell_access
 from foundation.telemetry.tracing.spans import active
 from foundation.web.asgi_types import Send
@@ -89,7 +89,7 @@ class RequestRecorder:
         """Record a request that has ended: its line, its trace, and its decision."""
         result = context.result
         if context.status is None:
-            context.status = (result.status or CLIENT_LEFT) if result else 500
+            context.status = (result.status or CLIENT_CLOSED) if result else 500
         is_trouble = bool(context.problem) or (result is not None and result.ending is Ending.BROKE_OFF)
         tell_access(logging.WARNING if is_trouble else logging.INFO, context.fields)
         if active() is not None:
@@ -128,7 +128,7 @@ class PageLog:
         await self._send(message)
 
     def tell(self) -> None:
-        status = CLIENT_LEFT if self._status is None else self._status
+        status = CLIENT_CLOSED if self._status is None else self._status
         level = logging.WARNING if status >= 500 else logging.INFO
         tell_access(level, partial(self._fields, status))
 

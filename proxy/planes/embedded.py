@@ -8,17 +8,17 @@ from typing import Any
 
 from config.options import Options
 from foundation.errors import (
-    AccessEnded,
+    AccessRevoked,
     BadRequest,
     BrokerError,
-    CredentialsError,
-    EnvoyNeeded,
-    NobodyToActFor,
-    NoDescriptors,
+    EnvoyUnavailable,
+    FileDescriptorsExhausted,
+    NoIdentity,
+    UpstreamCredentialsUnavailable,
     UpstreamError,
     UpstreamTimeout,
 )
-from foundation.telemetry.http_metrics import CLIENT_LEFT
+from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.telemetry.tracing.spans import active
 from foundation.web.asgi_types import Header, Receive, Send
 from proxy.forwarding.http_forwarding import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
@@ -68,12 +68,12 @@ class DataPlane:
             else:
                 added = self.state.response_headers.added
                 context.answered(verdict, await pipeline.renderer.send(judged.incoming, verdict, send, judged.now, added))
-        except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
+        except (AccessRevoked, BadRequest, BrokerError, UpstreamCredentialsUnavailable, UpstreamError) as error:
             if isinstance(error, NoHealthyUpstream):
                 self._count_unhealthy(context.judged)
             await send_refusal(context.incoming, context.refused(refusal_of(error)), send)
         except ConnectionError:  # ASGI: `send` raises one where the client is gone
-            context.status = CLIENT_LEFT
+            context.status = CLIENT_CLOSED
             raise
         finally:
             pipeline.recorder.record(context)
@@ -82,7 +82,7 @@ class DataPlane:
     async def outgoing(self, judged: JudgedRequest, carry: Carry) -> OutgoingRequest:
         """Outgoing request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
 
-        Raises CredentialsError, BadRequest, NoHealthyUpstream.
+        Raises UpstreamCredentialsUnavailable, BadRequest, NoHealthyUpstream.
         """
         forwarding = self.state.forwarding(carry.route)
         credentials: tuple[Header, ...] = ()
@@ -112,7 +112,7 @@ class DataPlane:
         if incoming.is_connect:
             return await self._tunnel(judged, carry, receive)
         if carry.route.route.upstream_http2:
-            raise EnvoyNeeded("only Envoy forwards to upstream_http2 routes, and it did not take this request")
+            raise EnvoyUnavailable("only Envoy forwards to upstream_http2 routes, and it did not take this request")
         take_over = _tunnel_of(incoming)["take_over"] if offer is not None else None
         outgoing = await self.outgoing(judged, carry)
         if offer is not None and take_over is not None:
@@ -131,7 +131,7 @@ class DataPlane:
     def forwarded(
         self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, switch: Switch | None = None
     ) -> Awaitable[ForwardResult]:
-        """What is tracked already, carried on connections of our own.  UpstreamError, AccessEnded only while nothing has been sent."""
+        """What is tracked already, carried on connections of our own.  UpstreamError, AccessRevoked only while nothing has been sent."""
         rule, resources = self._for_client(outgoing), self._resources
         return forward(outgoing, resources.client, receive, send, rule, handle, switch, resources.line)
 
@@ -183,7 +183,7 @@ class DataPlane:
         try:
             judged = await self.pipeline.reauthorize(incoming)
             verdict = self.pipeline.verdicts.of(judged)
-        except (BadRequest, NobodyToActFor):
+        except (BadRequest, NoIdentity):
             return 0.0
         return judged.check.ends if isinstance(verdict, Carry) else 0.0
 
@@ -211,9 +211,9 @@ class TrackedStream:
             status = error.status
             if isinstance(error, UpstreamTimeout):
                 stream.ending = Ending.TIMED_OUT
-            if not isinstance(error, NoDescriptors):  # which says nothing of the upstream
+            if not isinstance(error, FileDescriptorsExhausted):  # which says nothing of the upstream
                 stream.status = status
-        elif isinstance(error, AccessEnded):
+        elif isinstance(error, AccessRevoked):
             stream.ending = Ending.REVOKED
         if (statistics := self._statistics) is not None:
             seconds = time.perf_counter() - self._began if stream.seconds is None else stream.seconds

@@ -2,7 +2,7 @@
 
 from authorize.ext_authz_types import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
 from config.options import Options
-from foundation.bounded_cache import bounded_lru_cache, together
+from foundation.bounded_cache import bounded_lru_cache, total_length
 from foundation.errors import GateError
 from foundation.web.asgi_types import Header
 from foundation.web.brand import SiteFacts
@@ -76,7 +76,7 @@ class ExtAuthzResponder(Responder):
         return tuple(replaced), tuple(sorted(removed))
 
 
-@bounded_lru_cache(256, longest=2048, size=together)  # browsers send the same names again and again
+@bounded_lru_cache(256, max_key_length=2048, size=total_length)  # browsers send the same names again and again
 def _by_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
     """What follows from the names of a request's headers alone: each, and those that only we may tell an upstream."""
     names = frozenset(sent)

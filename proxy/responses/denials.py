@@ -12,13 +12,13 @@ from authorize.route_settings import RouteLinks
 from config.options import Options
 from foundation import auth_challenges
 from foundation.errors import (
-    AccessEnded,
+    AccessRevoked,
     BadRequest,
     BrokerError,
-    CredentialsError,
+    FileDescriptorsExhausted,
     GateError,
-    NobodyToActFor,
-    NoDescriptors,
+    NoIdentity,
+    UpstreamCredentialsUnavailable,
     UpstreamTimeout,
 )
 from foundation.web.asgi_types import Headers
@@ -73,7 +73,7 @@ class Refusals:
             case Outcome.FORBIDDEN:
                 own_words = decision.route.route.refusal_message if decision.route is not None else None
                 advice = _advice(check.identity, own_words or FORBIDDEN_ADVICE)
-                challenge = auth_challenges.TOO_LITTLE if check.withheld is WithheldCredentials.AUTHORIZATION else ""
+                challenge = auth_challenges.INSUFFICIENT_SCOPE if check.withheld is WithheldCredentials.AUTHORIZATION else ""
                 return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check), more=cors)
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
@@ -89,7 +89,7 @@ class Refusals:
     def unauthorized(self, incoming: IncomingRequest, check: Check) -> Refuse:
         """401 for who can't be led to a sign-in: programs, and proxies that ask."""
         decision = check.decision
-        reason, challenge = NOT_SIGNED_IN, auth_challenges.NOBODY
+        reason, challenge = NOT_SIGNED_IN, auth_challenges.UNAUTHENTICATED
         if decision.outcome is Outcome.STEP_UP and decision.route is not None:
             reason = sentence(decision)
             challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
@@ -98,7 +98,7 @@ class Refusals:
             error = "invalid_token" if request_credentials.shows_token_of_ours(incoming.request) else ""
             challenge = auth_challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
         elif request_credentials.shows_token_of_ours(incoming.request):
-            challenge = auth_challenges.BAD_TOKEN
+            challenge = auth_challenges.INVALID_TOKEN
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
 
@@ -173,11 +173,11 @@ _TROUBLES: tuple[tuple[type[GateError], Message, str], ...] = (
     (TooManyTunnels, Message("Too many tunnels are open: %(error)s."), TUNNELS_ADVICE),
     (FormGone, Sentence("%(error)s."), GONE_ADVICE),
     (BadRequest, Message("This request can't be processed: %(error)s."), ""),
-    (AccessEnded, Message("Your access ended during this request."), SIGN_IN_ADVICE),
+    (AccessRevoked, Message("Your access ended during this request."), SIGN_IN_ADVICE),
     (BrokerError, Message("Your session can't be read right now."), AGAIN),
-    (NobodyToActFor, Message("The application behind this address needs your identity: %(error)s."), ACT_ADVICE),
-    (CredentialsError, Message("gate could not authenticate to the application behind this address."), AGAIN),
-    (NoDescriptors, Message("The service is overloaded."), AGAIN),
+    (NoIdentity, Message("The application behind this address needs your identity: %(error)s."), ACT_ADVICE),
+    (UpstreamCredentialsUnavailable, Message("gate could not authenticate to the application behind this address."), AGAIN),
+    (FileDescriptorsExhausted, Message("The service is overloaded."), AGAIN),
     (UpstreamTimeout, Message("The application behind this address did not answer in time."), AGAIN),
     (GateError, Message("The application behind this address can't be reached."), AGAIN),
 )
@@ -187,4 +187,4 @@ def refusal_of(error: GateError) -> Refuse:
     reason, advice = next((reason, advice) for kind, reason, advice in _TROUBLES if isinstance(error, kind))
     wait = error.retry_after if isinstance(error, BrokerError) else None
     more = list(error.headers) if isinstance(error, HandshakeRefused) else []
-    return Refuse(error.status, reason.filled(error=error.said), advice, retry_after=wait, more=more, problem=error.in_full)
+    return Refuse(error.status, reason.filled(error=error.message), advice, retry_after=wait, more=more, problem=error.operator_message)

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from foundation.bounded_cache import Remembered, together
-from foundation.values import ip_of
+from foundation.bounded_cache import MemoCache, total_length
+from foundation.values import parse_ip
 from foundation.web.asgi_types import Header
 from proxy.client_address import TrustedPeers, forwarded_hops, last_untrusted
 
@@ -42,13 +42,13 @@ def _forwarding(known: tuple[str, str, bytes, tuple[Header, ...], bool, TrustedP
     return tuple((name, value) for name, value in headers.items() if value)
 
 
-FORWARDING_HEADERS = Remembered(_forwarding, 1024, longest=1024, size=together)
+FORWARDING_HEADERS = MemoCache(_forwarding, 1024, max_key_length=1024, size=total_length)
 
 
 def _real_ip(values: dict[bytes, list[bytes]]) -> list[bytes]:
     """X-Real-IP of a peer that sends no X-Forwarded-For."""
     real = forwarded_hops(_last(values, b"x-real-ip").decode("latin-1"))[-1]
-    return [] if ip_of(real) is None else [real.encode()]
+    return [] if parse_ip(real) is None else [real.encode()]
 
 
 def _last(values: dict[bytes, list[bytes]], name: bytes) -> bytes:

@@ -11,7 +11,7 @@ from config.options import Options
 from config.routes.route import Route
 from config.routes.route_identity_headers import IdentityHeaderNames
 from config.routes.upstreams.upstream_credentials import sets_authorization
-from foundation.bounded_cache import MIB, Remembered
+from foundation.bounded_cache import MIB, MemoCache
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Header, Headers
@@ -81,7 +81,7 @@ def _becomes(name: bytes) -> tuple[int, bytes]:
     return (AUTHORIZATION if folded == b"authorization" else PLAIN), folded
 
 
-_KNOWN = Remembered(_becomes, 4096, longest=LONGEST_REMEMBERED)
+_KNOWN = MemoCache(_becomes, 4096, max_key_length=LONGEST_REMEMBERED)
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
@@ -98,7 +98,7 @@ class Downstream:
 class RouteHeaders:
     """Request header rules of one route, worked out once."""
 
-    cookies: Remembered[bytes, tuple[bytes, ...]] = field(repr=False)  # what remains of a Cookie header without ours
+    cookies: MemoCache[bytes, tuple[bytes, ...]] = field(repr=False)  # what remains of a Cookie header without ours
     trusted: TrustedPeers
     append_address: bool
     replaced: frozenset[bytes]  # folded names that the route removes or sets, or by which its upstream is told who asks
@@ -175,18 +175,18 @@ class RouteHeaders:
 
 
 @cache
-def cookies_of_others(cookie_name: str) -> Remembered[bytes, tuple[bytes, ...]]:
+def cookies_of_others(cookie_name: str) -> MemoCache[bytes, tuple[bytes, ...]]:
     """What remains of a Cookie header without our cookies, nothing where it held no others.
 
     Remembered, for all routes: nearly every request of a browser carries the same header as the one before.
     """
-    prefix, is_ours = cookie_name.lower().encode("ascii"), partial(cookies.is_ours, cookie_name=cookie_name)
+    prefix, is_ours = cookie_name.lower().encode("ascii"), partial(cookies.is_gate_cookie, cookie_name=cookie_name)
 
     def without_ours(cookie: bytes) -> tuple[bytes, ...]:
         # Every cookie of ours begins with it, in any case.
-        return tuple(cookies.without([cookie], is_ours)) if prefix in cookie.lower() else (cookie,)
+        return tuple(cookies.strip_cookies([cookie], is_ours)) if prefix in cookie.lower() else (cookie,)
 
-    return Remembered(without_ours, MOST_COOKIE_HEADERS, longest=LONGEST_COOKIE_HEADER, most_bytes=MOST_COOKIE_BYTES)
+    return MemoCache(without_ours, MOST_COOKIE_HEADERS, max_key_length=LONGEST_COOKIE_HEADER, max_key_bytes=MOST_COOKIE_BYTES)
 
 
 def _may_be_set(folded: bytes) -> bool:

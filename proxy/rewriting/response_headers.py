@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from config.options import Options
 from config.routes.route import Route
-from foundation.bounded_cache import Remembered
+from foundation.bounded_cache import MemoCache
 from foundation.crypto import cookies
 from foundation.errors import UpstreamError
 from foundation.web.asgi_types import Header, Headers
@@ -26,7 +26,7 @@ def _response_name(name: bytes) -> bytes | None:
     return None if folded in HOP_BY_HOP and folded != b"connection" else folded
 
 
-_NAMES = Remembered(_response_name, 4096, longest=LONGEST_REMEMBERED)
+_NAMES = MemoCache(_response_name, 4096, max_key_length=LONGEST_REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ResponseHeaders:
     def _of(cls, added: Mapping[str, str], removed: Iterable[str], options: Options) -> "ResponseHeaders":
         replaced = frozenset(name.encode("ascii") for name in (*added, *removed))
         pairs = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in added.items())
-        return cls(replaced, pairs, partial(cookies.is_ours, cookie_name=options.cookie_name))
+        return cls(replaced, pairs, partial(cookies.is_gate_cookie, cookie_name=options.cookie_name))
 
     def told_to_envoy(self) -> bytes:
         """Rules as its script for answers reads them (proxy/envoy/resources/response_filter.lua): `+name=value` for what is

@@ -10,7 +10,7 @@ from authorize.policy.paths.canonical import canonical_host, canonical_path
 from config.routes.rewrites import template
 from config.routes.route import Route
 from foundation.errors import BadRequest
-from foundation.values import Url, ip_of
+from foundation.values import Url, parse_ip
 from foundation.web.message import Message
 
 TOKEN_KEY = b"gate_session"
@@ -160,7 +160,7 @@ class HostRewrite:
 
 def own_name(url: Url) -> bytes | None:
     """Host name of an upstream; an address has no name of its own, so the Host that came in passes."""
-    return None if ip_of(url.host.strip("[]")) else url.host_port.encode("ascii")
+    return None if parse_ip(url.host.strip("[]")) else url.host_port.encode("ascii")
 
 
 def _host(named: bytes) -> bytes:

@@ -19,14 +19,14 @@ class SignInLoops:
     """
 
     def __init__(self, options: Options):
-        self._name = cookies.host_name(f"{options.cookie_name}_signin_count", secure=options.cookie_secure)
+        self._name = cookies.host_prefixed_name(f"{options.cookie_name}_signin_count", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "sign-in count")
 
     def completed(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> str:
         """Set-Cookie value after one more completed sign-in."""
         count = self._count(cookie_headers, host_port, now)
-        value = self._sealer.seal({"n": count + 1}, audience=host_port, expires=now + WINDOW)
+        value = self._sealer.seal({"n": count + 1}, audience=host_port, expires_at=now + WINDOW)
         return cookies.set_cookie(self._name, value, max_age=int(WINDOW), secure=self._secure)
 
     def is_looping(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> bool:

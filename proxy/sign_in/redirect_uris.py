@@ -4,7 +4,7 @@ import re
 from urllib.parse import unquote_plus
 
 from config.options import Options
-from foundation.values import ip_of
+from foundation.values import parse_ip
 
 QUERY_KEY = "gate_jwt"
 LOCALHOST = "localhost"
@@ -53,5 +53,5 @@ def _names_a_token(url: str) -> bool:
 def _is_loopback(host: str) -> bool:
     if host == LOCALHOST:
         return True
-    address = ip_of(host)
+    address = parse_ip(host)
     return address is not None and address.is_loopback

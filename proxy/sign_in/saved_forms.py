@@ -25,7 +25,7 @@ from databroker.records import SAVED_FORM
 from databroker.store.base import VersionConflict
 from foundation.client_network import ConcurrencyLimit, client_network
 from foundation.crypto import cookies
-from foundation.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
+from foundation.crypto.sealing import NONCE_BYTES, Sealer, decrypt, derive_key, from_text, to_text
 from foundation.crypto.sign_in_attempts import ID_CHARACTERS, is_attempt_id
 from foundation.errors import BadRequest, BrokerError, SealError
 from foundation.web.asgi_types import Receive
@@ -89,7 +89,7 @@ class KeptForms:
 
     def __init__(self, options: Options, broker: BrokerClient | None, scheme_of: Callable[[str, int | None], str]):
         # The prefix keeps sibling domains from planting a form of theirs (RFC 6265bis 4.1.3.2); it needs TLS.
-        self._prefix = cookies.host_name(f"{options.cookie_name}_form_", secure=options.cookie_secure)
+        self._prefix = cookies.host_prefixed_name(f"{options.cookie_name}_form_", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "kept form")
         self._places_key = derive_key(options.cookie_secret[0], "places of kept forms")
@@ -114,12 +114,12 @@ class KeptForms:
         if length.isdecimal() and int(length) > LARGEST:
             return NotKept(TOO_LARGE)
         network = client_network(incoming.client_address)
-        if not self._readers.take(network):
+        if not self._readers.acquire(network):
             return NotKept(NO_PLACE)
         try:
             body = await _read(receive, LARGEST)
         finally:
-            self._readers.leave(network)
+            self._readers.release(network)
         return NotKept(TOO_LARGE) if body is None else await self._put(self._broker, incoming, body, now)
 
     async def _put(self, broker: BrokerClient, incoming: IncomingRequest, body: bytes, now: float) -> KeptForm | NotKept:
@@ -137,7 +137,7 @@ class KeptForms:
             except BrokerError as error:
                 log.warning("form not saved", reason=str(error), request_id=incoming.request_id)
                 return NotKept(Message("it can't be kept right now"))
-            sealed = self._sealer.seal({"place": place, "key": to_text(key)}, audience=_audience(id, host_port), expires=expires)
+            sealed = self._sealer.seal({"place": place, "key": to_text(key)}, audience=_audience(id, host_port), expires_at=expires)
             return KeptForm(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
         return NotKept(NO_PLACE)
 
@@ -217,7 +217,7 @@ async def _form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, audie
     if record is None:
         return None
     # Another form may have its place by now; then this key does not open it.
-    header, _, body = decrypted([cipher], from_text(record.data["box"]), audience.encode()).partition(b"\n")
+    header, _, body = decrypt([cipher], from_text(record.data["box"]), audience.encode()).partition(b"\n")
     facts: dict[str, Any] = json.loads(header)
     return SubmittedForm(id, place, facts["target"], facts["type"], facts["at"], body)
 

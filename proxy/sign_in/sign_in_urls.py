@@ -33,8 +33,8 @@ class SignInRedirects:
         along, so that the provider is asked for it; the route judges the session itself.
         """
         host_port = incoming.request.host_port
-        attempt_id, set_cookies = self._attempts.begin({}, host_port, incoming.cookies, now)
-        set_cookies += self._session_cookies.clear_planted(incoming.cookies, host_port, incoming.request.path)
+        attempt_id, set_cookies = self._attempts.start({}, host_port, incoming.cookies, now)
+        set_cookies += self._session_cookies.clear_conflicting(incoming.cookies, host_port, incoming.request.path)
         params = {
             "gate_redirect_uri": f"{scheme}://{host_port}{own_page}" if own_page else return_url(incoming, scheme),
             "gate_attempt": attempt_id,

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from foundation.telemetry.http_metrics import CLIENT_LEFT
+from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.web.asgi_types import Application, AsgiMessage, Receive, Send, respond
 from proxy.forwarding.http_forwarding import ABORT
 from proxy.listener.http1.rejection_log import record_rejection
@@ -41,7 +41,7 @@ async def serve_http(application: Application, scope: Mapping[str, Any], receive
     finally:
         host = next((value for name, value in strict["headers"] if name == b"host"), b"")
         seconds = time.monotonic() - began
-        ended(host, strict["method"].encode(), answer.status or CLIENT_LEFT, seconds, request.received, answer.sent)
+        ended(host, strict["method"].encode(), answer.status or CLIENT_CLOSED, seconds, request.received, answer.sent)
 
 
 class _ReadRequest:

@@ -5,7 +5,7 @@ Never one of the pool: what an earlier exchange left on a connection would be th
 
 import asyncio
 
-from foundation.errors import NoDescriptors, UpstreamError
+from foundation.errors import FileDescriptorsExhausted, UpstreamError
 from proxy.upstreams.cluster import ClusterSelection
 from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.route_statistics import RouteStatistics
@@ -32,7 +32,7 @@ async def dial(
         except UpstreamError as error:
             if statistics is not None:
                 statistics.connect_failures += 1
-            if isinstance(error, NoDescriptors) or selection is None or not selection.take_another():
+            if isinstance(error, FileDescriptorsExhausted) or selection is None or not selection.take_another():
                 raise
             if statistics is not None:
                 statistics.retries += 1

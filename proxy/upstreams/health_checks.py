@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from config.routes.upstreams.upstream_health import HealthCheck, HttpHealthCheck, TcpHealthCheck
-from foundation.connection_errors import connection_fault
+from foundation.connection_errors import classify_failure
 from foundation.errors import UpstreamError
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
@@ -104,7 +104,7 @@ class HealthChecks:
         except UpstreamError as error:
             return str(error), False
         except (OSError, asyncio.IncompleteReadError) as error:
-            return str(connection_fault(error)), False
+            return str(classify_failure(error)), False
         return "", False
 
     async def _ask(self, upstream: Upstream, check: HttpHealthCheck) -> None:

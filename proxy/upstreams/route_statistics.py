@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from config.routes.route import Route
-from foundation.telemetry.exposition import TextFamilies, TextFamily, escaped
+from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText, escape_label
 
 if TYPE_CHECKING:
     from proxy.upstreams.cluster import Cluster
@@ -176,28 +176,30 @@ class StatisticsInForce:
         """Labels by the names that Envoy has for them."""
         return {stat_name(each.label): each.label for each in self._statistics}
 
-    def families(self, service: str) -> TextFamilies:
+    def families(self, service: str) -> MetricFamilies:
         """Families of text lines; called in any thread."""
-        shown = [(f'{{service="{escaped(service)}",envoy_cluster_name="{escaped(each.label)}"', each) for each in self._statistics]
+        shown = [
+            (f'{{service="{escape_label(service)}",envoy_cluster_name="{escape_label(each.label)}"', each) for each in self._statistics
+        ]
         if not shown:
             return {}
         families = {
-            PREFIX + name: TextFamily(kind, help, [f"{PREFIX}{name}{labels}}} {read(each)}" for labels, each in shown])
+            PREFIX + name: MetricFamilyText(kind, help, [f"{PREFIX}{name}{labels}}} {read(each)}" for labels, each in shown])
             for name, kind, help, read in SCALARS
         }
         for name, kind, help in LABELLED:
-            families[PREFIX + name] = TextFamily(kind, help, [])
+            families[PREFIX + name] = MetricFamilyText(kind, help, [])
         for labels, each in shown:
             _add_answers(families, labels, each)
         watched = [(labels, cluster) for labels, each in shown if (cluster := each.cluster) is not None]
         if watched:
             for name, kind, help, read_cluster in EJECTIONS:
                 lines = [f"{PREFIX}{name}{labels}}} {read_cluster(cluster)}" for labels, cluster in watched]
-                families[PREFIX + name] = TextFamily(kind, help, lines)
+                families[PREFIX + name] = MetricFamilyText(kind, help, lines)
         return families
 
 
-def _add_answers(families: TextFamilies, labels: str, statistics: RouteStatistics) -> None:
+def _add_answers(families: MetricFamilies, labels: str, statistics: RouteStatistics) -> None:
     codes = dict(statistics.codes)
     if not codes:
         return

@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, EofStream
 
-from foundation.connection_errors import ConnectionFault, connection_fault
+from foundation.connection_errors import ConnectFailure, classify_failure
 from foundation.errors import UpstreamError
 from foundation.web.asgi_types import Header
 from proxy.rewriting.connection_auth import ConnectionUse, authenticates_connection
@@ -76,11 +76,11 @@ class UpstreamClient:
                     connection = await self._connect(request.upstream)
                 exchange = UpstreamExchange(connection, request, self.upstream_errors, self._idle)
             except _TROUBLE as error:
-                endpoint, fault = request.upstream.endpoint, connection_fault(error)
+                endpoint, fault = request.upstream.endpoint, classify_failure(error)
                 if request.statistics is not None:
                     request.statistics.connect_failures += 1
                 # Where we lack a descriptor no other upstream could be asked either.
-                selection = None if fault is ConnectionFault.NO_DESCRIPTORS else request.selection
+                selection = None if fault is ConnectFailure.FD_EXHAUSTED else request.selection
                 if selection is None or not selection.move_on(request):
                     # In no variable: its traceback leads here, and a circle that a reload freezes would keep a whole configuration.
                     raise self.upstream_errors.connect_error(endpoint, error) from error

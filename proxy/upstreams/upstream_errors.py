@@ -2,9 +2,9 @@
 
 import re
 
-from foundation.connection_errors import ConnectionFault, connection_fault
-from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
-from foundation.system.fd_limit import UPSTREAMS, report_shortage
+from foundation.connection_errors import ConnectFailure, classify_failure
+from foundation.errors import FileDescriptorsExhausted, UpstreamError, UpstreamTimeout
+from foundation.system.fd_limit import UPSTREAMS, report_exhaustion
 
 MALFORMED = "sent an invalid HTTP response"
 
@@ -46,22 +46,22 @@ class UpstreamErrors:
 
     def connect_error(self, endpoint: UpstreamEndpoint, error: BaseException) -> UpstreamError:
         """Error to raise where there is no connection."""
-        return self._reported(endpoint, connection_fault(error), str(connection_fault(error)))
+        return self._reported(endpoint, classify_failure(error), str(classify_failure(error)))
 
     def response_error(self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
         """Error to raise where a connection brings no answer."""
-        trouble = connection_fault(error)
-        return self._reported(endpoint, trouble, malformed(error) if trouble is ConnectionFault.UNKNOWN else str(trouble), kind)
+        trouble = classify_failure(error)
+        return self._reported(endpoint, trouble, malformed(error) if trouble is ConnectFailure.UNKNOWN else str(trouble), kind)
 
     def protocol_error(self, endpoint: UpstreamEndpoint, words: str) -> UpstreamError:
-        return self._reported(endpoint, ConnectionFault.UNKNOWN, words)
+        return self._reported(endpoint, ConnectFailure.UNKNOWN, words)
 
-    def reported(self, endpoint: UpstreamEndpoint, trouble: ConnectionFault) -> UpstreamError:
+    def reported(self, endpoint: UpstreamEndpoint, trouble: ConnectFailure) -> UpstreamError:
         """Note an error as somebody else saw it."""
         return self._reported(endpoint, trouble, str(trouble))
 
     def timeout(self, endpoint: UpstreamEndpoint) -> UpstreamError:
-        return self._reported(endpoint, ConnectionFault.TIMED_OUT, "timed out", UpstreamTimeout)
+        return self._reported(endpoint, ConnectFailure.TIMED_OUT, "timed out", UpstreamTimeout)
 
     def answered(self, endpoint: UpstreamEndpoint) -> None:
         self._last.pop(endpoint, None)
@@ -76,11 +76,11 @@ class UpstreamErrors:
         return self._last.get(endpoint, "")
 
     def _reported(
-        self, endpoint: UpstreamEndpoint, trouble: ConnectionFault, words: str, kind: type[UpstreamError] = UpstreamError
+        self, endpoint: UpstreamEndpoint, trouble: ConnectFailure, words: str, kind: type[UpstreamError] = UpstreamError
     ) -> UpstreamError:
-        if trouble is ConnectionFault.NO_DESCRIPTORS:  # no fault of the upstream's
-            report_shortage(UPSTREAMS)
-            return NoDescriptors(f"upstream {_shown(endpoint)} {words}")
+        if trouble is ConnectFailure.FD_EXHAUSTED:  # no fault of the upstream's
+            report_exhaustion(UPSTREAMS)
+            return FileDescriptorsExhausted(f"upstream {_shown(endpoint)} {words}")
         self._last[endpoint] = words
         self.are_any = True
         return kind(f"upstream {_shown(endpoint)} {words}")

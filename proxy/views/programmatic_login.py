@@ -50,7 +50,7 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
     redirect_uri = own.proxy.programs.redirect_uri(hand_over.redirect_uri)
     if redirect_uri is None:
         return _refused(request, Message("The program of this sign-in is no longer allowed."))
-    if not await consume_once(own.broker, f"program/{hand_over.id}", hand_over.expires):
+    if not await consume_once(own.broker, f"program/{hand_over.id}", hand_over.expires_at):
         return _refused(request, Message("This sign-in link of a program was already used."))
     record = await own.broker.get(SESSION, hand_over.session_id)
     session = own.proxy.sessions.read(record) if record is not None else None

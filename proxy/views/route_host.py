@@ -12,7 +12,7 @@ from authorize.policy.decision import Outcome
 from authorize.policy.policy_request import PolicyRequest
 from databroker.broker_client import consume_once
 from databroker.records import SESSION
-from foundation.crypto.handoff import HandOver
+from foundation.crypto.handoff import Handoff
 from foundation.errors import BadRequest, SealError
 from foundation.web.message import Message
 from foundation.web.responses import error_page, redirect
@@ -50,7 +50,7 @@ async def callback(request: HttpRequest) -> HttpResponse:
     return await _accept(request, hand_over)
 
 
-async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
+async def _accept(request: HttpRequest, hand_over: Handoff) -> HttpResponse:
     own = page_context(request)
     now, host_port = own.proxy.clock(), own.incoming.request.host_port
     attempt = own.proxy.attempts.find(hand_over.attempt_id, own.incoming.cookies, host_port, now)
@@ -60,7 +60,7 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
             hand_over.redirect_uri,
             Message("This sign-in was started in another browser or has expired, or your browser does not keep cookies of this site."),
         )
-    if not await consume_once(own.broker, f"hand-over/{hand_over.id}", hand_over.expires):
+    if not await consume_once(own.broker, f"hand-over/{hand_over.id}", hand_over.expires_at):
         return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This sign-in link was already used."))
     record = await own.broker.get(SESSION, hand_over.session_id)
     session = own.proxy.sessions.read(record) if record is not None else None
@@ -69,8 +69,8 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
     cookies = own.proxy.session_cookies
     log.info("session established", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
     set_cookies = [
-        *cookies.clear_planted(own.incoming.cookies, host_port, own.incoming.request.path),
-        *cookies.set_cookies(session.id, host_port, issued=now, expires=session.expires, now=now),
+        *cookies.clear_conflicting(own.incoming.cookies, host_port, own.incoming.request.path),
+        *cookies.set_cookies(session.id, host_port, issued_at=now, expires_at=session.expires, now=now),
         own.proxy.attempts.clear(hand_over.attempt_id),
         own.proxy.loops.completed(own.incoming.cookies, host_port, now),
     ]
@@ -100,7 +100,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
         route = own.authorize.routes.match(asked)
     except BadRequest as error:
-        return error_page(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.said), advice=START_AGAIN)
+        return error_page(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.message), advice=START_AGAIN)
     if target.origin != proxy.origin_of(incoming.request):
         return error_page(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
     now, host_port = proxy.clock(), incoming.request.host_port

@@ -18,10 +18,10 @@ from authorize.service import AuthorizeService
 from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import ACCESS_GRANT, SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
-from foundation.crypto.service_account_token import hash_of, new_token
+from foundation.crypto.service_account_token import hash_token, new_token
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
-from foundation.errors import BadRequest, BrokerError, CredentialsError, NobodyToActFor
+from foundation.errors import BadRequest, BrokerError, NoIdentity, UpstreamCredentialsUnavailable
 from foundation.rpc.rpc_channel import RpcChannel
 from foundation.rpc.rpc_server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
@@ -84,7 +84,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             return
         server = RpcServer(options, SharedSecret(options.shared_secret))
         server.add(SERVICE, ExtAuthz(ExtAuthzParts(lambda: service, Responder, replica, recorder(), timeout=0.05)).methods())
-        server.open(HostPort("127.0.0.1", 0))
+        server.bind(HostPort("127.0.0.1", 0))
         await server.start()
         channel = RpcChannel(loopback_url(server.port), options, SharedSecret(options.shared_secret))
         yield World(RemoteAuthorizer(options, channel, replica, lambda: NOW), broker, replica, cookies)
@@ -101,7 +101,7 @@ async def test_an_end_that_is_known_beforehand_is_told(world: World) -> None:
     ends = {path: (await world.authorizer.check(request(path), world.cookie())).ends for path in ("/given", "/both", "/told", "/public")}
     assert ends == {"/given": 1700.0, "/both": 2000.0, "/told": 2000.0, "/public": math.inf}
     token = new_token("ci")
-    await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 9000.0, hash_of(token)).to_data())
+    await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 9000.0, hash_token(token)).to_data())
     await settled()
     by_program = await world.authorizer.check(request("/told", headers=[(b"authorization", b"Bearer " + token.encode())]), [])
     assert (by_program.decision.outcome, by_program.ends) == (Outcome.ALLOWED, math.inf)
@@ -168,14 +168,14 @@ async def test_an_upstream_is_shown_credentials_of_ours_where_its_route_has_them
 
 
 async def test_what_an_application_wants_and_nobody_has_is_told_in_the_same_words(world):
-    with pytest.raises(NobodyToActFor, match=r"^it requires claim\.key"):
+    with pytest.raises(NoIdentity, match=r"^it requires claim\.key"):
         await world.authorizer.check(request("/named"), world.cookie())
     asked = request("/tokens")
     check = await world.authorizer.check(asked, world.cookie())
     assert world.authorizer.shows_credentials(check.decision.route)
-    with pytest.raises(CredentialsError, match="no data broker") as refused:
+    with pytest.raises(UpstreamCredentialsUnavailable, match="no data broker") as refused:
         await world.authorizer.credentials_for(check, asked, world.cookie())
-    assert not isinstance(refused.value, NobodyToActFor)
+    assert not isinstance(refused.value, NoIdentity)
 
 
 async def test_who_is_refused_is_told_why_and_attested_nowhere(world):
@@ -227,7 +227,7 @@ async def test_hosts_are_known_from_the_configuration(world):
 
 async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: World) -> None:
     token = new_token("ci")
-    await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", ("nobody",), 1000.0, 99_000.0, hash_of(token)).to_data())
+    await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", ("nobody",), 1000.0, 99_000.0, hash_token(token)).to_data())
     await settled()
     good, bad = ([(b"authorization", b"Bearer " + value.encode())] for value in (token, new_token("ci")))
     check = await world.authorizer.check(request("/", "other.example.com:8443", headers=good), [])

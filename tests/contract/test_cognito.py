@@ -15,7 +15,7 @@ from django.test import override_settings
 from structlog.testing import capture_logs
 
 from authenticate.bearer_tokens import BearerSession, BearerTokens
-from foundation.auth_challenges import RefusedToken
+from foundation.auth_challenges import InvalidToken
 from tests.support.authenticate_site import Site
 from tests.support.cognito import Cognito, Pool
 from tests.support.options import make_options
@@ -72,25 +72,25 @@ async def test_an_id_token_of_the_pool_is_its_person_with_their_groups(world: Wo
 
 async def test_an_access_token_of_cognito_says_for_no_application_that_it_is_for_it(world: World, pool: Pool) -> None:
     """It has `client_id` and no `aud`."""
-    assert isinstance(await world.ask(pool.tokens_of("alice")["AccessToken"]), RefusedToken)
+    assert isinstance(await world.ask(pool.tokens_of("alice")["AccessToken"]), InvalidToken)
 
 
 async def test_a_token_of_another_pool_is_refused_though_the_same_key_has_signed_it(world: World, cognito: Cognito) -> None:
     other = cognito.new_pool()
     other.add("alice", ["engineering"])
-    assert isinstance(await world.ask(other.tokens_of("alice")["IdToken"]), RefusedToken)
+    assert isinstance(await world.ask(other.tokens_of("alice")["IdToken"]), InvalidToken)
 
 
 async def test_a_token_for_another_client_of_the_pool_is_refused(tmp_path: Path, pool: Pool) -> None:
     world = World(tmp_path, Pool(pool.cognito, pool.id, "another-client"))
-    assert isinstance(await world.ask(pool.tokens_of("alice")["IdToken"]), RefusedToken)
+    assert isinstance(await world.ask(pool.tokens_of("alice")["IdToken"]), InvalidToken)
     await world.tokens.close()
 
 
 async def test_a_token_is_good_until_it_says(world: World, pool: Pool) -> None:
     token = pool.tokens_of("alice")["IdToken"]
     world.now += 3600 + 120
-    assert isinstance(await world.ask(token), RefusedToken)
+    assert isinstance(await world.ask(token), InvalidToken)
 
 
 async def test_a_pool_that_names_itself_otherwise_signs_nobody_in(tmp_path: Path, pool: Pool) -> None:

@@ -14,7 +14,7 @@ import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.rpc.ext_authz import CHECK
-from foundation.auth_challenges import BAD_TOKEN, NOBODY, TOO_LITTLE
+from foundation.auth_challenges import INSUFFICIENT_SCOPE, INVALID_TOKEN, UNAUTHENTICATED
 from foundation.crypto.service_account_token import new_token
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
@@ -54,20 +54,20 @@ def foreign(*, key: Any = EC_KEY, algorithm: str = "ES256", kid: str = "fixed", 
 def refusals() -> dict[str, Refused]:
     ended = int(time.time()) - 3600
     return {
-        "nobody": Refused("/", "", 401, NOBODY),
-        "the application's own": Refused("/", "Authorization: Bearer of.the.app", 401, NOBODY),
-        "program token": Refused("/", f"Authorization: Gate {'x' * 80}", 401, BAD_TOKEN, "program token: "),
-        "as a bearer's": Refused("/", f"Authorization: Bearer Gate-{'x' * 80}", 401, BAD_TOKEN, "program token"),
-        "account": Refused("/", f"Authorization: Bearer {new_token('ci')}", 401, BAD_TOKEN, "service account ci: not found"),
-        "mistyped": Refused("/", f"Authorization: Bearer {new_token('ci')[:-1]}x", 401, BAD_TOKEN, "service account"),
-        "expired": Refused("/ci/", foreign(exp=ended), 401, BAD_TOKEN, "expired"),
-        "audience": Refused("/ci/", foreign(aud="api://other"), 401, BAD_TOKEN, "another audience"),
-        "issuer": Refused("/ci/", foreign(iss="https://evil.example"), 401, BAD_TOKEN, "another issuer"),
-        "key": Refused("/ci/", foreign(kid="unknown"), 401, BAD_TOKEN, "does not publish"),
-        "signature": Refused("/ci/", foreign(kid="fixed")[:-8] + "AAAAAAAA", 401, BAD_TOKEN, "signature"),
-        "algorithm": Refused("/ci/", foreign(key=OTHER_RSA_KEY, algorithm="RS256"), 401, BAD_TOKEN, "jwt: "),
-        "no token": Refused("/ci/", "Authorization: Bearer not-a-jwt-at-all", 401, BAD_TOKEN, "not a signed token"),
-        "too little": Refused("/ci/", foreign(repository="evil/app"), 403, TOO_LITTLE),
+        "nobody": Refused("/", "", 401, UNAUTHENTICATED),
+        "the application's own": Refused("/", "Authorization: Bearer of.the.app", 401, UNAUTHENTICATED),
+        "program token": Refused("/", f"Authorization: Gate {'x' * 80}", 401, INVALID_TOKEN, "program token: "),
+        "as a bearer's": Refused("/", f"Authorization: Bearer Gate-{'x' * 80}", 401, INVALID_TOKEN, "program token"),
+        "account": Refused("/", f"Authorization: Bearer {new_token('ci')}", 401, INVALID_TOKEN, "service account ci: not found"),
+        "mistyped": Refused("/", f"Authorization: Bearer {new_token('ci')[:-1]}x", 401, INVALID_TOKEN, "service account"),
+        "expired": Refused("/ci/", foreign(exp=ended), 401, INVALID_TOKEN, "expired"),
+        "audience": Refused("/ci/", foreign(aud="api://other"), 401, INVALID_TOKEN, "another audience"),
+        "issuer": Refused("/ci/", foreign(iss="https://evil.example"), 401, INVALID_TOKEN, "another issuer"),
+        "key": Refused("/ci/", foreign(kid="unknown"), 401, INVALID_TOKEN, "does not publish"),
+        "signature": Refused("/ci/", foreign(kid="fixed")[:-8] + "AAAAAAAA", 401, INVALID_TOKEN, "signature"),
+        "algorithm": Refused("/ci/", foreign(key=OTHER_RSA_KEY, algorithm="RS256"), 401, INVALID_TOKEN, "jwt: "),
+        "no token": Refused("/ci/", "Authorization: Bearer not-a-jwt-at-all", 401, INVALID_TOKEN, "not a signed token"),
+        "too little": Refused("/ci/", foreign(repository="evil/app"), 403, INSUFFICIENT_SCOPE),
         "nobody can tell": Refused("/away/", foreign(), 503, ""),
     }
 

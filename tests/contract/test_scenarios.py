@@ -13,7 +13,7 @@ import pytest
 
 from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.reasons import Reason
-from foundation.auth_challenges import BAD_TOKEN
+from foundation.auth_challenges import INVALID_TOKEN
 from foundation.errors import BadRequest
 from proxy.rewriting.header_names import fold, is_internal_header
 from tests.support.browser import headless_browser
@@ -162,7 +162,7 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
     # A route that takes no such tokens: nobody is signed in.
     assert ask(front, "/anybody/", "", f"Authorization: Bearer {alice}").status in without_session(front)
     if isinstance(front, OwnEnvoy):
-        assert refused.header("www-authenticate") == BAD_TOKEN
+        assert refused.header("www-authenticate") == INVALID_TOKEN
         assert ask(front, path, "", f"Authorization: Bearer {alice}", f"Authorization: Bearer {alice}").status in (400, 401)
     assert upstream.hits == before
     assert not any(token in front.output for token in (alice, bob))
@@ -184,7 +184,7 @@ async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_applicatio
     for refused in REFUSED_JOBS:
         answer = ask(front, "/jobs/release", "", f"Authorization: Bearer {refused()}")
         assert answer.status == front.unauthorized
-        assert not isinstance(front, OwnEnvoy) or answer.header("www-authenticate") == BAD_TOKEN
+        assert not isinstance(front, OwnEnvoy) or answer.header("www-authenticate") == INVALID_TOKEN
     of_provider = "/data" if isinstance(front, OwnEnvoy) else "/programs/x"  # which takes ID tokens of the provider
     assert ask(front, of_provider, "", f"Authorization: Bearer {token}").status == front.unauthorized
     assert upstream.hits == before

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo.certificates import Authority
-from foundation.connection_errors import ConnectionFault
+from foundation.connection_errors import ConnectFailure
 from tests.support.certs import PERMITTED, certificate_files
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
@@ -41,19 +41,19 @@ class Failing:
 
 
 FAILING = {
-    "refuses": Failing(502, (ConnectionFault.REFUSED.words,)),
-    "unresolved": Failing(502, (ConnectionFault.UNRESOLVED.words,)),
-    "untrusted": Failing(502, (ConnectionFault.UNTRUSTED.words,)),
-    "other name": Failing(502, (ConnectionFault.OTHER_NAME.words,)),
-    "expired": Failing(502, (ConnectionFault.EXPIRED.words,)),
-    "plain on a TLS port": Failing(502, (ConnectionFault.NO_TLS.words,)),
-    "TLS on a plain port": Failing(502, (ConnectionFault.ONLY_TLS.words, ConnectionFault.BROKE_OFF.words, NO_ANSWER)),
+    "refuses": Failing(502, (ConnectFailure.REFUSED.message,)),
+    "unresolved": Failing(502, (ConnectFailure.UNRESOLVED.message,)),
+    "untrusted": Failing(502, (ConnectFailure.UNTRUSTED.message,)),
+    "other name": Failing(502, (ConnectFailure.HOSTNAME_MISMATCH.message,)),
+    "expired": Failing(502, (ConnectFailure.EXPIRED.message,)),
+    "plain on a TLS port": Failing(502, (ConnectFailure.NO_TLS.message,)),
+    "TLS on a plain port": Failing(502, (ConnectFailure.TLS_REQUIRED.message, ConnectFailure.CONNECTION_RESET.message, NO_ANSWER)),
     "wants a certificate": Failing(
-        502, (ConnectionFault.WANTS_CERTIFICATE.words, ConnectionFault.BROKE_OFF.words)
+        502, (ConnectFailure.CLIENT_CERT_REQUIRED.message, ConnectFailure.CONNECTION_RESET.message)
     ),  # Envoy keeps that alert to itself
     "silent": Failing(504, ("timed out",)),
-    "resets": Failing(502, (ConnectionFault.BROKE_OFF.words,)),
-    "closes": Failing(502, (ConnectionFault.BROKE_OFF.words,)),
+    "resets": Failing(502, (ConnectFailure.CONNECTION_RESET.message,)),
+    "closes": Failing(502, (ConnectFailure.CONNECTION_RESET.message,)),
     "no HTTP": Failing(502, (NO_ANSWER,)),
     "status 000": Failing(502, ("status 000", NO_ANSWER)),
     "status 099": Failing(502, ("status 099", NO_ANSWER)),

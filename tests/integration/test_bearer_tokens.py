@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from foundation.auth_challenges import BAD_TOKEN
+from foundation.auth_challenges import INVALID_TOKEN
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
@@ -100,7 +100,7 @@ async def test_each_token_lets_its_owner_in_where_it_belongs(gate: RunningGate, 
         ):
             refused = await ask(host, token)
             assert refused.status_code == 401, host
-            assert refused.headers["www-authenticate"] == BAD_TOKEN
+            assert refused.headers["www-authenticate"] == INVALID_TOKEN
         assert (await ask("none.localhost", tokens["id_token"])).status_code == 401
     assert not any(token in gate.child.output for token in (tokens["id_token"], tokens["access_token"]))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from foundation.auth_challenges import BAD_TOKEN
+from foundation.auth_challenges import INVALID_TOKEN
 from tests.integration.test_bearer_tokens import tokens_of
 from tests.integration.test_provider_sign_out import sign_out_at
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
@@ -127,7 +127,7 @@ async def test_bearer_tokens_let_in_by_whichever_process_judges_them(stage: Stag
                 assert "authorization" not in heard
             for path, token in (("/id/x", tokens["access_token"]), ("/opaque/x", tokens["id_token"]), ("/id/x", "made-up-token")):
                 refused = await ask(path, token)
-                assert (refused.status_code, refused.headers["www-authenticate"]) == (401, BAD_TOKEN)
+                assert (refused.status_code, refused.headers["www-authenticate"]) == (401, INVALID_TOKEN)
         assert (await ask("/", tokens["id_token"])).status_code == 401
     said = "".join(child.output for child in stage.split.children.values())
     assert not any(token in said for token in (tokens["id_token"], tokens["access_token"]))

@@ -36,11 +36,11 @@ IGNORED: dict[str, dict[str, str]] = {
         "_decoded always '%2525' in _": CACHE,
     },
     "foundation.crypto.session_cookie": {
-        "SessionCookies.counting never _ is not None and _ < _": CACHE,
-        "SessionCookies.counting never _": CACHE,
-        "SessionCookies.counting skips _()": CACHE,
-        "SessionCookies._counting never not _ #2": "without sessions there is none with a companion, either",
-        "SessionCookies._opened_of always _() >= _": "shorter values don't open",
+        "SessionCookies.valid_sessions never _ is not None and _ < _": CACHE,
+        "SessionCookies.valid_sessions never _": CACHE,
+        "SessionCookies.valid_sessions skips _()": CACHE,
+        "SessionCookies._compute_valid never not _ #2": "without sessions there is none with a companion, either",
+        "SessionCookies._open_all always _() >= _": "shorter values don't open",
     },
     "proxy.planes.forward_auth": {
         "_refuse_what_is_not_the_clients never _()": WORDS,

@@ -18,7 +18,7 @@ from authorize.service import AuthorizeService
 from databroker.records import SESSION, Record
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from foundation.crypto.handoff import HandOver, HandOvers
+from foundation.crypto.handoff import Handoff, HandoffTokens
 from foundation.crypto.signing_key import SigningKey
 from proxy.responses.site_context import site_facts
 from tests.support.brokers import BrokerOverALine
@@ -82,10 +82,10 @@ class Site:
         params = {"gate_redirect_uri": target, "gate_attempt": attempt}
         return self.service.signer.sign(f"{ORIGIN}/.gate/sign_in", params, self.clock())
 
-    def hand_over(self, location: str, host_port: str = "app.example.com") -> HandOver:
+    def hand_over(self, location: str, host_port: str = "app.example.com") -> Handoff:
         """As the route host opens it."""
         token = parse_qs(urlsplit(location).query)["gate_session"][0]
-        return HandOvers(self.options).open(token, host_port, self.clock())
+        return HandoffTokens(self.options).open(token, host_port, self.clock())
 
     async def sessions(self) -> list[Record]:
         return await self.broker.page(SESSION, "", 100)

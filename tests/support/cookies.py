@@ -16,7 +16,7 @@ def kept(set_cookies: list[str]) -> str:
 
 def signed_in(cookies: SessionCookies, session_id: str, host_port: str, *, issued: float, expires: float) -> str:
     """What the browser of a live session sends to this host."""
-    return kept(cookies.set_cookies(session_id, host_port, issued=issued, expires=expires, now=issued))
+    return kept(cookies.set_cookies(session_id, host_port, issued_at=issued, expires_at=expires, now=issued))
 
 
 def of_client(client: httpx.AsyncClient, host: str) -> str:

@@ -1,5 +1,5 @@
 """A report of readiness without a trouble."""
 
-from foundation.readiness import PartReadiness, ReadinessReport
+from foundation.readiness import ComponentStatus, ReadinessReport
 
-READY = ReadinessReport((PartReadiness("config"),))
+READY = ReadinessReport((ComponentStatus("config"),))

@@ -12,7 +12,7 @@ from django.core.handlers.asgi import ASGIHandler
 from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
-from foundation.crypto.handoff import HandOvers
+from foundation.crypto.handoff import HandoffTokens
 from foundation.crypto.signing_key import SigningKey
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import ForwardingResources
@@ -47,7 +47,7 @@ class RouteSite:
         )
         resources = ForwardingResources(broker=self.broker)
         self.proxy = ProxyService(self.options, AuthorizationPipeline(self.options, self.authorize, resources, self.clock), resources)
-        self.hand_overs = HandOvers(self.options)
+        self.hand_overs = HandoffTokens(self.options)
         self._django_pages = django_pages
 
     def clock(self) -> float:
@@ -97,6 +97,6 @@ class RouteBrowser:
 
     def begin(self, host: str) -> str:
         """As the data plane does for a page that needs a session; returns the attempt id."""
-        attempt_id, set_cookies = self.site.proxy.attempts.begin({}, host, [], self.site.clock())
+        attempt_id, set_cookies = self.site.proxy.attempts.start({}, host, [], self.site.clock())
         self.keep(host, set_cookies)
         return attempt_id

@@ -30,7 +30,7 @@ def loopback_url(port: int) -> Url:
 async def serve_broker(options: Options, store: StoreBackend, *, port: int = 0, host: str = "127.0.0.1") -> RpcServer:
     server = RpcServer(options, SharedSecret(options.shared_secret))
     server.add(convert.SERVICE, DataBrokerRpc(store, heartbeat=HEARTBEAT).methods())
-    server.open(HostPort(host, port))
+    server.bind(HostPort(host, port))
     await server.start()
     return server
 

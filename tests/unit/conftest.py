@@ -10,7 +10,7 @@ import structlog
 from config.options import Options
 from databroker.store.memory import MemoryStore
 from foundation.telemetry import logs, metrics
-from foundation.telemetry.http_metrics import HttpCalls
+from foundation.telemetry.http_metrics import HttpMetrics
 from foundation.telemetry.logs import QUIET
 from tests.support.clock import Clock
 from tests.support.options import make_options
@@ -22,8 +22,8 @@ def _calls_forgotten() -> Iterator[None]:
     yield
     for families in (metrics.http_client, metrics.http_server):
         families._series.clear()
-    HttpCalls.answered.cache_clear()
-    HttpCalls.made.cache_clear()
+    HttpMetrics.server.cache_clear()
+    HttpMetrics.client.cache_clear()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from authenticate.directory.vendors.credentials import FetchedToken
 from authenticate.directory.vendors.vendor import Vendor, segment
 from authenticate.provider.http import ProviderResponse
 from databroker.records import DirectoryGroup
-from foundation.tasks import in_parallel
+from foundation.tasks import gather_limited
 
 ROOT = "/api/v2"
 PAGE = 100
@@ -51,7 +51,7 @@ class Auth0Directory(Vendor):
                     builder.user(id_of(user, "user_id"), email=text_of(user, "email"), name=text_of(user, "name"))
                     builder.members(role, (id_of(user, "user_id"),))
 
-        await in_parallel([id_of(role) for role in roles], read_users, AT_ONCE)
+        await gather_limited([id_of(role) for role in roles], read_users, AT_ONCE)
         return await self.assembled(builder)
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:

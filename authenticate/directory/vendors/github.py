@@ -11,7 +11,7 @@ from authenticate.directory.vendors.credentials import FixedHeaders
 from authenticate.directory.vendors.vendor import Vendor, link_next, segment
 from authenticate.provider.kinds.github import api_url
 from databroker.records import DirectoryGroup
-from foundation.tasks import in_parallel
+from foundation.tasks import gather_limited
 
 PAGE = {"per_page": 100}
 # Names come one request a person, of 5,000 an hour for everything: so many of those not yet known are asked for in one run.
@@ -62,7 +62,7 @@ class GitHubDirectory(Vendor):
                 builder.user(id_of(member, "login"))
                 builder.members(id, (id_of(member, "login"),))
 
-        await in_parallel(teams, read_members, AT_ONCE)
+        await gather_limited(teams, read_members, AT_ONCE)
         await self._name_people(api, builder)
         return await self.assembled(builder)
 
@@ -73,7 +73,7 @@ class GitHubDirectory(Vendor):
             self._names[login] = text_of(user, "email"), text_of(user, "name")
 
         logins = list(builder.user_ids)
-        await in_parallel([login for login in logins if login not in self._names][:NAMES_AT_ONCE], ask, AT_ONCE)
+        await gather_limited([login for login in logins if login not in self._names][:NAMES_AT_ONCE], ask, AT_ONCE)
         for login in logins:
             email, name = self._names.get(login, ("", ""))
             builder.user(login, email=email, name=name)

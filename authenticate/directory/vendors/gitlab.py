@@ -9,7 +9,7 @@ from authenticate.directory.vendors.builder import DirectoryBuilder, id_of, text
 from authenticate.directory.vendors.credentials import FixedHeaders
 from authenticate.directory.vendors.vendor import Vendor, link_next, segment
 from databroker.records import DirectoryGroup
-from foundation.tasks import in_parallel
+from foundation.tasks import gather_limited
 
 PAGE = {"per_page": 100}
 GUEST = 10  # the least that a member is; groups that one merely sees are left out
@@ -36,7 +36,7 @@ class GitLabDirectory(Vendor):
                     builder.user(id_of(member), email=_email(member), name=text_of(member, "name", "username"))
                     builder.members(group, (id_of(member),))
 
-        await in_parallel(groups, read_members, AT_ONCE)
+        await gather_limited(groups, read_members, AT_ONCE)
         return await self.assembled(builder)
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:

@@ -14,7 +14,7 @@ from authenticate.directory.vendors.vendor import Vendor, segment
 from authenticate.provider.http import ProviderResponse
 from databroker.records import DirectoryGroup
 from foundation.errors import ProviderError
-from foundation.tasks import in_parallel
+from foundation.tasks import gather_limited
 
 ROOT = "/admin/directory/v1"
 SCOPES = " ".join(f"https://www.googleapis.com/auth/admin.directory.{kind}.readonly" for kind in ("user", "group"))
@@ -63,7 +63,7 @@ class GoogleDirectory(Vendor):
             async for member in _listed(api, f"{ROOT}/groups/{segment(group)}/members", {"maxResults": 200}, "members"):
                 _add(builder, group, member, everybody)
 
-        await in_parallel(with_members, read_members, AT_ONCE)
+        await gather_limited(with_members, read_members, AT_ONCE)
         return await self.assembled(builder)
 
     async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:

@@ -9,7 +9,7 @@ from authenticate.directory.vendors.builder import DirectoryBuilder, entries, id
 from authenticate.directory.vendors.credentials import FixedHeaders
 from authenticate.directory.vendors.vendor import Vendor, link_next, segment
 from databroker.records import DirectoryGroup
-from foundation.tasks import in_parallel
+from foundation.tasks import gather_limited
 
 PAGE = {"limit": 200}
 MISSING = 404
@@ -50,7 +50,7 @@ class OktaDirectory(Vendor):
             members = [id_of(user) async for user in _listed(api, f"/api/v1/groups/{segment(group)}/users", may_be_missing=True)]
             known.members[group] = changed[group], tuple(members)
 
-        await in_parallel(changed, read_members, AT_ONCE)
+        await gather_limited(changed, read_members, AT_ONCE)
         async for user in _listed(api, "/api/v1/users"):
             builder.user(id_of(user), email=_profile(user, "email"), name=_name(user))
         for id, (_, members) in known.members.items():

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from authenticate.provider.http import ProviderResponse
-from foundation.backoff import delay, retry_after, until_date
+from foundation.backoff import backoff_delay, retry_after, seconds_until
 
 TOO_MANY = 429
 # The server's trouble, not ours: it may be over in a moment.
@@ -26,7 +26,7 @@ def pause(answer: ProviderResponse | None, attempt: int, now: float, jitter: flo
     """Seconds until the next try; `now` is Unix time, `attempt` counts from 0, `jitter` is from 0 to 1.  None stands for no response at
     all.
     """
-    backoff = delay(attempt, FIRST_PAUSE, LONGEST_PAUSE, jitter=jitter)
+    backoff = backoff_delay(attempt, FIRST_PAUSE, LONGEST_PAUSE, jitter=jitter)
     if answer is None:
         return backoff
     asked = retry_after(answer.headers.get("retry-after", "").strip(), now)
@@ -44,7 +44,7 @@ def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
     value = float(written[:12])
     if value < _YEAR_2001:
         return value
-    ahead = until_date(headers.get("date", ""), now) or 0.0
+    ahead = seconds_until(headers.get("date", ""), now) or 0.0
     return value - now - ahead
 
 

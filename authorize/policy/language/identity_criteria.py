@@ -12,7 +12,7 @@ from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from authorize.policy.user_entry import EntryKind, user_entry
 from config.routes.policy.policy_language import Comparison
 from config.routes.policy.policy_route_keys import LISTED
-from foundation.claim_values import claim_exists, is_partial, unescaped
+from foundation.claim_values import claim_exists, is_partial, unescape
 from foundation.email_address import canonical_domain, canonical_email
 
 USER = CriterionReasons(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
@@ -157,7 +157,7 @@ def _exists(name: str, should_exist: bool) -> Callable[[Identity], int]:
     mean that one.
     """
     answers = {True: TRUE if should_exist else FALSE, False: FALSE if should_exist else TRUE, None: UNKNOWN}
-    without_escapes = unescaped(name)
+    without_escapes = unescape(name)
 
     def judge(identity: Identity) -> int:
         values = identity.claims.get(name)

@@ -27,7 +27,7 @@ CERTIFICATE = CriterionReasons(Reason.CERTIFICATE_LISTED, Reason.CERTIFICATE_NOT
 def source_ip(comparison: Comparison) -> Criterion:
     networks = comparison.operand
 
-    @bounded_lru_cache(4096, longest=64)
+    @bounded_lru_cache(4096, max_key_length=64)
     def is_inside(text: str) -> int:
         address = ipaddress.ip_address(text)
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:

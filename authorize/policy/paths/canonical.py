@@ -5,7 +5,7 @@ import re
 from urllib.parse import quote
 
 from authorize.policy.paths.escapes import decoding, octets, set_apart
-from foundation.bounded_cache import Remembered
+from foundation.bounded_cache import MemoCache
 from foundation.errors import BadRequest
 from foundation.web.message import Message
 
@@ -86,7 +86,7 @@ def _worked_out_host(raw: bytes) -> tuple[str, int | None]:
     return host, port
 
 
-_HOSTS = Remembered(_worked_out_host, 1024, longest=_LONGEST_HOST + len(".:65535"))
+_HOSTS = MemoCache(_worked_out_host, 1024, max_key_length=_LONGEST_HOST + len(".:65535"))
 
 
 def _canonical_name(name: str) -> str:

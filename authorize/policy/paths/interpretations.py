@@ -8,7 +8,7 @@ import string
 from collections.abc import Collection, Iterable
 
 from foundation.bounded_cache import bounded_lru_cache
-from foundation.errors import TooManyReadings
+from foundation.errors import PathTooAmbiguous
 
 # Escapes of characters that end nothing: a reader decodes them or not, and reads the same place.
 _NAMES = re.compile(r"%(2[1246-9A-E]|3[0-9AC-E]|[46][0-9A-F]|5[0-9ABD-F]|7[0-9A-E])")
@@ -71,7 +71,7 @@ def readings(path: str) -> tuple[str, ...]:
     What they hold that can't stand in a canonical path is encoded again, so a space stays `%20` in each of them.  No reader finds
     a dot segment: `canonical_path` refuses whatever any of them would take for one.
 
-    TooManyReadings beyond 8 of them, beyond 32 marks (`%2F %3B %3F %23 %25 ; //`), and beyond 16,384 marks times characters.
+    PathTooAmbiguous beyond 8 of them, beyond 32 marks (`%2F %3B %3F %23 %25 ; //`), and beyond 16,384 marks times characters.
     """
     if is_read_alike(path):
         return (path,)
@@ -82,11 +82,11 @@ def readings(path: str) -> tuple[str, ...]:
 def _require_few_marks(path: str) -> None:
     marks = sum(map(path.count, _MARKS)) + (len(_SLASHES.findall(path)) if "//" in path else 0)
     if marks > MOST_MARKS or marks * len(path) > MOST_MARKS * LONGEST_WITH_MOST_MARKS:
-        raise TooManyReadings()
+        raise PathTooAmbiguous()
 
 
 def names_left(path: str) -> dict[str, list[str]]:
-    """Each reading of the path, and the forms that it has before the escapes of `_NAMES` are decoded.  TooManyReadings, too."""
+    """Each reading of the path, and the forms that it has before the escapes of `_NAMES` are decoded.  PathTooAmbiguous, too."""
     _require_few_marks(path)
     forms = dict[str, list[str]]()
     for text in _forms(path):
@@ -95,7 +95,7 @@ def names_left(path: str) -> dict[str, list[str]]:
 
 
 # Few readings of at most 256 characters each: less than a MiB in all.
-@bounded_lru_cache(256, longest=256)
+@bounded_lru_cache(256, max_key_length=256)
 def _all(path: str) -> tuple[str, ...]:
     return _forms(_named(path))
 
@@ -132,9 +132,9 @@ def _forms(written: str) -> tuple[str, ...]:
 
 
 def _require_few(found: Collection[str]) -> None:
-    """TooManyReadings as soon as it is known, before more is made of them."""
+    """PathTooAmbiguous as soon as it is known, before more is made of them."""
     if len(found) > MOST_READINGS:
-        raise TooManyReadings()
+        raise PathTooAmbiguous()
 
 
 def _cut(texts: Iterable[str]) -> dict[str, None]:

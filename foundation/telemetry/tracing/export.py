@@ -11,9 +11,9 @@ from opentelemetry.exporter.otlp.json.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from foundation.backoff import delay
+from foundation.backoff import backoff_delay
 from foundation.client_tls import client_context
-from foundation.telemetry.metrics import spans_not_sent
+from foundation.telemetry.metrics import spans_dropped
 from foundation.telemetry.tracing import datadog, jaeger, zipkin
 from foundation.values import HostPort, Url
 
@@ -50,7 +50,7 @@ class Exporter(SpanExporter):
         except (OSError, ValueError, httpx.HTTPError, SpansRejected) as error:
             if not self._failures:
                 log.warning("trace export failed", target=self._target, problem=_words(error))
-            self._not_before = self._clock() + delay(self._failures, FIRST_PAUSE, LONGEST_PAUSE)
+            self._not_before = self._clock() + backoff_delay(self._failures, FIRST_PAUSE, LONGEST_PAUSE)
             self._failures += 1
             return self._drop(spans)
         if self._failures:
@@ -59,7 +59,7 @@ class Exporter(SpanExporter):
         return SpanExportResult.SUCCESS
 
     def _drop(self, spans: Spans) -> SpanExportResult:
-        spans_not_sent.inc(len(spans))
+        spans_dropped.inc(len(spans))
         return SpanExportResult.FAILURE
 
     def shutdown(self) -> None:

@@ -28,7 +28,7 @@ from databroker.models import User
 from databroker.records import USER, UserRecord
 from foundation.email_address import display_name
 from foundation.errors import BrokerError
-from foundation.readiness import moment
+from foundation.readiness import format_utc
 from gateproject.management.broker_access import opened_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
@@ -74,7 +74,7 @@ class Command(ConfiguredCommand):
             until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
             by = f"{command_line_user()} (command line)"
             access = TemporaryAccess(secrets.token_hex(8), route.grant_key, now, until, by, why, name_of(route))
-            words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {moment(until)}: {why}"
+            words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {format_utc(until)}: {why}"
             # First the log: what can't be told of must not be done.
             await _record(AuditAction.GRANT_ACCESS, user.id, words)
             try:
@@ -187,8 +187,8 @@ def _described(held: Held, routes: set[str]) -> dict[str, Any]:
         "person": record.person,
         "route": access.route_name or access.route,
         "opens": access.route in routes,
-        "since": moment(access.since),
-        "until": moment(access.until),
+        "since": format_utc(access.since),
+        "until": format_utc(access.until),
         "by": access.by,
         "why": access.why,
     }

@@ -26,7 +26,7 @@ from databroker.service_account_store import (
     made_by,
 )
 from foundation.errors import BrokerError
-from foundation.readiness import moment
+from foundation.readiness import format_utc
 from gateproject.management.broker_access import opened_broker
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
@@ -191,4 +191,4 @@ def _where(account: dict[str, Any]) -> str:
 
 
 def _moment(seconds: float) -> str:
-    return moment(seconds) if seconds else ""
+    return format_utc(seconds) if seconds else ""

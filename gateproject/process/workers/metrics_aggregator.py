@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from foundation.telemetry.exposition import TextFamilies, TextFamily
+from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText
 
 # What a process tells of itself, and a number of one can't be added to that of another.
 _OF_A_PROCESS = ("process_", "python_")
@@ -15,10 +15,10 @@ class MetricsSum:
     """Sum over the processes, by their numbers.  Counters never go backwards: those of a process that has ended stay in the sum."""
 
     def __init__(self) -> None:
-        self._last: dict[int, TextFamilies] = {}
+        self._last: dict[int, MetricFamilies] = {}
         self._gone: dict[str, dict[str, float]] = {}
 
-    def of(self, told: Mapping[int, TextFamilies]) -> TextFamilies:
+    def of(self, told: Mapping[int, MetricFamilies]) -> MetricFamilies:
         """Families of all; of a process that was silent this time, its counters as it told them last."""
         self._last |= told
         names = dict.fromkeys(name for families in self._last.values() for name in families)
@@ -30,7 +30,7 @@ class MetricsSum:
             if _is_counted(name, family):
                 _add(self._gone.setdefault(name, {}), family)
 
-    def _family(self, name: str, told: Mapping[int, TextFamilies]) -> TextFamily:
+    def _family(self, name: str, told: Mapping[int, MetricFamilies]) -> MetricFamilyText:
         of_each = {number: families[name] for number, families in self._last.items() if name in families}
         first = next(iter(of_each.values()))
         if _is_counted(name, first):
@@ -45,11 +45,11 @@ class MetricsSum:
         return first._replace(lines=[f"{series} {_number(value)}" for series, value in sums.items()])
 
 
-def _is_counted(name: str, family: TextFamily) -> bool:
+def _is_counted(name: str, family: MetricFamilyText) -> bool:
     return family.kind in _COUNTED and not name.startswith(_OF_A_PROCESS)
 
 
-def _add(sums: dict[str, float], family: TextFamily) -> None:
+def _add(sums: dict[str, float], family: MetricFamilyText) -> None:
     for line in family.lines:
         series, _, value = line.rpartition(" ")
         sums[series] = sums.get(series, 0.0) + float(value)

@@ -10,9 +10,9 @@ import structlog
 from django.conf import settings
 
 from foundation.errors import ConfigError, Problem
-from foundation.readiness import PartReadiness, degraded
+from foundation.readiness import ComponentStatus, degraded
 from foundation.telemetry import metrics
-from foundation.telemetry.exposition import TextFamilies
+from foundation.telemetry.exposition import MetricFamilies
 from gateproject.process.peers import NoPeers
 from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.runtime import Runtime
@@ -45,14 +45,14 @@ class PrimaryPeers(NoPeers):
         self._has_started = asyncio.Event()
         self._runtime: Runtime  # from the start on
 
-    def readiness(self) -> Sequence[PartReadiness]:
+    def readiness(self) -> Sequence[ComponentStatus]:
         """Readiness of the workers: one of them is enough to serve."""
         serving, wanted = 1 + len(self._links.serving), self.worker.count
         if serving == wanted:
-            return (PartReadiness(PART),)
+            return (ComponentStatus(PART),)
         return (degraded(PART, f"{serving} of {wanted} worker processes are running. The log has the exits"),)
 
-    async def collect_metrics(self, own: TextFamilies) -> TextFamilies:
+    async def collect_metrics(self, own: MetricFamilies) -> MetricFamilies:
         answers = await self._links.ask("metrics", None, TELL_SECONDS)
         told = {link.number: families for link, families in answers.items() if not isinstance(families, WorkerLost)}
         return await asyncio.to_thread(self._sum.of, {FIRST: own, **told})
@@ -77,7 +77,7 @@ class PrimaryPeers(NoPeers):
 
     def _heard(self, line: bytes) -> None:
         ended = json.loads(line)
-        metrics.worker_ends.inc()
+        metrics.worker_exits.inc()
         log.error("worker exited", **ended)
 
     def _lost(self, link: WorkerLink) -> None:

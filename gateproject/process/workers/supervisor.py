@@ -20,7 +20,7 @@ from pathlib import Path
 import structlog
 
 from config.options import Options
-from foundation.backoff import delay
+from foundation.backoff import backoff_delay
 from foundation.system.fd_limit import raise_limit
 from gateproject.worker_process import FIRST, WorkerProcess
 from proxy.listener.event_loop import replace_event_loop
@@ -145,7 +145,7 @@ class Supervisor:
 
     def _start_again(self, number: int, status: int, lived: float) -> None:
         self._deaths[number] = 0 if lived > STEADY else self._deaths.get(number, 0)
-        pause = delay(self._deaths[number], FIRST_PAUSE, LONGEST_PAUSE)
+        pause = backoff_delay(self._deaths[number], FIRST_PAUSE, LONGEST_PAUSE)
         self._deaths[number] += 1
         self._due[number] = time.monotonic() + pause
         with suppress(BlockingIOError):

@@ -10,7 +10,7 @@ from config.config_watcher import ConfigSource
 from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.telemetry import logs
-from foundation.telemetry.exposition import TextFamilies
+from foundation.telemetry.exposition import MetricFamilies
 from gateproject.process.gc_tuning import made_beside_requests
 from gateproject.process.peers import NoPeers
 from gateproject.process.reload import ConfigurationStatus, InForce
@@ -90,8 +90,8 @@ class WorkerPeers(NoPeers):
         """What is wrong with a newer file, which the admin shows on any of us."""
         self._runtime.status = status.tell(self._runtime.options.service_label)
 
-    async def _collected(self, _: None) -> TextFamilies:
-        return await asyncio.to_thread(self._runtime.metrics_page.collected)
+    async def _collected(self, _: None) -> MetricFamilies:
+        return await asyncio.to_thread(self._runtime.metrics_page.collect)
 
 
 def watch_standstill(loop: asyncio.AbstractEventLoop, stood_still: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from foundation.telemetry import metrics
-from foundation.telemetry.exposition import TextFamilies, TextFamily, escaped
+from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText, escape_label
 
 _PATIENCE = 2.0  # seconds
 # Of routes: bytes, connections, TLS, and what waits for them.  Of Envoy as a whole what bounds it; nothing of its admin interface.
@@ -36,7 +36,7 @@ class EnvoyStatistics:
     def __repr__(self) -> str:
         return f"<EnvoyStatistics of {self._admin}>"
 
-    def families(self, service: str, labels: Mapping[str, str]) -> TextFamilies:
+    def families(self, service: str, labels: Mapping[str, str]) -> MetricFamilies:
         """Families, none where Envoy is away; `labels` are those of routes, by `stat_name`.  Waits; called in a thread."""
         try:
             families = translated(self._page(), service, labels)
@@ -68,14 +68,14 @@ class _AdminConnection(HTTPConnection):
         self.sock.connect(str(self.path))
 
 
-def translated(text: str, service: str, labels: Mapping[str, str]) -> TextFamilies:
+def translated(text: str, service: str, labels: Mapping[str, str]) -> MetricFamilies:
     """Families out of Envoy's page, without clusters of no route that is in force: those of before a reload, and gate itself."""
-    families: TextFamilies = {}
+    families: MetricFamilies = {}
     _, *parts = _TYPE.split(text)
     for name, kind, lines in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         told = [line for each in lines.splitlines() if (line := _line(each, service, labels))]
         if told:
-            families[name] = TextFamily(kind, "As counted by Envoy.", told)
+            families[name] = MetricFamilyText(kind, "As counted by Envoy.", told)
     return families
 
 
@@ -89,12 +89,12 @@ def _line(line: str, service: str, labels: Mapping[str, str]) -> str:
         label = labels.get(found[1])
         if label is None:
             return ""
-        said = f'{said[: found.start()]},envoy_cluster_name="{escaped(label)}"{said[found.end() :]}'
+        said = f'{said[: found.start()]},envoy_cluster_name="{escape_label(label)}"{said[found.end() :]}'
     separator = "," if said and not said.startswith(",") else ""
-    return f'{name}{{service="{escaped(service)}",plane="envoy"{separator}{said}}}{value}'
+    return f'{name}{{service="{escape_label(service)}",plane="envoy"{separator}{said}}}{value}'
 
 
-def merged(ours: TextFamilies, envoys: TextFamilies) -> TextFamilies:
+def merged(ours: MetricFamilies, envoys: MetricFamilies) -> MetricFamilies:
     """Families of both, each once."""
     for name, family in envoys.items():
         if name in ours:

@@ -29,8 +29,8 @@ class OverloadState:
         self._refused = 0
 
     def tell(self, stats: Mapping[str, int]) -> None:
-        metrics.envoy_pressure.labels("heap").set(stats.get(f"overload.{HEAP}.pressure", 0) / 100)
-        metrics.envoy_pressure.labels("connections").set(stats.get(_CONNECTED, 0) / self._most.connections)
+        metrics.envoy_resource_usage.labels("heap").set(stats.get(f"overload.{HEAP}.pressure", 0) / 100)
+        metrics.envoy_resource_usage.labels("connections").set(stats.get(_CONNECTED, 0) / self._most.connections)
         helping = frozenset(name.split(".")[-2] for name, value in stats.items() if name.endswith(".active") and value)
         if new := helping - self._helping:
             log.warning("envoy overload actions active", actions=sorted(new))

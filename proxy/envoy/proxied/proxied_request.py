@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from foundation.connection_errors import ConnectionFault
-from foundation.errors import AccessEnded, UpstreamError, UpstreamTimeout
-from foundation.telemetry.http_metrics import CLIENT_LEFT
+from foundation.connection_errors import ConnectFailure
+from foundation.errors import AccessRevoked, UpstreamError, UpstreamTimeout
+from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.web.asgi_types import Headers, Receive, Send
 from proxy.envoy.envoy_request_head import EnvoyRequestHead, rewritten
 from proxy.envoy.proxied.proxied_trace import CarriedTrace
@@ -174,7 +174,7 @@ class CarriedRequest:
         await self._refuse(self._error(details), said)
         return said
 
-    async def _refuse(self, error: UpstreamError | AccessEnded, send: Send) -> None:
+    async def _refuse(self, error: UpstreamError | AccessRevoked, send: Send) -> None:
         self._trouble = type(error).__name__
         if isinstance(error, UpstreamTimeout):
             self._stream.ending = Ending.TIMED_OUT
@@ -188,7 +188,7 @@ class CarriedRequest:
         Why, Envoy does not say: where no other is left, and it was not for time, the same one is asked again, to learn the reason.
         """
         outgoing, was_late = self._outgoing, time.monotonic() - self._began >= CONNECT_TIMEOUT
-        fault = ConnectionFault.TIMED_OUT if was_late else ConnectionFault.UNKNOWN
+        fault = ConnectFailure.TIMED_OUT if was_late else ConnectFailure.UNKNOWN
         error = self._plane.upstream_errors.reported(outgoing.upstream.endpoint, fault)
         try:
             if not self._moves_on() and was_late:
@@ -196,7 +196,7 @@ class CarriedRequest:
             result = await self._plane.forwarded(outgoing, receive, send, self._stream)
             if result.ending is not Ending.COMPLETE:
                 self._ended_because = result.ending
-        except (AccessEnded, UpstreamError) as error:
+        except (AccessRevoked, UpstreamError) as error:
             await self._refuse(error, send)
 
     def _moves_on(self) -> bool:
@@ -243,7 +243,7 @@ class CarriedRequest:
         if word is not None and context.status is None:
             ending = self._ended_because or word.ending
             status = 0 if self._took_too_long else word.status
-            context.status = status or CLIENT_LEFT
+            context.status = status or CLIENT_CLOSED
             context.result = ForwardResult(context.status, word.sent, ending)
             stream.status, stream.ending = status or None, ending
             if ending in (Ending.TIMED_OUT, Ending.SILENT, Ending.REVOKED):
@@ -251,7 +251,7 @@ class CarriedRequest:
             if word.details == _FROM_UPSTREAM:
                 self._plane.upstream_errors.answered(self._outgoing.upstream.endpoint)
         elif context.status is None:
-            context.status, stream.ending = CLIENT_LEFT, self._ended_because or Ending.STOPPED
+            context.status, stream.ending = CLIENT_CLOSED, self._ended_because or Ending.STOPPED
             context.problem = "envoy has ended"
         self._under_way.close()
         recorder = self._plane.pipeline.recorder

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from config.routes.route import Route
-from foundation.values import ip_of
+from foundation.values import parse_ip
 from proxy.envoy.resources.bootstrap import TYPE, UNCONNECTED, Json, endpoint
 from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.route_statistics import route_label, stat_name
@@ -160,7 +160,7 @@ def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None, 
             }
         },
     }
-    if ip_of(host):
+    if parse_ip(host):
         cluster["type"] = "STATIC"
     else:
         # All addresses of the name are tried, as our own connections do it.
@@ -191,7 +191,7 @@ def _tls(route: Route, upstream: Upstream, host: str, bundle: str | None) -> Map
     if not route.tls_skip_verify:
         custom = route.tls_custom_ca
         trusted: Json = {"filename": bundle} if custom is None else {"inline_string": custom.decode("ascii")}
-        kind = "IP_ADDRESS" if ip_of(name) else "DNS"
+        kind = "IP_ADDRESS" if parse_ip(name) else "DNS"
         common["validation_context"] = {
             "trusted_ca": trusted,
             "match_typed_subject_alt_names": [{"san_type": kind, "matcher": {"exact": name}}],
@@ -204,5 +204,5 @@ def _tls(route: Route, upstream: Upstream, host: str, bundle: str | None) -> Map
             }
         ]
     # RFC 6066 3: an address is no server name.
-    sni = {} if ip_of(name) else {"sni": name}
+    sni = {} if parse_ip(name) else {"sni": name}
     return {"@type": _CONTEXT, "common_tls_context": common, **sni}

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import structlog
 
-from foundation.telemetry.http_metrics import CLIENT_LEFT
+from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.web.asgi_types import AsgiMessage, Header
 from proxy.listener.http1.request_head import RequestHead, RequestRejected
 from proxy.listener.http1.response_head import CONTINUE, LAST_CHUNK, ResponseHead, connect_response, switching_protocols
@@ -183,7 +183,7 @@ class Exchange:
         elif not self.is_answered and not self._is_lost:
             self._channel.refuse(RequestRejected(500, "The request could not be handled."))
         if not self._is_tunnel:
-            self._tell(self._status or CLIENT_LEFT)
+            self._tell(self._status or CLIENT_CLOSED)
         if self._late is not None:
             self._late.cancel()
         if self._grace is not None:

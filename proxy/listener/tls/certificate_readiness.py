@@ -12,7 +12,7 @@ from cryptography import x509
 from config.fields.pem import names_of
 from config.options import Options
 from config.settings.autocert_settings import served_hosts, why_not
-from foundation.readiness import PartReadiness, degraded, moment
+from foundation.readiness import ComponentStatus, degraded, format_utc
 from proxy.listener.tls.acme_state import AcmeState
 
 READINESS_PART = "certificates"
@@ -38,37 +38,37 @@ class CertificateReadiness:
 
     def __init__(self, options: Options, obtained: AcmeState):
         self._obtained = obtained
-        self._told: tuple[datetime, PartReadiness] | None = None
+        self._told: tuple[datetime, ComponentStatus] | None = None
         self._configured = [(pair.source, x509.load_pem_x509_certificates(pair.certificate)[0]) for pair in options.certificate_pairs]
         names = {name for _, certificate in self._configured for name in names_of(certificate)}
         hosts = () if options.insecure_server else dict.fromkeys(served_hosts(options))
         self._uncovered = [host for host in hosts if host not in names and f"*.{host.partition('.')[2]}" not in names]
         self._awaited = {host for host in self._uncovered if options.autocert and why_not(host, options) is None}
 
-    def __call__(self, now: datetime) -> PartReadiness:
+    def __call__(self, now: datetime) -> ComponentStatus:
         """Readiness at this moment, or at most KEPT before it."""
         if self._told is None or abs(now - self._told[0]) >= CACHE_FOR:
             self._told = now, self._looked(now)
         return self._told[1]
 
-    def _looked(self, now: datetime) -> PartReadiness:
+    def _looked(self, now: datetime) -> ComponentStatus:
         obtained = self._obtained.leaf_certificates
         reasons = [f"{source} {ends}" for source, leaf in self._configured if (ends := _ends(leaf, now))]
         reasons += [f"the one of {host} {ends}" for host in self._uncovered if host in obtained and (ends := _ends(obtained[host], now))]
         missing = [host for host in self._uncovered if host not in obtained]
         reasons += _all_of("autocert has no certificate yet for", missing, self._awaited.__contains__)
         reasons += _all_of("no certificate for", missing, lambda host: host not in self._awaited)
-        return degraded(READINESS_PART, "; ".join(reasons)) if reasons else PartReadiness(READINESS_PART)
+        return degraded(READINESS_PART, "; ".join(reasons)) if reasons else ComponentStatus(READINESS_PART)
 
 
 def _ends(leaf: x509.Certificate, now: datetime) -> str:
     """What is wrong with its time, "" for nothing."""
     begins, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
     if now < begins:
-        return f"is not valid before {moment(begins.timestamp())}"
+        return f"is not valid before {format_utc(begins.timestamp())}"
     if now >= ends:
-        return f"expired at {moment(ends.timestamp())}"
-    return f"expires at {moment(ends.timestamp())}" if ends - now < min(WARN_BEFORE, (ends - begins) / WARN_FRACTION) else ""
+        return f"expired at {format_utc(ends.timestamp())}"
+    return f"expires at {format_utc(ends.timestamp())}" if ends - now < min(WARN_BEFORE, (ends - begins) / WARN_FRACTION) else ""
 
 
 def _all_of(words: str, hosts: Iterable[str], wanted: Callable[[str], bool]) -> Iterator[str]:

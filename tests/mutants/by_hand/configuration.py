@@ -129,7 +129,7 @@ metrics_listener.without(
 reload.without(
     "a refused configuration is told to Prometheus",
     "ConfigurationStatus.but_refused",
-    skips("metrics.configuration_refused(service)"),
+    skips("metrics.record_config_rejected(service)"),
     f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
 )
 source.without(
@@ -201,7 +201,7 @@ export.without("a key in the URL is not logged", "exporter", replaced('f"{target
 
 calls = door("foundation.telemetry.grpc_metrics", "unit/foundation/telemetry/test_grpc_metrics.py")
 calls.without(
-    "callers' names make no series", "RpcCalls.ended", replaced("self._names.get(method, UNKNOWN)", "tuple(method.split('/')[:0:-1])")
+    "callers' names make no series", "GrpcMetrics.observe", replaced("self._names.get(method, UNKNOWN)", "tuple(method.split('/')[:0:-1])")
 )
 
 answered = door("proxy.observe.request_metrics", "unit/proxy/observe/test_request_metrics.py")
@@ -211,7 +211,7 @@ answered.without(
 
 page = door("foundation.telemetry.exposition", "unit/foundation/telemetry/test_exposition.py")
 page.without(
-    "no name ends its label", "escaped", replaced(r"""value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")""", "value")
+    "no name ends its label", "escape_label", replaced(r"""value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")""", "value")
 )
 many = door("config.options", "unit/proxy/upstreams/test_route_statistics.py")
 many.without(

@@ -9,7 +9,7 @@ names.without("names are compared folded", "fold", returns("name.lower()"))
 
 request_headers = door("proxy.rewriting.request_headers", REQUEST_HEADERS)
 request_headers.without(
-    "our cookies stay here", "cookies_of_others.without_ours", replaced("cookies.without([cookie], is_ours)", "[cookie]")
+    "our cookies stay here", "cookies_of_others.without_ours", replaced("cookies.strip_cookies([cookie], is_ours)", "[cookie]")
 )
 
 response_headers = door("proxy.rewriting.response_headers", "unit/proxy/rewriting/test_response_headers.py")
@@ -27,15 +27,15 @@ response_headers.without(
 response_headers.without(
     "an upstream's names of headers fill no memory",
     "",
-    replaced("Remembered(_response_name, 4096, longest=LONGEST_REMEMBERED)", "Remembered(_response_name, 4096, longest=10**9)"),
+    replaced("MemoCache(_response_name, 4096, max_key_length=LONGEST_REMEMBERED)", "MemoCache(_response_name, 4096, max_key_length=10**9)"),
 )
 
 cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")
-cookies.without("our cookies are ours in any case", "is_ours", replaced("name.lower()", "name"))
-cookies.without("the companions are ours", "is_ours", never('read.startswith(own + b"_")'))
+cookies.without("our cookies are ours in any case", "is_gate_cookie", replaced("name.lower()", "name"))
+cookies.without("the companions are ours", "is_gate_cookie", never('read.startswith(own + b"_")'))
 cookies.without(
     "cookies named with a prefix are ours",
-    "is_ours",
+    "is_gate_cookie",
     replaced("(folded, folded.removeprefix(HOST_PREFIX.lower().encode()))", "(folded.removeprefix(HOST_PREFIX.lower().encode()),)"),
 )
 cookies.without(
@@ -85,7 +85,7 @@ credentials = door("authorize.upstream.upstream_credentials", "unit/authorize/up
 credentials.without(
     "a cluster is asked in somebody's name",
     "UpstreamCredentials._impersonation",
-    replaced("raise NobodyToActFor(...)", 'return ((b"authorization", authorization),)'),
+    replaced("raise NoIdentity(...)", 'return ((b"authorization", authorization),)'),
     CREDENTIALS,
 )
 
@@ -119,7 +119,7 @@ redirects = door("proxy.responses.route_redirects", "unit/proxy/responses/test_r
 redirects.without("a redirected path can't end its header", "_absolute", returns("path"))
 
 client_tls = door("foundation.client_tls", "contract/test_private_authorities.py")
-client_tls.without("a certificate that was issued is no authority, whatever Python", "verifying_context", replaced("~_SINCE_3_13", "-1"))
+client_tls.without("a certificate that was issued is no authority, whatever Python", "verifying_context", replaced("~_PY313_FLAGS", "-1"))
 grpc_health = door("proxy.upstreams.grpc_health", "unit/proxy/upstreams/test_grpc_health.py")
 grpc_health.without("a health check verifies an upstream as requests do", "ask_by_grpc", passes(verify="False"))
 TROUBLED = "contract/test_upstreams_in_trouble.py"
@@ -227,7 +227,9 @@ forms.without("a form arrives once", "KeptForms.unpacked", replaced("not await s
 forms.without("a sibling domain plants no form", "KeptForms.__init__", passes(secure="False"))
 
 cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")
-cookies.without("a prefix hides no cookie of ours", "is_ours", replaced("folded.removeprefix(HOST_PREFIX.lower().encode())", "folded"))
+cookies.without(
+    "a prefix hides no cookie of ours", "is_gate_cookie", replaced("folded.removeprefix(HOST_PREFIX.lower().encode())", "folded")
+)
 
 # Defences under ASGI servers that are not ours: what they leave in doubt is not let in, and what they say of a client is not believed.
 

@@ -107,10 +107,10 @@ health.without("nobody keeps an answer about health", "answer", omits("is_for_no
 
 FULL = "integration/test_descriptors.py"
 places = door("proxy.listener.bounded_accept", FULL)
-places.without("new clients leave room for upstreams", "BoundedAccept.doRead", never("is_short(self.fileno())"))
+places.without("new clients leave room for upstreams", "BoundedAccept.doRead", never("is_exhausted(self.fileno())"))
 said = door("proxy.upstreams.upstream_errors", FULL)
 said.without(
-    "an upstream that can't be asked for lack of descriptors is told", "UpstreamErrors._reported", skips("report_shortage(UPSTREAMS)")
+    "an upstream that can't be asked for lack of descriptors is told", "UpstreamErrors._reported", skips("report_exhaustion(UPSTREAMS)")
 )
 
 # Defences of certificates that gate gets by itself: proofs for the authority alone, keys for nobody, patience after failures.

@@ -113,10 +113,10 @@ route_table.without(
 errors = door("foundation.errors", "unit/proxy/observe/test_request_recorder.py")
 errors.without(
     "a client learns nothing of other routes",
-    "TwoReadings.__init__",
+    "AmbiguousPath.__init__",
     replaced('super().__init__(Message("the path is ambiguous"))', 'super().__init__(f"it belongs to {owner}")'),
 )
-errors.without("the log says whose the path is to others", "TwoReadings.in_full", returns("str(self)"))
+errors.without("the log says whose the path is to others", "AmbiguousPath.operator_message", returns("str(self)"))
 
 compiled_route = door("authorize.policy.compiled_route", "unit/authorize/policy/test_compiled_route.py")
 compiled_route.without(

@@ -7,31 +7,33 @@ secret = door("foundation.rpc.shared_secret", "unit/foundation/rpc/test_shared_s
 secret.without("a token is for its method", "_mac", replaced(r'f"{method}\n{words}"', 'f"{words}"'))
 secret.without(
     "a token expires",
-    "SharedSecret.check",
+    "SharedSecret.verify_token",
     replaced("not 0 < int(match[1]) - self._clock() <= 2 * LIFETIME", "int(match[1]) - self._clock() > 2 * LIFETIME"),
 )
 secret.without(
     "no token is good for long",
-    "SharedSecret.check",
+    "SharedSecret.verify_token",
     replaced("0 < int(match[1]) - self._clock() <= 2 * LIFETIME", "0 < int(match[1]) - self._clock()"),
 )
-secret.without("of two tokens none counts", "_only", replaced("len(values) == 1", "values"))
+secret.without("of two tokens none counts", "_single_value", replaced("len(values) == 1", "values"))
 secret.without(
     "a server that proves nothing is not believed",
-    "SharedSecret.check_proof",
-    replaced("raise NotProven(...)", "return"),
+    "SharedSecret.verify_proof",
+    replaced("raise AuthenticationFailed(...)", "return"),
     "unit/foundation/rpc/test_shared_secret.py",
     "unit/foundation/rpc/test_rpc_channel.py",
 )
 
 server = door("foundation.rpc.rpc_server", "unit/foundation/rpc/test_rpc_server.py")
-server.without("no method answers without a token", "SecretCheck.intercept_service", replaced("return refusal(str(error))", "proof = ''"))
+server.without(
+    "no method answers without a token", "AuthInterceptor.intercept_service", replaced("return rejecting_handler(str(error))", "proof = ''")
+)
 server.without(
     "only health and reflection are open",
-    "SecretCheck.intercept_service",
-    replaced("method.startswith(OPEN_SERVICES)", '"NoSuch" in method or method.startswith(OPEN_SERVICES)'),
+    "AuthInterceptor.intercept_service",
+    replaced("method.startswith(PUBLIC_SERVICES)", '"NoSuch" in method or method.startswith(OPEN_SERVICES)'),
 )
-server.without("callers are not told what went wrong inside", "_tell", replaced('"internal error; see the server\'s log"', "str(error)"))
+server.without("callers are not told what went wrong inside", "_abort", replaced('"internal error; see the server\'s log"', "str(error)"))
 server.without("two processes never share a port", "_server_options", replaced('("grpc.so_reuseport", 0)', '("grpc.so_reuseport", 1)'))
 UNPROVEN = "unit/foundation/rpc/test_unproven_calls.py"
 server.without(
@@ -43,7 +45,7 @@ server.without(
     replaced('("grpc.compression_enabled_algorithms_bitset", 1)', '("grpc.compression_enabled_algorithms_bitset", 7)'),
     UNPROVEN,
 )
-server.without("a request is of a bounded size", "LARGEST_REQUEST", constant("64 * 1024 * 1024"))
+server.without("a request is of a bounded size", "MAX_REQUEST_BYTES", constant("64 * 1024 * 1024"))
 
 channel = door("foundation.rpc.rpc_channel", "unit/foundation/rpc/test_rpc_channel.py")
 channel.without(
@@ -53,7 +55,7 @@ channel.without(
     "a silent stream is a broken one",
     "RpcChannel.stream",
     replaced(
-        "async with asyncio.timeout(silence):\n    message = await call.read()",
+        "async with asyncio.timeout(idle_timeout):\n    message = await call.read()",
         "async with asyncio.timeout(60):\n    message = await call.read()",
     ),
 )

@@ -13,7 +13,7 @@ session_cookie.without("a domain covers its own hosts only", "SessionCookies.cov
 session_cookie.without("a cookie covers its own domain only", "SessionCookies.audience", replaced("self.covers(host_port)", "self._domain"))
 session_cookie.without(
     "a cookie that was opened is its own host's",
-    "SessionCookies._remembered",
+    "SessionCookies._open_cached",
     replaced(
         "opened = ...",
         "opened = next((opened for (known, _), opened in self._opened.items() if known == value), None)\nif opened is not None:\n    self._opened[value, host_port] = opened",
@@ -21,31 +21,31 @@ session_cookie.without(
 )
 session_cookie.without(
     "what is remembered of a browser is its host's",
-    "SessionCookies.counting",
+    "SessionCookies.valid_sessions",
     replaced("(tuple(cookie_headers), host_port)", '(tuple(cookie_headers), "a")'),
 )
 
-session_cookie.without("a companion is one session's", "SessionCookies._companions", lacks("session_id"))
-session_cookie.without("a companion is one host's", "SessionCookies._companions", lacks("host_port"))
+session_cookie.without("a companion is one session's", "SessionCookies._binding_values", lacks("session_id"))
+session_cookie.without("a companion is one host's", "SessionCookies._binding_values", lacks("host_port"))
 session_cookie.without(
     "a companion is made under a key of ours",
-    "SessionCookies._companions",
+    "SessionCookies._binding_values",
     replaced('hmac.digest(key, told, "sha256")', 'hmac.digest(b"known", told, "sha256")'),
 )
-session_cookie.without("a companion has its session's end", "SessionCookies._companion", passes(max_age="9"))
-session_cookie.without("two live sessions are none", "SessionCookies.of_browser", replaced("len(found) == 1", "found"))
+session_cookie.without("a companion has its session's end", "SessionCookies._binding_cookie", passes(max_age="9"))
+session_cookie.without("two live sessions are none", "SessionCookies.active_session", replaced("len(found) == 1", "found"))
 session_cookie.without(
-    "a planted value hides no session", "SessionCookies._opened_of", replaced("suppress(SealError)", "suppress(ZeroDivisionError)")
+    "a planted value hides no session", "SessionCookies._open_all", replaced("suppress(SealError)", "suppress(ZeroDivisionError)")
 )
-session_cookie.without("who brings several loses all of them", "SessionCookies.clear_planted", replaced("2", "9"))
+session_cookie.without("who brings several loses all of them", "SessionCookies.clear_conflicting", replaced("2", "9"))
 
 prefix = door(
     "foundation.crypto.cookies",
     "unit/foundation/crypto/test_cookies.py",
     "unit/foundation/crypto/test_session_cookie.py",
 )
-prefix.without("nobody else sets a cookie of this host", "host_name", replaced("HOST_PREFIX + name", "name"))
-prefix.without("a planted cookie is cleared where it is", "clear_everywhere", lacks("*_domains_of(host_port)"))
+prefix.without("nobody else sets a cookie of this host", "host_prefixed_name", replaced("HOST_PREFIX + name", "name"))
+prefix.without("a planted cookie is cleared where it is", "expire_all_paths", lacks("*_domains_of(host_port)"))
 
 admin_cookies = door("gateproject.settings", "unit/gateproject/test_settings.py")
 admin_cookies.without("nobody plants an admin's session", "cookie_settings", passes(secure="False"))
@@ -61,7 +61,7 @@ attempts.without(
 )
 
 hand_over = door("foundation.crypto.handoff", "unit/foundation/crypto/test_handoff.py")
-hand_over.without("a hand-over is for five minutes", "HandOvers.seal", passes(expires="now + 10 * LIFETIME"))
+hand_over.without("a hand-over is for five minutes", "HandoffTokens.seal", passes(expires_at="now + 10 * LIFETIME"))
 
 signed_urls = door("foundation.crypto.signed_urls", "unit/foundation/crypto/test_signed_urls.py")
 signed_urls.without(

@@ -13,7 +13,7 @@ discovery = door("authenticate.provider.discovery", "unit/authenticate/provider/
 discovery.without(
     "endpoints keep to TLS",
     "is_safe",
-    replaced("is_confidential(parts.scheme, host)", 'parts.scheme in ("http", "https")'),
+    replaced("is_encrypted_or_local(parts.scheme, host)", 'parts.scheme in ("http", "https")'),
 )
 
 connection_errors = door("foundation.connection_errors", "unit/foundation/test_connection_errors.py")
@@ -69,7 +69,7 @@ echoes.without(
 questions = door("authenticate.provider.http", "unit/authenticate/provider/test_client.py")
 questions.without("credentials are secrets of a question", "_secrets", replaced("{credentials}", "set[str]()"))
 answers = door("authenticate.views.view_helpers", "unit/authenticate/views/test_callback.py")
-answers.without("a network has no more than its share", "sign_in_slot", replaced("places.take(network)", 'places.take("")'))
+answers.without("a network has no more than its share", "sign_in_slot", replaced("places.acquire(network)", 'places.acquire("")'))
 
 client.without(
     "claims are bounded on arrival",

@@ -26,7 +26,7 @@ program = door("authenticate.views.view_helpers", "unit/authenticate/views/test_
 program.without("an answer is the signed-in person's", "is_from_our_page", omits("bound_to"))
 
 sealed = door("foundation.crypto.handoff", "unit/foundation/crypto/test_programmatic.py")
-sealed.without("a hand-over to a program is none to a browser", "HandOvers.__init__", replaced("purpose", "TO_BROWSER"))
+sealed.without("a hand-over to a program is none to a browser", "HandoffTokens.__init__", replaced("purpose", "TO_BROWSER"))
 carriers = door("authorize.identity.request_credentials", "unit/authorize/identity/test_request_credentials.py")
 carriers.without("two headers carry nothing", "authorization_of", replaced("len(given) != 1", "not given"))
 carriers.without("two tokens in a query are none", "query_token_of", replaced("len(values) == 1", "values"))
@@ -40,7 +40,7 @@ service.without(
         "for audience in audiences: ...",
         """
 named = await self._of_token(request, now, route)
-if named is not None and not isinstance(named, RefusedToken):
+if named is not None and not isinstance(named, InvalidToken):
     return named, ""
 for audience in audiences: ...
 """,
@@ -55,7 +55,7 @@ sign_in.without(
 )
 
 account_token = door("foundation.crypto.service_account_token", "unit/foundation/crypto/test_service_account_token.py")
-account_token.without("a token is whole", "name_in", replaced("_TOKEN.fullmatch", "_TOKEN.match"))
+account_token.without("a token is whole", "parse_name", replaced("_TOKEN.fullmatch", "_TOKEN.match"))
 
 account_identity = door("authorize.identity.service_account_loader", "unit/authorize/identity/test_service_account_loader.py")
 account_identity.without("an attestation is of the last hour", "identity_of", passes(expires="float(account.expires)"))
@@ -110,7 +110,7 @@ bearer_tokens.without(
     ),
 )
 bearer_tokens.without("tokens that wait are bounded in all", "BearerTokens.__init__", replaced("math.ceil(...)", "1"))
-bearer_tokens.without("what tokens claim is bounded in bytes", "BearerTokens._judge", replaced("weight_of(verdict)", "1"))
+bearer_tokens.without("what tokens claim is bounded in bytes", "BearerTokens._judge", replaced("estimate_size(verdict)", "1"))
 bearer_tokens.without("a refusal is remembered", "BearerTokens._judge", replaced("self._clock() + REFUSED_KEPT", "self._clock()"))
 bearer_tokens.without(
     "verdicts are bounded",
@@ -164,8 +164,8 @@ carried.without(
 
 ALIKE = "contract/test_refusals_alike.py"
 challenges = door("foundation.auth_challenges", "unit/foundation/test_auth_challenges.py")
-challenges.without("every 401 says how to prove who one is", "_OWED", lacks("401"))
-challenges.without("every 503 says when to come back", "_OWED", lacks("503"))
+challenges.without("every 401 says how to prove who one is", "_REQUIRED_HEADERS", lacks("401"))
+challenges.without("every 503 says when to come back", "_REQUIRED_HEADERS", lacks("503"))
 own_answers = door("proxy.responses.renderer", "unit/proxy/responses/test_renderer.py")
 own_answers.without("an answer of ours says what its status owes", "send_response", lacks("*missing_headers(...)"))
 own_answers.without("an answer to gRPC says it, too", "send_grpc_error", lacks("*missing_headers(...)"))

@@ -16,7 +16,7 @@ import pytest
 from authenticate import bearer_tokens
 from authenticate.bearer_tokens import BearerSession, BearerTokens
 from authenticate.provider import key_set
-from foundation.auth_challenges import RefusedToken
+from foundation.auth_challenges import InvalidToken
 from foundation.errors import ProviderError
 from tests.support.eventually import eventually
 from tests.support.fake_idp import (
@@ -68,8 +68,8 @@ class World:
 
     async def ask(self, name: str, token: str, asker: str = "") -> BearerSession | None:
         answer = await self.tokens.bearer_of(self.routes[name].id, token, asker)
-        self.refused = answer.reason if isinstance(answer, RefusedToken) else ""
-        return None if isinstance(answer, RefusedToken) else answer
+        self.refused = answer.reason if isinstance(answer, InvalidToken) else ""
+        return None if isinstance(answer, InvalidToken) else answer
 
     def token(
         self, idp: FakeIdP | None = None, *, header: dict[str, Any] | None = None, key: Any = None, algorithm: str = "RS256", **claims: Any

@@ -13,8 +13,8 @@ from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from databroker.records import SERVICE_ACCOUNT, SESSION, ServiceAccountRecord
 from databroker.replica import Replica
-from foundation.crypto.programmatic import ProgramTokens
-from foundation.crypto.service_account_token import hash_of, new_token
+from foundation.crypto.programmatic import ProgrammaticTokens
+from foundation.crypto.service_account_token import hash_token, new_token
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest, BrokerError, ConfigError
@@ -66,7 +66,7 @@ class World:
     replica: Replica
     service: AuthorizeService
     cookies: SessionCookies
-    tokens: ProgramTokens
+    tokens: ProgrammaticTokens
 
     def value(self, session_id: str = "s1", host_port: str = "app.example.com", expires: float = 2000.0) -> str:
         return self.cookies.seal(session_id, host_port, 1000.0, expires)
@@ -87,7 +87,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
         await broker.sign_in()
         await settled()
-        yield World(broker, replica, service, SessionCookies(options), ProgramTokens(options))
+        yield World(broker, replica, service, SessionCookies(options), ProgrammaticTokens(options))
 
 
 async def test_a_session_of_this_host_lets_its_person_in(world: World) -> None:
@@ -353,7 +353,7 @@ async def test_a_token_opens_the_assertion_but_is_nobody_s_browser(world: World)
 
 async def account(world: World, name: str = "ci", **facts: Any) -> str:
     token = new_token(name)
-    kept = ServiceAccountRecord(name, ("deployers",), 1000.0, 99_000.0, hash_of(token), **facts)
+    kept = ServiceAccountRecord(name, ("deployers",), 1000.0, 99_000.0, hash_token(token), **facts)
     await world.broker.put(SERVICE_ACCOUNT, name, kept.to_data())
     await settled()
     return token

@@ -10,7 +10,7 @@ from authorize.authorizer import Check
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord, UserRecord
-from foundation.auth_challenges import RefusedToken
+from foundation.auth_challenges import InvalidToken
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError, ProviderError
@@ -46,13 +46,13 @@ class Known:
     given: Given | None = None
     asker: str = ""
 
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Given | RefusedToken:
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Given | InvalidToken:
         self.asked.append((route_id, token))
         self.asker = asker
         if self.is_away:
             raise ProviderError("away")
         if token != self.token:
-            return RefusedToken("idp_id_token: another audience")
+            return InvalidToken("idp_id_token: another audience")
         if self.given is None:
             session = SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, self.claims, issuer=ISSUER)
             self.given = Given(session, UserRecord("oidc/1", "ann@corp.com", self.claims.get("email_verified"), "Ann", self.claims))

@@ -14,7 +14,7 @@ from databroker.service_account_store import (
     made_by,
 )
 from databroker.store.memory import MemoryStore
-from foundation.crypto.service_account_token import hash_of, is_secret, name_in
+from foundation.crypto.service_account_token import hash_token, parse_name, verify_token
 from tests.support.clock import NOW, Clock
 
 DAY = 86400.0
@@ -36,8 +36,8 @@ async def test_an_account_is_kept_without_its_secret(accounts: ServiceAccounts, 
     token = await accounts.create("ci", ["b", " a ", "", "b"], DAY, "ann@a.org")
     account = await kept(broker)
     assert (account.groups, account.created, account.expires, account.created_by) == (("b", "a"), NOW, NOW + DAY, "ann@a.org")
-    assert is_secret(token, account.secret_hash)
-    assert name_in(token) == "ci"
+    assert verify_token(token, account.secret_hash)
+    assert parse_name(token) == "ci"
     assert token.rpartition("_")[2] not in repr(account.to_data())
     assert account.secret_hash not in repr(account)
 
@@ -46,13 +46,13 @@ async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceA
     first = await accounts.create("ci", [], DAY, "")
     with pytest.raises(AccountError, match="already"):
         await accounts.create("ci", ["board"], None, "")
-    assert is_secret(first, (await kept(broker)).secret_hash)
+    assert verify_token(first, (await kept(broker)).secret_hash)
     clock.now += DAY
     await accounts.create("ci", [], None, "")
     assert (await kept(broker)).expires == NEVER
     await accounts.revoke("ci")
     await accounts.create("ci", [], DAY, "")
-    assert not is_secret(first, (await kept(broker)).secret_hash)
+    assert not verify_token(first, (await kept(broker)).secret_hash)
 
 
 async def test_what_a_program_has_made_is_found_through_all_makers(accounts: ServiceAccounts) -> None:
@@ -75,8 +75,8 @@ async def test_what_a_program_has_made_is_found_through_all_makers(accounts: Ser
 
 
 async def test_an_account_whose_maker_does_not_vouch_for_it_is_reported_as_ended(accounts: ServiceAccounts, clock: Clock) -> None:
-    secret = hash_of(await accounts.create("ci", [], DAY, "ops"))
-    made = hash_of(await accounts.create("ci--a", [], DAY, "service_account/ci", maker_secret_hash=secret))
+    secret = hash_token(await accounts.create("ci", [], DAY, "ops"))
+    made = hash_token(await accounts.create("ci--a", [], DAY, "service_account/ci", maker_secret_hash=secret))
     await accounts.create("ci--a--b", [], DAY, "service_account/ci--a", maker_secret_hash=made)
     assert ended_with_maker(await accounts.list(), clock.now) == frozenset()
     await accounts.rotate("ci", overlap=60)
@@ -101,12 +101,12 @@ async def test_a_new_secret_ends_the_old_one_at_once_or_after_an_overlap(
     clock.now += 60
     second = await accounts.rotate("ci", overlap=600)
     account = await kept(broker)
-    assert is_secret(second, account.secret_hash)
-    assert is_secret(first, account.previous_secret_hash)
+    assert verify_token(second, account.secret_hash)
+    assert verify_token(first, account.previous_secret_hash)
     assert (account.previous_secret_expires_at, account.rotated, account.expires) == (NOW + 660, NOW + 60, NOW + DAY)
     third = await accounts.rotate("ci", lifetime=2 * DAY)
     account = await kept(broker)
-    assert is_secret(third, account.secret_hash)
+    assert verify_token(third, account.secret_hash)
     assert (account.previous_secret_hash, account.expires, account.groups) == ("", NOW + 60 + 2 * DAY, ("a",))
 
 

@@ -1,11 +1,11 @@
 import pytest
 
-from foundation.auth_challenges import BAD_TOKEN, NOBODY, challenge, missing_headers
+from foundation.auth_challenges import INVALID_TOKEN, UNAUTHENTICATED, challenge, missing_headers
 
 
 def test_a_challenge_names_its_realm_and_what_is_wrong() -> None:
-    assert NOBODY == 'Bearer realm="gate"'
-    assert BAD_TOKEN.startswith('Bearer realm="gate", error="invalid_token", error_description="')
+    assert UNAUTHENTICATED == 'Bearer realm="gate"'
+    assert INVALID_TOKEN.startswith('Bearer realm="gate", error="invalid_token", error_description="')
     assert challenge("Gate", realm="db.example.com:5432", error="") == 'Gate realm="db.example.com:5432"'
 
 
@@ -13,7 +13,7 @@ def test_a_challenge_names_its_realm_and_what_is_wrong() -> None:
     ("status", "names", "expected"),
     [
         (200, [], []),
-        (401, [], [(b"www-authenticate", NOBODY.encode())]),
+        (401, [], [(b"www-authenticate", UNAUTHENTICATED.encode())]),
         (401, [b"www-authenticate"], []),
         (503, [b"vary"], [(b"retry-after", b"5")]),
         (503, [b"retry-after"], []),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.bounded_cache import BoundedCache, Remembered, bounded_lru_cache, together, weight_of
+from foundation.bounded_cache import BoundedCache, MemoCache, bounded_lru_cache, estimate_size, total_length
 from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[3]
@@ -80,7 +80,7 @@ def test_every_cache_is_bounded_in_bytes_or_says_why_not() -> None:
 def test_what_is_longer_is_worked_out_and_not_remembered() -> None:
     asked = []
 
-    @bounded_lru_cache(2, longest=4)
+    @bounded_lru_cache(2, max_key_length=4)
     def upper(text: str) -> str:
         asked.append(text)
         return text.upper()
@@ -93,7 +93,7 @@ def test_what_is_longer_is_worked_out_and_not_remembered() -> None:
 def test_several_arguments_are_measured_together() -> None:
     asked = []
 
-    @bounded_lru_cache(2, longest=10, size=together)
+    @bounded_lru_cache(2, max_key_length=10, size=total_length)
     def joined(text: str, more: tuple[tuple[bytes, bytes], ...]) -> int:
         asked.append(text)
         return len(more)
@@ -111,7 +111,7 @@ def test_what_is_remembered_is_asked_once_and_bounded_by_length_number_and_bytes
         asked.append(text)
         return text.upper()
 
-    remembered = Remembered(upper, 3, longest=4, most_bytes=8)
+    remembered = MemoCache(upper, 3, max_key_length=4, max_key_bytes=8)
     assert [remembered[text] for text in ("a", "a", "long-er", "long-er")] == ["A", "A", "LONG-ER", "LONG-ER"]
     assert asked == ["a", "long-er", "long-er"]
     assert [remembered[text] for text in ("b", "c", "d")] == ["B", "C", "D"]
@@ -124,7 +124,7 @@ def test_what_fails_is_not_remembered() -> None:
     def refuse(text: str) -> str:
         raise ValueError(text)
 
-    remembered = Remembered(refuse, 3, longest=4)
+    remembered = MemoCache(refuse, 3, max_key_length=4)
     for _ in range(2):
         with pytest.raises(ValueError, match="a"):
             remembered["a"]
@@ -166,4 +166,4 @@ class Person:
     "grown", [Person("x" * 5000, {}), Person("x", {"a": ("y" * 5000,)}), Person("x", {"y" * 5000: ()}), ["x" * 2500, {"y" * 2500}]]
 )
 def test_a_weight_counts_all_that_is_held(grown: object) -> None:
-    assert 5000 < weight_of(grown) < 7000
+    assert 5000 < estimate_size(grown) < 7000

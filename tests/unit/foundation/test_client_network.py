@@ -23,25 +23,25 @@ def test_an_ipv6_network_is_one_client_s(address: str, network: str) -> None:
 
 def test_nobody_alone_takes_all_places() -> None:
     places = ConcurrencyLimit(3, 2)
-    assert [places.take("a") for _ in range(3)] == [True, True, False]
-    assert places.take("b")
-    assert not places.take("c"), "there are three"
-    places.leave("a")
-    assert places.take("c")
-    assert not places.take("a")
+    assert [places.acquire("a") for _ in range(3)] == [True, True, False]
+    assert places.acquire("b")
+    assert not places.acquire("c"), "there are three"
+    places.release("a")
+    assert places.acquire("c")
+    assert not places.acquire("a")
     for name in ("a", "b", "c"):
-        places.leave(name)
-    assert [places.take("a") for _ in range(3)] == [True, True, False]
+        places.release(name)
+    assert [places.acquire("a") for _ in range(3)] == [True, True, False]
 
 
 def test_who_is_nobody_in_particular_is_bounded_by_the_number_of_all_only() -> None:
     places = ConcurrencyLimit(3, 2)
-    assert [places.take("") for _ in range(4)] == [True, True, True, False]
+    assert [places.acquire("") for _ in range(4)] == [True, True, True, False]
 
 
 def test_several_processes_together_let_in_no_more() -> None:
     each = [ConcurrencyLimit(4, 2, 2) for _ in range(2)]
-    assert [limit.take("a") for limit in each for _ in range(2)] == [True, False, True, False]
-    assert [limit.take("b") for limit in each for _ in range(2)] == [True, False, True, False]
-    assert [limit.take("c") for limit in each] == [False, False]
-    assert ConcurrencyLimit(4, 2, 64).take("a"), "each has a place"
+    assert [limit.acquire("a") for limit in each for _ in range(2)] == [True, False, True, False]
+    assert [limit.acquire("b") for limit in each for _ in range(2)] == [True, False, True, False]
+    assert [limit.acquire("c") for limit in each] == [False, False]
+    assert ConcurrencyLimit(4, 2, 64).acquire("a"), "each has a place"

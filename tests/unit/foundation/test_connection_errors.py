@@ -11,7 +11,7 @@ import aiohttp
 import httpx
 import pytest
 
-from foundation.connection_errors import ConnectionFault, connection_fault
+from foundation.connection_errors import ConnectFailure, classify_failure
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
 from tests.support.upstream import CanaryUpstream, Conversation, Script
@@ -47,18 +47,18 @@ async def _alert(conversation: Conversation) -> None:
 
 
 # Where it is fetched, what serves there (with whose certificate), and how that is told.
-WAYS: dict[str, tuple[str, Script | None, str | None, ConnectionFault]] = {
-    "refused": ("http://127.0.0.1:{}/", None, None, ConnectionFault.REFUSED),
-    "refused by both families": ("https://localhost:{}/", None, None, ConnectionFault.REFUSED),
-    "unresolved": ("http://nobody.invalid/", None, None, ConnectionFault.UNRESOLVED),
-    "TLS to plain": ("https://localhost:{}/", _plain, None, ConnectionFault.NO_TLS),
-    "plain to TLS that says so": ("http://localhost:{}/", _alert, None, ConnectionFault.ONLY_TLS),
-    "plain to TLS that closes": ("http://localhost:{}/", _plain, "trusted", ConnectionFault.BROKE_OFF),
-    "untrusted": ("https://localhost:{}/", _plain, "other", ConnectionFault.UNTRUSTED),
-    "other name": ("https://127.0.0.1:{}/", _plain, "trusted", ConnectionFault.OTHER_NAME),
-    "too slow": ("http://localhost:{}/", Conversation.ended, None, ConnectionFault.TIMED_OUT),
-    "too slow a handshake": ("https://localhost:{}/", Conversation.ended, None, ConnectionFault.TIMED_OUT),
-    "closed": ("http://localhost:{}/", _mute, None, ConnectionFault.BROKE_OFF),
+WAYS: dict[str, tuple[str, Script | None, str | None, ConnectFailure]] = {
+    "refused": ("http://127.0.0.1:{}/", None, None, ConnectFailure.REFUSED),
+    "refused by both families": ("https://localhost:{}/", None, None, ConnectFailure.REFUSED),
+    "unresolved": ("http://nobody.invalid/", None, None, ConnectFailure.UNRESOLVED),
+    "TLS to plain": ("https://localhost:{}/", _plain, None, ConnectFailure.NO_TLS),
+    "plain to TLS that says so": ("http://localhost:{}/", _alert, None, ConnectFailure.TLS_REQUIRED),
+    "plain to TLS that closes": ("http://localhost:{}/", _plain, "trusted", ConnectFailure.CONNECTION_RESET),
+    "untrusted": ("https://localhost:{}/", _plain, "other", ConnectFailure.UNTRUSTED),
+    "other name": ("https://127.0.0.1:{}/", _plain, "trusted", ConnectFailure.HOSTNAME_MISMATCH),
+    "too slow": ("http://localhost:{}/", Conversation.ended, None, ConnectFailure.TIMED_OUT),
+    "too slow a handshake": ("https://localhost:{}/", Conversation.ended, None, ConnectFailure.TIMED_OUT),
+    "closed": ("http://localhost:{}/", _mute, None, ConnectFailure.CONNECTION_RESET),
 }
 
 
@@ -75,8 +75,8 @@ async def test_each_way_to_fail_is_told_apart(tmp_path: Path, way: str, fetch: F
             tls = files[owner].server_context() if owner else None
             port = (await stack.enter_async_context(CanaryUpstream(script=serve, tls=tls))).port
         with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has its own
-            await fetch(url.format(port), files["trusted"].client_context(), 0.5 if expected is ConnectionFault.TIMED_OUT else 20)
-    assert connection_fault(caught.value) is expected
+            await fetch(url.format(port), files["trusted"].client_context(), 0.5 if expected is ConnectFailure.TIMED_OUT else 20)
+    assert classify_failure(caught.value) is expected
 
 
 def _verification(code: int) -> ssl.SSLCertVerificationError:
@@ -94,37 +94,37 @@ def _tls_error(reason: str) -> ssl.SSLError:
 @pytest.mark.parametrize(
     ("error", "trouble"),
     [
-        (_verification(10), ConnectionFault.EXPIRED),
-        (_verification(9), ConnectionFault.NOT_YET_VALID),
-        (_verification(64), ConnectionFault.OTHER_NAME),
-        (_verification(20), ConnectionFault.UNTRUSTED),
-        (_tls_error("RECORD_LAYER_FAILURE"), ConnectionFault.NO_TLS),
-        (_tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), ConnectionFault.WANTS_CERTIFICATE),
-        (_tls_error("UNSUPPORTED_PROTOCOL"), ConnectionFault.NO_HANDSHAKE),
-        (OSError(errno.EHOSTUNREACH, "No route to host"), ConnectionFault.UNREACHABLE),
-        (OSError(errno.EMFILE, "Too many open files"), ConnectionFault.NO_DESCRIPTORS),
-        (ExceptionGroup("several addresses", [TimeoutError(), ConnectionRefusedError()]), ConnectionFault.REFUSED),
-        (socket.gaierror(-2, "Name or service not known"), ConnectionFault.UNRESOLVED),
-        (ValueError("something else"), ConnectionFault.UNKNOWN),
+        (_verification(10), ConnectFailure.EXPIRED),
+        (_verification(9), ConnectFailure.NOT_YET_VALID),
+        (_verification(64), ConnectFailure.HOSTNAME_MISMATCH),
+        (_verification(20), ConnectFailure.UNTRUSTED),
+        (_tls_error("RECORD_LAYER_FAILURE"), ConnectFailure.NO_TLS),
+        (_tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), ConnectFailure.CLIENT_CERT_REQUIRED),
+        (_tls_error("UNSUPPORTED_PROTOCOL"), ConnectFailure.HANDSHAKE_FAILED),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), ConnectFailure.UNREACHABLE),
+        (OSError(errno.EMFILE, "Too many open files"), ConnectFailure.FD_EXHAUSTED),
+        (ExceptionGroup("several addresses", [TimeoutError(), ConnectionRefusedError()]), ConnectFailure.REFUSED),
+        (socket.gaierror(-2, "Name or service not known"), ConnectFailure.UNRESOLVED),
+        (ValueError("something else"), ConnectFailure.UNKNOWN),
     ],
 )
-def test_what_loopback_does_not_do_is_told_apart_too(error: Exception, trouble: ConnectionFault) -> None:
-    assert connection_fault(error) is trouble
+def test_what_loopback_does_not_do_is_told_apart_too(error: Exception, trouble: ConnectFailure) -> None:
+    assert classify_failure(error) is trouble
 
 
 def test_a_circle_of_causes_ends() -> None:
     first, second = ValueError(), ValueError()
     first.__cause__, second.__cause__ = second, first
-    assert connection_fault(first) is ConnectionFault.UNKNOWN
+    assert classify_failure(first) is ConnectFailure.UNKNOWN
 
 
 def test_no_two_have_the_same_words() -> None:
     assert (
-        len({trouble.words for trouble in ConnectionFault}) == len({trouble.advice for trouble in ConnectionFault}) == len(ConnectionFault)
+        len({trouble.message for trouble in ConnectFailure}) == len({trouble.advice for trouble in ConnectFailure}) == len(ConnectFailure)
     )
 
 
-@pytest.mark.parametrize("fault", ConnectionFault)
-def test_each_fault_is_in_the_troubleshooting_table(fault: ConnectionFault) -> None:
+@pytest.mark.parametrize("fault", ConnectFailure)
+def test_each_fault_is_in_the_troubleshooting_table(fault: ConnectFailure) -> None:
     page = (Path(__file__).parents[3] / "docs" / "guides" / "upstreams.md").read_text()
-    assert f"`{fault.words}`" in page
+    assert f"`{fault.message}`" in page

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation.email_address import canonical_domain, canonical_email, display_name, name_in_evidence
+from foundation.email_address import canonical_domain, canonical_email, display_name, unambiguous_name
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_an_address_has_the_labels_that_are_written(first: str, middle: str, las
 )
 def test_a_name_is_no_address_or_id_of_another_user(name: str, shown: str) -> None:
     assert display_name(name, "ann@own.com") == shown
-    assert name_in_evidence("", name, "corp/1") == (f"{shown} (corp/1)" if shown and "@" not in shown else "corp/1")
-    assert name_in_evidence("ann@own.com", name, "corp/1") == "ann@own.com"
+    assert unambiguous_name("", name, "corp/1") == (f"{shown} (corp/1)" if shown and "@" not in shown else "corp/1")
+    assert unambiguous_name("ann@own.com", name, "corp/1") == "ann@own.com"
 
 
 @given(st.text(max_size=40))

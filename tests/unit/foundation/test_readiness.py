@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from foundation.readiness import PartHealth, PartReadiness, ReadinessReport, degraded, failing, moment
+from foundation.readiness import ComponentStatus, HealthTracker, ReadinessReport, degraded, failing, format_utc
 
 OK, SLOW, GONE = (
-    PartReadiness("config", reason="config.yaml, 12ab"),
+    ComponentStatus("config", reason="config.yaml, 12ab"),
     degraded("provider", "away\nsince noon"),
     failing("data broker", "no word"),
 )
@@ -23,7 +23,7 @@ OK, SLOW, GONE = (
 )
 def test_only_a_part_that_fails_makes_it_not_ready(parts, status, line):
     report = ReadinessReport(parts)
-    assert (report.status, report.is_ready, report.in_one_line()) == (status, status == 200, line)
+    assert (report.status, report.is_ready, report.summary()) == (status, status == 200, line)
 
 
 def test_text_has_a_line_for_each_part_whatever_its_reason_was_made_of():
@@ -41,17 +41,17 @@ def test_json_names_each_part_with_its_state_and_reason():
 
 def test_health_tells_since_when_something_is_wrong_and_when_it_last_worked():
     now = [100.0]
-    health = PartHealth(lambda: now[0])
-    assert (health.trouble, health.since) == ("", 0.0)
-    health.fails("away")
+    health = HealthTracker(lambda: now[0])
+    assert (health.error, health.changed_at) == ("", 0.0)
+    health.mark_down("away")
     now[0] = 200.0
-    health.fails("still away")
-    assert (health.trouble, health.since) == ("still away", 100.0)
-    health.fails("it began before", since=50.0)
-    assert health.since == 50.0
-    health.works()
-    assert (health.trouble, health.since) == ("", 200.0)
+    health.mark_down("still away")
+    assert (health.error, health.changed_at) == ("still away", 100.0)
+    health.mark_down("it began before", failed_at=50.0)
+    assert health.changed_at == 50.0
+    health.mark_up()
+    assert (health.error, health.changed_at) == ("", 200.0)
 
 
 def test_a_moment_is_utc_to_the_second():
-    assert moment(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+    assert format_utc(1_800_000_000.9) == "2027-01-15T08:00:00Z"

@@ -4,7 +4,7 @@ import gc
 import pytest
 from structlog.testing import capture_logs
 
-from foundation.tasks import in_parallel, spawn
+from foundation.tasks import gather_limited, spawn
 
 
 async def test_a_task_that_nobody_holds_still_runs_to_its_end() -> None:
@@ -52,8 +52,8 @@ async def test_work_in_parallel_is_bounded_and_ends_with_its_first_failure() -> 
             raise ValueError("the fiftieth")
         done.append(item)
 
-    await in_parallel(range(20), work, 4)
+    await gather_limited(range(20), work, 4)
     assert (sorted(done), most) == (list(range(20)), 4)
     with pytest.raises(ValueError, match="the fiftieth"):
-        await in_parallel(range(20, 1000), work, 4)
+        await gather_limited(range(20, 1000), work, 4)
     assert len(done) < 60

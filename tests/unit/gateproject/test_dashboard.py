@@ -16,7 +16,7 @@ from databroker.grants.request_store import AskedAccess, AskedAccesses
 from databroker.models import DirectoryRun, Session, User
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
-from foundation.readiness import PartReadiness, ReadinessReport, degraded
+from foundation.readiness import ComponentStatus, ReadinessReport, degraded
 from gateproject import dashboard
 from gateproject.dashboard import DAY, Dashboard, dashboard_of
 from proxy.upstreams.upstream_errors import UpstreamErrors
@@ -38,7 +38,7 @@ class Cluster(SimpleNamespace):
 
 
 def shown(
-    *parts: PartReadiness,
+    *parts: ComponentStatus,
     broker: Any = None,
     clusters: dict[str, Cluster] | None = None,
     providers: Any = None,
@@ -112,7 +112,7 @@ def test_markup_in_a_route_s_name_stays_text():
 
 def test_it_tells_what_needs_a_look_and_nothing_else() -> None:
     troubled = degraded("certificates", "that of app.example.com expires at 2026-03-04T12:00:00Z")
-    assert shown(PartReadiness("store"), troubled).troubles == (troubled,)
+    assert shown(ComponentStatus("store"), troubled).troubles == (troubled,)
 
 
 def test_upstreams_that_several_routes_share_are_counted_once() -> None:

@@ -11,7 +11,7 @@ from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from foundation.errors import BadRequest, BrokerError, TwoReadings
+from foundation.errors import AmbiguousPath, BadRequest, BrokerError
 from proxy.sign_in.saved_forms import KeptForm, NotKept
 from proxy.upgrades import SpdyOffer
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, Refuse, SignIn, Verdict
@@ -169,14 +169,14 @@ def test_the_verdict_on_a_form_follows_from_what_became_of_it() -> None:
     ("error", "statuses"),
     [
         (BadRequest("the path is odd"), (400, 400, 400, 403)),
-        (TwoReadings("/a", "route b", "c"), (400, 400, 400, 403)),
+        (AmbiguousPath("/a", "route b", "c"), (400, 400, 400, 403)),
         (BrokerError("away"), (503, 503, 503, 503)),
     ],
 )
 def test_an_error_has_the_status_of_whose_it_is(error: BadRequest | BrokerError, statuses: tuple[int, ...]) -> None:
     refusals = [refused(error, asker) for asker in Asker]
     assert tuple(each.status for each in refusals) == statuses
-    assert {each.problem for each in refusals} == {error.in_full}
+    assert {each.problem for each in refusals} == {error.operator_message}
     assert not [each for each in refusals if "away" in each.reason or "route b" in each.reason]
 
 

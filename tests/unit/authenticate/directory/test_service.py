@@ -159,7 +159,7 @@ async def test_who_signs_in_is_looked_up_at_their_own_provider_s_alone(tmp_path:
 
 
 async def test_a_directory_that_is_gone_is_measured_no_more(tmp_path: Path) -> None:
-    metrics.set_directory_read("gone", 1000.0, {"users": 3, "groups": 2})
+    metrics.record_directory_sync("gone", 1000.0, {"users": 3, "groups": 2})
     service = DirectoryService(make_options(tmp_path), MemoryStore())
     await service.start()
     for metric in (metrics.directory_last_success, metrics.directory_entries):

@@ -98,16 +98,16 @@ async def test_without_the_store_nobody_is_let_in(api: ApiSite, monkeypatch: pyt
 async def test_one_program_takes_not_the_place_of_all(api: ApiSite) -> None:
     places = api.site.service.api_places
     for _ in range(MOST_OF_ONE_PROGRAM):
-        assert places.take("service_account/robot")
+        assert places.acquire("service_account/robot")
     response = await api.ask("GET", "routes")
     assert (response.status, response.headers["retry-after"]) == (429, "1")
     other = await api.account("other", ["routes:read"])
     assert (await api.ask("GET", "routes", token=other)).status == 200
     for _ in range(MOST_API_CALLS - MOST_OF_ONE_PROGRAM):
-        assert places.take("")
+        assert places.acquire("")
     await api.problem(429, "GET", "routes", token=other)
     for _ in range(MOST_OF_ONE_PROGRAM):
-        places.leave("service_account/robot")
+        places.release("service_account/robot")
     assert (await api.ask("GET", "routes")).status == 200
 
 

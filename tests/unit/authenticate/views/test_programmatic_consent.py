@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from foundation.crypto.handoff import TO_PROGRAM, HandOver, HandOvers
+from foundation.crypto.handoff import TO_CLIENT_APPLICATION, Handoff, HandoffTokens
 from tests.support.authenticate_site import APP, ORIGIN, Browser, Response, Site
 from tests.support.cookies import of_jar
 
@@ -27,12 +27,12 @@ def form_of(page: Response) -> dict[str, str]:
     return dict(re.findall(r'name="([^"]+)" value="([^"]*)"', page.text))
 
 
-def hand_over(site: Site, location: str) -> HandOver:
+def hand_over(site: Site, location: str) -> Handoff:
     parts = urlsplit(location)
     assert (parts.netloc, parts.path) == ("app.example.com", "/.gate/callback/")
     query = parse_qs(parts.query)
     assert query["gate_programmatic"] == ["true"]
-    return HandOvers(site.options, TO_PROGRAM).open(query["gate_session"][0], "app.example.com", site.clock())
+    return HandoffTokens(site.options, TO_CLIENT_APPLICATION).open(query["gate_session"][0], "app.example.com", site.clock())
 
 
 async def test_the_person_is_asked_and_agrees(site: Site) -> None:

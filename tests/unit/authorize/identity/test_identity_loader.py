@@ -28,7 +28,7 @@ from databroker.records import (
 from databroker.replica import EVERYTHING, RecordChange, Replica
 from databroker.session_reader import SessionReader
 from databroker.store.memory import MemoryStore
-from foundation.auth_challenges import RefusedToken
+from foundation.auth_challenges import InvalidToken
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from tests.support.options import make_options
@@ -351,19 +351,19 @@ async def test_whom_a_token_names_is_refused_in_whatever_case_the_user_name_was_
     assert isinstance(await loader.of_bearer(session, user), Identity)
     await broker.put(DIRECTORY_USER, "oidc/ann", DirectoryUser("oidc/ann", is_deactivated=True, issuer=ISSUER).to_data())
     await settled()
-    assert isinstance(await loader.of_bearer(session, user), RefusedToken) is is_refused
+    assert isinstance(await loader.of_bearer(session, user), InvalidToken) is is_refused
     await broker.put(USER, "oidc/Ann", user.to_data())
     await settled()
     record = await replica.get(USER, "oidc/Ann")
     assert record is not None
-    assert isinstance(await loader.of_sign_in(record, NOW), RefusedToken) is is_refused
+    assert isinstance(await loader.of_sign_in(record, NOW), InvalidToken) is is_refused
 
 
 @pytest.mark.parametrize("provider", ["gone", "", "google", "service_account"])
 async def test_whom_a_token_names_of_a_provider_that_is_not_configured_is_nobody(world: World, provider: str) -> None:
     _, _, loader = world
     session = SessionRecord("token", f"{provider}/1", "1", provider, 1000.0, 2000.0, issuer=ISSUER)
-    assert isinstance(await loader.of_bearer(session, UserRecord(f"{provider}/1", "ann@corp.com")), RefusedToken)
+    assert isinstance(await loader.of_bearer(session, UserRecord(f"{provider}/1", "ann@corp.com")), InvalidToken)
 
 
 async def give(broker: BreakableBroker, *routes: str, until: float = 1800.0, issuer: str = ISSUER) -> None:

@@ -13,8 +13,8 @@ from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
 from databroker.service_account_store import ServiceAccounts
 from databroker.store.memory import MemoryStore
-from foundation.auth_challenges import RefusedToken
-from foundation.crypto.service_account_token import hash_of, new_token
+from foundation.auth_challenges import InvalidToken
+from foundation.crypto.service_account_token import hash_token, new_token
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from tests.support.brokers import BrokerOverALine
@@ -28,7 +28,7 @@ NOW = 1500.0
 
 async def identified(loader: ServiceAccountLoader, token: str, now: float) -> Identity | None:
     found = await loader.identify(token, now)
-    return None if isinstance(found, RefusedToken) else found
+    return None if isinstance(found, InvalidToken) else found
 
 
 class World:
@@ -52,7 +52,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_the_secret_is_the_account(world: World) -> None:
-    await world.keep(ServiceAccountRecord("ci", ("deployers",), 1000.0, 99_000.0, hash_of(token := new_token("ci"))))
+    await world.keep(ServiceAccountRecord("ci", ("deployers",), 1000.0, 99_000.0, hash_token(token := new_token("ci"))))
     identity = await world.identify(token, NOW)
     assert identity is not None
     assert (identity.user_id, identity.subject, identity.session_id) == ("service_account/ci",) * 3
@@ -65,10 +65,10 @@ async def test_the_secret_is_the_account(world: World) -> None:
 
 async def test_any_other_secret_is_nobody(world: World) -> None:
     token, other = new_token("ci"), new_token("other")
-    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(token)))
-    await world.keep(ServiceAccountRecord("other", (), 1000.0, 99_000.0, hash_of(other)))
+    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token)))
+    await world.keep(ServiceAccountRecord("other", (), 1000.0, 99_000.0, hash_token(other)))
     assert await world.identify(token, NOW) is not None
-    for wrong in (new_token("ci"), new_token("nobody"), token[:-1], "", "gate_sa_ci_", hash_of(token)):
+    for wrong in (new_token("ci"), new_token("nobody"), token[:-1], "", "gate_sa_ci_", hash_token(token)):
         assert await world.identify(wrong, NOW) is None
 
 
@@ -94,7 +94,7 @@ async def test_the_old_secret_is_good_for_the_overlap(world: World) -> None:
 
 
 async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: World) -> None:
-    account = ServiceAccountRecord("ci", (), 1000.0, NOW + 2 * IDENTITY_SECONDS, hash_of(token := new_token("ci")))
+    account = ServiceAccountRecord("ci", (), 1000.0, NOW + 2 * IDENTITY_SECONDS, hash_token(token := new_token("ci")))
     await world.keep(account)
     identity = await world.identify(token, NOW)
     assert identity is not None
@@ -112,7 +112,7 @@ async def chain(world: World) -> dict[str, str]:
     """The tokens of an account and of what it has made by the API, through two levels."""
     tokens = {"ci": await world.accounts.create("ci", [], None, "ops")}
     for name, maker in MADE.items():
-        secret = hash_of(tokens[maker])
+        secret = hash_token(tokens[maker])
         tokens[name] = await world.accounts.create(name, [], None, f"service_account/{maker}", maker_secret_hash=secret)
     await settled()
     return tokens
@@ -121,7 +121,7 @@ async def chain(world: World) -> dict[str, str]:
 async def living(world: World, tokens: dict[str, str], now: float = NOW) -> set[str]:
     """Who gets in: at routes, at the API, and at the desk."""
     found = {name for name, token in tokens.items() if await world.identify(token, now) is not None}
-    api = {name for name, token in tokens.items() if not isinstance(await account_with(token, world.broker, now), RefusedToken)}
+    api = {name for name, token in tokens.items() if not isinstance(await account_with(token, world.broker, now), InvalidToken)}
     at_desk = {name for name in tokens if await identity_of_account(f"service_account/{name}", world.broker, now) is not None}
     assert found == api <= at_desk
     return found
@@ -164,7 +164,7 @@ async def test_what_is_made_in_an_overlap_is_as_good_as_the_secret_that_made_it(
     new = await world.accounts.rotate("ci", overlap=60)
     tokens = {}
     for name, maker in (("ci--old", old), ("ci--new", new)):
-        tokens[name] = await world.accounts.create(name, [], None, "service_account/ci", maker_secret_hash=hash_of(maker))
+        tokens[name] = await world.accounts.create(name, [], None, "service_account/ci", maker_secret_hash=hash_token(maker))
     await settled()
     assert await living(world, tokens) == {"ci--old", "ci--new"}
     identity = await world.identify(tokens["ci--old"], NOW)
@@ -193,7 +193,7 @@ async def test_an_account_that_no_secret_vouches_for_is_nobody(world: World, fac
 
 async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
     token = new_token("ci")
-    good = ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(token))
+    good = ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token))
     for wrong in ({}, {**good.to_data(), "expires": "x"}, {**good.to_data(), "more": 1}, replace(good, name="other").to_data()):
         await world.broker.put(SERVICE_ACCOUNT, "ci", wrong)
         await settled()
@@ -201,7 +201,7 @@ async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
 
 
 async def test_the_id_of_somebody_else_is_no_account_s(world: World) -> None:
-    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(new_token("ci"))))
+    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(new_token("ci"))))
     assert await identity_of_account("service_account/ci", world.broker, NOW) is not None
     for other in ("oidc/ci", "ci", "/ci"):
         assert await identity_of_account(other, world.broker, NOW) is None
@@ -217,7 +217,7 @@ async def test_an_account_of_another_server_is_another_though_its_version_is_the
     tokens = [new_token("ci") for _ in range(2)]
     stores = [MemoryStore(lambda: NOW) for _ in tokens]
     for store, token in zip(stores, tokens, strict=True):
-        await store.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(token)).to_data())
+        await store.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token)).to_data())
     line = BrokerOverALine(stores[0])
     replica = Replica(line, first_wait=0.001, clock=lambda: NOW)
     loader, following = ServiceAccountLoader(replica), spawn(replica.run(), name="replica of a test")
@@ -237,8 +237,8 @@ async def test_an_account_of_another_server_is_another_though_its_version_is_the
 
 async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
     token, ended = new_token("ci"), new_token("old")
-    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(new_token("ci"))))
-    await world.keep(ServiceAccountRecord("old", (), 1000.0, NOW, hash_of(ended)))
+    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(new_token("ci"))))
+    await world.keep(ServiceAccountRecord("old", (), 1000.0, NOW, hash_token(ended)))
     expected = {
         token: "service account ci: .* another secret",
         ended: "service account old: .* expired",
@@ -247,7 +247,7 @@ async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
     }
     for shown, reason in expected.items():
         refused = await world.loader.identify(shown, NOW)
-        assert isinstance(refused, RefusedToken)
+        assert isinstance(refused, InvalidToken)
         assert re.match(reason, refused.reason)
         assert shown not in refused.reason
 

@@ -7,7 +7,7 @@ import pytest
 
 from authorize.policy.route_table import RouteTable
 from config.routes.route import Route
-from foundation.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
+from foundation.errors import AmbiguousPath, BadRequest, ConfigError, PathTooAmbiguous
 from tests.unit.authorize.builders import make_route, request, table
 
 
@@ -140,7 +140,7 @@ def test_a_first_route_that_takes_every_path_needs_no_readings() -> None:
 )
 def test_a_path_of_too_many_readings_is_refused_whatever_the_routes(layout: list[dict[str, str]]) -> None:
     for target in (STRANGEST, "/a;b//c%2Fd;e"):
-        with pytest.raises(TooManyReadings, match="semicolons"):
+        with pytest.raises(PathTooAmbiguous, match="semicolons"):
             name_of(table(*(make_route(name="it", **keys) for keys in layout)), target)
 
 
@@ -164,21 +164,21 @@ def test_an_expression_that_takes_escapes_owns_the_names_they_encode(regex: str,
 def test_an_expression_that_takes_escapes_owns_no_name_that_another_route_has(regex: str, keys: dict[str, str]) -> None:
     files, other = make_route(name="files", regex=regex), make_route(name="other", **keys)
     for routes in (table(files, other), table(other, files), table(files, other, make_route(name="rest"))):
-        with contextlib.suppress(TwoReadings):
+        with contextlib.suppress(AmbiguousPath):
             assert name_of(routes, "/files/%40admin") == "other"
     for target in ("/files/a%2F%40", "/files/a%3Bb%40", "/files/%2540"):
-        with pytest.raises(TwoReadings):
+        with pytest.raises(AmbiguousPath):
             name_of(table(files, make_route(name="rest")), target)
 
 
 def test_a_route_in_front_has_what_it_takes_of_any_reading() -> None:
     routes = table(make_route(name="front", regex="/files/a[@%0-9]*"), make_route(name="files", regex="/files/[a-z0-9%;]+"))
-    with pytest.raises(TwoReadings):
+    with pytest.raises(AmbiguousPath):
         name_of(routes, "/files/a%40;x")
 
 
 def test_an_expression_that_leaves_a_character_out_owns_no_escape_of_it() -> None:
-    with pytest.raises(TwoReadings):
+    with pytest.raises(AmbiguousPath):
         name_of(table(make_route(name="some", regex="/[^@]*"), make_route(name="rest")), "/%40admin")
 
 

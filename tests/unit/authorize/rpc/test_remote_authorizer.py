@@ -11,7 +11,7 @@ from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import BadRequest, BrokerError
-from foundation.rpc.rpc_channel import RpcFailed
+from foundation.rpc.rpc_channel import RpcError
 from tests.support.options import make_options
 from tests.unit.authorize.builders import request
 
@@ -25,7 +25,7 @@ class Channel:
     def __init__(self, metadata: dict[str, Any] | None = None, error: Exception | None = None):
         self.metadata, self.error, self.asked = metadata, error, []
 
-    async def call(self, method: str, asked: pb.CheckRequest, answer: Any, *, may_repeat: bool) -> pb.CheckResponse:
+    async def call(self, method: str, asked: pb.CheckRequest, answer: Any, *, idempotent: bool) -> pb.CheckResponse:
         self.asked.append(asked)
         if self.error is not None:
             raise self.error
@@ -95,7 +95,7 @@ async def test_nothing_at_all_is_no_permission(tmp_path):
 )
 async def test_a_failure_is_told_by_whose_it_is(tmp_path, code, kind):
     with pytest.raises(kind):
-        await authorizer(tmp_path, Channel(error=RpcFailed(code, "x"))).check(request(), [])
+        await authorizer(tmp_path, Channel(error=RpcError(code, "x"))).check(request(), [])
 
 
 async def test_a_request_without_a_route_is_asked_of_nobody(tmp_path):

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from authorize.upstream import cloud_serverless
 from authorize.upstream.cloud_serverless import IdentityTokens
-from foundation.errors import CredentialsError
+from foundation.errors import UpstreamCredentialsUnavailable
 from tests.support.clock import NOW, Clock
 from tests.support.cloud import ACCOUNT, Cloud
 from tests.support.options import make_options
@@ -105,10 +105,10 @@ async def test_what_is_no_token_for_this_upstream_is_not_sent(
 ) -> None:
     for name, value in wrong.items():
         setattr(cloud, name, value)
-    with pytest.raises(CredentialsError):
+    with pytest.raises(UpstreamCredentialsUnavailable):
         await tokens.token_for(SERVICE)
     cloud.bend, cloud.answer, cloud.flavor, cloud.is_signed = {}, None, "Google", True
-    with pytest.raises(CredentialsError):
+    with pytest.raises(UpstreamCredentialsUnavailable):
         await tokens.token_for(SERVICE)
     assert len(cloud.asked) == 1, "a failure is not repeated at once"
     clock.now += cloud_serverless.FAILURE_SECONDS
@@ -117,7 +117,7 @@ async def test_what_is_no_token_for_this_upstream_is_not_sent(
 
 async def test_a_server_that_is_away_is_a_failure_with_a_log_line(tmp_path: Path, logged: Any) -> None:
     tokens = IdentityTokens(make_options(tmp_path, cloud_serverless_metadata_url="http://127.0.0.1:1"))
-    with pytest.raises(CredentialsError):
+    with pytest.raises(UpstreamCredentialsUnavailable):
         await tokens.token_for(SERVICE)
     (entry,) = [entry for entry in logged if entry["event"] == "fetching upstream identity token failed"]
     assert (entry["audience"], entry["reason"]) == (SERVICE, "ConnectError")
@@ -127,7 +127,7 @@ async def test_neither_token_nor_key_is_shown(tmp_path: Path, cloud: Cloud, cloc
     tokens = with_account(tmp_path, cloud, clock)
     token = await tokens.token_for(SERVICE)
     cloud.answer = (200, b'{"id_token": 5}')
-    with pytest.raises(CredentialsError):
+    with pytest.raises(UpstreamCredentialsUnavailable):
         await tokens.token_for(OTHER)
     shown = repr(tokens) + repr(vars(tokens)) + repr(logged)
     assert token not in shown

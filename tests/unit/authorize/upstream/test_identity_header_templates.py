@@ -14,7 +14,7 @@ from authorize.upstream.identity_header_templates import header_value
 from authorize.upstream.identity_headers import IdentityHeaders
 from foundation.claim_values import ListedValues
 from foundation.crypto.signing_key import SigningKey
-from foundation.errors import NobodyToActFor
+from foundation.errors import NoIdentity
 from tests.support.options import make_options
 from tests.unit.authorize.builders import make_route, request, user
 
@@ -64,7 +64,7 @@ def test_an_empty_claim_is_none(tmp_path: Path, empty: Any) -> None:
     """An application may take an empty name for that of a request of its own, or for its first account."""
     person = user(claims={"preferred_username": empty})
     assert "x-forwarded-preferred-username" not in told(tmp_path, person, identity_headers="oauth2-proxy")
-    with pytest.raises(NobodyToActFor):
+    with pytest.raises(NoIdentity):
         told(tmp_path, person, set_request_headers={"Authorization": "App ${claim.preferred_username}"})
 
 
@@ -78,7 +78,7 @@ def test_authorization_in_nobodys_name_is_refused(tmp_path: Path) -> None:
     keys = {"set_request_headers": {"Authorization": "App ${claim.key}"}}
     assert told(tmp_path, user(claims={"key": ("k1",)}), **keys) == {"authorization": "App k1"}
     for nobody in (user(), None):
-        with pytest.raises(NobodyToActFor, match=r"claim\.key"):
+        with pytest.raises(NoIdentity, match=r"claim\.key"):
             told(tmp_path, nobody, **keys)
 
 

@@ -16,7 +16,7 @@ from authorize.policy.identity import Identity
 from authorize.upstream.provider_token_headers import HeldTokens, ProviderTokens
 from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord
 from databroker.store.memory import MemoryStore
-from foundation.errors import CredentialsError, NobodyToActFor
+from foundation.errors import NoIdentity, UpstreamCredentialsUnavailable
 from tests.support.authenticate_site import Clock
 from tests.support.fake_idp import Answer, FakeIdP
 from tests.support.options import make_options
@@ -133,7 +133,7 @@ async def test_where_a_refresh_brings_no_id_token_there_is_one_refresh_and_then_
     await stage.renewals.signed_in()
     await stage.change(access_token_expires=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7000)
     stage.clock.ahead = 7200
-    with pytest.raises(NobodyToActFor, match="ID token, which has expired"):
+    with pytest.raises(NoIdentity, match="ID token, which has expired"):
         await stage.tokens(ID).headers_for(ID, ann())
     assert stage.idp.refreshed == 0
 
@@ -144,7 +144,7 @@ async def test_without_a_refresh_token_a_token_is_used_to_its_end_and_no_further
     stage.clock.ahead = 3590
     assert await tokens.headers_for(ACCESS, person) == ((b"authorization", b"Bearer " + session.access_token.encode()),)
     stage.clock.ahead = 3601
-    with pytest.raises(NobodyToActFor, match="sign out"):
+    with pytest.raises(NoIdentity, match="sign out"):
         await tokens.headers_for(ACCESS, person)
 
 
@@ -155,7 +155,7 @@ async def test_a_provider_in_trouble_is_a_refusal_that_is_not_asked_for_again_at
     tokens = stage.tokens(ACCESS)
     async with refreshing(stage.renewals):
         for _ in range(3):
-            with pytest.raises(CredentialsError, match="no new token"):
+            with pytest.raises(UpstreamCredentialsUnavailable, match="no new token"):
                 await tokens.headers_for(ACCESS, ann())
     assert len([request for request in stage.idp.requests if request.path == "/token"]) <= 2
     assert await stage.renewals.broker.get(TOKEN_REFRESH_REQUEST, "session") is None
@@ -166,7 +166,7 @@ async def test_a_session_that_the_refresh_ends_has_no_token(stage: Stage) -> Non
     stage.idp.bend.answers["/token"] = Answer.json({"error": "invalid_grant"}, 400)
     stage.clock.ahead = 3601
     async with refreshing(stage.renewals):
-        with pytest.raises(NobodyToActFor, match="not signed in"):
+        with pytest.raises(NoIdentity, match="not signed in"):
             await stage.tokens(ACCESS).headers_for(ACCESS, ann())
 
 
@@ -175,23 +175,23 @@ async def test_a_session_that_the_refresh_ends_has_no_token(stage: Stage) -> Non
 )
 async def test_what_is_no_token_goes_nowhere(stage: Stage, token: str) -> None:
     await stage.renewals.signed_in(access_token=token)
-    with pytest.raises(NobodyToActFor, match="passed on"):
+    with pytest.raises(NoIdentity, match="passed on"):
         await stage.tokens(ACCESS).headers_for(ACCESS, ann())
 
 
 async def test_who_has_not_signed_in_at_this_provider_has_no_token(stage: Stage) -> None:
     await stage.renewals.signed_in()
     for person in (user(session_id="another"), user(session_id="bearer/x")):
-        with pytest.raises(NobodyToActFor, match="not signed in"):
+        with pytest.raises(NoIdentity, match="not signed in"):
             await stage.tokens(ACCESS).headers_for(ACCESS, person)
     await stage.change(issuer="https://elsewhere.example")
-    with pytest.raises(NobodyToActFor, match="not signed in"):
+    with pytest.raises(NoIdentity, match="not signed in"):
         await stage.tokens(ACCESS).headers_for(ACCESS, ann())
 
 
 async def test_of_nobody_a_header_is_left_out_and_an_authorization_is_refused(stage: Stage) -> None:
     assert await stage.tokens(BOTH).headers_for(BOTH, None) == ()
-    with pytest.raises(NobodyToActFor, match="signed-in user"):
+    with pytest.raises(NoIdentity, match="signed-in user"):
         await stage.tokens(ACCESS).headers_for(ACCESS, None)
 
 
@@ -202,7 +202,7 @@ async def test_a_changed_record_is_read_again_and_a_session_that_ended_gives_not
     await stage.change(access_token="another")
     assert await tokens.headers_for(ACCESS, ann()) == ((b"authorization", b"Bearer another"),)
     await stage.renewals.broker.delete(SESSION, "session")
-    with pytest.raises(NobodyToActFor):
+    with pytest.raises(NoIdentity):
         await tokens.headers_for(ACCESS, ann())
 
 
@@ -214,7 +214,7 @@ async def test_no_token_is_in_what_is_logged_or_shown(stage: Stage) -> None:
     stage.clock.ahead = 3601
     with capture_logs() as logs:
         async with refreshing(stage.renewals):
-            with pytest.raises(CredentialsError) as refused:
+            with pytest.raises(UpstreamCredentialsUnavailable) as refused:
                 await tokens.headers_for(ACCESS, ann())
     shown = f"{logs} {refused.value!r} {tokens!r} {HeldTokens.of(session)!r}"
     assert logs

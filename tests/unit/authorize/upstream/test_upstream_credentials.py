@@ -11,7 +11,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.upstream.identity_headers import IdentityHeaders
 from authorize.upstream.upstream_credentials import UpstreamCredentials, audience_of, impersonated_user
 from foundation.crypto.signing_key import SigningKey
-from foundation.errors import NobodyToActFor
+from foundation.errors import NoIdentity
 from foundation.values import parse_url
 from tests.support.cloud import Cloud
 from tests.support.options import make_options
@@ -57,7 +57,7 @@ async def test_an_old_application_gets_its_user_and_password_whoever_asks(tmp_pa
 
 
 async def test_the_token_never_goes_without_a_person(credentials: UpstreamCredentials) -> None:
-    with pytest.raises(NobodyToActFor):
+    with pytest.raises(NoIdentity):
         await credentials.headers_for(CLUSTER, None)
 
 
@@ -79,7 +79,7 @@ def test_a_person_is_named_by_what_nobody_else_can_have(person: object, name: by
 
 @pytest.mark.parametrize("subject", ["é", "a\r\nImpersonate-Group: system:masters", "a "])
 def test_a_name_is_passed_as_it_is_or_not_at_all(subject: str) -> None:
-    with pytest.raises(NobodyToActFor):
+    with pytest.raises(NoIdentity):
         impersonated_user(user("", subject=subject))
 
 

@@ -11,7 +11,7 @@ from databroker.models import AuditEntry, ServiceAccount
 from databroker.records import SERVICE_ACCOUNT, SESSION
 from databroker.service_account_store import ServiceAccounts
 from databroker.store.memory import MemoryStore
-from foundation.crypto.service_account_token import is_secret
+from foundation.crypto.service_account_token import verify_token
 from foundation.errors import BrokerError
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 from tests.support.database import row
@@ -54,7 +54,7 @@ def told() -> list[tuple[str, str]]:
 
 def test_an_account_is_made_and_its_secret_shown_once(pages: AdminPages, store: MemoryStore) -> None:
     secret = make(pages)
-    assert is_secret(secret, kept_hash(store))
+    assert verify_token(secret, kept_hash(store))
     record = async_to_sync(store.get)(SERVICE_ACCOUNT, "ci")
     assert record is not None
     assert (list(record.data["groups"]), record.data["created_by"]) == (["a", "b"], "ann")
@@ -101,8 +101,8 @@ def test_a_new_secret_replaces_the_old_one(pages: AdminPages, store: MemoryStore
     first = make(pages)
     row(ServiceAccount, id="ci")
     second = secret_in(pages.post(LIST, action="rotate", _selected_action="ci"))
-    assert is_secret(second, kept_hash(store))
-    assert not is_secret(first, kept_hash(store))
+    assert verify_token(second, kept_hash(store))
+    assert not verify_token(first, kept_hash(store))
     assert told()[-1] == (AuditAction.ROTATE_ACCOUNT, "ci")
 
 

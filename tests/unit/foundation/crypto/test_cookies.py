@@ -4,7 +4,7 @@ from foundation.crypto import cookies
 
 
 def is_ours(name: bytes) -> bool:
-    return cookies.is_ours(name, "_gate")
+    return cookies.is_gate_cookie(name, "_gate")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def is_ours(name: bytes) -> bool:
     ],
 )
 def test_our_cookies_go_and_all_others_survive_byte_for_byte(header: bytes, left: list[bytes]) -> None:
-    assert cookies.without([header], is_ours) == left
+    assert cookies.strip_cookies([header], is_ours) == left
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_our_cookies_go_and_all_others_survive_byte_for_byte(header: bytes, left
     ],
 )
 def test_our_cookies_are_ours_where_their_name_has_a_prefix_of_its_own(header: bytes, left: list[bytes]) -> None:
-    assert cookies.without([header], lambda name: cookies.is_ours(name, "__Host-gate")) == left
+    assert cookies.strip_cookies([header], lambda name: cookies.is_gate_cookie(name, "__Host-gate")) == left
 
 
 def test_each_of_several_cookie_headers_is_cleaned() -> None:
-    assert cookies.without([b"a=1; _gate=x", b"_gate=y", b"b=2"], is_ours) == [b"a=1", b"b=2"]
+    assert cookies.strip_cookies([b"a=1; _gate=x", b"_gate=y", b"b=2"], is_ours) == [b"a=1", b"b=2"]
 
 
 def test_parsing_keeps_order_and_duplicates() -> None:
@@ -63,9 +63,11 @@ def test_a_cookie_is_guarded_by_its_attributes() -> None:
 
 
 def test_a_host_cookie_has_its_prefix_once_and_where_browsers_take_it() -> None:
-    names = [cookies.host_name(name, secure=secure) for name in ("_gate", "__Host-gate", "__host-gate") for secure in (True, False)]
+    names = [
+        cookies.host_prefixed_name(name, secure=secure) for name in ("_gate", "__Host-gate", "__host-gate") for secure in (True, False)
+    ]
     assert names == ["__Host-_gate", "_gate", "__Host-gate", "__Host-gate", "__host-gate", "__host-gate"]
-    assert all(cookies.is_ours(name.encode(), "_gate") for name in names[:2])
+    assert all(cookies.is_gate_cookie(name.encode(), "_gate") for name in names[:2])
 
 
 @pytest.mark.parametrize(
@@ -78,14 +80,14 @@ def test_a_host_cookie_has_its_prefix_once_and_where_browsers_take_it() -> None:
     ],
 )
 def test_what_others_may_have_set_is_cleared_where_it_can_be(host_port: str, domains: list[str]) -> None:
-    cleared = cookies.clear_everywhere("n", host_port, "/a//b;x/c d", secure=True)
+    cleared = cookies.expire_all_paths("n", host_port, "/a//b;x/c d", secure=True)
     places = [(part(each, "Domain="), part(each, "Path=")) for each in cleared]
     assert places == [(domain, path) for path in ("/", "/a", "/a/") for domain in domains]
     assert all("n=; " in each and "Max-Age=0" in each and "Secure" in each for each in cleared)
 
 
 def test_an_answer_s_head_stays_small_whatever_the_path() -> None:
-    cleared = cookies.clear_everywhere("n", "a.b.c.d.e.f.example", "/x" * 3000, secure=True)
+    cleared = cookies.expire_all_paths("n", "a.b.c.d.e.f.example", "/x" * 3000, secure=True)
     assert sum(map(len, cleared)) < 2048
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.crypto.handoff import LIFETIME, HandOvers
+from foundation.crypto.handoff import LIFETIME, HandoffTokens
 from foundation.errors import SealError
 from tests.support.options import SHARED_SECRET, make_options
 
@@ -11,13 +11,13 @@ NOW = 1_800_000_000.0
 
 
 def test_a_hand_over_says_whose_session_goes_where(tmp_path: Path) -> None:
-    hand_overs = HandOvers(make_options(tmp_path))
+    hand_overs = HandoffTokens(make_options(tmp_path))
     opened = hand_overs.open(hand_overs.seal("s1", "attempt", "a.example", "https://a.example/x?y=1", NOW), "a.example", NOW)
     assert (opened.session_id, opened.attempt_id, opened.redirect_uri) == ("s1", "attempt", "https://a.example/x?y=1")
 
 
 def test_it_is_refused_at_every_other_host_and_after_five_minutes(tmp_path: Path) -> None:
-    hand_overs = HandOvers(make_options(tmp_path))
+    hand_overs = HandoffTokens(make_options(tmp_path))
     for target, other in permutations(["a.example", "b.example", "a.example:8443", "auth.example.com"], 2):
         with pytest.raises(SealError):
             hand_overs.open(hand_overs.seal("s1", "attempt", target, f"https://{target}/", NOW), other, NOW)
@@ -26,12 +26,12 @@ def test_it_is_refused_at_every_other_host_and_after_five_minutes(tmp_path: Path
 
 
 def test_two_hand_overs_of_one_session_are_two(tmp_path: Path) -> None:
-    hand_overs = HandOvers(make_options(tmp_path))
+    hand_overs = HandoffTokens(make_options(tmp_path))
     ids = {hand_overs.open(hand_overs.seal("s1", "x", "a", "https://a/", NOW), "a", NOW).id for _ in range(50)}
     assert len(ids) == 50
 
 
 def test_it_is_sealed_under_the_shared_secret(tmp_path: Path) -> None:
-    sealed = HandOvers(make_options(tmp_path)).seal("s1", "x", "a", "https://a/", NOW)
+    sealed = HandoffTokens(make_options(tmp_path)).seal("s1", "x", "a", "https://a/", NOW)
     other_cookie_secret = make_options(tmp_path, cookie_secret=SHARED_SECRET)
-    assert HandOvers(other_cookie_secret).open(sealed, "a", NOW).session_id == "s1"
+    assert HandoffTokens(other_cookie_secret).open(sealed, "a", NOW).session_id == "s1"

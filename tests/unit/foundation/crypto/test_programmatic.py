@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from config.options import Options
-from foundation.crypto.handoff import TO_PROGRAM, HandOvers
-from foundation.crypto.programmatic import ProgramRequest, ProgramRequests, ProgramTokens
+from foundation.crypto.handoff import TO_CLIENT_APPLICATION, HandoffTokens
+from foundation.crypto.programmatic import ProgrammaticRequest, ProgrammaticRequests, ProgrammaticTokens
 from foundation.crypto.sealing import Sealer
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import SealError
@@ -26,23 +26,23 @@ def options(tmp_path: Path) -> Options:
 
 
 def test_each_comes_back_as_it_went(options: Options) -> None:
-    wanted = ProgramRequest("https://app.example.com", "http://localhost:7000/cb?a=b", ("mfa",), 900, ("corp", "partner"))
-    requests, hand_overs, tokens = ProgramRequests(options), HandOvers(options, TO_PROGRAM), ProgramTokens(options)
+    wanted = ProgrammaticRequest("https://app.example.com", "http://localhost:7000/cb?a=b", ("mfa",), 900, ("corp", "partner"))
+    requests, hand_overs, tokens = ProgrammaticRequests(options), HandoffTokens(options, TO_CLIENT_APPLICATION), ProgrammaticTokens(options)
     assert requests.open(requests.seal(wanted, NOW), NOW) == wanted
     opened = hand_overs.open(hand_overs.seal("s1", "", HOST, "http://localhost/", NOW), HOST, NOW)
-    assert (opened.session_id, opened.redirect_uri, opened.expires) == ("s1", "http://localhost/", NOW + 300)
+    assert (opened.session_id, opened.redirect_uri, opened.expires_at) == ("s1", "http://localhost/", NOW + 300)
     token = tokens.open(tokens.seal("s1", HOST, NOW, NOW + 60), HOST, NOW)
-    assert (token.session_id, token.issued, token.expires) == ("s1", NOW, NOW + 60)
+    assert (token.session_id, token.issued_at, token.expires_at) == ("s1", NOW, NOW + 60)
 
 
 def test_none_opens_as_another(options: Options) -> None:
     far = NOW + 600
     sealed = [
-        ProgramTokens(options).seal("s1", HOST, NOW, far),
-        HandOvers(options, TO_PROGRAM).seal("s1", "", HOST, "http://localhost/", NOW),
-        HandOvers(options).seal("s1", "attempt", HOST, "https://app.example.com/", NOW),
+        ProgrammaticTokens(options).seal("s1", HOST, NOW, far),
+        HandoffTokens(options, TO_CLIENT_APPLICATION).seal("s1", "", HOST, "http://localhost/", NOW),
+        HandoffTokens(options).seal("s1", "attempt", HOST, "https://app.example.com/", NOW),
         SessionCookies(options).seal("s1", HOST, NOW, far),
-        ProgramRequests(options).seal(ProgramRequest("https://app.example.com", "http://localhost/"), NOW),
+        ProgrammaticRequests(options).seal(ProgrammaticRequest("https://app.example.com", "http://localhost/"), NOW),
     ]
 
     def opens(open_it: Callable[[], object]) -> bool:
@@ -53,17 +53,17 @@ def test_none_opens_as_another(options: Options) -> None:
 
     for number, value in enumerate(sealed):
         opened = [
-            opens(lambda value=value: ProgramTokens(options).open(value, HOST, NOW)),
-            opens(lambda value=value: HandOvers(options, TO_PROGRAM).open(value, HOST, NOW)),
-            opens(lambda value=value: HandOvers(options).open(value, HOST, NOW)),
+            opens(lambda value=value: ProgrammaticTokens(options).open(value, HOST, NOW)),
+            opens(lambda value=value: HandoffTokens(options, TO_CLIENT_APPLICATION).open(value, HOST, NOW)),
+            opens(lambda value=value: HandoffTokens(options).open(value, HOST, NOW)),
             opens(lambda value=value: SessionCookies(options).open(value, HOST, NOW)),
-            opens(lambda value=value: ProgramRequests(options).open(value, NOW)),
+            opens(lambda value=value: ProgrammaticRequests(options).open(value, NOW)),
         ]
         assert opened == [number == each for each in range(5)]
 
 
 def test_a_token_is_for_one_host_and_ends(options: Options) -> None:
-    tokens = ProgramTokens(options)
+    tokens = ProgrammaticTokens(options)
     token = tokens.seal("s1", HOST, NOW, NOW + 60)
     refused = [(token, host, NOW) for host in ("other.example.com", f"{HOST}:8443", "", f"host:{HOST}")]
     refused += [(broken, HOST, NOW) for broken in ("", "x", token[:-1], token + "A", token.swapcase(), token + "=")]
@@ -73,14 +73,14 @@ def test_a_token_is_for_one_host_and_ends(options: Options) -> None:
 
 
 def test_cookie_domain_widens_no_token(tmp_path: Path) -> None:
-    tokens = ProgramTokens(make_options(tmp_path, cookie_domain=".example.com"))
+    tokens = ProgrammaticTokens(make_options(tmp_path, cookie_domain=".example.com"))
     with pytest.raises(SealError):
         tokens.open(tokens.seal("s1", HOST, NOW, NOW + 60), "other.example.com", NOW)
 
 
 def test_the_question_waits_a_quarter_of_an_hour(options: Options) -> None:
-    requests = ProgramRequests(options)
-    sealed = requests.seal(ProgramRequest("https://app.example.com", "http://localhost/"), NOW)
+    requests = ProgrammaticRequests(options)
+    sealed = requests.seal(ProgrammaticRequest("https://app.example.com", "http://localhost/"), NOW)
     assert requests.open(sealed, NOW + 899)
     with pytest.raises(SealError):
         requests.open(sealed, NOW + 900)
@@ -89,12 +89,12 @@ def test_the_question_waits_a_quarter_of_an_hour(options: Options) -> None:
 def test_what_a_release_before_this_one_sealed_is_refused(options: Options) -> None:
     purposes = ("programmatic request", "programmatic hand-over", "programmatic token")
     request, hand_over, token = (
-        Sealer(options.cookie_secret, purpose).seal({"at": "https://app.example.com"}, audience=audience, expires=NOW + 60)
+        Sealer(options.cookie_secret, purpose).seal({"at": "https://app.example.com"}, audience=audience, expires_at=NOW + 60)
         for purpose, audience in zip(purposes, (AUTHENTICATE, HOST, HOST), strict=True)
     )
     with pytest.raises(SealError):
-        ProgramRequests(options).open(request, NOW)
+        ProgrammaticRequests(options).open(request, NOW)
     with pytest.raises(SealError):
-        HandOvers(options, TO_PROGRAM).open(hand_over, HOST, NOW)
+        HandoffTokens(options, TO_CLIENT_APPLICATION).open(hand_over, HOST, NOW)
     with pytest.raises(SealError):
-        ProgramTokens(options).open(token, HOST, NOW)
+        ProgrammaticTokens(options).open(token, HOST, NOW)

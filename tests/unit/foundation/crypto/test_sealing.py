@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from foundation.crypto.sealing import MAX_SEALED, Expired, Sealer, derive_key, from_text, to_text
+from foundation.crypto.sealing import MAX_SEALED, SealedValueExpired, Sealer, derive_key, from_text, to_text
 from foundation.errors import SealError
 
 SECRET = bytes(range(32))
@@ -14,12 +14,12 @@ def sealer(purpose: str = "test", secret: bytes = SECRET) -> Sealer:
 
 
 def test_what_was_sealed_opens_for_the_same_audience() -> None:
-    sealed = sealer().seal({"a": [1, "ü"]}, audience="app.example", expires=NOW + 1)
+    sealed = sealer().seal({"a": [1, "ü"]}, audience="app.example", expires_at=NOW + 1)
     assert sealer().open(sealed, audience="app.example", now=NOW) == {"a": [1, "ü"]}
 
 
 def test_every_single_bit_flip_is_refused() -> None:
-    box = from_text(sealer().seal({"sid": "x"}, audience="a", expires=NOW + 1))
+    box = from_text(sealer().seal({"sid": "x"}, audience="a", expires_at=NOW + 1))
     for position in range(len(box) * 8):
         flipped = bytearray(box)
         flipped[position // 8] ^= 1 << position % 8
@@ -28,7 +28,7 @@ def test_every_single_bit_flip_is_refused() -> None:
 
 
 def test_every_truncation_and_extension_is_refused() -> None:
-    sealed = sealer().seal({"sid": "x"}, audience="a", expires=NOW + 1)
+    sealed = sealer().seal({"sid": "x"}, audience="a", expires_at=NOW + 1)
     for changed in [sealed[:length] for length in range(len(sealed))] + [sealed + "A", sealed + "=", " " + sealed, sealed + "\n"]:
         with pytest.raises(SealError):
             sealer().open(changed, audience="a", now=NOW)
@@ -44,7 +44,7 @@ def test_every_truncation_and_extension_is_refused() -> None:
     ],
 )
 def test_a_value_opens_for_nobody_else(opener: Sealer, audience: str) -> None:
-    sealed = sealer().seal({}, audience="a", expires=NOW + 1)
+    sealed = sealer().seal({}, audience="a", expires_at=NOW + 1)
     with pytest.raises(SealError):
         opener.open(sealed, audience=audience, now=NOW)
 
@@ -52,23 +52,23 @@ def test_a_value_opens_for_nobody_else(opener: Sealer, audience: str) -> None:
 def test_the_first_secret_seals_and_all_of_them_open() -> None:
     old, new, strange = (Sealer((secret,), "test") for secret in (SECRET, bytes(32), b"x" * 32))
     rotating = Sealer((bytes(32), SECRET), "test")
-    before = old.seal({"n": 1}, audience="a", expires=NOW + 1)
-    after = rotating.seal({"n": 2}, audience="a", expires=NOW + 1)
+    before = old.seal({"n": 1}, audience="a", expires_at=NOW + 1)
+    after = rotating.seal({"n": 2}, audience="a", expires_at=NOW + 1)
     assert [rotating.open(value, audience="a", now=NOW)["n"] for value in (before, after)] == [1, 2]
     assert new.open(after, audience="a", now=NOW) == {"n": 2}
-    for opener, value in ((old, after), (new, before), (strange, before), (rotating, strange.seal({}, audience="a", expires=NOW + 1))):
+    for opener, value in ((old, after), (new, before), (strange, before), (rotating, strange.seal({}, audience="a", expires_at=NOW + 1))):
         with pytest.raises(SealError):
             opener.open(value, audience="a", now=NOW)
 
 
 def test_an_expired_value_says_that_it_is_only_too_old() -> None:
-    sealed = sealer().seal({}, audience="a", expires=NOW)
-    with pytest.raises(Expired):
+    sealed = sealer().seal({}, audience="a", expires_at=NOW)
+    with pytest.raises(SealedValueExpired):
         sealer().open(sealed, audience="a", now=NOW)
 
 
 def test_refusals_all_use_the_same_words() -> None:
-    sealed = sealer().seal({}, audience="a", expires=NOW + 1)
+    sealed = sealer().seal({}, audience="a", expires_at=NOW + 1)
     said = set()
     for value, audience in [(sealed, "b"), ("", "a"), ("!" * 60, "a"), ("A" * 60, "a"), ("A" * 9000, "a"), ("é" * 60, "a")]:
         with pytest.raises(SealError) as refusal:
@@ -90,7 +90,7 @@ def test_a_second_spelling_of_the_same_bytes_is_refused() -> None:
 
 def test_nonces_never_repeat() -> None:
     one = sealer()
-    nonces = {from_text(one.seal({}, audience="a", expires=NOW))[:12] for _ in range(2000)}
+    nonces = {from_text(one.seal({}, audience="a", expires_at=NOW))[:12] for _ in range(2000)}
     assert len(nonces) == 2000
 
 
@@ -107,13 +107,13 @@ def test_a_sealer_never_shows_its_key() -> None:
 
 def test_a_value_longer_than_any_of_ours_is_not_even_tried() -> None:
     """It would open; but what is this long is not from us, and hundreds of them in one request are work for nothing."""
-    sealed = sealer().seal({"a": "x" * MAX_SEALED}, audience="a", expires=NOW + 1)
+    sealed = sealer().seal({"a": "x" * MAX_SEALED}, audience="a", expires_at=NOW + 1)
     with pytest.raises(SealError):
         sealer().open(sealed, audience="a", now=NOW)
 
 
 def test_a_claim_that_another_release_did_not_seal_is_a_refusal() -> None:
-    claims = sealer().open(sealer().seal({"sid": "x"}, audience="a", expires=NOW + 1), audience="a", now=NOW)
+    claims = sealer().open(sealer().seal({"sid": "x"}, audience="a", expires_at=NOW + 1), audience="a", now=NOW)
     assert claims["sid"] == "x"
     with pytest.raises(SealError, match="another release"):
         claims["acr"]

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from foundation.crypto.service_account_token import _checksum, hash_of, is_secret, name_in, new_token
+from foundation.crypto.service_account_token import _checksum, hash_token, new_token, parse_name, verify_token
 
 
 def test_a_token_names_its_account_and_no_two_are_alike() -> None:
     tokens = {new_token("deploy-bot") for _ in range(50)}
     assert len(tokens) == 50
-    assert {name_in(token) for token in tokens} == {"deploy-bot"}
+    assert {parse_name(token) for token in tokens} == {"deploy-bot"}
     assert all(re.fullmatch(r"gate_sa_[a-z0-9-]+_[0-9A-Za-z]{49}", token) for token in tokens)
 
 
@@ -18,29 +18,29 @@ def test_the_checksum_tells_a_mistake_without_asking_anybody() -> None:
     token = new_token("ci")
     for place in range(len("gate_sa_ci_"), len(token)):
         wrong = token[:place] + ("a" if token[place] != "a" else "b") + token[place + 1 :]
-        assert name_in(wrong) == ""
+        assert parse_name(wrong) == ""
     other = new_token("cj")
-    assert name_in(token.replace("_ci_", "_cj_")) == ""
-    assert name_in(other.replace("_cj_", "_ci_")) == ""
+    assert parse_name(token.replace("_ci_", "_cj_")) == ""
+    assert parse_name(other.replace("_cj_", "_ci_")) == ""
 
 
 @pytest.mark.parametrize("wrong", ["", "gate_sa_", "gate_sa_ci", "gate_sa_ci_", "GATE_SA_ci_" + "a" * 49, "gate_sa__" + "a" * 49])
 def test_what_is_no_token_names_nobody(wrong: str) -> None:
-    assert name_in(wrong) == ""
+    assert parse_name(wrong) == ""
 
 
 def test_only_exact_tokens_are_tokens() -> None:
     token = new_token("ci")
     for wrong in (token + "\n", " " + token, token + "=", token.upper(), token[:-1], token.replace("_ci_", "_c_i_"), f"x{token}"):
-        assert name_in(wrong) == ""
+        assert parse_name(wrong) == ""
     longer = f"{token}="
-    assert name_in(longer + _checksum(longer)) == ""
+    assert parse_name(longer + _checksum(longer)) == ""
 
 
 def test_a_hash_says_nothing_of_its_secret_and_knows_it_again() -> None:
     token = new_token("ci")
-    assert token not in hash_of(token)
-    assert is_secret(token, hash_of(token))
-    assert not is_secret(new_token("ci"), hash_of(token))
-    assert not is_secret(token, "")
-    assert not is_secret("", "")
+    assert token not in hash_token(token)
+    assert verify_token(token, hash_token(token))
+    assert not verify_token(new_token("ci"), hash_token(token))
+    assert not verify_token(token, "")
+    assert not verify_token("", "")

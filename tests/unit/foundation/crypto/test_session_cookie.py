@@ -79,24 +79,24 @@ def test_a_cookie_that_was_opened_opens_by_its_exact_value_only(cookies: Session
 
 
 def test_what_is_remembered_of_a_browser_ends_in_time_and_holds_at_its_host_only(cookies: SessionCookies) -> None:
-    headers = [kept(cookies.set_cookies("s1", "a", issued=NOW, expires=NOW + 60, now=NOW)).encode()]
+    headers = [kept(cookies.set_cookies("s1", "a", issued_at=NOW, expires_at=NOW + 60, now=NOW)).encode()]
     for now in (NOW, NOW + 59):
-        assert [token.session_id for token in cookies.counting(headers, "a", now)] == ["s1"]
-    assert not cookies.counting(headers, "b", NOW)
-    assert not cookies.counting([headers[0].replace(b"__Host-", b"__Hose-")], "a", NOW)
+        assert [token.session_id for token in cookies.valid_sessions(headers, "a", now)] == ["s1"]
+    assert not cookies.valid_sessions(headers, "b", NOW)
+    assert not cookies.valid_sessions([headers[0].replace(b"__Host-", b"__Hose-")], "a", NOW)
     for now in (NOW + 60, NOW + 61):
-        assert not cookies.counting(headers, "a", now)
+        assert not cookies.valid_sessions(headers, "a", now)
 
 
 def test_nothing_is_remembered_of_a_browser_without_a_session(cookies: SessionCookies) -> None:
-    assert not cookies.counting([b"theme=dark; " + b"x" * 1000], "a", NOW)
+    assert not cookies.valid_sessions([b"theme=dark; " + b"x" * 1000], "a", NOW)
     assert len(cookies._known) == 0
 
 
 def test_only_so_many_opened_cookies_are_remembered_and_nothing_that_did_not_open(
     cookies: SessionCookies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_cookie, "MOST_OPENED", 3)
+    monkeypatch.setattr(session_cookie, "MAX_CACHED", 3)
     values = [cookies.seal(f"s{number}", "a", NOW, NOW + 60) for number in range(5)]
     for value in values:
         cookies.open(value, "a", NOW)
@@ -110,12 +110,12 @@ def test_no_number_of_planted_cookies_hides_the_real_one(cookies: SessionCookies
     planted = [f"_gate={'x' * 80}{number}" for number in range(200)]
     own = kept(set_at(cookies, "a"))
     sent = [b"_gate=short; other=1; _gate=" + b"\xff" * 80, "; ".join([*planted, own]).encode()]
-    assert [token.session_id for token in cookies.counting(sent, "a", NOW)] == ["s1"]
-    assert cookies.carried([own.encode().replace(b"_gate=", b"other=", 1)], "a", NOW) == []
+    assert [token.session_id for token in cookies.valid_sessions(sent, "a", NOW)] == ["s1"]
+    assert cookies.all_session_ids([own.encode().replace(b"_gate=", b"other=", 1)], "a", NOW) == []
 
 
 def set_at(cookies: SessionCookies, host_port: str, session_id: str = "s1") -> list[str]:
-    return cookies.set_cookies(session_id, host_port, issued=NOW, expires=NOW + 60, now=NOW)
+    return cookies.set_cookies(session_id, host_port, issued_at=NOW, expires_at=NOW + 60, now=NOW)
 
 
 def test_a_session_has_a_companion_that_only_this_very_host_can_set(cookies: SessionCookies) -> None:
@@ -130,33 +130,33 @@ def test_a_session_counts_beside_its_own_companion_of_this_host_only(cookies: Se
     made = {(host, id): [each.partition(";")[0] for each in set_at(cookies, host, id)] for host in hosts for id in ids}
     for (host, id), (session, _) in made.items():
         for whose, (_, companion) in made.items():
-            counting = cookies.counting([f"{session}; {companion}".encode()], host, NOW)
+            counting = cookies.valid_sessions([f"{session}; {companion}".encode()], host, NOW)
             assert bool(counting) is (whose == (host, id))
         for bad in ("", "__Host-_gate=", "__Host-_gate=x", "__HOST-_gate=" + made[host, id][1].partition("=")[2], session):
-            assert cookies.counting([f"{session}; {bad}".encode()], host, NOW) == []
-        assert cookies.carried([session.encode()], host, NOW) == [id]
+            assert cookies.valid_sessions([f"{session}; {bad}".encode()], host, NOW) == []
+        assert cookies.all_session_ids([session.encode()], host, NOW) == [id]
     other_keys = SessionCookies(make_options(tmp_path, cookie_secret=base64.b64encode(bytes(32)).decode()))
     (session, _), (_, companion) = made["b.example.com", "s1"], set_at(other_keys, "b.example.com")
-    assert cookies.counting([f"{session}; {companion.partition(';')[0]}".encode()], "b.example.com", NOW) == []
+    assert cookies.valid_sessions([f"{session}; {companion.partition(';')[0]}".encode()], "b.example.com", NOW) == []
 
 
 def test_with_cookie_domain_each_host_has_a_companion_of_its_own(tmp_path: Path) -> None:
     cookies = SessionCookies(make_options(tmp_path, cookie_domain="example.com"))
     session, companion = (each.partition(";")[0] for each in set_at(cookies, "a.example.com"))
     sent = [f"{session}; {companion}".encode()]
-    assert [token.session_id for token in cookies.counting(sent, "a.example.com", NOW)] == ["s1"]
-    assert cookies.counting(sent, "b.example.com", NOW) == []
-    assert cookies.carried(sent, "b.example.com", NOW) == ["s1"]
+    assert [token.session_id for token in cookies.valid_sessions(sent, "a.example.com", NOW)] == ["s1"]
+    assert cookies.valid_sessions(sent, "b.example.com", NOW) == []
+    assert cookies.all_session_ids(sent, "b.example.com", NOW) == ["s1"]
 
 
 @pytest.mark.parametrize("setting", [{"cookie_secure": False}, {"cookie_name": "__Host-gate"}, {"cookie_name": "__host-gate"}])
 def test_where_there_can_be_none_or_none_is_needed_there_is_no_companion(tmp_path: Path, setting: dict[str, object]) -> None:
     cookies = SessionCookies(make_options(tmp_path, **setting))
     (session,) = set_at(cookies, "a")
-    assert [token.session_id for token in cookies.counting([session.partition(";")[0].encode()], "a", NOW)] == ["s1"]
+    assert [token.session_id for token in cookies.valid_sessions([session.partition(";")[0].encode()], "a", NOW)] == ["s1"]
     assert len(cookies.clear_cookies([], "a", "/")) == 1
     two = [f"{cookies.name}=x; {cookies.name}=y".encode()]
-    assert bool(cookies.clear_planted(two, "a", "/")) is (cookies.name == "_gate")
+    assert bool(cookies.clear_conflicting(two, "a", "/")) is (cookies.name == "_gate")
 
 
 def test_cookies_are_cleared_by_the_same_name_path_and_domain(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_cookies_are_cleared_by_the_same_name_path_and_domain(tmp_path: Path) ->
 
 
 def test_who_brings_several_loses_all_of_them(cookies: SessionCookies) -> None:
-    assert cookies.clear_planted([b"_gate=x"], "a.example.com", "/b/c") == []
-    cleared = cookies.clear_planted([b"_gate=x; _gate=y"], "a.example.com:8443", "/b/c")
+    assert cookies.clear_conflicting([b"_gate=x"], "a.example.com", "/b/c") == []
+    cleared = cookies.clear_conflicting([b"_gate=x; _gate=y"], "a.example.com:8443", "/b/c")
     places = {(each.partition("Domain=")[2].partition(";")[0], each.partition("Path=")[2].partition(";")[0]) for each in cleared}
     assert places == {(domain, path) for domain in ("", "a.example.com", "example.com") for path in ("/", "/b", "/b/", "/b/c", "/b/c/")}
     assert all("Max-Age=0" in each for each in cleared)
@@ -183,7 +183,7 @@ async def test_two_live_sessions_that_both_count_are_none(tmp_path: Path) -> Non
         async def find(id: str, now: float) -> str | None:
             return id if id in live else None
 
-        return await cookies.of_browser([one.encode(), f"{two}; {one}".encode()], "a", NOW, find)
+        return await cookies.active_session([one.encode(), f"{two}; {one}".encode()], "a", NOW, find)
 
     with capture_logs() as logs:
         assert [await of("s1"), await of("s2"), await of()] == ["s1", "s2", None]
@@ -194,6 +194,6 @@ async def test_two_live_sessions_that_both_count_are_none(tmp_path: Path) -> Non
 
 def test_a_value_of_another_purpose_is_no_session(cookies: SessionCookies, tmp_path: Path) -> None:
     attempts = SignInAttempts(make_options(tmp_path), "route")
-    _, (set_cookie, *_) = attempts.begin({"sid": "s1", "iat": NOW, "exp": NOW + 9}, "a", [], NOW)
+    _, (set_cookie, *_) = attempts.start({"sid": "s1", "iat": NOW, "exp": NOW + 9}, "a", [], NOW)
     with pytest.raises(SealError):
         cookies.open(set_cookie.split("=", 1)[1].split(";")[0], "a", NOW)

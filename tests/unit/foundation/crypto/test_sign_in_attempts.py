@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.crypto.sign_in_attempts import LIFETIME, MAX_AT_A_TIME, MAX_BYTES, SignInAttempts, is_attempt_id
+from foundation.crypto.sign_in_attempts import LIFETIME, MAX_BYTES, MAX_CONCURRENT, SignInAttempts, is_attempt_id
 from tests.support.options import make_options
 
 NOW = 1_800_000_000.0
@@ -26,16 +26,16 @@ def sent_back(set_cookies: list[str]) -> list[bytes]:
 
 
 def test_an_attempt_is_found_by_the_browser_that_began_it(attempts: SignInAttempts) -> None:
-    attempt_id, set_cookies = attempts.begin({"nonce": "n"}, HOST, [], NOW)
+    attempt_id, set_cookies = attempts.start({"nonce": "n"}, HOST, [], NOW)
     assert is_attempt_id(attempt_id)
     (own,) = sent_back(set_cookies)
     for header in (own, b"__Host-_gate_signin_" + attempt_id.encode() + b"=planted; " + own):
         assert attempts.find(attempt_id, [header], HOST, NOW + 1) == {"at": NOW, "nonce": "n"}
-    assert attempts.under_way([own, b"__Host-_gate_signin_" + b"a" * 22 + b"=planted"], HOST, NOW + 1) == [attempt_id]
+    assert attempts.active_ids([own, b"__Host-_gate_signin_" + b"a" * 22 + b"=planted"], HOST, NOW + 1) == [attempt_id]
 
 
 def test_another_browser_host_purpose_or_time_finds_nothing(attempts: SignInAttempts, tmp_path: Path) -> None:
-    attempt_id, set_cookies = attempts.begin({}, HOST, [], NOW)
+    attempt_id, set_cookies = attempts.start({}, HOST, [], NOW)
     cookies = sent_back(set_cookies)
     assert attempts.find(attempt_id, [], HOST, NOW) is None
     assert attempts.find(attempt_id, cookies, "other.example.com", NOW) is None
@@ -44,14 +44,14 @@ def test_another_browser_host_purpose_or_time_finds_nothing(attempts: SignInAtte
 
 
 def test_a_cookie_renamed_to_another_attempt_is_refused(attempts: SignInAttempts) -> None:
-    first, set_cookies = attempts.begin({}, HOST, [], NOW)
-    second, _ = attempts.begin({}, HOST, [], NOW)
+    first, set_cookies = attempts.start({}, HOST, [], NOW)
+    second, _ = attempts.start({}, HOST, [], NOW)
     renamed = [sent_back(set_cookies)[0].replace(first.encode(), second.encode())]
     assert attempts.find(second, renamed, HOST, NOW) is None
 
 
 def test_parallel_tabs_each_keep_their_attempt(attempts: SignInAttempts) -> None:
-    begun = [attempts.begin({"tab": tab}, HOST, [], NOW) for tab in range(5)]
+    begun = [attempts.start({"tab": tab}, HOST, [], NOW) for tab in range(5)]
     cookies = sent_back([cookie for _, set_cookies in begun for cookie in set_cookies])
     assert [attempts.find(attempt_id, cookies, HOST, NOW)["tab"] for attempt_id, _ in begun] == [0, 1, 2, 3, 4]  # type: ignore[index]
 
@@ -59,31 +59,31 @@ def test_parallel_tabs_each_keep_their_attempt(attempts: SignInAttempts) -> None
 def test_a_browser_keeps_at_most_eight_and_the_oldest_goes(attempts: SignInAttempts) -> None:
     everything: list[str] = []
     ids = []
-    for number in range(MAX_AT_A_TIME + 3):
-        attempt_id, set_cookies = attempts.begin({}, HOST, sent_back(everything), NOW + number)
+    for number in range(MAX_CONCURRENT + 3):
+        attempt_id, set_cookies = attempts.start({}, HOST, sent_back(everything), NOW + number)
         everything += set_cookies
         ids.append(attempt_id)
     cookies = sent_back(everything)
     found = [attempts.find(attempt_id, cookies, HOST, NOW + 20) is not None for attempt_id in ids]
-    assert found == [False] * 3 + [True] * MAX_AT_A_TIME
+    assert found == [False] * 3 + [True] * MAX_CONCURRENT
 
 
 def test_attempts_with_long_claims_never_outgrow_a_header(attempts: SignInAttempts) -> None:
     everything: list[str] = []
     for number in range(12):
-        _, set_cookies = attempts.begin({"to": "x" * 2000}, HOST, sent_back(everything), NOW + number)
+        _, set_cookies = attempts.start({"to": "x" * 2000}, HOST, sent_back(everything), NOW + number)
         everything += set_cookies
     (header,) = sent_back(everything)
     assert 2000 < len(header) < MAX_BYTES + 1024
-    assert len(attempts.begin({"to": "x" * MAX_BYTES}, HOST, [], NOW)[1]) == 1
+    assert len(attempts.start({"to": "x" * MAX_BYTES}, HOST, [], NOW)[1]) == 1
 
 
 def test_planted_junk_is_the_first_to_go(attempts: SignInAttempts) -> None:
     junk = [b"; ".join(b"__Host-_gate_signin_%s=x" % (b"%022d" % number) for number in range(10))]
-    _, set_cookies = attempts.begin({}, HOST, junk, NOW)
-    assert len(set_cookies) == 1 + 10 - (MAX_AT_A_TIME - 1)
+    _, set_cookies = attempts.start({}, HOST, junk, NOW)
+    assert len(set_cookies) == 1 + 10 - (MAX_CONCURRENT - 1)
     others = [b"; ".join(name % number + b"=x" for name in (b"__Host-_gate_signin_short%d", b"x" * 20 + b"%022d") for number in range(9))]
-    assert len(attempts.begin({}, HOST, others, NOW)[1]) == 1
+    assert len(attempts.start({}, HOST, others, NOW)[1]) == 1
 
 
 @pytest.mark.parametrize("text", ["", "a" * 21, "a" * 23, "a" * 21 + ";", "a" * 21 + "=", "é" * 22, "../" + "a" * 19])
@@ -94,7 +94,7 @@ def test_only_our_own_form_is_an_attempt_id(text: str) -> None:
 @pytest.mark.parametrize(("secure", "prefix"), [(True, "__Host-_gate_signin_"), (False, "_gate_signin_")])
 def test_an_attempt_counts_under_the_name_that_only_its_own_host_can_set(tmp_path: Path, secure: bool, prefix: str) -> None:
     attempts = SignInAttempts(make_options(tmp_path, cookie_secure=secure), "route")
-    attempt_id, set_cookies = attempts.begin({}, HOST, [], NOW)
+    attempt_id, set_cookies = attempts.start({}, HOST, [], NOW)
     (header,) = sent_back(set_cookies)
     assert header.startswith(prefix.encode() + attempt_id.encode() + b"=")
     for name in (b"_gate_signin_", b"__Host-_gate_signin_", b"__host-_gate_signin_", b"__Secure-_gate_signin_"):

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat, PublicFormat
 from structlog.testing import capture_logs
 
-from foundation.crypto.signing_key import SigningKey, checked_jwk, thumbprint
+from foundation.crypto.signing_key import SigningKey, thumbprint, validate_jwk
 from foundation.errors import ConfigError
 from tests.support.options import make_options
 
@@ -136,6 +136,6 @@ def test_a_key_does_not_show_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [{"alg": "HS256"}, {"use": "enc"}, {"d": "x"}, {"kid": "x"}])
 def test_nothing_but_a_public_key_under_its_own_name_is_a_key_of_gate(tmp_path: Path, change: dict[str, str]) -> None:
     jwk = signing_key(tmp_path).jwk()
-    assert checked_jwk(jwk) == jwk
+    assert validate_jwk(jwk) == jwk
     with pytest.raises(ValueError, match="key"):
-        checked_jwk({**jwk, **change})
+        validate_jwk({**jwk, **change})

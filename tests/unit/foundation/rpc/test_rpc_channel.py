@@ -12,7 +12,7 @@ import pytest
 
 from config.options import Options
 from databroker.rpc import databroker_pb2 as pb
-from foundation.rpc.rpc_channel import RpcChannel, RpcFailed, authorities, target_of
+from foundation.rpc.rpc_channel import RpcChannel, RpcError, grpc_target, root_certificates
 from foundation.rpc.rpc_server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import HostPort, Url
@@ -33,7 +33,7 @@ async def serve(options: Options, behaviour: Behaviour = yes, *, host: str = "12
     server = RpcServer(options, SharedSecret(options.shared_secret))
     handler = grpc.unary_unary_rpc_method_handler(behaviour, pb.GetRequest.FromString, pb.DeleteResponse.SerializeToString)
     server.add("a.B", {"Ask": handler})
-    server.open(HostPort(host, port))
+    server.bind(HostPort(host, port))
     await server.start()
     return server
 
@@ -47,8 +47,8 @@ async def channel_to(url: Url, options: Options) -> AsyncIterator[RpcChannel]:
         await channel.close()
 
 
-async def ask(channel: RpcChannel, id: str = "", *, may_repeat: bool = False) -> bool:
-    return (await channel.call(METHOD, pb.GetRequest(id=id), pb.DeleteResponse, may_repeat=may_repeat)).existed
+async def ask(channel: RpcChannel, id: str = "", *, idempotent: bool = False) -> bool:
+    return (await channel.call(METHOD, pb.GetRequest(id=id), pb.DeleteResponse, idempotent=idempotent)).existed
 
 
 async def test_a_call_is_answered(options):
@@ -78,8 +78,8 @@ async def test_a_call_ends_with_its_timeout(tmp_path):
     server = await serve(options, never)
     for port in (server.port, free_port()):
         async with channel_to(loopback_url(port), options) as channel:
-            with pytest.raises(RpcFailed) as error:
-                await ask(channel, may_repeat=True)
+            with pytest.raises(RpcError) as error:
+                await ask(channel, idempotent=True)
         assert error.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
     await server.stop()
 
@@ -95,7 +95,7 @@ async def test_what_may_be_repeated_is_until_it_succeeds(options):
 
     server = await serve(options, third_time)
     async with channel_to(loopback_url(server.port), options) as channel:
-        assert await ask(channel, "x", may_repeat=True)
+        assert await ask(channel, "x", idempotent=True)
     assert asked == ["x", "x", "x"]
     await server.stop()
 
@@ -110,7 +110,7 @@ async def test_what_may_not_be_repeated_is_asked_once(options):
 
     server = await serve(options, fail)
     async with channel_to(loopback_url(server.port), options) as channel:
-        with pytest.raises(RpcFailed) as error:
+        with pytest.raises(RpcError) as error:
             await ask(channel, "x")
     assert asked == ["x"]
     assert error.value.code is grpc.StatusCode.UNAVAILABLE
@@ -147,10 +147,10 @@ class Imposter:
 @pytest.mark.parametrize("code", [None, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.ABORTED], ids=str)
 async def test_an_imposter_is_not_believed(options, code):
     async with Imposter(code) as imposter, channel_to(loopback_url(imposter.port), options) as channel:
-        with pytest.raises(RpcFailed) as error:
+        with pytest.raises(RpcError) as error:
             await ask(channel)
         assert error.value.code is grpc.StatusCode.UNKNOWN
-        with pytest.raises(RpcFailed) as error:
+        with pytest.raises(RpcError) as error:
             await anext(channel.stream("/a.B/Follow", pb.GetRequest(), pb.DeleteResponse, 5))
         assert error.value.code is grpc.StatusCode.UNKNOWN
 
@@ -159,8 +159,8 @@ async def test_another_secret_at_the_other_end_is_told_apart_from_an_outage(opti
     other = make_options(tmp_path, shared_secret="A" * 43 + "=")
     server = await serve(other)
     async with channel_to(loopback_url(server.port), options) as channel:
-        with pytest.raises(RpcFailed) as error:
-            await ask(channel, may_repeat=True)
+        with pytest.raises(RpcError) as error:
+            await ask(channel, idempotent=True)
     assert error.value.code is grpc.StatusCode.UNAUTHENTICATED
     await server.stop()
 
@@ -174,12 +174,12 @@ async def test_a_silent_stream_is_a_broken_one(options):
     server = RpcServer(options, SharedSecret(options.shared_secret))
     handler = grpc.unary_stream_rpc_method_handler(silent, pb.GetRequest.FromString, pb.DeleteResponse.SerializeToString)
     server.add("a.B", {"Follow": handler})
-    server.open(HostPort("127.0.0.1", 0))
+    server.bind(HostPort("127.0.0.1", 0))
     await server.start()
     async with channel_to(loopback_url(server.port), options) as channel:
         stream = channel.stream("/a.B/Follow", pb.GetRequest(), pb.DeleteResponse, 0.2)
         assert (await anext(stream)).existed
-        with pytest.raises(RpcFailed) as error:
+        with pytest.raises(RpcError) as error:
             await anext(stream)
     assert error.value.code is grpc.StatusCode.UNAVAILABLE
     await server.stop()
@@ -232,7 +232,7 @@ async def test_tls_takes_our_authority_and_the_name_dialled_or_its_override(tmp_
             if is_answered:
                 assert await ask(channel), (settings, host)
             else:
-                with pytest.raises(RpcFailed):
+                with pytest.raises(RpcError):
                     await ask(channel)
     await server.stop()
 
@@ -257,11 +257,11 @@ async def test_a_proxy_variable_leads_no_call_astray(options, monkeypatch):
     ],
 )
 def test_where_to_connect_follows_from_the_url(url, target):
-    assert target_of(url) == target
+    assert grpc_target(url) == target
 
 
 def test_our_authority_stands_beside_the_systems():
-    pem = authorities(b"-----BEGIN CERTIFICATE-----\nours\n")
+    pem = root_certificates(b"-----BEGIN CERTIFICATE-----\nours\n")
     assert pem is not None
     assert b"ours" in pem
     system = ssl.get_default_verify_paths()

@@ -77,7 +77,7 @@ async def test_who_proves_it_is_answered_with_a_proof(channel, options):
     secret, method = SharedSecret(options.shared_secret), "/databroker.DataBrokerService/Get"
     token = secret.token(method)
     call = channel.unary_unary(method)(pb.GetRequest(type=SESSION, id="a").SerializeToString(), metadata=[(TOKEN, token)], timeout=5)
-    secret.check_proof(method, token, await call.initial_metadata())
+    secret.verify_proof(method, token, await call.initial_metadata())
     assert pb.GetResponse.FromString(await call).record.id == "a"
 
 
@@ -102,7 +102,7 @@ async def test_health_and_reflection_ask_for_nothing(channel):
 async def test_a_taken_port_is_an_error_that_names_the_setting(server, options):
     second = RpcServer(options, SharedSecret(options.shared_secret))
     with pytest.raises(ConfigError) as error:
-        second.open(HostPort("127.0.0.1", server.port))
+        second.bind(HostPort("127.0.0.1", server.port))
     assert error.value.problems[0].key == "grpc_address"
 
 
@@ -114,7 +114,7 @@ async def test_what_went_wrong_inside_is_not_told_to_callers(options):
 
     server, secret = RpcServer(options, SharedSecret(options.shared_secret)), SharedSecret(options.shared_secret)
     server.add("a.B", {"Fail": grpc.unary_unary_rpc_method_handler(fail)})
-    server.open(HostPort("127.0.0.1", 0))
+    server.bind(HostPort("127.0.0.1", 0))
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         for body, code in ((b"bad", grpc.StatusCode.INVALID_ARGUMENT), (b"", grpc.StatusCode.INTERNAL)):
@@ -205,7 +205,7 @@ async def test_a_changed_certificate_is_shown_to_who_connects_next(tmp_path):
 
     first, second = options_with_a_new_pair(), options_with_a_new_pair()
     server = RpcServer(first, SharedSecret(first.shared_secret))
-    server.open(HostPort("127.0.0.1", 0))
+    server.bind(HostPort("127.0.0.1", 0))
     await server.start()
     for options in (first, second):
         server.reload(options)

@@ -9,7 +9,7 @@ import jwt
 import pytest
 
 from foundation.crypto.sealing import Sealer
-from foundation.rpc.shared_secret import LIFETIME, PROOF, TOKEN, NotProven, SharedSecret
+from foundation.rpc.shared_secret import LIFETIME, PROOF, TOKEN, AuthenticationFailed, SharedSecret
 from tests.support.clock import NOW, Clock
 
 METHOD = "/databroker.DataBrokerService/Get"
@@ -27,7 +27,7 @@ def metadata(token: str) -> list[tuple[str, str]]:
 
 def test_both_sides_that_know_the_secret_prove_it(secret, clock):
     token = secret.token(METHOD)
-    proof = SharedSecret([KEY], clock).check(METHOD, metadata(token))
+    proof = SharedSecret([KEY], clock).verify_token(METHOD, metadata(token))
     secret.check_proof(METHOD, token, [(PROOF, proof)])
 
 
@@ -38,7 +38,7 @@ def test_no_two_calls_have_the_same_token(secret):
 def test_a_token_is_for_its_method_only(secret):
     token = secret.token(METHOD)
     for other in ("/databroker.DataBrokerService/Set", METHOD.lower(), METHOD + "/", "", METHOD[1:]):
-        with pytest.raises(NotProven):
+        with pytest.raises(AuthenticationFailed):
             secret.check(other, metadata(token))
 
 
@@ -47,7 +47,7 @@ def test_a_token_is_good_for_minutes_only(secret, clock):
     clock.now = NOW + LIFETIME - 1
     secret.check(METHOD, metadata(token))
     clock.now = NOW + LIFETIME
-    with pytest.raises(NotProven):
+    with pytest.raises(AuthenticationFailed):
         secret.check(METHOD, metadata(token))
 
 
@@ -55,7 +55,7 @@ def test_no_token_is_served_for_five_minutes_whatever_clock_its_maker_had(secret
     clock.now = NOW + 300 - LIFETIME
     token = secret.token(METHOD)
     clock.now = NOW
-    with pytest.raises(NotProven):
+    with pytest.raises(AuthenticationFailed):
         secret.check(METHOD, metadata(token))
 
 
@@ -63,7 +63,7 @@ def test_every_changed_character_is_noticed(secret):
     token = secret.token(METHOD)
     for at in range(len(token)):
         changed = token[:at] + ("A" if token[at] != "A" else "B") + token[at + 1 :]
-        with pytest.raises(NotProven):
+        with pytest.raises(AuthenticationFailed):
             secret.check(METHOD, metadata(changed))
 
 
@@ -89,46 +89,48 @@ def _jwt(header: dict[str, str], key: bytes) -> str:
         pytest.param(_jwt({"alg": "HS256"}, KEY), id="a JWT under the raw secret, as the reference's"),
         pytest.param(_jwt({"alg": "HS512"}, KEY), id="a JWT with another alg"),
         pytest.param(jwt.encode({"exp": NOW + 60}, KEY, algorithm="HS256"), id="a library's JWT under the raw secret"),
-        pytest.param(Sealer([KEY], "hand-over").seal({"id": "x"}, audience=METHOD, expires=NOW + 60), id="a hand-over token"),
-        pytest.param(Sealer([KEY], "grpc call").seal({"id": "x"}, audience=METHOD, expires=NOW + 60), id="sealed under the call's label"),
+        pytest.param(Sealer([KEY], "hand-over").seal({"id": "x"}, audience=METHOD, expires_at=NOW + 60), id="a hand-over token"),
+        pytest.param(
+            Sealer([KEY], "grpc call").seal({"id": "x"}, audience=METHOD, expires_at=NOW + 60), id="sealed under the call's label"
+        ),
     ],
 )
 def test_what_is_no_token_of_a_call_is_none(secret, token):
-    with pytest.raises(NotProven):
+    with pytest.raises(AuthenticationFailed):
         secret.check(METHOD, metadata(token))
 
 
 @pytest.mark.parametrize("sent", [None, [], [("authorization", "Bearer x")]], ids=["none", "empty", "another header"])
 def test_a_call_without_a_token_is_refused(secret, sent):
-    with pytest.raises(NotProven):
+    with pytest.raises(AuthenticationFailed):
         secret.check(METHOD, sent)
 
 
 def test_of_two_tokens_none_counts(secret):
-    with pytest.raises(NotProven):
+    with pytest.raises(AuthenticationFailed):
         secret.check(METHOD, [(TOKEN, secret.token(METHOD)), (TOKEN, secret.token(METHOD))])
 
 
 def test_another_secret_is_another_world(secret, clock):
     other = SharedSecret([OTHER_KEY], clock)
-    with pytest.raises(NotProven):
+    with pytest.raises(AuthenticationFailed):
         secret.check(METHOD, metadata(other.token(METHOD)))
     token = secret.token(METHOD)
     foreign = SharedSecret([OTHER_KEY, KEY], clock)
-    assert foreign.check(METHOD, metadata(token))  # a secret that is being replaced
-    with pytest.raises(NotProven):
-        other.check_proof(METHOD, token, [(PROOF, secret.check(METHOD, metadata(token)))])
+    assert foreign.verify_token(METHOD, metadata(token))  # a secret that is being replaced
+    with pytest.raises(AuthenticationFailed):
+        other.verify_proof(METHOD, token, [(PROOF, secret.check(METHOD, metadata(token)))])
 
 
 def test_a_proof_is_for_one_call_and_no_token(secret):
     token, other = secret.token(METHOD), secret.token(METHOD)
     proof = secret.check(METHOD, metadata(token))
     for wrong in ([(PROOF, secret.check(METHOD, metadata(other)))], [(PROOF, token)], [(PROOF, token.rpartition(".")[2])], [], None):
-        with pytest.raises(NotProven):
+        with pytest.raises(AuthenticationFailed):
             secret.check_proof(METHOD, token, wrong)
-    with pytest.raises(NotProven):
+    with pytest.raises(AuthenticationFailed):
         secret.check_proof("/databroker.DataBrokerService/Set", token, [(PROOF, proof)])
-    with pytest.raises(NotProven):
+    with pytest.raises(AuthenticationFailed):
         secret.check(METHOD, metadata(proof))
 
 
@@ -136,14 +138,14 @@ def test_secrets_can_be_replaced_one_process_after_the_other(clock):
     old, new = SharedSecret([KEY], clock), SharedSecret([KEY], clock)
     new.replace([OTHER_KEY, KEY])
     token = old.token(METHOD)
-    old.check_proof(METHOD, token, [(PROOF, new.check(METHOD, metadata(token)))])
+    old.verify_proof(METHOD, token, [(PROOF, new.verify_token(METHOD, metadata(token)))])
     old.replace([KEY, OTHER_KEY])
     token = new.token(METHOD)
-    new.check_proof(METHOD, token, [(PROOF, old.check(METHOD, metadata(token)))])
+    new.verify_proof(METHOD, token, [(PROOF, old.verify_token(METHOD, metadata(token)))])
 
 
 def test_errors_never_hold_the_token(secret):
     token = secret.token(METHOD)
-    with pytest.raises(NotProven) as error:
+    with pytest.raises(AuthenticationFailed) as error:
         secret.check("/x/Y", metadata(token))
     assert token not in str(error.value)

@@ -16,7 +16,7 @@ from h2.exceptions import ProtocolError
 
 from config.options import Options
 from foundation.rpc import rpc_server as rpc_server
-from foundation.rpc.rpc_server import LARGEST_REQUEST, RpcServer
+from foundation.rpc.rpc_server import MAX_REQUEST_BYTES, RpcServer
 from foundation.rpc.shared_secret import TOKEN, SharedSecret
 from foundation.values import HostPort
 
@@ -51,7 +51,7 @@ async def server(options: Options, secret: SharedSecret, monkeypatch: pytest.Mon
     server = RpcServer(options, secret, proof)
     handler = grpc.unary_unary_rpc_method_handler(echo)
     server.add("a.B", {"Echo": handler, "ByBody": handler})
-    server.open(HostPort("127.0.0.1", 0))
+    server.bind(HostPort("127.0.0.1", 0))
     await server.start()
     yield server
     await server.stop()
@@ -81,8 +81,8 @@ def sent_unfinished(port: int, method: str) -> tuple[int, int]:
         for _ in range(STREAMS):
             stream = h2.get_next_available_stream_id()
             h2.send_headers(stream, [*pseudo, ("content-type", "application/grpc"), ("te", "trailers")])
-            h2.send_data(stream, b"\0" + struct.pack(">I", LARGEST_REQUEST))
-            unsent[stream] = LARGEST_REQUEST - 1
+            h2.send_data(stream, b"\0" + struct.pack(">I", MAX_REQUEST_BYTES))
+            unsent[stream] = MAX_REQUEST_BYTES - 1
         while len(ended) < STREAMS and time.monotonic() < until:
             for stream in unsent.keys() - ended:
                 try:
@@ -100,7 +100,7 @@ def sent_unfinished(port: int, method: str) -> tuple[int, int]:
 async def test_unfinished_messages_of_strangers_are_not_kept(server: RpcServer, method: str) -> None:
     sent, ended = await asyncio.to_thread(sent_unfinished, server.port, method)
     assert ended == STREAMS
-    assert sent < 45 * MIB < STREAMS * LARGEST_REQUEST / 5
+    assert sent < 45 * MIB < STREAMS * MAX_REQUEST_BYTES / 5
 
 
 async def test_who_proves_itself_by_its_message_is_answered_and_who_does_not_is_refused(server: RpcServer) -> None:

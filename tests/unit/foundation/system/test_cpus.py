@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.system.cpus import usable_cores
+from foundation.system.cpus import available_cpus
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_a_quota_bounds_the_cores(
         file = tmp_path / "groups" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
-    assert usable_cores(tmp_path / "membership", tmp_path / "groups") == cores
+    assert available_cpus(tmp_path / "membership", tmp_path / "groups") == cores
 
 
 def test_where_nothing_is_said_those_count_that_the_process_may_be_put_on(tmp_path: Path) -> None:
-    assert usable_cores(tmp_path / "absent", tmp_path) == len(os.sched_getaffinity(0))
+    assert available_cpus(tmp_path / "absent", tmp_path) == len(os.sched_getaffinity(0))

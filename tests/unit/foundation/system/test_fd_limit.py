@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from foundation.system.fd_limit import MOST_PREPARED
+from foundation.system.fd_limit import MAX_PREALLOCATED
 
 SCRIPT = """
 import resource, sys
@@ -18,9 +18,9 @@ print(hard, *resource.getrlimit(resource.RLIMIT_NOFILE), size)
 """
 
 
-@pytest.mark.parametrize("limit", [3000, 10 * MOST_PREPARED])
+@pytest.mark.parametrize("limit", [3000, 10 * MAX_PREALLOCATED])
 def test_the_hard_limit_counts_and_the_table_need_not_grow_any_more(limit: int) -> None:
     said = subprocess.run([sys.executable, "-c", SCRIPT, str(limit)], capture_output=True, text=True, check=True)
     wanted, soft, hard, size = map(int, said.stdout.split())
     assert soft == hard == wanted
-    assert size >= min(wanted, MOST_PREPARED)
+    assert size >= min(wanted, MAX_PREALLOCATED)

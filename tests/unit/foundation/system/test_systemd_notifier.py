@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-from foundation.system.systemd_notifier import ServiceManager, watchdog_seconds
+from foundation.system.systemd_notifier import SystemdNotifier, watchdog_seconds
 
 
-def manager() -> ServiceManager:
-    return ServiceManager(lambda: "ready; provider: degraded")
+def manager() -> SystemdNotifier:
+    return SystemdNotifier(lambda: "ready; provider: degraded")
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -28,8 +28,8 @@ def heard(request, monkeypatch, tmp_path) -> Iterator[Callable[[], list[str]]]:
 
 def test_who_is_not_asked_tells_nobody(monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    assert not manager().is_asking
-    ServiceManager(lambda: pytest.fail("nobody wants to know")).ready()
+    assert not manager().is_enabled
+    SystemdNotifier(lambda: pytest.fail("nobody wants to know")).ready()
 
 
 def test_a_manager_that_is_gone_is_no_failure(monkeypatch, tmp_path):
@@ -39,7 +39,7 @@ def test_a_manager_that_is_gone_is_no_failure(monkeypatch, tmp_path):
 
 def test_a_life_is_told_with_its_status(heard):
     told = manager()
-    assert told.is_asking
+    assert told.is_enabled
     status = "STATUS=ready; provider: degraded"
     told.ready()
     assert heard() == ["READY=1", status]
@@ -70,7 +70,7 @@ def test_a_reload_ends_neither_a_start_nor_a_stop(heard):
 async def test_it_beats_while_the_event_loop_turns_and_not_while_it_stands_still(heard, monkeypatch):
     monkeypatch.setenv("WATCHDOG_USEC", "30000")
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
-    beating = asyncio.create_task(manager().beat())
+    beating = asyncio.create_task(manager().send_watchdog_pings())
     for _ in range(2):
         while True:
             await asyncio.sleep(0)

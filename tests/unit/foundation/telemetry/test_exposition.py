@@ -9,7 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.telemetry import metrics
-from foundation.telemetry.exposition import MetricsPage, TextFamilies, TextFamily, escaped, families_of
+from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText, MetricsEndpoint, collect_families, escape_label
 from foundation.telemetry.monitoring_app import OperatorPages
 from tests.support.ready import READY
 
@@ -17,7 +17,7 @@ HOSTILE = 'a"} 1\ngate_forged{x="\\'
 
 
 async def answer(
-    path: str, method: str = "GET", accept: bytes | None = None, families: Callable[[], TextFamilies] = dict
+    path: str, method: str = "GET", accept: bytes | None = None, families: Callable[[], MetricFamilies] = dict
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     sent: list[dict[str, Any]] = []
 
@@ -25,12 +25,12 @@ async def answer(
         sent.append(message)
 
     headers = [] if accept is None else [(b"accept", accept)]
-    await OperatorPages(MetricsPage("gate", families), lambda: READY)({"path": path, "method": method, "headers": headers}, None, send)
+    await OperatorPages(MetricsEndpoint("gate", families), lambda: READY)({"path": path, "method": method, "headers": headers}, None, send)
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
 async def test_our_numbers_and_those_of_the_libraries_are_told_together() -> None:
-    metrics.configuration_in_force("gate", 42, 1000.5)
+    metrics.record_config_loaded("gate", 42, 1000.5)
     status, headers, body = await answer("/metrics")
     samples = {sample.name: sample for family in text_string_to_metric_families(body.decode()) for sample in family.samples}
     assert status == 200
@@ -42,8 +42,8 @@ async def test_our_numbers_and_those_of_the_libraries_are_told_together() -> Non
 
 
 async def test_a_refused_configuration_is_told() -> None:
-    metrics.configuration_in_force("gate", 42, 1000.5)
-    metrics.configuration_refused("gate")
+    metrics.record_config_loaded("gate", 42, 1000.5)
+    metrics.record_config_rejected("gate")
     _, _, body = await answer("/metrics")
     assert b'gate_config_last_reload_success{service="gate"} 0.0' in body
     assert b'gate_config_checksum_int64{service="gate"} 42.0' in body
@@ -66,8 +66,8 @@ async def test_every_sample_has_its_service() -> None:
 
 async def test_families_from_elsewhere_are_told_once_each() -> None:
     families = {
-        "a_total": TextFamily("counter", "Words.", ['a_total{x="1"} 2', 'a_total{x="2"} 3']),
-        "none": TextFamily("gauge", "No.", []),
+        "a_total": MetricFamilyText("counter", "Words.", ['a_total{x="1"} 2', 'a_total{x="2"} 3']),
+        "none": MetricFamilyText("gauge", "No.", []),
     }
     _, _, body = await answer("/metrics", families=lambda: families)
     assert b'# HELP a_total Words.\n# TYPE a_total counter\na_total{x="1"} 2\na_total{x="2"} 3\n' in body
@@ -75,7 +75,7 @@ async def test_families_from_elsewhere_are_told_once_each() -> None:
 
 
 def test_a_value_stays_between_its_quotes() -> None:
-    (family,) = text_string_to_metric_families(f'a{{x="{escaped(HOSTILE)}"}} 1\n')
+    (family,) = text_string_to_metric_families(f'a{{x="{escape_label(HOSTILE)}"}} 1\n')
     assert family.samples[0].labels == {"x": HOSTILE}
 
 
@@ -92,7 +92,7 @@ async def test_other_methods_are_refused() -> None:
 def test_a_label_can_not_end_its_line() -> None:
     hostile = CollectorRegistry()
     Counter("hostile", "x", ["name"], registry=hostile).labels(HOSTILE).inc()
-    (family,) = text_string_to_metric_families("\n".join(families_of(hostile, "gate")["hostile_total"].lines) + "\n")
+    (family,) = text_string_to_metric_families("\n".join(collect_families(hostile, "gate")["hostile_total"].lines) + "\n")
     assert [(sample.name, sample.labels) for sample in family.samples] == [("hostile_total", {"service": "gate", "name": HOSTILE})]
 
 
@@ -105,7 +105,7 @@ def test_each_kind_is_written_as_the_library_writes_it_but_for_when_it_began() -
     written = generate_latest(kinds).decode().splitlines()
     expected = [line for line in written if "_created" not in line]
     lines = []
-    for name, family in families_of(kinds, "gate").items():
+    for name, family in collect_families(kinds, "gate").items():
         lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.lines]
 
     def sorted_labels(line: str) -> str:  # theirs are sorted

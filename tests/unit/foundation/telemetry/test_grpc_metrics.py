@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from foundation.telemetry.grpc_metrics import RpcCalls
+from foundation.telemetry.grpc_metrics import GrpcMetrics
 from foundation.telemetry.metrics import registry
 
 METHOD = "/databroker.DataBrokerService/Get"
@@ -16,11 +16,11 @@ def told(name: str, **labels: str) -> float:
 
 @pytest.mark.parametrize(("side", "labels"), [("server", {"service": "one"}), ("client", {"service": "one", "host": "broker:5443"})])
 def test_a_call_is_told_by_method_and_status(side: str, labels: dict[str, str]) -> None:
-    calls = RpcCalls.answered("one") if side == "server" else RpcCalls.made("one", "broker:5443")
-    calls.tell_apart([METHOD])
-    calls.ended(METHOD, grpc.StatusCode.OK, 0.004, 20, 700)
-    calls.ended(METHOD, grpc.StatusCode.OK, 0.001, 4, 0)
-    calls.ended(METHOD, grpc.StatusCode.NOT_FOUND, 0.001, 4, 0)
+    calls = GrpcMetrics.server("one") if side == "server" else GrpcMetrics.client("one", "broker:5443")
+    calls.register_methods([METHOD])
+    calls.observe(METHOD, grpc.StatusCode.OK, 0.004, 20, 700)
+    calls.observe(METHOD, grpc.StatusCode.OK, 0.001, 4, 0)
+    calls.observe(METHOD, grpc.StatusCode.NOT_FOUND, 0.001, 4, 0)
     ok = {**labels, **NAMES, f"grpc_{side}_status": "OK"}
     assert told(f"grpc_{side}_requests_total", **ok) == 2
     assert told(f"grpc_{side}_request_duration_ms_sum", **ok) == pytest.approx(5)
@@ -31,9 +31,9 @@ def test_a_call_is_told_by_method_and_status(side: str, labels: dict[str, str]) 
 
 
 def test_names_that_callers_invent_make_no_series_of_their_own() -> None:
-    calls = RpcCalls.answered("two")
+    calls = GrpcMetrics.server("two")
     for number in range(50):
-        calls.ended(f"/invented.Service/{number}", grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
+        calls.observe(f"/invented.Service/{number}", grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
     (family,) = (family for family in registry.collect() if family.name == "grpc_server_requests")
     mine = [sample for sample in family.samples if sample.labels["service"] == "two" and sample.name.endswith("_total")]
     assert [(sample.labels["grpc_method"], sample.value) for sample in mine] == [("unknown", 50)]

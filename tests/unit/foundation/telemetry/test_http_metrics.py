@@ -2,7 +2,7 @@
 
 import pytest
 
-from foundation.telemetry.http_metrics import METHODS, MOST_SERIES, OTHER, HttpCalls
+from foundation.telemetry.http_metrics import MAX_SERIES, METHODS, OTHER, HttpMetrics
 from foundation.telemetry.metrics import registry
 
 
@@ -17,11 +17,11 @@ def series_of(service: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("side", ["server", "client"])
 def test_a_request_is_told_by_host_method_and_status(side: str) -> None:
-    calls = HttpCalls.answered("one") if side == "server" else HttpCalls.made("one")
-    calls.ended("app.example.com", "POST", "200", 0.004, 20, 700)
-    calls.ended("app.example.com", "POST", "200", 0.001, 4, 2_000_000)
-    calls.ended("app.example.com", "GET", "403", 0.001, 0, 9)
-    calls.ended("app.example.com", "GET", "403", 0.001)
+    calls = HttpMetrics.server("one") if side == "server" else HttpMetrics.client("one")
+    calls.observe("app.example.com", "POST", "200", 0.004, 20, 700)
+    calls.observe("app.example.com", "POST", "200", 0.001, 4, 2_000_000)
+    calls.observe("app.example.com", "GET", "403", 0.001, 0, 9)
+    calls.observe("app.example.com", "GET", "403", 0.001)
     labels = {"service": "one", "host": "app.example.com", "http_method": "POST", "http_status": "200"}
     assert told(f"http_{side}_requests_total", **labels) == 2
     assert told(f"http_{side}_request_duration_ms_sum", **labels) == pytest.approx(5)
@@ -34,25 +34,25 @@ def test_a_request_is_told_by_host_method_and_status(side: str) -> None:
 
 
 def test_methods_that_clients_invent_share_one_name() -> None:
-    calls = HttpCalls.answered("two")
+    calls = HttpMetrics.server("two")
     for method in ("BREW", "get", "", "PROPFIND", "G" * 30):
-        calls.ended("app.example.com", method, "200", 0.0, 0, 0)
+        calls.observe("app.example.com", method, "200", 0.0, 0, 0)
     assert series_of("two") == [{"service": "two", "host": "app.example.com", "http_method": OTHER, "http_status": "200"}]
     assert told("http_server_requests_total", **series_of("two")[0]) == 5
     for method in METHODS:
-        calls.ended("app.example.com", method, "200", 0.0, 0, 0)
+        calls.observe("app.example.com", method, "200", 0.0, 0, 0)
     assert {labels["http_method"] for labels in series_of("two")} == METHODS | {OTHER}
 
 
 def test_beyond_a_bound_all_share_one_series() -> None:
-    calls = HttpCalls.answered("three")
-    assert HttpCalls.answered("three") is calls  # after a reload, too
-    for number in range(MOST_SERIES + 100):
-        calls.ended(f"{number}.example.com", "GET", "200", 0.0, 0, 0)
-        calls.ended("0.example.com", "GET", "200", 0.0, 0, 0)
+    calls = HttpMetrics.server("three")
+    assert HttpMetrics.server("three") is calls  # after a reload, too
+    for number in range(MAX_SERIES + 100):
+        calls.observe(f"{number}.example.com", "GET", "200", 0.0, 0, 0)
+        calls.observe("0.example.com", "GET", "200", 0.0, 0, 0)
     series = series_of("three")
-    assert len(series) == MOST_SERIES + 1
+    assert len(series) == MAX_SERIES + 1
     assert told("http_server_requests_total", service="three", host=OTHER, http_method=OTHER, http_status=OTHER) == 100
     assert (
-        told("http_server_requests_total", service="three", host="0.example.com", http_method="GET", http_status="200") == MOST_SERIES + 101
+        told("http_server_requests_total", service="three", host="0.example.com", http_method="GET", http_status="200") == MAX_SERIES + 101
     )

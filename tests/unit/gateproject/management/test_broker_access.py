@@ -23,7 +23,7 @@ async def test_the_memory_of_the_running_gate_is_asked_by_grpc(tmp_path: Path) -
     store = MemoryStore()
     server = RpcServer(options, SharedSecret(options.shared_secret))
     server.add(SERVICE, DataBrokerRpc(store).methods())
-    server.open(HostPort("127.0.0.1", 0))
+    server.bind(HostPort("127.0.0.1", 0))
     await server.start()
     try:
         there = options.model_copy(update={"grpc_address": HostPort("", loopback_url(server.port).port)})

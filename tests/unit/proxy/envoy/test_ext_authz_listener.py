@@ -60,7 +60,7 @@ async def test_a_head_without_an_end_is_given_up(tmp_path: Path) -> None:
 
 async def test_where_descriptors_run_short_envoy_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_short = True
-    monkeypatch.setattr(ext_authz_listener, "is_short", lambda descriptor: is_short)
+    monkeypatch.setattr(ext_authz_listener, "is_exhausted", lambda descriptor: is_short)
     async with connection(tmp_path) as (reader, writer), asyncio.timeout(10):
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
         with pytest.raises(TimeoutError):

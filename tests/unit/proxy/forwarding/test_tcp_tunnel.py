@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from foundation.errors import AccessEnded, UpstreamError
+from foundation.errors import AccessRevoked, UpstreamError
 from proxy.forwarding import tunnel
 from proxy.forwarding.http_forwarding import Ending, StreamHandle
 from proxy.forwarding.idle_timer import IdleTimer
@@ -123,7 +123,7 @@ async def test_access_that_ends_cuts_it_at_once():
 async def test_access_that_ends_while_the_upstream_is_dialled_opens_nothing():
     async with Carried() as carried:
         carried.handle.end()
-        with pytest.raises(AccessEnded):
+        with pytest.raises(AccessRevoked):
             await carried.ended()
         assert not hasattr(carried, "client")
 

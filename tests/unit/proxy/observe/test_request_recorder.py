@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from foundation.telemetry.metrics import registry
 from proxy.incoming_request import incoming_request
-from proxy.observe.request_recorder import CLIENT_LEFT, PageLog
+from proxy.observe.request_recorder import CLIENT_CLOSED, PageLog
 from proxy.responses.renderer import send_refusal
 from proxy.verdict import Refuse
 from tests.support.asgi import Answer, incoming_from
@@ -121,5 +121,5 @@ async def test_what_cannot_be_read_or_was_left_has_a_line_too(lines: list[tuple[
     incoming = incoming_request(incoming_from("https://nobody.example/").scope)
     PageLog(incoming, Answer().send).tell()
     ((_, fields),) = lines
-    assert (fields["request_id"], fields["status"]) == (incoming.request_id, CLIENT_LEFT)
+    assert (fields["request_id"], fields["status"]) == (incoming.request_id, CLIENT_CLOSED)
     assert "reason" not in fields

@@ -13,7 +13,7 @@ from authorize.policy.decision import NO_ROUTE
 from authorize.policy.reasons import Reason
 from databroker.store.base import RecordChange
 from foundation.telemetry import metrics
-from proxy.observe.request_recorder import CLIENT_LEFT
+from proxy.observe.request_recorder import CLIENT_CLOSED
 from proxy.planes.open_streams import OpenStreams
 from proxy.verdict import JudgedRequest
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
@@ -202,7 +202,7 @@ async def test_a_client_that_left_before_it_was_refused_is_no_failure_of_ours(
         capsys.readouterr()
         with pytest.raises(ConnectionError):
             await gate.plane(incoming_from(URL), body_of(), gone)
-        assert json.loads(capsys.readouterr().out)["status"] == CLIENT_LEFT
+        assert json.loads(capsys.readouterr().out)["status"] == CLIENT_CLOSED
 
 
 async def test_whose_refusal_was_not_received_was_refused_all_the_same(

@@ -157,7 +157,7 @@ async def test_a_whole_ipv6_network_is_one_address(gate: Proxied) -> None:
 
 async def test_many_at_a_time_are_not_read(gate: Proxied) -> None:
     for number in range(saved_forms.READ_AT_A_TIME):
-        assert gate.plane.forms._readers.take(f"192.0.2.{number}")
+        assert gate.plane.forms._readers.acquire(f"192.0.2.{number}")
     assert b"storage for kept forms is full" in (await send(gate)).body
 
 
@@ -181,7 +181,7 @@ async def test_who_sends_slowly_leaves_the_others_their_places(gate: Proxied) ->
     assert is_kept(await gate.ask(URL, BODY, method="POST", headers=headers, client="192.0.2.9"))
     goes_on.set()
     await asyncio.gather(*slow)
-    assert all(gate.plane.forms._readers.take(f"2001:db8::{number}") for number in range(saved_forms.READ_AT_A_TIME)), "all have left"
+    assert all(gate.plane.forms._readers.acquire(f"2001:db8::{number}") for number in range(saved_forms.READ_AT_A_TIME)), "all have left"
 
 
 async def test_the_store_holds_nothing_readable(gate: Proxied) -> None:

@@ -6,8 +6,8 @@ import pytest
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 
-from foundation.connection_errors import ConnectionFault
-from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
+from foundation.connection_errors import ConnectFailure
+from foundation.errors import FileDescriptorsExhausted, UpstreamError, UpstreamTimeout
 from proxy.upstreams.upstream_client import StaleConnection
 from proxy.upstreams.upstream_errors import MALFORMED, UpstreamErrors, malformed
 
@@ -17,8 +17,8 @@ PLACE, OTHER = ("app.internal", 8000), ("2001:db8::1", None)
 def test_the_last_trouble_of_an_upstream_is_known_until_it_answers() -> None:
     upstream_errors = UpstreamErrors()
     error = upstream_errors.connect_error(PLACE, ConnectionRefusedError())
-    assert str(error) == f"upstream app.internal:8000 {ConnectionFault.REFUSED}"
-    assert (upstream_errors.of(PLACE), upstream_errors.of(OTHER)) == (str(ConnectionFault.REFUSED), "")
+    assert str(error) == f"upstream app.internal:8000 {ConnectFailure.REFUSED}"
+    assert (upstream_errors.of(PLACE), upstream_errors.of(OTHER)) == (str(ConnectFailure.REFUSED), "")
     upstream_errors.answered(OTHER)
     upstream_errors.answered(PLACE)
     assert upstream_errors.of(PLACE) == ""
@@ -32,7 +32,7 @@ def test_errors_are_of_the_kind_that_was_asked_for() -> None:
     assert isinstance(upstream_errors.timeout(PLACE), UpstreamTimeout)
     assert isinstance(upstream_errors.response_error(PLACE, ConnectionResetError(), StaleConnection), StaleConnection)
     assert str(upstream_errors.response_error(PLACE, ValueError("x"))).endswith(MALFORMED)
-    assert type(upstream_errors.reported(PLACE, ConnectionFault.EXPIRED)) is UpstreamError
+    assert type(upstream_errors.reported(PLACE, ConnectFailure.EXPIRED)) is UpstreamError
 
 
 SECRET = b"t0ps3cret"
@@ -85,5 +85,5 @@ def test_a_message_of_another_form_adds_nothing(message: str) -> None:
 def test_what_we_lack_ourselves_is_no_trouble_of_the_upstream() -> None:
     upstream_errors = UpstreamErrors()
     error = upstream_errors.connect_error(PLACE, OSError(errno.EMFILE, "Too many open files"))
-    assert isinstance(error, NoDescriptors)
+    assert isinstance(error, FileDescriptorsExhausted)
     assert (error.status, upstream_errors.of(PLACE)) == (503, "")

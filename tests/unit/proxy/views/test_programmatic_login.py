@@ -8,7 +8,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
 from databroker.records import SESSION
-from foundation.crypto.handoff import TO_PROGRAM, HandOvers
+from foundation.crypto.handoff import TO_CLIENT_APPLICATION, HandoffTokens
 from foundation.crypto.signed_urls import UrlSigner
 from foundation.errors import SealError
 from tests.support.asgi import Answer
@@ -26,7 +26,7 @@ async def login(site: RouteSite, *redirect_uris: str, **scope: str) -> Answer:
 
 
 def callback_url(site: RouteSite, ann: SignedIn, to: str = PROGRAM, *, host: str = HOST, at: str = HOST) -> str:
-    token = HandOvers(site.options, TO_PROGRAM).seal(ann.session.id, "", host, to, site.clock())
+    token = HandoffTokens(site.options, TO_CLIENT_APPLICATION).seal(ann.session.id, "", host, to, site.clock())
     return f"https://{at}/.gate/callback/?gate_programmatic=true&gate_session={token}"
 
 
@@ -115,7 +115,7 @@ async def test_who_agreed_is_led_to_the_program_with_a_token_for_this_host(site:
     assert location.startswith(f"{PROGRAM}&gate_jwt=")
     (token,) = parse_qs(urlsplit(location).query)["gate_jwt"]
     opened = site.proxy.program_tokens.open(token, HOST, site.clock())
-    assert (opened.session_id, opened.expires) == (ann.session.id, ann.session.expires)
+    assert (opened.session_id, opened.expires_at) == (ann.session.id, ann.session.expires)
     with pytest.raises(SealError):
         site.proxy.program_tokens.open(token, "other.example.com", site.clock())
 

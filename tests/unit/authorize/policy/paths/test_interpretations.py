@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.paths.interpretations import MOST_READINGS, expression_form, is_read_alike, names_left, readings, setting_forms
-from foundation.errors import BadRequest, TooManyReadings
+from foundation.errors import BadRequest, PathTooAmbiguous
 from tests.support.path_readers import READERS, Reader, served
 
 
@@ -113,7 +113,7 @@ def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: 
     assert names_left(path)
     for more in (path + "a", ("/" + mark * (count + 1)).ljust(length, "a"), "/" + mark * 33):
         for made in (readings, names_left):
-            with pytest.raises(TooManyReadings, match="too many"):
+            with pytest.raises(PathTooAmbiguous, match="too many"):
                 made(more)
 
 
@@ -147,7 +147,7 @@ def test_what_applications_make_has_few_readings(path: str) -> None:
 )
 def test_a_path_that_is_read_in_more_ways_is_refused(path: str) -> None:
     for made in (readings, names_left):
-        with pytest.raises(TooManyReadings, match="too many"):
+        with pytest.raises(PathTooAmbiguous, match="too many"):
             made(path)
 
 

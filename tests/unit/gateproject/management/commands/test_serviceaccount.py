@@ -15,7 +15,7 @@ from config.options import Options
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry, ServiceAccount
 from databroker.service_account_store import ServiceAccounts
-from foundation.crypto.service_account_token import name_in
+from foundation.crypto.service_account_token import parse_name
 from gateproject.management.broker_access import opened_broker
 from tests.support.database import row
 from tests.support.options import make_options
@@ -42,7 +42,7 @@ def told() -> list[tuple[str, str]]:
 
 def test_the_life_of_an_account(options: Options) -> None:
     token = run(options, "create", "ci", "--group", "a", "--group", "b", "--expires", "30d")
-    assert name_in(token) == "ci", "standard output holds the secret and nothing else"
+    assert parse_name(token) == "ci", "standard output holds the secret and nothing else"
     row(ServiceAccount, id="ci", last_seen_at=timezone.now(), last_host="app.example.com")
     (listed,) = json.loads(run(options, "list", "--json"))
     assert (listed["name"], listed["groups"], listed["last_host"]) == ("ci", ["a", "b"], "app.example.com")
@@ -51,7 +51,7 @@ def test_the_life_of_an_account(options: Options) -> None:
     assert token not in json.dumps(listed)
     renewed = run(options, "rotate", "ci", "--overlap", "10m")
     assert renewed != token
-    assert name_in(renewed) == "ci"
+    assert parse_name(renewed) == "ci"
     (after,) = json.loads(run(options, "list", "--json"))
     assert after["expires"] == listed["expires"]
     assert after["rotated"]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from foundation.telemetry.exposition import TextFamilies, TextFamily
+from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText
 from gateproject.process.workers.metrics_aggregator import MetricsSum
 
 
-def told(name: str, kind: str, *lines: str) -> TextFamilies:
-    return {name: TextFamily(kind, "Help.", list(lines))}
+def told(name: str, kind: str, *lines: str) -> MetricFamilies:
+    return {name: MetricFamilyText(kind, "Help.", list(lines))}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from foundation.telemetry import metrics
-from foundation.telemetry.exposition import TextFamily
+from foundation.telemetry.exposition import MetricFamilyText
 from proxy.envoy.process.envoy_statistics import EnvoyStatistics, merged, translated
 
 PAGE = """# TYPE envoy_cluster_upstream_cx_total counter
@@ -22,26 +22,26 @@ envoy_only_of_clusters_gone{envoy_cluster_name="route-00bb"} 1
 
 def test_routes_have_their_names_and_what_is_no_route_is_left_out() -> None:
     assert translated(PAGE, "gate", {"route-00aa": 'a "b"'}) == {
-        "envoy_cluster_upstream_cx_total": TextFamily(
+        "envoy_cluster_upstream_cx_total": MetricFamilyText(
             "counter",
             "As counted by Envoy.",
             [r'envoy_cluster_upstream_cx_total{service="gate",plane="envoy",envoy_cluster_name="a \"b\""} 2'],
         ),
-        "envoy_cluster_x_rq": TextFamily(
+        "envoy_cluster_x_rq": MetricFamilyText(
             "counter",
             "As counted by Envoy.",
             [r'envoy_cluster_x_rq{service="gate",plane="envoy",envoy_response_code="200",envoy_cluster_name="a \"b\""} 4'],
         ),
-        "envoy_server_live": TextFamily("gauge", "As counted by Envoy.", ['envoy_server_live{service="gate",plane="envoy"} 1']),
+        "envoy_server_live": MetricFamilyText("gauge", "As counted by Envoy.", ['envoy_server_live{service="gate",plane="envoy"} 1']),
     }
 
 
 def test_a_family_of_both_is_one() -> None:
-    ours = {"a": TextFamily("counter", "Ours.", ["a 1"]), "b": TextFamily("gauge", "Ours.", ["b 1"])}
-    theirs = {"a": TextFamily("counter", "Theirs.", ['a{plane="envoy"} 2']), "c": TextFamily("gauge", "Theirs.", ["c 1"])}
+    ours = {"a": MetricFamilyText("counter", "Ours.", ["a 1"]), "b": MetricFamilyText("gauge", "Ours.", ["b 1"])}
+    theirs = {"a": MetricFamilyText("counter", "Theirs.", ['a{plane="envoy"} 2']), "c": MetricFamilyText("gauge", "Theirs.", ["c 1"])}
     both = merged(ours, theirs)
     assert list(both) == ["a", "b", "c"]
-    assert both["a"] == TextFamily("counter", "Ours.", ["a 1", 'a{plane="envoy"} 2'])
+    assert both["a"] == MetricFamilyText("counter", "Ours.", ["a 1", 'a{plane="envoy"} 2'])
 
 
 def test_an_envoy_that_is_away_is_told_so(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def told(overload: OverloadState, **stats: int) -> list[str]:
 
 def test_pressure_is_a_number_between_0_and_1() -> None:
     OverloadState(MOST).tell({HEAP: 37, CONNECTIONS: 100})
-    found = {word: metrics.envoy_pressure.labels(word)._value.get() for word in ("heap", "connections")}
+    found = {word: metrics.envoy_resource_usage.labels(word)._value.get() for word in ("heap", "connections")}
     assert found == {"heap": 0.37, "connections": 1.0}
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from foundation.connection_errors import ConnectionFault
+from foundation.connection_errors import ConnectFailure
 from proxy.envoy.proxied.response_details import is_late, is_malformed, trouble_in
 
 TLS = "upstream_reset_before_response_started{remote_connection_failure|TLS_error:|268435581:SSL_routines:OPENSSL_internal:"
@@ -11,23 +11,23 @@ TLS = "upstream_reset_before_response_started{remote_connection_failure|TLS_erro
     [
         (
             "upstream_reset_before_response_started{remote_connection_failure|delayed_connect_error:_Connection_refused}",
-            ConnectionFault.REFUSED,
+            ConnectFailure.REFUSED,
         ),
         (
             TLS + "CERTIFICATE_VERIFY_FAILED:verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[x]:TLS_error_end}",
-            ConnectionFault.OTHER_NAME,
+            ConnectFailure.HOSTNAME_MISMATCH,
         ),
-        (TLS + "CERTIFICATE_VERIFY_FAILED:..._at_depth_0:_certificate_has_expired:TLS_error_end}", ConnectionFault.EXPIRED),
-        (TLS + "CERTIFICATE_VERIFY_FAILED:..._at_depth_1:_self_signed_certificate_in_chain:TLS_error_end}", ConnectionFault.UNTRUSTED),
-        (TLS + "WRONG_VERSION_NUMBER:TLS_error_end}", ConnectionFault.NO_TLS),
-        (TLS + "TLSV1_ALERT_PROTOCOL_VERSION:TLS_error_end}", ConnectionFault.NO_HANDSHAKE),
-        ("no_healthy_upstream", ConnectionFault.UNRESOLVED),
-        ("upstream_reset_before_response_started{connection_timeout}", ConnectionFault.TIMED_OUT),
-        ("upstream_reset_before_response_started{connection_termination}", ConnectionFault.BROKE_OFF),
-        ("what_nobody_knows", ConnectionFault.UNKNOWN),
+        (TLS + "CERTIFICATE_VERIFY_FAILED:..._at_depth_0:_certificate_has_expired:TLS_error_end}", ConnectFailure.EXPIRED),
+        (TLS + "CERTIFICATE_VERIFY_FAILED:..._at_depth_1:_self_signed_certificate_in_chain:TLS_error_end}", ConnectFailure.UNTRUSTED),
+        (TLS + "WRONG_VERSION_NUMBER:TLS_error_end}", ConnectFailure.NO_TLS),
+        (TLS + "TLSV1_ALERT_PROTOCOL_VERSION:TLS_error_end}", ConnectFailure.HANDSHAKE_FAILED),
+        ("no_healthy_upstream", ConnectFailure.UNRESOLVED),
+        ("upstream_reset_before_response_started{connection_timeout}", ConnectFailure.TIMED_OUT),
+        ("upstream_reset_before_response_started{connection_termination}", ConnectFailure.CONNECTION_RESET),
+        ("what_nobody_knows", ConnectFailure.UNKNOWN),
     ],
 )
-def test_what_envoy_says_is_told_in_our_words(details: str, trouble: ConnectionFault) -> None:
+def test_what_envoy_says_is_told_in_our_words(details: str, trouble: ConnectFailure) -> None:
     assert trouble_in(details) is trouble
 
 

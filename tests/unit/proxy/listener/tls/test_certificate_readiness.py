@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 
 from examples.demo.certificates import Authority
-from foundation.readiness import PartReadiness, ReadinessState
+from foundation.readiness import ComponentStatus, ReadinessState
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.certificate_readiness import CertificateReadiness, configured_expiries
 from tests.support.certs import PERMITTED
@@ -17,7 +17,7 @@ AUTHENTICATE, APP = "authenticate.localhost", "app.localhost"
 AUTHORITY = Authority.create("tests", permitted=PERMITTED, now=NOW)
 
 
-def read(tmp_path: Path, *hosts: str, lifetime: timedelta = timedelta(days=90), at: datetime = NOW, **settings: object) -> PartReadiness:
+def read(tmp_path: Path, *hosts: str, lifetime: timedelta = timedelta(days=90), at: datetime = NOW, **settings: object) -> ComponentStatus:
     issued = AUTHORITY.issue(*hosts, now=NOW, lifetime=lifetime)
     (tmp_path / "key.pem").write_bytes(issued.key_pem)
     (tmp_path / "certificate.pem").write_bytes(issued.certificate_pem)
@@ -28,7 +28,7 @@ def read(tmp_path: Path, *hosts: str, lifetime: timedelta = timedelta(days=90), 
 
 
 def test_certificates_for_all_hosts_are_in_order(tmp_path):
-    assert read(tmp_path, AUTHENTICATE, APP) == PartReadiness("certificates")
+    assert read(tmp_path, AUTHENTICATE, APP) == ComponentStatus("certificates")
 
 
 @pytest.mark.parametrize(
