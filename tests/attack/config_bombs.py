@@ -22,8 +22,8 @@ from tests.support.options import MINIMAL
 
 ROOT = Path(__file__).parents[2]
 # Of the process itself.  A bomb takes minutes; how fast a large honest file is read is bench/config_load.py's to measure.
-MOST_SECONDS = 15.0
-MOST_MEMORY = 300 << 20
+MAX_SECONDS = 15.0
+MAX_MEMORY = 300 << 20
 MEBIBYTE = 1 << 20
 RIGHT = json.dumps(MINIMAL)[1:-1]
 SECRET = "hunter2sEcReT"
@@ -176,22 +176,22 @@ async def _check(name: str, prepare: Prepare, policy: str | None, wanted: Outcom
         )
         output, _ = await process.communicate()
     code, said, errors, seconds, kibibytes = json.loads(output)
-    _judge(said, errors, code, wanted)
-    expect(seconds <= MOST_SECONDS, f"took {seconds:.1f} s of processor time")
-    expect(kibibytes << 10 <= MOST_MEMORY, f"took {kibibytes >> 10} MiB")
+    _evaluate(said, errors, code, wanted)
+    expect(seconds <= MAX_SECONDS, f"took {seconds:.1f} s of processor time")
+    expect(kibibytes << 10 <= MAX_MEMORY, f"took {kibibytes >> 10} MiB")
     return wanted
 
 
-def _judge(said: str, errors: str, code: int, wanted: Outcome) -> None:
-    shown = said[:2000].encode()
-    expect("Traceback" not in said + errors, "there is a traceback", shown, errors[-2000:].encode())
+def _evaluate(said: str, errors: str, code: int, wanted: Outcome) -> None:
+    presented = said[:2000].encode()
+    expect("Traceback" not in said + errors, "there is a traceback", presented, errors[-2000:].encode())
     expect(not errors, "something is written beside the report", errors[:2000].encode())
-    expect(SECRET not in said, "a value is shown", shown)
-    expect(code == (0 if wanted is ACCEPTED else 1), f"exit {code}", shown)
+    expect(SECRET not in said, "a value is shown", presented)
+    expect(code == (0 if wanted is ACCEPTED else 1), f"exit {code}", presented)
     *problems, summary = said.splitlines()
-    expect(all(": error: " in line or ": warning: " in line for line in problems), "a line is no problem", shown)
-    expect(wanted is ACCEPTED or len(problems) >= 1, "nothing is said", shown)
-    expect(len(problems) <= 1100 and all(len(line) < 1000 and line.isprintable() for line in problems), "too much is said", shown)
+    expect(all(": error: " in line or ": warning: " in line for line in problems), "a line is no problem", presented)
+    expect(wanted is ACCEPTED or len(problems) >= 1, "nothing is said", presented)
+    expect(len(problems) <= 1100 and all(len(line) < 1000 and line.isprintable() for line in problems), "too much is said", presented)
     expect("error" in summary or wanted is ACCEPTED, "there is no summary", summary.encode())
 
 

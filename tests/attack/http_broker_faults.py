@@ -10,10 +10,10 @@ from functools import partial
 from tests.attack.http_faults import PROBES, probe, recovered, under
 from tests.attack.http_victims import redis, victim
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
-from tests.attack.target import Target, new_marker, sign_in_everybody
+from tests.attack.target import Target, new_marker, sign_in_all_users
 from tests.support.gate import sign_in
 
-KEPT_AT_MOST = 10.0  # seconds until what the store has forgotten is forgotten by gate
+MAX_STORED = 10.0  # seconds until what the store has forgotten is forgotten by gate
 PASSWORD = "of-somebody-else"
 
 
@@ -44,7 +44,7 @@ def _hung(_: Target) -> Iterator[None]:
 
 
 @contextmanager
-def _told(*settings: tuple[str, str, str]) -> Iterator[None]:
+def _received(*settings: tuple[str, str, str]) -> Iterator[None]:
     """Name, value, and the value to which it goes back."""
     for name, value, _ in settings:
         redis().command("config", "set", name, value)
@@ -56,11 +56,11 @@ def _told(*settings: tuple[str, str, str]) -> Iterator[None]:
 
 
 def _full(_: Target) -> contextlib.AbstractContextManager[None]:
-    return _told(("maxmemory", "1", "0"))
+    return _received(("maxmemory", "1", "0"))
 
 
 def _read_only(_: Target) -> contextlib.AbstractContextManager[None]:
-    return _told(("min-replicas-to-write", "1", "0"))
+    return _received(("min-replicas-to-write", "1", "0"))
 
 
 @contextmanager
@@ -113,7 +113,7 @@ async def _damaged(damage, _: Target) -> Outcome:
     """Nobody becomes anybody else; a store that has forgotten everybody is believed; whoever signs in anew is in."""
     target = await victim("kvstore")
     await asyncio.to_thread(damage)
-    await asyncio.gather(*(probe(target, site, person, is_forgotten=True) for site, person in PROBES))
+    await asyncio.gather(*(probe(target, site, user, is_forgotten=True) for site, user in PROBES))
     if damage is not _overwrite:
         await _are_forgotten(target)
     await asyncio.to_thread(_empty)
@@ -121,20 +121,20 @@ async def _damaged(damage, _: Target) -> Outcome:
     async with target.browser() as client:
         page = await sign_in(client, f"https://{target.host('any')}/", "bob")
         expect(page.status_code == 200, f"afterwards a sign-in ends with {page.status_code}")
-    await sign_in_everybody(target)
+    await sign_in_all_users(target)
     await recovered(target)
     return REFUSED
 
 
 async def _are_forgotten(target: Target) -> None:
     loop = asyncio.get_running_loop()
-    end = loop.time() + KEPT_AT_MOST
+    end = loop.time() + MAX_STORED
     while await _is_in(target, "alice") or await _is_in(target, "carol"):
-        expect(loop.time() < end, f"whom the store has forgotten is let in {KEPT_AT_MOST:.0f} s later")
+        expect(loop.time() < end, f"whom the store has forgotten is let in {MAX_STORED:.0f} s later")
         await asyncio.sleep(0.05)
 
 
-async def _is_in(target: Target, person: str) -> bool:
+async def _is_in(target: Target, user: str) -> bool:
     marker = new_marker()
-    await target.send(target.request(b"GET", b"/", "any", person=person, marker=marker, headers=b"Accept: text/html\r\n"))
+    await target.send(target.request(b"GET", b"/", "any", user=user, marker=marker, headers=b"Accept: text/html\r\n"))
     return bool(target.ledger.hits(marker))

@@ -14,8 +14,8 @@ from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Answer, Target, new_marker
 
 # Honest: keeps what says that it may be kept.  Careless: keeps for a minute whatever does not forbid it.
-_KEPT = " proxy_cache pages; proxy_cache_key $http_host$request_uri; add_header X-Cache $upstream_cache_status always;"
-CACHES = {"honest": _KEPT, "careless": _KEPT + " proxy_cache_valid any 1m;"}
+_CACHED = " proxy_cache pages; proxy_cache_key $http_host$request_uri; add_header X-Cache $upstream_cache_status always;"
+CACHES = {"honest": _CACHED, "careless": _CACHED + " proxy_cache_valid any 1m;"}
 # The stage's upstreams say nothing of caching; with this last part of a path, that their answer is one person's.
 PRIVATE = b"/private"
 SUFFIXES = (
@@ -44,8 +44,8 @@ def _caches() -> dict[str, int]:
 def behind_a_cache(target: Target) -> Iterator[Case]:
     home, ports = stage(), _caches()
     for (kind, port), site, page, suffix in product(ports.items(), SITES, PAGES, SUFFIXES):
-        is_ours = page.startswith(b"/.gate")
-        if kind == "honest" or is_ours:
+        is_gate_s = page.startswith(b"/.gate")
+        if kind == "honest" or is_gate_s:
             yield Case(f"{page + suffix!r} at {site}, {kind}", partial(_in_turn, home, port, site, page + suffix))
         else:
             path = page + suffix.partition(b"?")[0] + PRIVATE
@@ -61,21 +61,21 @@ async def _in_turn(home: Stage, port: int, site: str, path: bytes, _: Target) ->
     else:
         path = b"/" + new_marker() + path
     found = []
-    for person in PEOPLE:
-        answer = await _ask(home, port, home.request(b"GET", path, site, person=person, headers=b"Accept: text/html\r\n"))
-        _is_own(answer, person, path)
+    for user in PEOPLE:
+        answer = await _ask(home, port, home.request(b"GET", path, site, user=user, headers=b"Accept: text/html\r\n"))
+        _is_own(answer, user, path)
         found.append(answer.statuses[0])
     expect(site != "group" or 200 not in (found[1], found[3]) or path.startswith(b"/.gate"), f"carol was let in: {found}", path)
     return ACCEPTED if 200 in found else REFUSED
 
 
-def _is_own(answer: Answer, person: str | None, path: bytes) -> None:
+def _is_own(answer: Answer, user: str | None, path: bytes) -> None:
     (response,) = answer.responses
-    others = {b"alice", b"carol"} - {(person or "").encode()}
-    expect(not any(other + b"@example.com" in answer.raw for other in others), f"{person} got {answer.raw[:600]!r}", path)
+    others = {b"alice", b"carol"} - {(user or "").encode()}
+    expect(not any(other + b"@example.com" in answer.raw for other in others), f"{user} got {answer.raw[:600]!r}", path)
     is_anonymous = b"x-canary" not in answer.raw.lower()
-    expect(person or is_anonymous, f"nobody got {answer.raw[:300]!r}", path)
-    expect(response.values(b"x-cache") != [b"HIT"], f"{person} got what was kept: {answer.raw[:600]!r}", path)
+    expect(user or is_anonymous, f"nobody got {answer.raw[:300]!r}", path)
+    expect(response.values(b"x-cache") != [b"HIT"], f"{user} got what was kept: {answer.raw[:600]!r}", path)
 
 
 async def _our_page(home: Stage, port: int, path: bytes, _: Target) -> Outcome:

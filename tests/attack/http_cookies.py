@@ -66,7 +66,7 @@ JUNK = (
 EMAIL = b"%b@example.com"
 
 
-def told(hit) -> tuple[list[bytes], str]:
+def received(hit) -> tuple[list[bytes], str]:
     (assertion,) = hit.values(b"x-gate-jwt-assertion")
     claims = json.loads(base64.urlsafe_b64decode(assertion.split(b".")[1] + b"=="))
     return hit.values(b"x-gate-claim-email"), claims.get("email", "")
@@ -75,30 +75,30 @@ def told(hit) -> tuple[list[bytes], str]:
 @attack("B14", "cookie tossing, shadowing, fixation")
 def tossed(target: Target) -> Iterator[Case]:
     for junk in JUNK:
-        for person in ("alice", "carol", None):
+        for user in ("alice", "carol", None):
             for form in ("%b; %b", "second header", "first header"):
                 for order in (0, 1):
-                    yield Case(f"{junk[:40]!r} with {person}'s, {form} {order}", partial(_toss, junk, person, form, order))
+                    yield Case(f"{junk[:40]!r} with {user}'s, {form} {order}", partial(_toss, junk, user, form, order))
     for sites in permutations(SIGNED_IN_SITES, 2):
         yield Case(f"carol's cookie of {sites[0]} planted at {sites[1]}", partial(_foreign_before_own, *sites))
 
 
-async def _toss(junk: bytes, person: str | None, form: str, order: int, target: Target) -> Outcome:
-    marker, own = new_marker(), target.cookie(person, "any")
+async def _toss(junk: bytes, user: str | None, form: str, order: int, target: Target) -> Outcome:
+    marker, own = new_marker(), target.cookie(user, "any")
     parts = [part for part in ((junk, own) if order else (own, junk)) if part]
     lines = b"Cookie: %b\r\n" % b"; ".join(parts) if form == "%b; %b" else b"".join(b"Cookie: %b\r\n" % part for part in parts)
     data = target.request(b"GET", b"/t", "any", marker=marker, headers=lines)
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
-    if person is None:
+    if user is None:
         expect(not hits and answer.statuses[0] in (302, 400, 431), f"answered {answer.raw[:80]!r}", data)
         return REFUSED
     if answer.statuses[0] in (400, 431) and not hits:
         expect(len(junk) > 8000 or any(byte in junk for byte in b"\xff\x00"), f"locked out: {answer.raw[:300]!r}", data)
         return REFUSED
     expect(len(hits) == 1, f"locked out: {answer.raw[:300]!r}", data)
-    email = EMAIL % person.encode()
-    expect(told(hits[0]) == ([email], email.decode()), f"came as {told(hits[0])}", data)
+    email = EMAIL % user.encode()
+    expect(received(hits[0]) == ([email], email.decode()), f"came as {received(hits[0])}", data)
     expect(not any(b"_gate=" + b"A" * 50 in value for value in hits[0].values(b"cookie")), "our cookie went upstream", data)
     return ACCEPTED
 
@@ -110,18 +110,18 @@ async def _foreign_before_own(elsewhere: str, site: str, target: Target) -> Outc
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     expect(len(hits) == 1, f"locked out: {answer.raw[:200]!r}", data)
-    expect(site == "bare" or told(hits[0])[0] == [b"alice@example.com"], "came as somebody else", data)
+    expect(site == "bare" or received(hits[0])[0] == [b"alice@example.com"], "came as somebody else", data)
     return ACCEPTED
 
 
 @attack("B14", "another user's valid session, planted next to the own session")
 def tossed_sessions(target: Target) -> Iterator[Case]:
     """A sibling of the host sets a cookie of our name for the parent domain: any path, any order, any number; never its companion."""
-    for site, planter, person in product(("any", "bare", "group", "mixed"), ("carol", "alice"), ("carol", "alice", None)):
-        if planter != person:
+    for site, planter, user in product(("any", "bare", "group", "mixed"), ("carol", "alice"), ("carol", "alice", None)):
+        if planter != user:
             for order, number in product(ORDERS, (1, 2, 60)):
                 yield Case(
-                    f"{planter}'s beside {person}'s at {site}, {order}, {number}", partial(_beside, site, planter, person, order, number)
+                    f"{planter}'s beside {user}'s at {site}, {order}, {number}", partial(_alongside, site, planter, user, order, number)
                 )
 
 
@@ -136,21 +136,21 @@ def ordered(own: bytes, planted: bytes, order: str) -> bytes:
     return b"".join(b"Cookie: %b\r\n" % row.strip(b"; ") for row in rows if row.strip(b"; "))
 
 
-async def _beside(site: str, planter: str, person: str | None, order: str, number: int, target: Target) -> Outcome:
+async def _alongside(site: str, planter: str, user: str | None, order: str, number: int, target: Target) -> Outcome:
     marker, path = new_marker(), b"/admin/t"
     planted = b"; ".join([b"_gate=" + target.cookies[planter][site]] * number)
-    data = target.request(b"GET", path, site, marker=marker, headers=ordered(target.cookie(person, site), planted, order))
+    data = target.request(b"GET", path, site, marker=marker, headers=ordered(target.cookie(user, site), planted, order))
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     if answer.statuses == [431]:
         expect(number == 60 and not hits, "a few cookies are too many", data)
         return REFUSED
-    if person is None:
+    if user is None:
         expect(not hits and answer.statuses == [302], f"came in as the planter: {answer.raw[:200]!r}", data)
         return REFUSED
-    may = person == "alice" or site in ("any", "bare")
+    may = user == "alice" or site in ("any", "bare")
     expect(bool(hits) is may and answer.statuses == [200 if may else 403], f"answered {answer.raw[:200]!r}", data)
-    expect(not hits or site == "bare" or told(hits[0])[0] == [EMAIL % person.encode()], "came as the planter", data)
+    expect(not hits or site == "bare" or received(hits[0])[0] == [EMAIL % user.encode()], "came as the planter", data)
     return ACCEPTED if may else REFUSED
 
 
@@ -161,22 +161,22 @@ PLACES = (*SIGNED_IN_SITES, "elsewhere", "authenticate", "public", "nowhere")
 def swapped(target: Target) -> Iterator[Case]:
     for origin in SIGNED_IN_SITES:
         for place in PLACES:
-            for person in ("alice", "carol"):
-                yield Case(f"{person}'s cookie of {origin} at {place}", partial(_swap, origin, place, person))
+            for user in ("alice", "carol"):
+                yield Case(f"{user}'s cookie of {origin} at {place}", partial(_swap, origin, place, user))
         for form in _other_carriers():
-            yield Case(f"cookie of {origin} as {form[:30]!r}", partial(_carried, origin, form))
+            yield Case(f"cookie of {origin} as {form[:30]!r}", partial(_forwarded, origin, form))
 
 
-async def _swap(origin: str, place: str, person: str, target: Target) -> Outcome:
+async def _swap(origin: str, place: str, user: str, target: Target) -> Outcome:
     marker = new_marker()
-    data = target.request(b"GET", b"/admin/s", place, marker=marker, headers=b"Cookie: %b\r\n" % target.cookie(person, origin))
+    data = target.request(b"GET", b"/admin/s", place, marker=marker, headers=b"Cookie: %b\r\n" % target.cookie(user, origin))
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     if place == "public":
         expect(len(hits) == 1 and not hits[0].values(b"x-gate-claim-email"), "a session of another host was taken", data)
         return REFUSED
     if place == origin:
-        is_allowed = person == "alice" or place in ("any", "bare", "default")
+        is_allowed = user == "alice" or place in ("any", "bare", "default")
         expect(bool(hits) is is_allowed and answer.statuses == [200 if is_allowed else 403], f"answered {answer.statuses}", data)
         return ACCEPTED if hits else REFUSED
     expect(not hits and answer.statuses[0] in (302, 404, 421), f"answered {answer.raw[:200]!r}", data)
@@ -229,7 +229,7 @@ def _other_carriers() -> list[bytes]:
     ]
 
 
-async def _carried(origin: str, form: bytes, target: Target) -> Outcome:
+async def _forwarded(origin: str, form: bytes, target: Target) -> Outcome:
     marker, place = new_marker(), "group" if origin != "group" else "any"
     data = target.request(b"GET", b"/s", place, marker=marker, headers=form % target.cookies["alice"][origin] + b"\r\n")
     answer = await target.send(data)

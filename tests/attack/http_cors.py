@@ -31,7 +31,7 @@ ORIGINS = (
     b"Origin_: x\r\n",
     b"X-Origin: x\r\n",
 )
-ASKED = (
+REQUESTED = (
     *(b"Access-Control-Request-Method: POST\r\n", b"Access-Control-Request-Method:\r\n", b"", b"Access_Control_Request_Method: POST\r\n"),
     *(b"Access-Control-Request-Headers: x\r\n", b"access-control-request-method: GET\r\n"),
 )
@@ -59,42 +59,44 @@ SITES = (("cors", None), ("cors", "carol"), ("cors", "alice"), ("group", None), 
 def preflights(target: Target) -> Iterator[Case]:
     for method in METHODS:
         for origin in ORIGINS:
-            for asked in ASKED:
+            for requested in REQUESTED:
                 for extra in EXTRAS:
-                    for site, person in SITES:
+                    for site, user in SITES:
                         yield Case(
-                            f"{method!r} {origin!r} {asked!r} {extra!r}", partial(_preflight, method, origin + asked, extra, site, person)
+                            f"{method!r} {origin!r} {requested!r} {extra!r}",
+                            partial(_preflight, method, origin + requested, extra, site, user),
                         )
 
 
 @attack("B45", "what goes with a preflight")
 def real_preflights(target: Target) -> Iterator[Case]:
     for origin in ORIGINS[:3]:
-        for asked in (ASKED[0], ASKED[-1]):
+        for requested in (REQUESTED[0], REQUESTED[-1]):
             for extra in EXTRAS:
-                for site, person in SITES:
+                for site, user in SITES:
                     yield Case(
-                        f"{origin!r} {asked!r} {extra!r} as {person}", partial(_preflight, b"OPTIONS", origin + asked, extra, site, person)
+                        f"{origin!r} {requested!r} {extra!r} as {user}",
+                        partial(_preflight, b"OPTIONS", origin + requested, extra, site, user),
                     )
 
 
-async def _preflight(method: bytes, headers: bytes, extra: bytes, site: str, person: str | None, target: Target) -> Outcome:
+async def _preflight(method: bytes, headers: bytes, extra: bytes, site: str, user: str | None, target: Target) -> Outcome:
     marker = new_marker()
-    data = target.request(method, b"/p", site, person=person, marker=marker, headers=headers + extra) + BODIES.get(extra, b"")
+    data = target.request(method, b"/p", site, user=user, marker=marker, headers=headers + extra) + BODIES.get(extra, b"")
     answer = await target.send(data, methods=(method,))
     hits = target.ledger.hits(marker)
     is_preflight = (
         site == "cors" and method == b"OPTIONS" and _has_value(headers, b"origin") and _has_value(headers, b"access-control-request-method")
     )
-    if person == "alice":
+    if user == "alice":
         expect(len(hits) == (1 if answer.statuses == [200] else 0), f"answered {answer.raw[:100]!r}", data)
     elif not is_preflight:
         expect(not hits and answer.statuses[0] in (302, 400, 401, 403), f"{method!r} came through: {answer.raw[:100]!r}", data)
         return REFUSED
-    for hit in hits if person != "alice" or is_preflight else ():
+    for hit in hits if user != "alice" or is_preflight else ():
         expect(hit.method == b"OPTIONS", f"an upstream saw {hit.method!r}", data)
         credentials = hit.values(b"cookie") + hit.values(b"authorization") + hit.values(b"x-gate-claim-email")
-        if person != "alice":
+        if user != "alice":
             expect(not credentials, f"credentials went with the preflight: {credentials!r}", data)
     return ACCEPTED if hits else REFUSED
 

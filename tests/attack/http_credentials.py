@@ -23,16 +23,16 @@ OTHER_CREDENTIALS = (b"Bearer abc", b"Basic YTpi", b"Gateau abc", b"Bearer abc.G
 @attack("B3", "credentials of gate stay, others pass")
 def credentials(target: Target) -> Iterator[Case]:
     for value in (*CREDENTIALS, *OTHER_CREDENTIALS):
-        for site, person in (("public", None), ("any", "alice"), ("bare", "carol"), ("mixed", "alice")):
-            yield Case(f"Authorization: {value!r} at {site}", partial(_credential, value, site, person))
+        for site, user in (("public", None), ("any", "alice"), ("bare", "carol"), ("mixed", "alice")):
+            yield Case(f"Authorization: {value!r} at {site}", partial(_credential, value, site, user))
     for jar in _jars():
-        for site, person in (("any", "alice"), ("bare", "carol"), ("mixed", "alice")):
-            yield Case(f"Cookie {jar!r}", partial(_cookies, jar, site, person))
+        for site, user in (("any", "alice"), ("bare", "carol"), ("mixed", "alice")):
+            yield Case(f"Cookie {jar!r}", partial(_cookies, jar, site, user))
 
 
-async def _credential(value: bytes, site: str, person: str | None, target: Target) -> Outcome:
+async def _credential(value: bytes, site: str, user: str | None, target: Target) -> Outcome:
     marker = new_marker()
-    data = target.request(b"GET", b"/c", site, person=person, marker=marker, headers=b"Authorization: %b\r\n" % value)
+    data = target.request(b"GET", b"/c", site, user=user, marker=marker, headers=b"Authorization: %b\r\n" % value)
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     is_other = value in OTHER_CREDENTIALS
@@ -60,7 +60,7 @@ def _jars() -> Iterator[tuple[bytes, bytes]]:
         b"\xff=\xfe",
         b"a=b=c",
     )
-    ours = (
+    from_gate = (
         b"",
         b"_gate_0=x",
         b"_gate_1=x",
@@ -76,19 +76,19 @@ def _jars() -> Iterator[tuple[bytes, bytes]]:
         b"_gate=",
     )
     for before in others:
-        for behind in ours:
+        for behind in from_gate:
             yield before, behind
             yield behind, before
 
 
-async def _cookies(jar: tuple[bytes, bytes], site: str, person: str, target: Target) -> Outcome:
+async def _cookies(jar: tuple[bytes, bytes], site: str, user: str, target: Target) -> Outcome:
     marker = new_marker()
-    line = b"; ".join(part for part in (jar[0], target.cookie(person, site), jar[1]) if part)
+    line = b"; ".join(part for part in (jar[0], target.cookie(user, site), jar[1]) if part)
     data = target.request(b"GET", b"/c", site, marker=marker, headers=b"Cookie: %b\r\n" % line)
     await target.send(data)
     (hit,) = target.ledger.hits(marker)
     found = b"; ".join(hit.values(b"cookie"))
-    expect(b"_gate_" not in found and target.cookies[person][site] not in found, f"an upstream saw {found!r}", data)
+    expect(b"_gate_" not in found and target.cookies[user][site] not in found, f"an upstream saw {found!r}", data)
     expect(not re.search(rb"(^|; ?)(__Host-)?_gate=", found), f"an upstream saw {found!r}", data)
     for part in jar:
         expect(part.lower().removeprefix(b"__host-").startswith(b"_gate") or part in found, f"{part!r} did not survive: {found!r}", data)

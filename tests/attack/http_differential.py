@@ -19,7 +19,7 @@ from tests.attack.http_neighbours import FRONT, Server, envoy, nginx
 from tests.attack.http_smuggling_families import families
 from tests.attack.http_smuggling_requests import Builder
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
-from tests.attack.target import BEAT, EVERYBODY, Answer, Target, _PlainBuilder, new_marker
+from tests.attack.target import ALL_USERS, BEAT, Answer, Target, _PlainBuilder, new_marker
 from tests.support.development_provider import DevelopmentProvider
 
 QUIET = 0.2  # seconds
@@ -79,7 +79,7 @@ def chain() -> Chain:
         ports |= dict(zip((name, f"behind {name}", f"{name} alone"), found, strict=True))
     for site in SITES:
         to = canaries["direct"].port if site == "plain" else ports[f"behind {site}"]
-        gate.route(f"{site.lower()}.localhost", to=f"http://127.0.0.1:{to}", set_request_headers={GATE.decode(): "gate"}, **EVERYBODY)
+        gate.route(f"{site.lower()}.localhost", to=f"http://127.0.0.1:{to}", set_request_headers={GATE.decode(): "gate"}, **ALL_USERS)
     gate.setting(timeout_read="2s", timeout_idle="6s")
     made = Chain(stack.enter_context(gate.start(directory)), canaries, ledger, None)
     made.alone = alone
@@ -88,11 +88,11 @@ def chain() -> Chain:
 
 
 @dataclass
-class Carried:
+class Forwarded:
     answer: Answer
     hits: list[Hit]
 
-    def agrees_with(self, other: "Carried") -> bool:
+    def agrees_with(self, other: "Forwarded") -> bool:
         """As far as both went.  Markers and hosts differ from one way to the other, lengths don't."""
         pairs = zip(self.hits, other.hits, strict=False)
         whole = takewhile(lambda pair: pair[0].is_complete and pair[1].is_complete, pairs)
@@ -123,24 +123,24 @@ async def _compare(make: Builder, home: Chain, _: Target) -> Outcome:
     for name in NEIGHBOURS:
         data, found = await _send(make, home, "plain", home.at(home.ports[f"{name} alone"]), home.alone)
         expect(found.agrees_with(direct[1]), f"gate read {direct[1].hits!r}, {name} {found.hits!r}", data)
-    await _good_clients(home)
+    await _normal_clients(home)
     _look(home)
     return ACCEPTED if direct[1].hits else REFUSED
 
 
-async def _send(make: Builder, home: Chain, site: str, door: Target, ledger: Ledger | None = None) -> tuple[bytes, Carried]:
+async def _send(make: Builder, home: Chain, site: str, door: Target, ledger: Ledger | None = None) -> tuple[bytes, Forwarded]:
     first, second = new_marker(), new_marker()
     head = b"Host: %b\r\n" % home.host(site).encode()
     data = make(head + b"X-Marker: %b\r\n" % first, b"GET /smuggled HTTP/1.1\r\n%bX-Marker: %b\r\n\r\n" % (head, second))
     answer = await door.send(data, quiet=QUIET)
     seen = ledger or home.ledger
-    return data, Carried(
+    return data, Forwarded(
         answer,
         sorted(seen.hits(first) + [hit for hit in seen.hits(second) if first not in hit.head], key=lambda hit: first not in hit.head),
     )
 
 
-async def _good_clients(home: Chain) -> None:
+async def _normal_clients(home: Chain) -> None:
     """On connections that the neighbours use again: is the next answer its own?"""
     for site, door in (*((site, home) for site in SITES), *(("plain", home.at(home.ports[name])) for name in NEIGHBOURS)):
         marker = new_marker()

@@ -68,11 +68,11 @@ Made = Callable[[Target, int], bytes]
 @attack("B19", "addresses that a client chooses")
 def addresses(target: Target) -> Iterator[Case]:
     for url in URLS:
-        for person in (None, "alice"):
-            yield _case(f"{url} as the target, as {person}", partial(_as_target, url, person))
-            yield _case(f"{url} as the host, as {person}", partial(_as_host, url, person))
+        for user in (None, "alice"):
+            yield _case(f"{url} as the target, as {user}", partial(_as_target, url, user))
+            yield _case(f"{url} as the host, as {user}", partial(_as_host, url, user))
             for header in HEADERS:
-                yield _case(f"{url} in {header}, as {person}", partial(_in_header, url, header, person))
+                yield _case(f"{url} in {header}, as {user}", partial(_in_header, url, header, user))
         for page in ("/", "/verify"):
             yield _case(f"{url} asked of forward auth at {page}", partial(_forward_auth, url, page))
         for page in PAGES:
@@ -84,21 +84,21 @@ def addresses(target: Target) -> Iterator[Case]:
 
 
 def _case(label: str, made: Made) -> Case:
-    return Case(label, partial(_nobody_is_called, made))
+    return Case(label, partial(_nothing_is_called, made))
 
 
-async def _nobody_is_called(made: Made, target: Target) -> Outcome:
-    heard: list[object] = []
+async def _nothing_is_called(made: Made, target: Target) -> Outcome:
+    received: list[object] = []
 
-    def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(writer.get_extra_info("peername"))
+    def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(writer.get_extra_info("peername"))
         writer.close()
 
-    async with await asyncio.start_server(hear, LISTENER, 0) as listening:
+    async with await asyncio.start_server(receive, LISTENER, 0) as listening:
         data = made(target, listening.sockets[0].getsockname()[1])
         answer = await target.send(data)
         await target.send(target.beat())  # what was begun meanwhile has had its time
-    expect(not heard, "gate opened a connection to where the client said", data)
+    expect(not received, "gate opened a connection to where the client said", data)
     status = answer.statuses[0] if answer.raw else 400
     expect(status not in (500, 502, 504), f"the answer is {status}", data)
     return ACCEPTED if status < 300 else REFUSED
@@ -108,16 +108,16 @@ def _put(url: str, port: int) -> bytes:
     return url.replace("P", str(port)).encode()
 
 
-def _as_target(url: str, person: str | None, target: Target, port: int) -> bytes:
-    return target.request(b"GET", _put(url, port), "any", person=person)
+def _as_target(url: str, user: str | None, target: Target, port: int) -> bytes:
+    return target.request(b"GET", _put(url, port), "any", user=user)
 
 
-def _as_host(url: str, person: str | None, target: Target, port: int) -> bytes:
-    return target.request(b"GET", b"/", "any", person=person, host=_put(url, port))
+def _as_host(url: str, user: str | None, target: Target, port: int) -> bytes:
+    return target.request(b"GET", b"/", "any", user=user, host=_put(url, port))
 
 
-def _in_header(url: str, header: str, person: str | None, target: Target, port: int) -> bytes:
-    return target.request(b"GET", b"/", "any", person=person, headers=b"%b: %b\r\n" % (header.encode(), _put(url, port)))
+def _in_header(url: str, header: str, user: str | None, target: Target, port: int) -> bytes:
+    return target.request(b"GET", b"/", "any", user=user, headers=b"%b: %b\r\n" % (header.encode(), _put(url, port)))
 
 
 def _forward_auth(url: str, page: str, target: Target, port: int) -> bytes:

@@ -47,8 +47,8 @@ class EnvoyGate:
     def tls(self) -> ssl.SSLContext:
         return self.gate.certificates.client_context()
 
-    def cookie(self, person: SignedIn) -> str:
-        return person.cookie(f"{HOST}:{self.gate.port}")
+    def cookie(self, user: SignedIn) -> str:
+        return user.cookie(f"{HOST}:{self.gate.port}")
 
 
 class Connection:
@@ -88,7 +88,7 @@ class Connection:
 def overtaken(target: Target) -> Iterator[Case]:
     """The end comes at any moment of a question, an answer, or between two requests."""
     for number in range(OVERTAKEN):
-        yield Case(f"session {number}", partial(_ended_meanwhile, number))
+        yield Case(f"session {number}", partial(_ended_concurrently, number))
 
 
 @attack("B35", "thousands of sessions that end at once", together=1, sample=0, minutes=2)
@@ -96,17 +96,17 @@ def thousands(target: Target) -> Iterator[Case]:
     yield Case(f"{MANY} sessions", _all_end)
 
 
-async def _ended_meanwhile(number: int, target: Target) -> Outcome:
+async def _ended_concurrently(number: int, target: Target) -> Outcome:
     home, moment = await _home(target), random.Random(number)
     async with _broker(home) as broker:
-        person = await sign_in(broker, home.options, f"overtaken{number}")
-        cookie = home.cookie(person)
+        user = await sign_in(broker, home.options, f"overtaken{number}")
+        cookie = home.cookie(user)
         passed: list[float] = []
         visitors = [asyncio.ensure_future(_until_refused(home, cookie, passed)) for _ in range(3)]
         while number % 2 and not passed:  # half of them end after a request has passed
             await asyncio.sleep(0.01)
         await asyncio.sleep(moment.random() * (0.5 if number % 2 else 0.02))
-        await broker.delete(SESSION, person.session.id)
+        await broker.delete(SESSION, user.session.id)
         ended = time.monotonic()
         await asyncio.gather(*visitors)
     late = max(passed, default=ended) - ended
@@ -116,10 +116,10 @@ async def _ended_meanwhile(number: int, target: Target) -> Outcome:
 
 async def _until_refused(home: EnvoyGate, cookie: str, passed: list[float]) -> None:
     """Ask until it is refused, after which nothing passes any more on this connection; `passed` gets the moments at which it did."""
-    connection, began = Connection(home), time.monotonic()
+    connection, started_at = Connection(home), time.monotonic()
     while (status := await connection.status(cookie)) in (0, 200):
         passed += [time.monotonic()] if status else []
-        expect(time.monotonic() - began < 2 * ENDS_WITHIN, "nobody refused it")
+        expect(time.monotonic() - started_at < 2 * ENDS_WITHIN, "nobody refused it")
     expect(status == 401, f"an ended session was answered {status}")
     for _ in range(LATER):
         status = await connection.status(cookie)
@@ -132,18 +132,18 @@ async def _all_end(target: Target) -> Outcome:
     home = await _home(target)
     async with _broker(home) as broker:
         people = [await sign_in(broker, home.options, f"many{number}") for number in range(MANY + AT_ONCE)]
-        cookies = [home.cookie(person) for person in people]
-        expect(set(await _asked(home, cookies)) == {200}, "a signed-in user was refused")
-        await asyncio.gather(*(broker.delete(SESSION, person.session.id) for person in people[:MANY]))
+        cookies = [home.cookie(user) for user in people]
+        expect(set(await _sent(home, cookies)) == {200}, "a signed-in user was refused")
+        await asyncio.gather(*(broker.delete(SESSION, user.session.id) for user in people[:MANY]))
         ended = time.monotonic()
-        while set(statuses := await _asked(home, random.sample(cookies[:MANY], 500))) != {401}:
+        while set(statuses := await _sent(home, random.sample(cookies[:MANY], 500))) != {401}:
             expect(time.monotonic() - ended < ENDS_WITHIN, f"{statuses.count(200)} of 500 sessions passed after their end")
-        expect(set(await _asked(home, cookies[:MANY])) == {401}, "a session passed after its end")
-        expect(set(await _asked(home, cookies[MANY:])) == {200}, "a session ended with those of others")
+        expect(set(await _sent(home, cookies[:MANY])) == {401}, "a session passed after its end")
+        expect(set(await _sent(home, cookies[MANY:])) == {200}, "a session ended with those of others")
     return REFUSED
 
 
-async def _asked(home: EnvoyGate, cookies: Sequence[str]) -> list[int]:
+async def _sent(home: EnvoyGate, cookies: Sequence[str]) -> list[int]:
     """Statuses of one request with each cookie, over a few connections; where one was reset, of the next."""
     found: list[int] = []
     waiting = iter(cookies)

@@ -70,10 +70,10 @@ async def _burst(target: Target, *, ends: bool) -> Outcome:
 
 async def _is_served(gate: RunningGate, cookie: str) -> None:
     """Over a new connection for each request."""
-    statuses, began = [], time.monotonic()
-    while time.monotonic() - began < BURST_SECONDS:
+    statuses, started_at = [], time.monotonic()
+    while time.monotonic() - started_at < BURST_SECONDS:
         async with asyncio.timeout(ENDS_WITHIN):
-            reader, writer = await _asked(gate, "/x", cookie)
+            reader, writer = await _sent(gate, "/x", cookie)
             statuses.append((await reader.readline()).split()[1])
             writer.transport.abort()
     served = statuses.count(b"200")
@@ -82,7 +82,7 @@ async def _is_served(gate: RunningGate, cookie: str) -> None:
 
 async def _download(gate: RunningGate, cookie: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Begin a download, before the burst: the session must not be over by then."""
-    reader, writer = await _asked(gate, "/drip", cookie)
+    reader, writer = await _sent(gate, "/drip", cookie)
     expect(b" 200 " in await reader.readline(), "the download did not begin")
     return reader, writer
 
@@ -99,7 +99,7 @@ async def _ends(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.transport.abort()
 
 
-async def _asked(gate: RunningGate, path: str, cookie: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _sent(gate: RunningGate, path: str, cookie: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     tls = gate.certificates.client_context()
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.port, ssl=tls, server_hostname=HOST)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: {HOST}:{gate.port}\r\nCookie: {cookie}\r\n\r\n".encode())

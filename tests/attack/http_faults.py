@@ -50,9 +50,9 @@ def under(store: str, label: str, starve: Starve) -> Iterator[Case]:
 
 
 @contextmanager
-def _limited(victim: Target, what: int, most: int) -> Iterator[None]:
+def _limited(victim: Target, what: int, maximum: int) -> Iterator[None]:
     before = resource.prlimit(victim.pid, what)
-    resource.prlimit(victim.pid, what, (most, before[1]))
+    resource.prlimit(victim.pid, what, (maximum, before[1]))
     try:
         yield
     finally:
@@ -75,40 +75,40 @@ def _no_descriptors(victim: Target) -> Iterator[None]:
 @contextmanager
 def _broken_file(content: bytes | None, victim: Target) -> Iterator[None]:
     path = victim.gate.config_file
-    good, known = path.read_bytes(), len(victim.gate.child.lines)
+    valid, known = path.read_bytes(), len(victim.gate.child.lines)
     path.unlink() if content is None else path.write_bytes(content)
     try:
         if content is not None:
             wait_until(lambda: len(victim.gate.child.lines) > known, "gate has seen that its configuration is broken")
         yield
     finally:
-        path.write_bytes(good)
+        path.write_bytes(valid)
 
 
 async def probed(store: str, starve: Starve, _: Target) -> Outcome:
     victim = await started(store)
     with starve(victim):
-        await asyncio.gather(*(probe(victim, site, person) for _ in range(HELD // len(PROBES) + 1) for site, person in PROBES))
+        await asyncio.gather(*(probe(victim, site, user) for _ in range(HELD // len(PROBES) + 1) for site, user in PROBES))
     await recovered(victim)
     return REFUSED
 
 
-async def probe(victim: Target, site: str, person: str | None, *, must_answer: bool = False, is_forgotten: bool = False) -> None:
+async def probe(victim: Target, site: str, user: str | None, *, must_answer: bool = False, is_forgotten: bool = False) -> None:
     """`is_forgotten`: whoever may come in may as well have to sign in anew."""
     marker = new_marker()
-    forged = b"Cookie: _gate=%b\r\n" % (b"A" * 200) if person == "forged" else b""
-    known = None if person == "forged" else person
-    data = victim.request(b"GET", b"/admin/x", site, person=known, marker=marker, headers=forged)
+    forged = b"Cookie: _gate=%b\r\n" % (b"A" * 200) if user == "forged" else b""
+    known = None if user == "forged" else user
+    data = victim.request(b"GET", b"/admin/x", site, user=known, marker=marker, headers=forged)
     answer = await _answer(victim, data)
     hits = victim.ledger.hits(marker)
-    may = person == "alice" or (person == "carol" and site in ("any", "bare"))
-    expect(may or not hits, f"{person} got into {site}", data)
+    may = user == "alice" or (user == "carol" and site in ("any", "bare"))
+    expect(may or not hits, f"{user} got into {site}", data)
     for hit in hits:
         emails = hit.values(b"x-gate-claim-email")
-        expect(site == "bare" or emails == [f"{person}@example.com".encode()], f"{person} came as {emails}", data)
+        expect(site == "bare" or emails == [f"{user}@example.com".encode()], f"{user} came as {emails}", data)
     status = answer.statuses[0] if answer.raw else 0
     wanted = {200, 0, 500, 502, 503, 504, *((302,) if is_forgotten else ())} if may else {302, 401, 403, 0, 500, 502, 503, 504}
-    expect(status in ({200} if may else {302, 401, 403}) if must_answer else status in wanted, f"{person} at {site} got {status}", data)
+    expect(status in ({200} if may else {302, 401, 403}) if must_answer else status in wanted, f"{user} at {site} got {status}", data)
 
 
 async def _answer(victim: Target, data: bytes) -> Answer:
@@ -125,8 +125,8 @@ async def recovered(victim: Target) -> None:
     expect(victim.is_alive(), "gate has died:\n" + victim.gate.child.output[-2000:])
     while not (await _answer(victim, victim.request(b"GET", b"/ping", "public"))).raw.startswith(b"HTTP/1.1 200 "):
         expect(loop.time() < end, f"no answer {RECOVERED_WITHIN:.0f} s after the trouble ended")
-    for site, person in PROBES:
-        await probe(victim, site, person, must_answer=True)
+    for site, user in PROBES:
+        await probe(victim, site, user, must_answer=True)
 
 
 async def signing_in(store: str, starve: Starve, _: Target) -> Outcome:

@@ -5,7 +5,7 @@ from functools import partial
 
 import httpx
 
-from tests.attack.http_cookies import ORDERS, told
+from tests.attack.http_cookies import ORDERS, received
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 from tests.support.cookies import values_of
@@ -19,8 +19,8 @@ def planted(target: Target) -> Iterator[Case]:
     for number in range(10):
         yield Case(f"fixation {number}", _fixation)
     for label in PLANTED:
-        for person in ("bob", "alice"):
-            yield Case(f"{person} signs in over {label}", partial(_planted, label, person))
+        for user in ("bob", "alice"):
+            yield Case(f"{user} signs in over {label}", partial(_planted, label, user))
 
 
 async def _fixation(target: Target) -> Outcome:
@@ -29,7 +29,7 @@ async def _fixation(target: Target) -> Outcome:
     expect(first["any"] != second["any"], "two sign-ins gave one cookie")
     for cookie in (first["any"], second["any"]):
         expect(
-            await _person_of(target, target.whole(cookie).removeprefix(b"_gate=")) == "bob@example.com",
+            await _user_of_cookie(target, target.whole(cookie).removeprefix(b"_gate=")) == "bob@example.com",
             "a sign-in ended an earlier session in another browser",
         )
     return REFUSED
@@ -49,10 +49,10 @@ PLANTED: dict[str, Callable[[Target], bytes] | None] = {
 }
 
 
-async def _planted(label: str, person: str, target: Target) -> Outcome:
+async def _planted(label: str, user: str, target: Target) -> Outcome:
     """It stays in the browser, first of its name, through a whole sign-in: that works, and the value is worth nothing afterwards."""
     make = PLANTED[label]
-    value = await _ended(target, person) if make is None else make(target)
+    value = await _ended(target, user) if make is None else make(target)
 
     async def plant(request: httpx.Request) -> None:
         own = request.headers.get("cookie")
@@ -60,17 +60,17 @@ async def _planted(label: str, person: str, target: Target) -> Outcome:
 
     async with target.browser() as client:
         client.event_hooks["request"] = [plant]
-        page = await sign_in(client, f"https://{target.host('any')}/", person)
+        page = await sign_in(client, f"https://{target.host('any')}/", user)
         expect(page.status_code == 200, f"locked out with status {page.status_code}", value)
         own = values_of(client, "any.localhost")
-    expect(own != value and await _person_of(target, own) == f"{person}@example.com", "the sign-in gave no session of its own", own)
-    expect(await _person_of(target, value) is None, "a planted value became a session", value)
+    expect(own != value and await _user_of_cookie(target, own) == f"{user}@example.com", "the sign-in gave no session of its own", own)
+    expect(await _user_of_cookie(target, value) is None, "a planted value became a session", value)
     return REFUSED
 
 
-async def _ended(target: Target, person: str) -> bytes:
+async def _ended(target: Target, user: str) -> bytes:
     async with target.browser() as client:
-        await sign_in(client, f"https://{target.host('any')}/", person)
+        await sign_in(client, f"https://{target.host('any')}/", user)
         value = values_of(client, "any.localhost")
         await _sign_out(client, target)
     return value
@@ -80,47 +80,47 @@ async def _sign_out(client: httpx.AsyncClient, target: Target) -> httpx.Response
     return await sign_out(client, target.gate)
 
 
-async def _person_of(target: Target, cookie: bytes, site: str = "any") -> str | None:
+async def _user_of_cookie(target: Target, cookie: bytes, site: str = "any") -> str | None:
     marker = new_marker()
     await target.send(target.request(b"GET", b"/f", site, marker=marker, headers=b"Cookie: _gate=%b\r\n" % cookie))
     hits = target.ledger.hits(marker)
-    return told(hits[0])[1] if hits else None
+    return received(hits[0])[1] if hits else None
 
 
 @attack("B14", "another user's valid session, planted during sign-in and sign-out", sample=6)
 def planted_sessions(target: Target) -> Iterator[Case]:
     for order in ORDERS[:3]:
-        for does in (_signs_in_beside, _signs_out_beside):
+        for does in (_signs_in_alongside, _signs_out_alongside):
             yield Case(f"{does.__name__.strip('_')}, {order}", partial(does, order))
 
 
-async def _signs_in_beside(order: str, target: Target) -> Outcome:
+async def _signs_in_alongside(order: str, target: Target) -> Outcome:
     """At every host that the way leads over, the authenticate host included, the planter's own good session is there, too."""
     async with target.browser() as mallory, target.browser() as client:
-        theirs = await _everywhere(mallory, target, "carol")
-        client.event_hooks["request"] = [partial(_plant, theirs, order)]
+        attacker_value = await _everywhere(mallory, target, "carol")
+        client.event_hooks["request"] = [partial(_plant, attacker_value, order)]
         page = await sign_in(client, f"https://{target.host('any')}/", "alice")
         expect(page.status_code == 200, f"locked out with status {page.status_code}")
         page = await follow(client, await client.get(f"https://{target.host('group')}/", headers=HTML))
         expect(page.status_code == 200, f"locked out of the next host with status {page.status_code}")
-        for host, person in (("any.localhost", "alice"), ("group.localhost", "alice")):
-            email = await _person_of(target, values_of(client, host), host.partition(".")[0])
-            expect(email == f"{person}@example.com", f"{email} at {host}")
-        shown = await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})
-        expect(shown.json()["user"]["email"] == "alice@example.com", f"the page of somebody else: {shown.text[:300]}")
+        for host, user in (("any.localhost", "alice"), ("group.localhost", "alice")):
+            email = await _user_of_cookie(target, values_of(client, host), host.partition(".")[0])
+            expect(email == f"{user}@example.com", f"{email} at {host}")
+        presented = await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})
+        expect(presented.json()["user"]["email"] == "alice@example.com", f"the page of somebody else: {presented.text[:300]}")
     return REFUSED
 
 
-async def _signs_out_beside(order: str, target: Target) -> Outcome:
+async def _signs_out_alongside(order: str, target: Target) -> Outcome:
     async with target.browser() as mallory, target.browser() as client:
-        theirs = await _everywhere(mallory, target, "carol")
+        attacker_value = await _everywhere(mallory, target, "carol")
         await sign_in(client, f"https://{target.host('any')}/", "alice")
         own = values_of(client, "any.localhost")
-        client.event_hooks["request"] = [partial(_plant, theirs, order)]
+        client.event_hooks["request"] = [partial(_plant, attacker_value, order)]
         answer = await _sign_out(client, target)
         expect(answer.status_code in (200, 302, 303), f"sign-out answered {answer.status_code}")
-        expect(await _person_of(target, own) is None, "the person's own session lives on")
-        expect(await _person_of(target, values_of(mallory, "any.localhost")) is None, "the planted session lives on")
+        expect(await _user_of_cookie(target, own) is None, "the person's own session lives on")
+        expect(await _user_of_cookie(target, values_of(mallory, "any.localhost")) is None, "the planted session lives on")
         gone = [line for line in answer.headers.get_list("set-cookie") if line.startswith(("_gate=;", "__Host-_gate=;", '_gate=""'))]
         expect(len(gone) > 2 and all("Max-Age=0" in line for line in gone), f"cookies stay: {gone}")
     return REFUSED
@@ -170,9 +170,9 @@ def _next(response: httpx.Response) -> httpx.Request:
     return response.next_request
 
 
-async def _everywhere(client: httpx.AsyncClient, target: Target, person: str) -> dict[str, str]:
+async def _everywhere(client: httpx.AsyncClient, target: Target, user: str) -> dict[str, str]:
     """The value of this person's session cookie, by host."""
-    await sign_in(client, f"https://{target.host('any')}/", person)
+    await sign_in(client, f"https://{target.host('any')}/", user)
     await follow(client, await client.get(f"https://{target.host('group')}/", headers=HTML))
     return {each.domain: each.value or "" for each in client.cookies.jar if each.name == "_gate"}
 

@@ -97,18 +97,16 @@ AROUND = (
 def strangers(target: Target) -> Iterator[Case]:
     for query in _queries(target):
         for path in (b"/verify", b"/"):
-            for person in (None, "carol"):
-                yield Case(f"{path!r} {query[:90]!r} as {person}", partial(_permits_nothing, _request(target, path, query, person)))
+            for user in (None, "carol"):
+                yield Case(f"{path!r} {query[:90]!r} as {user}", partial(_permits_nothing, _request(target, path, query, user)))
     secret = b"uri=" + _secret(target).encode()
     for method, agent, path in itertools.product(METHODS, AGENTS, (b"/verify", b"/")):
         data = _request(target, path, secret, None, b"User-Agent: %b\r\n" % agent, method=method)
         yield Case(f"{method!r} by {agent!r}", partial(_permits_nothing, data))
     for count in (1, 2, 3):
         for chosen in itertools.combinations(DISGUISES, count):
-            for person in (None, "carol"):
-                yield Case(
-                    f"{chosen} as {person}", partial(_permits_nothing, _request(target, b"/verify", secret, person, b"".join(chosen)))
-                )
+            for user in (None, "carol"):
+                yield Case(f"{chosen} as {user}", partial(_permits_nothing, _request(target, b"/verify", secret, user, b"".join(chosen))))
 
 
 @attack("B18", "forward auth with another source of the URL")
@@ -118,12 +116,12 @@ def sources(target: Target) -> Iterator[Case]:
     secret = b"uri=" + _secret(target).encode()
     preflight = b"Origin: https://x.example\r\nAccess-Control-Request-Method: GET\r\n"
     for name, value, extra in itertools.product(SOURCES, values, (b"", preflight)):
-        for person, address in itertools.product((None, "carol"), ("127.0.0.1", TRUSTED_ADDRESS)):
+        for user, address in itertools.product((None, "carol"), ("127.0.0.1", TRUSTED_ADDRESS)):
             line = b"%b: %b\r\n" % (name, value.encode())
             for query in (secret, b""):
                 if query or address == "127.0.0.1":
-                    data = _request(target, b"/verify", query, person, line + extra)
-                    yield Case(f"{line!r} from {address} as {person}", partial(_permits_nothing, data, address=address))
+                    data = _request(target, b"/verify", query, user, line + extra)
+                    yield Case(f"{line!r} from {address} as {user}", partial(_permits_nothing, data, address=address))
 
 
 def _pairs(cookie: bytes) -> list[bytes]:
@@ -158,11 +156,11 @@ def identities(target: Target) -> Iterator[Case]:
 
 @attack("B18", "forward auth allows valid users")
 def welcome(target: Target) -> Iterator[Case]:
-    for site, person in (("group", "alice"), ("any", "carol"), ("public", None)):
+    for site, user in (("group", "alice"), ("any", "carol"), ("public", None)):
         url = f"https://{target.host(site)}/x?y=1"
         for query in (f"uri={url}", f"uri={quote(url, safe='')}"):
             for path in (b"/verify", b"/"):
-                yield Case(f"{query} as {person}", partial(_permits, _request(target, path, query.encode(), person, site=site)))
+                yield Case(f"{query} as {user}", partial(_permits, _request(target, path, query.encode(), user, site=site)))
 
 
 def _secret(target: Target) -> str:
@@ -191,9 +189,9 @@ def _queries(target: Target) -> Iterator[bytes]:
 
 
 def _request(
-    target: Target, path: bytes, query: bytes, person: str | None, lines: bytes = b"", *, method: bytes = b"GET", site: str = "group"
+    target: Target, path: bytes, query: bytes, user: str | None, lines: bytes = b"", *, method: bytes = b"GET", site: str = "group"
 ) -> bytes:
-    cookie = b"Cookie: %b\r\n" % target.cookie(person, site) if person else b""
+    cookie = b"Cookie: %b\r\n" % target.cookie(user, site) if user else b""
     head = b"%b %b%b HTTP/1.1\r\nHost: %b\r\n" % (method, path, b"?" + query if query else b"", FORWARD_AUTH_HOST.encode())
     return head + cookie + lines + b"Connection: close\r\n\r\n"
 

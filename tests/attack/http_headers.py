@@ -37,7 +37,7 @@ NAMES = (
     *(b"X-Script-Name", b"Path-Info"),
 )
 # What a client may be told about itself by nobody else: these must arrive with gate's own value, exactly once.
-OURS = {b"x-gate-jwt-assertion": ("alice",), b"x-gate-claim-email": ("alice",), b"x-gate-claim-groups": ("alice",)}
+GATE_HEADERS = {b"x-gate-jwt-assertion": ("alice",), b"x-gate-claim-email": ("alice",), b"x-gate-claim-groups": ("alice",)}
 SPLITTERS = (b"\x0b", b"\x0c", b"\x1c", b"\x1d", b"\x1e", b"\x85", b"\r", b"\n", b"\x00", b"\r\n ", b"\n ", b"\xe2\x80\xa8", b"\xc2\x85")
 # (site, person, method, more headers)
 PREFLIGHT = b"Origin: https://app.example\r\nAccess-Control-Request-Method: POST\r\n"
@@ -109,35 +109,35 @@ def spoofed(target: Target) -> Iterator[Case]:
 async def _spoof(name: bytes, number: int, mode: tuple[str, str | None, bytes, bytes], target: Target) -> Outcome:
     marker, value = new_marker(), new_marker()
     odd, lines = list(aliases(name, value))[number]
-    site, person, method, more = mode
+    site, user, method, more = mode
     path = b"/api/x" if site == "rewrite" else b"/x"
-    data = target.request(method, path, site, person=person, marker=marker, headers=more + lines)
-    return await _judge_spoof(target, name, value, marker, mode, data, odd)
+    data = target.request(method, path, site, user=user, marker=marker, headers=more + lines)
+    return await _check_spoof(target, name, value, marker, mode, data, odd)
 
 
 async def _spoof_trailer(name: bytes, number: int, mode: tuple[str, str | None, bytes, bytes], target: Target) -> Outcome:
     marker, value = new_marker(), new_marker()
     odd, framing, body = list(trailers(name, value))[number]
-    site, person, _, more = mode
+    site, user, _, more = mode
     method = b"OPTIONS" if site == "cors" else b"POST"
-    data = target.request(method, b"/x", site, person=person, marker=marker, headers=more + framing) + body
-    return await _judge_spoof(target, name, value, marker, mode, data, odd)
+    data = target.request(method, b"/x", site, user=user, marker=marker, headers=more + framing) + body
+    return await _check_spoof(target, name, value, marker, mode, data, odd)
 
 
-async def _judge_spoof(target: Target, name: bytes, value: bytes, marker: bytes, mode: tuple, data: bytes, odd: str) -> Outcome:
+async def _check_spoof(target: Target, name: bytes, value: bytes, marker: bytes, mode: tuple, data: bytes, odd: str) -> Outcome:
     answer = await target.send(data, methods=(data.split(b" ")[0],))
     expect(answer.responses, f"{odd}: no answer", data)
     hits = target.ledger.hits(marker) or target.ledger.hits(value)
     expect(len(hits) <= 1, f"{odd}: {len(hits)} requests reached upstreams", data)
-    site, person, _, _ = mode
-    expect(not (person == "carol" and site == "group" and hits), f"{odd}: refused, and yet an upstream saw it", data)
+    site, user, _, _ = mode
+    expect(not (user == "carol" and site == "group" and hits), f"{odd}: refused, and yet an upstream saw it", data)
     for hit in hits:
-        _judge_headers(hit, name, value, person, odd, data)
+        _check_headers(hit, name, value, user, odd, data)
     expect(value not in b"".join(header for response in answer.responses for _, header in response.headers), f"{odd}: echoed", data)
     return ACCEPTED if hits else REFUSED
 
 
-def _judge_headers(hit: Hit, name: bytes, value: bytes, person: str | None, odd: str, data: bytes) -> None:
+def _check_headers(hit: Hit, name: bytes, value: bytes, user: str | None, odd: str, data: bytes) -> None:
     for found, content in hit.headers:
         squeezed = _squeezed(found)
         expect(not (squeezed == _squeezed(name) and value in content), f"{odd}: an upstream saw {found!r}: {content!r}", data)
@@ -147,16 +147,14 @@ def _judge_headers(hit: Hit, name: bytes, value: bytes, person: str | None, odd:
             data,
         )
     expect(name.lower() not in bytes(hit.body).lower() or hit.method == b"POST", f"{odd}: in the body", data)
-    has_identity = (person is not None and hit.canary in ("group", "any", "cors", "secret")) or (
-        hit.canary == "open" and person is not None
-    )
+    has_identity = (user is not None and hit.canary in ("group", "any", "cors", "secret")) or (hit.canary == "open" and user is not None)
     emails = hit.values(b"x-gate-claim-email")
-    expect(emails == ([b"%b@example.com" % person.encode()] if has_identity and person else []), f"{odd}: identity {emails!r}", data)
+    expect(emails == ([b"%b@example.com" % user.encode()] if has_identity and user else []), f"{odd}: identity {emails!r}", data)
     expect(not hit.values(b"x-gate-claim-nickname"), f"{odd}: a claim that nobody has", data)
     assertions = hit.values(b"x-gate-jwt-assertion")
     expect(len(assertions) == len(emails) or (len(assertions) == 1 and not emails), f"{odd}: {len(assertions)} assertions", data)
-    told = [json.loads(base64.urlsafe_b64decode(each.split(b".")[1] + b"==")).get("email", "").encode() for each in assertions]
-    expect(told == emails or told == [b""], f"{odd}: the assertion is about {told!r}", data)
+    received = [json.loads(base64.urlsafe_b64decode(each.split(b".")[1] + b"==")).get("email", "").encode() for each in assertions]
+    expect(received == emails or received == [b""], f"{odd}: the assertion is about {received!r}", data)
 
 
 def _squeezed(name: bytes) -> bytes:

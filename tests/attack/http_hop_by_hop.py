@@ -35,8 +35,8 @@ def hop_by_hop(target: Target) -> Iterator[Case]:
     for name in PROTECTED:
         for hop in HOP_HEADERS:
             for value in _hop_values(name):
-                for site, person in (("any", "alice"), ("group", "alice")):
-                    yield Case(f"{hop!r}: {value!r} at {site}", partial(_hop, hop, value, site, person))
+                for site, user in (("any", "alice"), ("group", "alice")):
+                    yield Case(f"{hop!r}: {value!r} at {site}", partial(_hop, hop, value, site, user))
     for value in _hop_values(b"x-set-by-route"):
         yield Case(f"Connection: {value!r} at setter", partial(_hop, b"Connection", value, "setter", None))
 
@@ -49,14 +49,14 @@ def _hop_values(name: bytes) -> Iterator[bytes]:
     yield b", ".join(PROTECTED)
 
 
-async def _hop(hop: bytes, value: bytes, site: str, person: str | None, target: Target) -> Outcome:
+async def _hop(hop: bytes, value: bytes, site: str, user: str | None, target: Target) -> Outcome:
     marker, body = new_marker(), b"0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n"
     credentials = b"Authorization: Basic YTpi\r\nX-Mine: 1\r\n"
-    cookie = b"Cookie: mine=1%b\r\n" % (b"; " + target.cookie(person, site) if person else b"")
+    cookie = b"Cookie: mine=1%b\r\n" % (b"; " + target.cookie(user, site) if user else b"")
     headers = b"%b: %b\r\n" % (hop, value) + credentials + cookie
     data = target.request(b"POST", b"/x", site, marker=marker, headers=headers, body=body, close=False)
     follow_up = new_marker()
-    second = target.request(b"GET", b"/second", site, marker=follow_up, person=person)
+    second = target.request(b"GET", b"/second", site, marker=follow_up, user=user)
     answer = await target.send(data + second, methods=(b"POST", b"GET"))
     hits = target.ledger.hits(marker)
     expect(len(hits) == 1 and answer.statuses[0] == 200, f"answered {answer.raw[:200]!r}", data)
@@ -70,9 +70,9 @@ async def _hop(hop: bytes, value: bytes, site: str, person: str | None, target: 
         "the client's own credentials went astray",
         data,
     )
-    expect(not person or hit.values(b"x-gate-claim-email") == [b"alice@example.com"], "the identity did not arrive", data)
-    expect(not person or len(hit.values(b"x-gate-jwt-assertion")) == 1, "the assertion did not arrive", data)
-    expect(person or hit.values(b"x-set-by-route") == [b"route"], "the route's own header did not arrive", data)
+    expect(not user or hit.values(b"x-gate-claim-email") == [b"alice@example.com"], "the identity did not arrive", data)
+    expect(not user or len(hit.values(b"x-gate-jwt-assertion")) == 1, "the assertion did not arrive", data)
+    expect(user or hit.values(b"x-set-by-route") == [b"route"], "the route's own header did not arrive", data)
     closes = b"close" in value.lower() and hop.lower() == b"connection"
     expect(len(answer.statuses) == (1 if closes else 2), f"{len(answer.statuses)} answers", data + second)
     return ACCEPTED

@@ -21,8 +21,8 @@ OTHER_SOURCES = (
 def hosts(target: Target) -> Iterator[Case]:
     for site in SITES:
         for host in _spellings(target.host(site)):
-            for person in (None, "alice" if site != "public" else None, "carol" if site != "public" else None):
-                yield Case(f"Host {host[:60]!r} as {person}", partial(_one_host, site, host, person))
+            for user in (None, "alice" if site != "public" else None, "carol" if site != "public" else None):
+                yield Case(f"Host {host[:60]!r} as {user}", partial(_one_host, site, host, user))
     for name in OTHER_SOURCES:
         for value in (
             target.host("public").encode(),
@@ -128,9 +128,9 @@ def _is_site(host: bytes, site_host: str) -> bool:
     return match[1] == wanted and (match[2] == port if port else match[2] in default)
 
 
-async def _one_host(site: str, host: bytes, person: str | None, target: Target) -> Outcome:
+async def _one_host(site: str, host: bytes, user: str | None, target: Target) -> Outcome:
     marker = new_marker()
-    data = target.request(b"GET", b"/h", site, person=person, marker=marker, host=host)
+    data = target.request(b"GET", b"/h", site, user=user, marker=marker, host=host)
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     expect(answer.is_closed and len(answer.statuses) == 1, f"answered {answer.raw[:200]!r}", data)
@@ -143,7 +143,7 @@ async def _one_host(site: str, host: bytes, person: str | None, target: Target) 
             data,
         )
         return REFUSED
-    if site == "public" or person == "alice" or (person == "carol" and site != "group"):
+    if site == "public" or user == "alice" or (user == "carol" and site != "group"):
         expect(len(hits) == 1 and hits[0].canary == site, f"did not reach its site: {answer.raw[-200:]!r}", data)
         return ACCEPTED
     expect(not hits and answer.statuses[0] in (302, 403), f"answered {answer.raw[:200]!r}", data)

@@ -11,7 +11,7 @@ from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 
 KIB = 1024
-MOST_GROWTH = 64 << 20
+MAX_GROWTH = 64 << 20
 SLACK = 24 << 20  # what ten megabytes in flight may cost
 FLOOD = 2000
 
@@ -81,31 +81,31 @@ def large(target: Target) -> Iterator[Case]:
         for count in (150, 400, 5000)
     ]
     for path, headers, status in heads:
-        for site, person in (("public", None), ("group", None), ("any", "alice")):
+        for site, user in (("public", None), ("group", None), ("any", "alice")):
             yield Case(
-                f"{len(path)} bytes of URL, {len(headers)} of headers at {site}", partial(_large_head, path, headers, status, site, person)
+                f"{len(path)} bytes of URL, {len(headers)} of headers at {site}", partial(_large_head, path, headers, status, site, user)
             )
     for path in (b"/.gate/", b"/.gate/signout/", b"/.gate/sign_in", b"/ping", b"/oauth2/callback", b"/.gate/admin/login/", b"/nothing"):
         for size in (1 << 16, (1 << 16) + 1, 1 << 22):
             for chunked in (False, True):
                 yield Case(f"{size} bytes to our own {path!r}", partial(_own_body, path, size, chunked))
     for chunked in (False, True):
-        for site, person in (("public", None), ("group", "alice")):
-            yield Case(f"1 GiB upload, chunked={chunked} at {site}", partial(_upload, 1 << 30, chunked, site, person))
+        for site, user in (("public", None), ("group", "alice")):
+            yield Case(f"1 GiB upload, chunked={chunked} at {site}", partial(_upload, 1 << 30, chunked, site, user))
         yield Case(f"64 MiB upload to a refusal, chunked={chunked}", partial(_refused_upload, 64 << 20, chunked))
     yield Case("a reader that stops", _stopped_reader)
     for number in range(20):
         yield Case(f"anonymous flood {number}", partial(_flood, FLOOD // 20))
 
 
-async def _large_head(path: bytes, headers: bytes, status: int, site: str, person: str | None, target: Target) -> Outcome:
+async def _large_head(path: bytes, headers: bytes, status: int, site: str, user: str | None, target: Target) -> Outcome:
     marker = new_marker()
-    data = target.request(b"GET", path, site, person=person, marker=marker, headers=headers, accept=b"")
+    data = target.request(b"GET", path, site, user=user, marker=marker, headers=headers, accept=b"")
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     wanted = {200: [401]}.get(status, [status]) if site == "group" else [status]
     expect(
-        answer.is_closed and answer.statuses in (wanted, [431]) if status == 200 and person else answer.statuses == wanted,
+        answer.is_closed and answer.statuses in (wanted, [431]) if status == 200 and user else answer.statuses == wanted,
         f"answered {answer.raw[:100]!r}, not {wanted}",
         data,
     )
@@ -128,22 +128,22 @@ async def _own_body(path: bytes, size: int, chunked: bool, target: Target) -> Ou
     return REFUSED
 
 
-async def _upload(size: int, chunked: bool, site: str, person: str | None, target: Target) -> Outcome:
-    marker, before, most = new_marker(), target.memory(), 0
+async def _upload(size: int, chunked: bool, site: str, user: str | None, target: Target) -> Outcome:
+    marker, before, maximum = new_marker(), target.memory(), 0
     framing = b"Transfer-Encoding: chunked\r\n" if chunked else b"Content-Length: %d\r\n" % size
-    data = target.request(b"POST", b"/up", site, person=person, marker=marker, headers=framing)
+    data = target.request(b"POST", b"/up", site, user=user, marker=marker, headers=framing)
     reader, writer = await target.open()
     writer.write(data)
     block = b"x" * (1 << 20)
     for _ in range(size >> 20):
         writer.write(b"%x\r\n%b\r\n" % (len(block), block) if chunked else block)
         await writer.drain()
-        most = max(most, target.memory() - before)
+        maximum = max(maximum, target.memory() - before)
     writer.write(b"0\r\n\r\n" if chunked else b"")
     answer = await reader.read()
     writer.close()
     expect(answer.startswith(b"HTTP/1.1 200"), f"answered {answer[:100]!r}", data)
-    expect(most < MOST_GROWTH, f"gate grew by {most >> 20} MiB", data)
+    expect(maximum < MAX_GROWTH, f"gate grew by {maximum >> 20} MiB", data)
     return ACCEPTED
 
 
@@ -178,13 +178,13 @@ async def _stopped_reader(target: Target) -> Outcome:
     _, writer = await target.open()
     writer.transport.pause_reading()
     writer.write(data)
-    most = 0
+    maximum = 0
     for _ in range(40):
         await asyncio.sleep(0.05)
-        most = max(most, target.memory() - before)
+        maximum = max(maximum, target.memory() - before)
     writer.close()
     del target.canaries["public"].scripts[marker]
-    expect(most < MOST_GROWTH, f"gate grew by {most >> 20} MiB", data)
+    expect(maximum < MAX_GROWTH, f"gate grew by {maximum >> 20} MiB", data)
     return ACCEPTED
 
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from tests.attack.http_responses import split_responses
 from tests.attack.http_stage import Stage, stage, take_frame
-from tests.attack.run import ACCEPTED, MOST_GROWTH, REFUSED, Case, Indexed, Outcome, attack, expect
+from tests.attack.run import ACCEPTED, MAX_GROWTH, REFUSED, Case, Indexed, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 from tests.support.websockets import CLOSE, KEY, TEXT, from_client
 
@@ -31,7 +31,7 @@ class UntilTime(Indexed):
 
     def __init__(self, count: int, make: Callable[[int], Case], seconds: float, told: Callable[[], str]):
         super().__init__(count, make)
-        self._seconds, self._told = seconds, told
+        self._seconds, self._received = seconds, told
 
     def __iter__(self) -> Iterator[Case]:
         end = time.monotonic() + self._seconds
@@ -39,7 +39,7 @@ class UntilTime(Indexed):
             if time.monotonic() >= end:
                 break
             yield self[number]
-        print(f"      {self._told()}", flush=True)
+        print(f"      {self._received()}", flush=True)
 
 
 # What happens to one question: (the path's last part, whether the canary answers it whole, whether it may end the connection).
@@ -57,11 +57,11 @@ class Question:
 
 
 def _question(target: Stage, dice: random.Random, way: tuple[bytes, bool]) -> Question:
-    site, person = dice.choice(SITES)
+    site, user = dice.choice(SITES)
     method, path = dice.choice(METHODS), b"/%b/%b" % (new_marker(), way[0])
     body = b"" if method in (b"GET", b"HEAD") else dice.randbytes(dice.choice((0, 1, 100, 20_000)))
-    email = [f"{person}@example.com".encode()] if person and site != "plain" else []
-    data = target.request(method, path, site, person=person, body=body, close=False)
+    email = [f"{user}@example.com".encode()] if user and site != "plain" else []
+    data = target.request(method, path, site, user=user, body=body, close=False)
     # A HEAD's answer with bytes behind it is none to gate: 502.
     is_answered = way[1] and (method, way[0]) != (b"HEAD", b"surplus")
     return Question(data, method, b" ".join([path, *email]), is_answered)
@@ -83,24 +83,24 @@ def million(target: Target) -> Indexed:
 
 async def _batch(seed: int, done: Counter[str], target: Stage, _: Target) -> Outcome:
     dice = random.Random(seed)
-    carry = dice.choices((_pipelined, _in_turn, _leaving, _troubled, _chatting), (5, 1, 2, 2, 1))[0]
-    await carry(target, dice, done)
+    forward = dice.choices((_pipelined, _in_turn, _leaving, _troubled, _chatting), (5, 1, 2, 2, 1))[0]
+    await forward(target, dice, done)
     target.look()
-    expect(target.growth() < 2 * MOST_GROWTH, f"gate grew by {target.growth() >> 20} MiB")
+    expect(target.growth() < 2 * MAX_GROWTH, f"gate grew by {target.growth() >> 20} MiB")
     target.ledger.by_marker.clear()
     return ACCEPTED
 
 
 async def _pipelined(target: Stage, dice: random.Random, done: Counter[str]) -> None:
     questions = [_question(target, dice, WAYS[0]) for _ in range(BATCH)]
-    raw, _ = await _carried(target, [question.data for question in questions], questions, len(questions))
+    raw, _ = await _forwarded(target, [question.data for question in questions], questions, len(questions))
     done["pipelined"] += _compared(questions, raw, complete=True)
 
 
 async def _in_turn(target: Stage, dice: random.Random, done: Counter[str]) -> None:
     """A connection each, all at once: other clients come between."""
     questions = [_question(target, dice, dice.choice(WAYS[:3])) for _ in range(BATCH)]
-    answers = await asyncio.gather(*(_carried(target, [question.data], [question], 1) for question in questions))
+    answers = await asyncio.gather(*(_forwarded(target, [question.data], [question], 1) for question in questions))
     for question, (raw, _) in zip(questions, answers, strict=True):
         done["on connections of their own"] += _compared([question], raw, complete=question.is_answered)
 
@@ -126,7 +126,7 @@ async def _troubled(target: Stage, dice: random.Random, done: Counter[str]) -> N
     questions.append(_question(target, dice, WAYS[0]))
     left = questions
     while left:
-        raw, is_closed = await _carried(target, [question.data for question in left], left, len(left))
+        raw, is_closed = await _forwarded(target, [question.data for question in left], left, len(left))
         expect(raw or is_closed, "no answer", *(question.data for question in left[:1]))
         answered = _compared(left, raw, complete=False)
         expect(answered, "a connection ended without an answer", left[0].data)
@@ -134,7 +134,7 @@ async def _troubled(target: Stage, dice: random.Random, done: Counter[str]) -> N
         left = left[answered:]
 
 
-async def _carried(target: Stage, writes: list[bytes], questions: list[Question], count: int) -> tuple[bytes, bool]:
+async def _forwarded(target: Stage, writes: list[bytes], questions: list[Question], count: int) -> tuple[bytes, bool]:
     """Everything that comes until as many answers are there, or gate hangs up."""
     reader, writer = await target.open()
     received = bytearray()
@@ -180,9 +180,9 @@ def _compared(questions: list[Question], raw: bytes, *, complete: bool) -> int:
 
 async def _chatting(target: Stage, dice: random.Random, done: Counter[str]) -> None:
     """A websocket whose texts come back, left with or without a Close."""
-    (site, person), marker = dice.choice((("public", None), ("any", "alice"), ("any", "carol"), ("group", "alice"))), new_marker()
+    (site, user), marker = dice.choice((("public", None), ("any", "alice"), ("any", "carol"), ("group", "alice"))), new_marker()
     upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b\r\n" % KEY
-    head = target.request(b"GET", b"/%b/echo" % marker, site, person=person, headers=upgrade, close=False)
+    head = target.request(b"GET", b"/%b/echo" % marker, site, user=user, headers=upgrade, close=False)
     texts = [b"%b %d " % (marker, number) + b"x" * dice.choice((0, 10, 2000)) for number in range(BATCH)]
     reader, writer = await target.open()
     writer.write(head)
@@ -204,7 +204,7 @@ async def _chatting(target: Stage, dice: random.Random, done: Counter[str]) -> N
         await asyncio.wait_for(reader.read(1 << 18), 20)
     writer.transport.abort()
     done["texts of websockets"] += came
-    target.heard(marker)
+    target.received(marker)
 
 
 @attack("B22", "strangers leave no records", together=1, sample=3, minutes=0.6)
@@ -220,7 +220,7 @@ async def _strangers(seed: int, at_rest: int, target: Stage, _: Target) -> Outco
     await asyncio.gather(*(_stranger(random.Random(seed * CONNECTIONS + number), target) for number in range(CONNECTIONS)))
     after = await target.sessions()
     expect(after == before, f"{AT_ONCE} strangers made {after - before} sessions")
-    expect(target.memory() - at_rest < MOST_GROWTH, f"gate grew by {(target.memory() - at_rest) >> 20} MiB")
+    expect(target.memory() - at_rest < MAX_GROWTH, f"gate grew by {(target.memory() - at_rest) >> 20} MiB")
     return REFUSED
 
 

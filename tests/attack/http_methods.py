@@ -48,57 +48,57 @@ def methods(target: Target) -> Iterator[Case]:
     for site in SITES:
         for method in NEVER:
             yield Case(f"{method[:20]!r} at {site}", partial(_never, method, site))
-    for person in (None, "carol", "alice"):
+    for user in (None, "carol", "alice"):
         for method in PASSED:
-            yield Case(f"{method!r} as {person}", partial(_passed, method, person))
+            yield Case(f"{method!r} as {user}", partial(_passed, method, user))
             for override in OVERRIDES:
                 for pretended in (b"OPTIONS", b"GET", b"HEAD", b"CONNECT"):
-                    yield Case(f"{method!r} with {override!r}: {pretended!r}", partial(_overridden, method, override, pretended, person))
+                    yield Case(f"{method!r} with {override!r}: {pretended!r}", partial(_overridden, method, override, pretended, user))
     for site, path in (("public", b"/x"), ("any", b"/x"), ("group", b"/x"), ("public", b"/ping"), ("mixed", b"/admin/"), ("nowhere", b"/")):
         yield Case(f"HEAD is GET without its body at {site}{path!r}", partial(_head, site, path))
 
 
 async def _never(method: bytes, site: str, target: Target) -> Outcome:
     marker = new_marker()
-    data = target.request(method, b"/", site, marker=marker, person="alice" if site in ("group", "any", "cors") else None)
+    data = target.request(method, b"/", site, marker=marker, user="alice" if site in ("group", "any", "cors") else None)
     answer = await target.send(data)
     expect(answer.is_closed and answer.statuses in ([400], [405], [414], [501]), f"answered {answer.raw[:100]!r}", data)
     expect(not target.ledger.hits(marker), "an upstream saw it", data)
     return REFUSED
 
 
-async def _passed(method: bytes, person: str | None, target: Target) -> Outcome:
-    return await _judged(method, person, b"", target)
+async def _passed(method: bytes, user: str | None, target: Target) -> Outcome:
+    return await _evaluated(method, user, b"", target)
 
 
-async def _overridden(method: bytes, override: bytes, pretended: bytes, person: str | None, target: Target) -> Outcome:
+async def _overridden(method: bytes, override: bytes, pretended: bytes, user: str | None, target: Target) -> Outcome:
     extra = b"%b: %b\r\nOrigin: https://a.example\r\nAccess-Control-Request-Method: GET\r\n" % (override, pretended)
-    return await _judged(method, person, extra, target, site="cors")
+    return await _evaluated(method, user, extra, target, site="cors")
 
 
-async def _judged(method: bytes, person: str | None, extra: bytes, target: Target, site: str = "group") -> Outcome:
+async def _evaluated(method: bytes, user: str | None, extra: bytes, target: Target, site: str = "group") -> Outcome:
     marker = new_marker()
-    data = target.request(method, b"/m", site, marker=marker, person=person, headers=extra)
+    data = target.request(method, b"/m", site, marker=marker, user=user, headers=extra)
     answer = await target.send(data, methods=(method,))
     hits = target.ledger.hits(marker)
-    if person == "alice" or (site == "cors" and method == b"OPTIONS"):
+    if user == "alice" or (site == "cors" and method == b"OPTIONS"):
         expect(answer.statuses == [200] and [hit.method for hit in hits] == [method], f"{answer.raw[:100]!r}, {hits}", data)
         expect(not any(b"override" in name or b"x-http-method" in name for name, _ in hits[0].headers), "the upstream is steered", data)
         return ACCEPTED
     expect(not hits, "an upstream saw it", data)
-    nobody = 302 if method in (b"GET", b"HEAD") else 401
-    expect(answer.statuses == [403 if person else nobody], f"answered {answer.raw[:100]!r}", data)
+    anonymous = 302 if method in (b"GET", b"HEAD") else 401
+    expect(answer.statuses == [403 if user else anonymous], f"answered {answer.raw[:100]!r}", data)
     return REFUSED
 
 
 async def _head(site: str, path: bytes, target: Target) -> Outcome:
     marker = new_marker()
-    person = "alice" if site == "any" else None
+    user = "alice" if site == "any" else None
     got, head = [
-        await target.send(target.request(each, path, site, marker=marker, person=person), methods=(each,)) for each in (b"GET", b"HEAD")
+        await target.send(target.request(each, path, site, marker=marker, user=user), methods=(each,)) for each in (b"GET", b"HEAD")
     ]
     (one,), (other,) = got.responses, head.responses
-    data = target.request(b"HEAD", path, site, marker=marker, person=person)
+    data = target.request(b"HEAD", path, site, marker=marker, user=user)
     expect(one.status == other.status and not other.body, f"{one.status} and {other.status}", data)
     names = [sorted(name for name, _ in each.headers if name not in (b"date",)) for each in (one, other)]
     expect(names[0] == names[1] and one.values(b"content-length") == other.values(b"content-length"), f"{names}", data)

@@ -29,24 +29,22 @@ class Question:
     ends: bool = False
 
 
-def _good(target: Target, dice: random.Random) -> Question:
-    site, person = dice.choice(
-        (("public", None), ("any", "alice"), ("any", "carol"), ("group", "alice"), ("bare", "carol"), ("mixed", None))
-    )
+def _valid(target: Target, dice: random.Random) -> Question:
+    site, user = dice.choice((("public", None), ("any", "alice"), ("any", "carol"), ("group", "alice"), ("bare", "carol"), ("mixed", None)))
     marker, method = new_marker(), dice.choice((b"GET", b"POST", b"PUT", b"HEAD", b"OPTIONS", b"DELETE"))
     body = b"" if method in (b"GET", b"HEAD") else dice.randbytes(dice.choice((0, 1, 100, 70_000)))
-    return Question(_request(target, dice, method, marker, site, person, body), method, marker, 200, is_forwarded=True)
+    return Question(_request(target, dice, method, marker, site, user, body), method, marker, 200, is_forwarded=True)
 
 
 def _refused(target: Target, dice: random.Random) -> Question:
-    site, person, status = dice.choice(
+    site, user, status = dice.choice(
         (("group", None, 302), ("group", "carol", 403), ("any", None, 302), ("nowhere", None, 404), ("redirect", None, 301))
     )
     marker, method = new_marker(), dice.choice((b"GET", b"POST", b"HEAD", b"PUT"))
     body = b"" if method in (b"GET", b"HEAD") else dice.randbytes(dice.choice((0, 5, 1000, 30_000)))
     if status == 302 and method in (b"POST", b"PUT"):
         status = 401
-    return Question(_request(target, dice, method, marker, site, person, body), method, marker, status)
+    return Question(_request(target, dice, method, marker, site, user, body), method, marker, status)
 
 
 def _broken(target: Target, dice: random.Random) -> Question:
@@ -75,12 +73,12 @@ def _bad_path(target: Target, dice: random.Random) -> Question:
     return Question(target.request(b"GET", b"/%00" + marker, "public", close=False), b"GET", marker, 400)
 
 
-def _request(target: Target, dice: random.Random, method: bytes, marker: bytes, site: str, person: str | None, body: bytes) -> bytes:
+def _request(target: Target, dice: random.Random, method: bytes, marker: bytes, site: str, user: str | None, body: bytes) -> bytes:
     if body and dice.random() < 0.5:
         chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[: len(body) // 2], body[len(body) // 2 :]) if part)
-        head = target.request(method, b"/" + marker, site, person=person, headers=b"Transfer-Encoding: chunked\r\n", close=False)
+        head = target.request(method, b"/" + marker, site, user=user, headers=b"Transfer-Encoding: chunked\r\n", close=False)
         return head + chunks + b"0\r\n\r\n"
-    return target.request(method, b"/" + marker, site, person=person, body=body, close=False)
+    return target.request(method, b"/" + marker, site, user=user, body=body, close=False)
 
 
 @attack("B42", "keep-alive mixes of good, refused and broken", together=96, sample=75)
@@ -91,7 +89,7 @@ def mixes(target: Target) -> Iterator[Case]:
 
 async def _mix(seed: int, target: Target) -> Outcome:
     dice = random.Random(seed)
-    questions = [dice.choices((_good, _refused, _bad_path, _broken), (5, 4, 1, 0.6))[0](target, dice) for _ in range(dice.randint(1, 7))]
+    questions = [dice.choices((_valid, _refused, _bad_path, _broken), (5, 4, 1, 0.6))[0](target, dice) for _ in range(dice.randint(1, 7))]
     questions[-1] = _last(questions[-1])
     data, started = b"".join(question.data for question in questions), time.monotonic()
     received = await (_pipelined(target, dice, data) if dice.random() < 0.6 else _in_turn(target, questions))
@@ -174,7 +172,7 @@ def tagged(target: Target) -> Iterator[Case]:
 
 async def _tagged(seed: int, target: Target) -> Outcome:
     dice = random.Random(-seed - 1)
-    questions = [_good(target, dice) for _ in range(dice.randint(1, 24))]
+    questions = [_valid(target, dice) for _ in range(dice.randint(1, 24))]
     questions[-1] = _last(questions[-1])
     data = b"".join(question.data for question in questions)
     if dice.random() < 0.3:

@@ -69,7 +69,7 @@ LETTERS = {
 }
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 REFUSALS = (302, 400, 401, 403, 404, 413, 414, 421, 426, 431)
-WHO = (None, "carol", "alice")
+USER_NAMES = (None, "carol", "alice")
 PLAIN_SPELLINGS = frozenset({b"", b"x/../", b"%2e", b"%7e", b"%2d", b"~", b"+", b"@", b":"})
 
 # What some reader ends a name at, leaves out or takes for something else, and what nobody does.
@@ -94,7 +94,7 @@ def layouts(target: Target) -> Indexed:
 @attack("B1", "path confusion in layouts, forward auth", sample=0, minutes=4)
 def forward_auth(target: Target) -> Indexed:
     spellings = STRANGE + ORDINARY
-    return Indexed(len(LAYOUT_SITES) * len(AROUND) * len(spellings) ** 2, partial(_asked_about, list(LAYOUT_SITES), spellings))
+    return Indexed(len(LAYOUT_SITES) * len(AROUND) * len(spellings) ** 2, partial(_requested, list(LAYOUT_SITES), spellings))
 
 
 def _laid_out(sites: list[str], spellings: tuple[bytes, ...], number: int) -> Case:
@@ -102,7 +102,7 @@ def _laid_out(sites: list[str], spellings: tuple[bytes, ...], number: int) -> Ca
     return Case(f"{path!r} at {site}", partial(_attempt_layout, site, path, is_ordinary))
 
 
-def _asked_about(sites: list[str], spellings: tuple[bytes, ...], number: int) -> Case:
+def _requested(sites: list[str], spellings: tuple[bytes, ...], number: int) -> Case:
     site, path, is_ordinary = _spelled(sites, spellings, number)
     return Case(f"/verify of {path!r} at {site}", partial(_verify_layout, site, path, is_ordinary))
 
@@ -162,16 +162,16 @@ async def _attempt_layout(site: str, path: bytes, is_ordinary: bool, target: Tar
 def pairs(target: Target) -> Indexed:
     forms = [(site, b"/%b" + name + b"%b" + tail) for site, name, tail in PLACES]
     forms += [(site, b"/open%b%b" + name + tail) for site, name, tail in PLACES if name in (b"admin", b"public")]
-    return Indexed(len(forms) * len(SPELLINGS) ** 2 * len(WHO), partial(_pair, forms))
+    return Indexed(len(forms) * len(SPELLINGS) ** 2 * len(USER_NAMES), partial(_pair, forms))
 
 
 def _pair(forms: list[tuple[str, bytes]], number: int) -> Case:
-    number, who = divmod(number, len(WHO))
+    number, user_name = divmod(number, len(USER_NAMES))
     number, second = divmod(number, len(SPELLINGS))
     number, first = divmod(number, len(SPELLINGS))
     site, form = forms[number]
     spellings = (SPELLINGS[first], SPELLINGS[second])
-    return _case(site, form % spellings, WHO[who], PLAIN_SPELLINGS.issuperset(spellings))
+    return _case(site, form % spellings, USER_NAMES[user_name], PLAIN_SPELLINGS.issuperset(spellings))
 
 
 @attack("B1", "path confusion, baits and odd targets", sample=0)
@@ -200,25 +200,25 @@ def baits(target: Target) -> Iterator[Case]:
             b"/" + name + b"%%%02X" % byte for byte in range(256)
         ]
         odd += [b"/" + b"%%%02x" % byte + name for byte in range(256)]
-        yield from (_case(site, path, person, False) for path in odd for person in WHO)
+        yield from (_case(site, path, user, False) for path in odd for user in USER_NAMES)
 
 
 def _hosts(target: Target, site: str) -> list[bytes]:
     return [target.host(site).encode(), target.host("public").encode(), b"evil.example", b"u@" + target.host(site).encode(), b""]
 
 
-def _case(site: str, path: bytes, person: str | None, is_plain: bool) -> Case:
-    return Case(f"{path[:80]!r} at {site} as {person}", partial(_attempt, site, path, person, is_plain))
+def _case(site: str, path: bytes, user: str | None, is_plain: bool) -> Case:
+    return Case(f"{path[:80]!r} at {site} as {user}", partial(_attempt, site, path, user, is_plain))
 
 
-async def _attempt(site: str, path: bytes, person: str | None, is_plain: bool, target: Target) -> Outcome:
+async def _attempt(site: str, path: bytes, user: str | None, is_plain: bool, target: Target) -> Outcome:
     marker = new_marker()
-    data = target.request(b"GET", path, site, person=person, marker=marker)
+    data = target.request(b"GET", path, site, user=user, marker=marker)
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     expect(len(hits) <= 1, f"{len(hits)} requests reached upstreams", data)
     for hit in hits:
-        _judge_hit(site, path, person, hit, data)
+        _check_hit(site, path, user, hit, data)
     expect(answer.is_closed and len(answer.statuses) == 1, f"answered {answer.raw[:200]!r}", data)
     if hits:
         return ACCEPTED
@@ -226,20 +226,20 @@ async def _attempt(site: str, path: bytes, person: str | None, is_plain: bool, t
     is_own = status in (200, 301) and b"\r\nx-canary:" not in answer.raw.lower()
     expect(status in REFUSALS or is_own, f"answered {status} without an upstream", data)
     expect(
-        not (is_plain and person == "alice" and status == 400 and _predicted(path)),
+        not (is_plain and user == "alice" and status == 400 and _predicted(path)),
         f"refused an ordinary path: {answer.raw[-300:]!r}",
         data,
     )
     return REFUSED
 
 
-def _judge_hit(site: str, path: bytes, person: str | None, hit: Hit, data: bytes) -> None:
+def _check_hit(site: str, path: bytes, user: str | None, hit: Hit, data: bytes) -> None:
     wanted = _predicted(_without_authority(path))
     expect(wanted is not None, f"a path without one reading went upstream as {hit.target!r}", data)
     expect(hit.target in (wanted, wanted + b"?"), f"went upstream as {hit.target!r}, not as {wanted!r}", data)
     readings = _readings(hit.target.partition(b"?")[0])
     if hit.canary == "secret":
-        expect(person == "alice", f"{person} reached what is protected", data)
+        expect(user == "alice", f"{user} reached what is protected", data)
     else:
         expect(
             not any(_is_protected(site, reading) for reading in readings), f"an upstream may read {hit.target!r} as a protected path", data
@@ -286,8 +286,8 @@ def _predicted(target: bytes) -> bytes | None:
         unquote_to_bytes(bytes(normal)).decode("utf-8")
     except UnicodeDecodeError:
         return None
-    kept = b"&".join(pair for pair in query.split(b"&") if pair.partition(b"=")[0] != b"gate_session")
-    return _dots_removed(bytes(normal)) + (b"?" + kept if kept else b"")
+    stored = b"&".join(pair for pair in query.split(b"&") if pair.partition(b"=")[0] != b"gate_session")
+    return _dots_removed(bytes(normal)) + (b"?" + stored if stored else b"")
 
 
 def _dots_removed(path: bytes) -> bytes:

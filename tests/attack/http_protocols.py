@@ -49,9 +49,9 @@ def protocols(target: Target) -> Iterator[Case]:
     ):
         yield Case(f"other bytes {data[:20]!r}", partial(_preface, data))
     for value in UPGRADES:
-        for site, person in (("public", None), ("any", "alice"), ("group", None), ("group", "carol")):
+        for site, user in (("public", None), ("any", "alice"), ("group", None), ("group", "carol")):
             for settings in (b"", b"HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n"):
-                yield Case(f"Upgrade: {value!r} at {site}", partial(_upgrade, value, settings, site, person))
+                yield Case(f"Upgrade: {value!r} at {site}", partial(_upgrade, value, settings, site, user))
     if target.tls is None:
         yield not_built("ALPN is tried with --tls only")
     else:
@@ -66,16 +66,16 @@ async def _preface(data: bytes, target: Target) -> Outcome:
     return REFUSED
 
 
-async def _upgrade(value: bytes, settings: bytes, site: str, person: str | None, target: Target) -> Outcome:
+async def _upgrade(value: bytes, settings: bytes, site: str, user: str | None, target: Target) -> Outcome:
     first, second = new_marker(), new_marker()
     headers = b"Upgrade: %b\r\nConnection: Upgrade, HTTP2-Settings\r\n%b" % (value, settings)
-    data = target.request(b"GET", b"/u", site, person=person, marker=first, headers=headers, close=False)
-    behind = target.request(b"GET", b"/second", site, person=person, marker=second)
+    data = target.request(b"GET", b"/u", site, user=user, marker=first, headers=headers, close=False)
+    behind = target.request(b"GET", b"/second", site, user=user, marker=second)
     answer = await target.send(data + behind)
     statuses = answer.statuses
     expect(101 not in statuses and b"101 Switching" not in answer.raw, "switched protocols", data)
     hits = target.ledger.hits(first) + target.ledger.hits(second)
-    is_allowed = site == "public" or person == "alice"
+    is_allowed = site == "public" or user == "alice"
     # A refused handshake may end the connection: whoever speaks websocket now is not waiting for a second answer.
     is_ended = len(statuses) == 1 and 400 <= statuses[0] < 500 and answer.is_closed and not hits
     expect((len(statuses) == 2 or is_ended) and (is_allowed or not hits), f"answered {statuses}", data + behind)

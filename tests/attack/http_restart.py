@@ -10,7 +10,7 @@ from tests.attack.http_stage import stage
 from tests.attack.http_victims import KEEPING, STORES, restart_gate, restart_store, victim
 from tests.attack.http_websocket_clients import _signed_out
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
-from tests.attack.target import SIGNED_IN_SITES, Target, new_marker, sign_in_everybody
+from tests.attack.target import SIGNED_IN_SITES, Target, new_marker, sign_in_all_users
 from tests.support.cookies import values_of
 from tests.support.gate import follow, sign_in, sign_out
 
@@ -22,8 +22,8 @@ RECOVERED_WITHIN = 15.0  # seconds
 def websockets(target: Target) -> Iterator[Case]:
     home = stage()
     for number in range(TIMES):
-        person, way = ("alice", "bob")[number % 2], (b"hold", b"echo")[number // 2 % 2]
-        yield Case(f"{person}'s {way!r} {number}", partial(_signed_out, person, way, home))
+        user, way = ("alice", "bob")[number % 2], (b"hold", b"echo")[number // 2 % 2]
+        yield Case(f"{user}'s {way!r} {number}", partial(_signed_out, user, way, home))
 
 
 @attack("B16", "replay after sign-out and restart", together=1, sample=1, minutes=2)
@@ -37,19 +37,19 @@ def restarted(target: Target) -> Iterator[Case]:
 
 async def _replayed_after(store: str, way: signal.Signals | None, _: Target) -> Outcome:
     target = await victim(store)
-    ended, kept = await _cookies(target, "bob", signs_out=True), await _cookies(target, "carol", signs_out=False)
+    ended, stored = await _cookies(target, "bob", signs_out=True), await _cookies(target, "carol", signs_out=False)
     restart = partial(restart_gate, target, way) if way else restart_store(store)
     assert restart is not None
     await asyncio.to_thread(restart)
     await _are_refused(target, ended, way)
     for site in SITES:
         if store in KEEPING:
-            await _comes_back(target, site, kept[site])
+            await _comes_back(target, site, stored[site])
         else:
-            expect(not await _reaches(target, site, kept[site]), f"a session outlived the process at {site}")
+            expect(not await _reaches(target, site, stored[site]), f"a session outlived the process at {site}")
     await _are_refused(target, ended, way)
     if store not in KEEPING:
-        await sign_in_everybody(target)  # other attacks have this victim, too
+        await sign_in_all_users(target)  # other attacks have this victim, too
     return ACCEPTED if store in KEEPING else REFUSED
 
 
@@ -72,11 +72,11 @@ async def _comes_back(target: Target, site: str, cookie: bytes) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _cookies(target: Target, person: str, *, signs_out: bool) -> dict[str, bytes]:
+async def _cookies(target: Target, user: str, *, signs_out: bool) -> dict[str, bytes]:
     async with target.browser() as client:
         for number, site in enumerate(SITES):
             url = f"https://{target.host(site)}{SIGNED_IN_SITES[site]}"
-            await (follow(client, await client.get(url, headers=HTML)) if number else sign_in(client, url, person))
+            await (follow(client, await client.get(url, headers=HTML)) if number else sign_in(client, url, user))
         found = {site: values_of(client, target.host(site).partition(":")[0]) for site in SITES}
         for site in SITES:
             expect(await _reaches(target, site, found[site]), f"the session at {site} was none to begin with")

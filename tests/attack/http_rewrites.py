@@ -102,13 +102,13 @@ def _climbs(path: bytes) -> set[bytes]:
 
 
 def _resolved(path: bytes) -> bytes:
-    kept: list[bytes] = []
+    stored: list[bytes] = []
     for segment in path.replace(b"\\", b"/").split(b"/")[1:]:
         if segment == b"..":
-            del kept[-1:]
+            del stored[-1:]
         elif segment != b".":
-            kept.append(segment)
-    return b"/" + b"/".join(kept)
+            stored.append(segment)
+    return b"/" + b"/".join(stored)
 
 
 async def _redirected(prefix: bytes, path: bytes, host: str, place: str, target: Target) -> Outcome:

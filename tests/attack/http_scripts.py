@@ -30,22 +30,22 @@ SITES = (("public", None), ("any", "alice"), ("group", None))
 def scripts(target: Target) -> Iterator[Case]:
     for text in (*TEXTS, *LATIN_1, *CONTROLS):
         for frame in FRAMES:
-            for site, person in SITES:
+            for site, user in SITES:
                 for name in NAMES:
                     yield Case(
-                        f"{name!r} at {site}: {frame % text[:20]!r}", partial(_sent, name, frame % text, text in CONTROLS, site, person)
+                        f"{name!r} at {site}: {frame % text[:20]!r}", partial(_sent, name, frame % text, text in CONTROLS, site, user)
                     )
             yield Case(f"answered: {frame % text[:20]!r}", partial(_answered, frame % text, text in CONTROLS))
 
 
-async def _sent(name: bytes, value: bytes, is_control: bool, site: str, person: str | None, target: Target) -> Outcome:
+async def _sent(name: bytes, value: bytes, is_control: bool, site: str, user: str | None, target: Target) -> Outcome:
     marker = new_marker()
     line = b"city=" + value if name == b"Cookie" else value
-    if name == b"Cookie" and person:
-        line, person_of_cookie = target.cookie(person, site) + b"; " + line, None
+    if name == b"Cookie" and user:
+        line, user_for_cookie = target.cookie(user, site) + b"; " + line, None
     else:
-        person_of_cookie = person
-    data = target.request(b"GET", b"/t", site, person=person_of_cookie, marker=marker, headers=b"%b: %b\r\n" % (name, line))
+        user_for_cookie = user
+    data = target.request(b"GET", b"/t", site, user=user_for_cookie, marker=marker, headers=b"%b: %b\r\n" % (name, line))
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     if is_control:
@@ -64,8 +64,8 @@ async def _sent(name: bytes, value: bytes, is_control: bool, site: str, person: 
 async def _answered(value: bytes, is_control: bool, target: Target) -> Outcome:
     """What an application sets as a cookie, its browser can send back."""
     marker = new_marker()
-    said = b"Set-Cookie: city=%b\r\nSet-Cookie: kept=1\r\n" % value
-    target.canaries["public"].scripts[marker] = Script(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n%b\r\n" % said)
+    output = b"Set-Cookie: city=%b\r\nSet-Cookie: kept=1\r\n" % value
+    target.canaries["public"].scripts[marker] = Script(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n%b\r\n" % output)
     data = target.request(b"GET", b"/t", "public", marker=marker)
     answer = await target.send(data)
     target.canaries["public"].scripts.pop(marker, None)

@@ -19,9 +19,9 @@ def replayed(target: Target) -> Iterator[Case]:
         yield Case(f"sign-out {number}", partial(_replay, ("bob", "alice", "carol")[number % 3]))
 
 
-async def _replay(person: str, target: Target) -> Outcome:
+async def _replay(user: str, target: Target) -> Outcome:
     async with target.browser() as client:
-        await sign_in(client, f"https://{target.host(SITES[0])}/", person)
+        await sign_in(client, f"https://{target.host(SITES[0])}/", user)
         for site in SITES[1:]:
             await follow(client, await client.get(f"https://{target.host(site)}/", headers=HTML))
         copies = {site: values_of(client, target.host(site).partition(":")[0]) for site in SITES}

@@ -25,7 +25,7 @@ GRACE = 6.0
 PATIENCE = 5.0  # seconds that a good client may wait while hundreds of slow ones are there; no speed is measured here
 TOGETHER = 400
 HELD_TOGETHER = 2000
-MOST_EACH = 64 << 10  # bytes of memory for one of them, as for an idle websocket (B23)
+MAX_EACH = 64 << 10  # bytes of memory for one of them, as for an idle websocket (B23)
 HELD_PATIENCE = 20.0  # seconds; the attacker's own thousands of connections delay it, too
 HELD_SECONDS = float(os.environ.get("GATE_ATTACK_SLOW_SECONDS", "300"))
 HELD_MODES = ("head", "body", "chunked body", "no end of head", "reader")
@@ -39,17 +39,17 @@ def slow(target: Target) -> Iterator[Case]:
         mode = MODES[number % len(MODES)]
         yield Case(f"slow {mode} {number}", partial(_slow, mode))
         if number % 50 == 0:
-            yield Case(f"good client {number}", _good)
+            yield Case(f"good client {number}", _valid)
 
 
 @attack("B21", "two thousand slow clients, held", together=HELD_TOGETHER, sample=21, minutes=5.5)
 def held(target: Target) -> Indexed:
     home, cut, waits, lags = stage(), Counter[str](), list[float](), list[float]()
-    most = [0]
+    maximum = [0]
 
     def case(number: int) -> Case:
         if number % 500 == 499:
-            return Case(f"good client {number}", partial(_good_among, waits, lags, most, home))
+            return Case(f"good client {number}", partial(_normal_among, waits, lags, maximum, home))
         mode = HELD_MODES[number % len(HELD_MODES)]
         return Case(f"held {mode} {number}", partial(_held, mode, cut, home))
 
@@ -57,7 +57,7 @@ def held(target: Target) -> Indexed:
         slow = ", ".join(f"{number} {mode}" for mode, number in cut.items())
         return (
             f"ended: {slow}; {len(waits)} good answers after {_times(waits)}, of which the attacker itself was late {_times(lags)}; "
-            f"gate grew by {most[0] >> 20} MiB at most"
+            f"gate grew by {maximum[0] >> 20} MiB at most"
         )
 
     return UntilTime(HELD_TOGETHER * (2 + int(HELD_SECONDS / HELD_LIMIT)), case, HELD_SECONDS, told)
@@ -95,17 +95,17 @@ async def _slow_reader(target: Stage) -> None:
             await asyncio.sleep(1)
 
 
-async def _good_among(waits: list[float], lags: list[float], most: list[int], target: Stage, _: Target) -> Outcome:
+async def _normal_among(waits: list[float], lags: list[float], maximum: list[int], target: Stage, _: Target) -> Outcome:
     for _again in range(40):
         marker, started = new_marker(), time.monotonic()
-        data = target.request(b"GET", b"/%b" % marker, "any", person="alice")
+        data = target.request(b"GET", b"/%b" % marker, "any", user="alice")
         answer = await target.send(data, wait=2 * HELD_PATIENCE)
         waits.append(time.monotonic() - started)
         started = time.monotonic()
         await asyncio.sleep(0)
         lags.append(time.monotonic() - started)
-        most[0] = max(most[0], target.growth())
-        expect(most[0] < HELD_TOGETHER * MOST_EACH, f"gate grew by {most[0] >> 20} MiB")
+        maximum[0] = max(maximum[0], target.growth())
+        expect(maximum[0] < HELD_TOGETHER * MAX_EACH, f"gate grew by {maximum[0] >> 20} MiB")
         expect(
             answer.statuses == [200] and waits[-1] < HELD_PATIENCE, f"a good client waited {waits[-1]:.1f} s: {answer.raw[:100]!r}", data
         )
@@ -113,7 +113,7 @@ async def _good_among(waits: list[float], lags: list[float], most: list[int], ta
     return ACCEPTED
 
 
-async def _slow(mode: str, target: Target, most: float = 0.0) -> Outcome:
+async def _slow(mode: str, target: Target, maximum: float = 0.0) -> Outcome:
     marker = new_marker()
     host = target.host("public").encode()
     start, drop = {
@@ -132,7 +132,7 @@ async def _slow(mode: str, target: Target, most: float = 0.0) -> Outcome:
         ),
     }[mode]
     reader, writer = await target.open()
-    started, limit = time.monotonic(), most or (IDLE_LIMIT if mode == "nothing" else READ_LIMIT) + GRACE
+    started, limit = time.monotonic(), maximum or (IDLE_LIMIT if mode == "nothing" else READ_LIMIT) + GRACE
     dripping = asyncio.ensure_future(_drip(writer, start, drop))
     try:
         with suppress(ConnectionError):
@@ -155,14 +155,14 @@ def starving(target: Target) -> Iterator[Case]:
     for number in range(WAITERS):
         yield Case(f"waiting {number}", partial(_waits, number))
         if number % 75 == 0:
-            yield Case(f"good client {number}", _good)
+            yield Case(f"good client {number}", _valid)
 
 
 async def _waits(number: int, target: Target) -> Outcome:
     marker, started = new_marker(), time.monotonic()
     # It says nothing, or stops in its head, or in its body.
-    said = (b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")[number % 3]
-    target.canaries["hostile"].scripts[marker] = Script(said, early=True)
+    output = (b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")[number % 3]
+    target.canaries["hostile"].scripts[marker] = Script(output, early=True)
     data = target.request(b"GET", b"/wait", "hostile", marker=marker)
     answer = await target.send(data, wait=PATIENCE + GRACE)
     del target.canaries["hostile"].scripts[marker]
@@ -211,10 +211,10 @@ async def _drip(writer: asyncio.StreamWriter, start: bytes, drop: bytes) -> None
             await writer.drain()
 
 
-async def _good(target: Target) -> Outcome:
+async def _valid(target: Target) -> Outcome:
     for _ in range(40):
         marker, started = new_marker(), time.monotonic()
-        data = target.request(b"GET", b"/good", "any", person="alice", marker=marker)
+        data = target.request(b"GET", b"/good", "any", user="alice", marker=marker)
         answer = await target.send(data)
         expect(
             answer.statuses == [200] and time.monotonic() - started < PATIENCE,

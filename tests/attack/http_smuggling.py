@@ -36,15 +36,15 @@ def mutated(target: Target) -> Iterator[Case]:
 def _around(doubtful: Iterable[bytes]) -> Iterator[Case]:
     for line in doubtful:
         for make in (build.cl_te, build.te_cl, build.te_only):
-            for site, person in SITES:
-                yield _case(f"{make.__name__} {line[:60]!r}", partial(make, line), site, person)
+            for site, user in SITES:
+                yield _case(f"{make.__name__} {line[:60]!r}", partial(make, line), site, user)
 
 
 @attack("B5", "request smuggling, lengths and chunks", together=192)
 def lengths(target: Target) -> Iterator[Case]:
     for label, make in classic_builders():
-        for site, person in SITES:
-            yield _case(label, make, site, person)
+        for site, user in SITES:
+            yield _case(label, make, site, user)
 
 
 def classic_builders() -> Iterator[tuple[str, Builder]]:
@@ -90,8 +90,8 @@ def connections(target: Target) -> Iterator[Case]:
         build.connect,
     ]
     for make in builders:
-        for site, person in (*SITES, ("cors", None), ("redirect", None), ("nowhere", None)):
-            yield _case(_name(make), make, site, person)
+        for site, user in (*SITES, ("cors", None), ("redirect", None), ("nowhere", None)):
+            yield _case(_name(make), make, site, user)
     for byte in range(256):
         for make in (
             build.between,
@@ -103,37 +103,37 @@ def connections(target: Target) -> Iterator[Case]:
             build.for_cr,
             build.for_lf,
         ):
-            for site, person in SITES:
-                yield _case(f"{make.__name__} {byte:#x}", partial(make, bytes([byte])), site, person)
+            for site, user in SITES:
+                yield _case(f"{make.__name__} {byte:#x}", partial(make, bytes([byte])), site, user)
 
 
 @attack("B5", "request smuggling, published families", together=192)
 def published(target: Target) -> Iterator[Case]:
     for label, make in families():
-        for site, person in SITES:
-            yield _case(label, make, site, person)
+        for site, user in SITES:
+            yield _case(label, make, site, user)
 
 
 @attack("B5", "request smuggling, pauses before the body", together=256)
 def paused(target: Target) -> Iterator[Case]:
     """Whoever answered meanwhile, or gave up waiting, must not take the body for a request."""
     for label, make in pauses():
-        for site, person in (*SITES, ("redirect", None), ("nowhere", None)):
+        for site, user in (*SITES, ("redirect", None), ("nowhere", None)):
             for pause in PAUSES:
-                yield Case(f"{label} at {site} as {person}, after {pause} s", partial(_smuggle, make, site, person, pause=pause))
+                yield Case(f"{label} at {site} as {user}, after {pause} s", partial(_smuggle, make, site, user, pause=pause))
 
 
 def _name(make: Builder) -> str:
     return f"{make.func.__name__} {make.args!r}"[:80] if isinstance(make, partial) else make.__name__
 
 
-def _case(label: str, make: Builder, site: str, person: str | None) -> Case:
-    return Case(f"{label} at {site} as {person}", partial(_smuggle, make, site, person))
+def _case(label: str, make: Builder, site: str, user: str | None) -> Case:
+    return Case(f"{label} at {site} as {user}", partial(_smuggle, make, site, user))
 
 
-async def _smuggle(make: Builder, site: str, person: str | None, target: Target, *, pause: float = 0.0) -> Outcome:
+async def _smuggle(make: Builder, site: str, user: str | None, target: Target, *, pause: float = 0.0) -> Outcome:
     first, second = new_marker(), new_marker()
-    cookie = b"Cookie: %b\r\n" % target.cookie(person, site) if person else b""
+    cookie = b"Cookie: %b\r\n" % target.cookie(user, site) if user else b""
     head = b"Host: %b\r\n%b" % (target.host(site).encode(), cookie)
     data = make(head + b"X-Marker: %b\r\n" % first, b"GET /smuggled HTTP/1.1\r\n%bX-Marker: %b\r\n\r\n" % (head, second))
     start, end, rest = data.partition(b"\r\n\r\n")
@@ -156,7 +156,7 @@ async def _smuggle(make: Builder, site: str, person: str | None, target: Target,
     forwarded = [response for response in answers if response.values(b"x-canary")]
     expect(len(forwarded) == len(seen), f"{len(seen)} requests reached upstreams, {len(forwarded)} answers came from there", data)
     expect(len(answers) <= len(wanted) + 1, f"{len(answers)} answers to {len(wanted)} requests", data)
-    expect((site, person) not in (("group", None),) or not hits, "an upstream saw what was refused", data)
+    expect((site, user) not in (("group", None),) or not hits, "an upstream saw what was refused", data)
     if len(answers) > len(wanted):
         # A good head is judged before its body has come, so a sign-in or a 403 may precede the end of a broken one.
         expect(answers[-1].status in BROKEN and not answers[-1].values(b"x-canary"), f"a broken request got {answers[-1].status}", data)

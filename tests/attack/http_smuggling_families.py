@@ -64,18 +64,18 @@ _ENDS = (
 
 def cl_0(method: bytes, path: bytes, line: bytes, head: bytes, second: bytes) -> bytes:
     """The reader behind ignores the length: is the body a request to it?"""
-    return b"%b %b HTTP/1.1\r\n%b%b\r\n\r\n%b" % (method, path, head, _told(line, len(second)), second)
+    return b"%b %b HTTP/1.1\r\n%b%b\r\n\r\n%b" % (method, path, head, _received(line, len(second)), second)
 
 
 def zero_cl(method: bytes, path: bytes, line: bytes, head: bytes, second: bytes) -> bytes:
     """The reader in front sees no length, so the second request is one; the reader behind takes its beginning for a body."""
     start, _, rest = second.partition(b"\r\n")
-    return b"%b %b HTTP/1.1\r\n%b%b\r\n\r\n%b\r\n%b" % (method, path, head, _told(line, len(start) + 2), start, rest)
+    return b"%b %b HTTP/1.1\r\n%b%b\r\n\r\n%b\r\n%b" % (method, path, head, _received(line, len(start) + 2), start, rest)
 
 
 def expecting(method: bytes, expect: bytes, framing: bytes, head: bytes, second: bytes) -> bytes:
     body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(second), second) if framing == CHUNKED else second
-    return b"%b /first HTTP/1.1\r\n%b%b\r\n%b\r\n\r\n%b%b" % (method, head, expect, _told(framing, len(second)), body, second)
+    return b"%b /first HTTP/1.1\r\n%b%b\r\n%b\r\n\r\n%b%b" % (method, head, expect, _received(framing, len(second)), body, second)
 
 
 def te_0(method: bytes, path: bytes, line: bytes, head: bytes, second: bytes) -> bytes:
@@ -115,7 +115,7 @@ def many_headers(count: int, line: bytes, head: bytes, second: bytes) -> bytes:
     """The line that frames stands behind more headers than one reader looks at."""
     body = b"0\r\n\r\n" + second
     more = b"".join(b"X-%d: y\r\n" % number for number in range(count))
-    return b"POST /first HTTP/1.1\r\n%b%b%b\r\n\r\n%b" % (head, more, _told(line, len(body)), body)
+    return b"POST /first HTTP/1.1\r\n%b%b%b\r\n\r\n%b" % (head, more, _received(line, len(body)), body)
 
 
 def families() -> Iterator[tuple[str, Builder]]:
@@ -193,5 +193,5 @@ def _within_chunks() -> Iterator[tuple[str, Builder]]:
         yield f"trailer {text[:40]!r}", partial(trailer, text)
 
 
-def _told(line: bytes, number: int) -> bytes:
+def _received(line: bytes, number: int) -> bytes:
     return line.replace(b"%d", b"%d" % number).replace(b"%%", b"%")

@@ -90,14 +90,14 @@ HEADERS = (
 @attack("B8", "response and request splitting")
 def splitting(target: Target) -> Iterator[Case]:
     for spelled in (each for found in BREAKS for each in _spelled(found + b"X-Injected: 1")):
-        for site, person in SITES:
-            yield from (Case(f"{path % spelled!r}"[:80], partial(_in_path, path % spelled, site, person)) for path in PATHS)
+        for site, user in SITES:
+            yield from (Case(f"{path % spelled!r}"[:80], partial(_in_path, path % spelled, site, user)) for path in PATHS)
         yield from (
             Case(f"{path % spelled!r}"[:80], partial(_in_path, path % spelled, "authenticate", None)) for path in AUTHENTICATE_PATHS
         )
         for name in HEADERS:
-            for site, person in (("public", None), ("group", None), ("cors", None), ("any", "alice"), ("authenticate", None)):
-                yield Case(f"{name!r}: {spelled!r}"[:80], partial(_in_header, name, spelled, site, person))
+            for site, user in (("public", None), ("group", None), ("cors", None), ("any", "alice"), ("authenticate", None)):
+                yield Case(f"{name!r}: {spelled!r}"[:80], partial(_in_header, name, spelled, site, user))
         if not spelled.startswith(b"\r\n\r\n"):  # that ends the head: two requests, and both are the client's own
             yield Case(f"Host {spelled!r}"[:80], partial(_in_host, spelled))
 
@@ -112,27 +112,27 @@ def _spelled(text: bytes) -> Iterator[bytes]:
     yield b"".join(b"&#%d;" % byte if byte < 0x21 else bytes([byte]) for byte in text)
 
 
-async def _in_path(path: bytes, site: str, person: str | None, target: Target) -> Outcome:
+async def _in_path(path: bytes, site: str, user: str | None, target: Target) -> Outcome:
     marker = new_marker()
-    return await _judge(target, target.request(b"GET", path, site, person=person, marker=marker), marker)
+    return await _evaluate(target, target.request(b"GET", path, site, user=user, marker=marker), marker)
 
 
-async def _in_header(name: bytes, value: bytes, site: str, person: str | None, target: Target) -> Outcome:
+async def _in_header(name: bytes, value: bytes, site: str, user: str | None, target: Target) -> Outcome:
     marker = new_marker()
     method = b"OPTIONS" if site == "cors" else b"GET"
     more = b"Origin: https://a.example\r\n" if site == "cors" and name != b"Origin" else b""
     header = b"%b%b: %b\r\n" % (more, name, value)
-    return await _judge(target, target.request(method, b"/x", site, person=person, marker=marker, headers=header), marker)
+    return await _evaluate(target, target.request(method, b"/x", site, user=user, marker=marker, headers=header), marker)
 
 
 async def _in_host(value: bytes, target: Target) -> Outcome:
     marker = new_marker()
-    return await _judge(
+    return await _evaluate(
         target, target.request(b"GET", b"/x", "redirect", marker=marker, host=target.host("redirect").encode() + value), marker
     )
 
 
-async def _judge(target: Target, data: bytes, marker: bytes) -> Outcome:
+async def _evaluate(target: Target, data: bytes, marker: bytes) -> Outcome:
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     expect(len(answer.responses) == 1 and answer.is_closed, f"{len(answer.responses)} answers", data)

@@ -13,7 +13,7 @@ import httpx
 
 from tests.attack.http_canary import Canary, CanaryServer, Hit, Ledger, Script, _Connection
 from tests.attack.run import expect
-from tests.attack.target import ANYBODY, ENGINEERS, EVERYBODY, IDENTITY, Target, _PlainBuilder
+from tests.attack.target import ALL_USERS, ANY_USER, ENGINEERS, IDENTITY, Target, _PlainBuilder
 from tests.support.cookies import values_of
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, follow, sign_in
@@ -29,13 +29,13 @@ BIG = 300 << 10  # bytes of an answer that a slow reader does not take at once
 
 # site: what its route says.  `bare` and `plain` carry no websockets.
 ROUTES = {
-    "any": ANYBODY | IDENTITY | SOCKETS,
+    "any": ANY_USER | IDENTITY | SOCKETS,
     "group": ENGINEERS | IDENTITY | SOCKETS,
-    "bare": ANYBODY | IDENTITY,
-    "public": EVERYBODY | IDENTITY | SOCKETS,
-    "plain": EVERYBODY,
-    "friend": EVERYBODY | SOCKETS | {"websocket_origins": [FRIEND]},
-    "default": EVERYBODY | SOCKETS,
+    "bare": ANY_USER | IDENTITY,
+    "public": ALL_USERS | IDENTITY | SOCKETS,
+    "plain": ALL_USERS,
+    "friend": ALL_USERS | SOCKETS | {"websocket_origins": [FRIEND]},
+    "default": ALL_USERS | SOCKETS,
 }
 # Ten hosts, of which three differ by their port alone.
 PLACES = ("any", "group", "bare", *(f"other{number}.localhost" for number in range(3)))
@@ -47,12 +47,12 @@ class SocketCanary(Canary):
 
     def __init__(self, name: str, ledger: Ledger):
         super().__init__(name, ledger)
-        self.heard: dict[bytes, bytearray] = defaultdict(bytearray)
+        self.received: dict[bytes, bytearray] = defaultdict(bytearray)
 
     def script(self, hit: Hit) -> Script:
         scripted = super().script(hit)
         way = hit.target.rpartition(b"/")[2]
-        whole = self._told(hit)
+        whole = self._received(hit)
         answers = {
             b"echo": Script(OPENED + b"\r\n"),
             b"hold": Script(OPENED + b"\r\n"),
@@ -67,7 +67,7 @@ class SocketCanary(Canary):
         is_scripted = any(marker in hit.head for marker in self.scripts) if self.scripts else False
         return scripted if is_scripted else answers.get(way, Script(whole))
 
-    def _told(self, hit: Hit) -> bytes:
+    def _received(self, hit: Hit) -> bytes:
         """The request's target and its person."""
         body = b" ".join([hit.target, *hit.values(b"x-gate-claim-email")])
         head = b"HTTP/1.1 200 OK\r\nX-Canary: %b\r\nContent-Length: %d\r\n\r\n" % (self.name.encode(), len(body))
@@ -83,7 +83,7 @@ class _SocketConnection(_Connection):
         if not self._is_open:
             super().data_received(data)
             return
-        self._canary.heard[self._marker] += data
+        self._canary.received[self._marker] += data
         if self._echoes:
             self._buffer += data
             while (frame := take_frame(self._buffer)) is not None:
@@ -118,9 +118,9 @@ class Stage(Target):
     at_rest = 0
     admin_jar = httpx.Cookies()
 
-    def heard(self, marker: bytes) -> bytes:
+    def received(self, marker: bytes) -> bytes:
         """What came to any upstream behind the 101 to this handshake."""
-        return b"".join(bytes(canary.heard.pop(marker, b"")) for canary in self.canaries.values())
+        return b"".join(bytes(canary.received.pop(marker, b"")) for canary in self.canaries.values())
 
     def look(self) -> None:
         """Raises Failed where gate has died, or sent an upstream what a strict reader would not take."""
@@ -141,13 +141,13 @@ class Stage(Target):
             )
         return int(re.findall(r"\b(\d+) sessions?\b", page.text)[-1])
 
-    async def cookies_of_all_places(self, person: str) -> dict[str, bytes]:
+    async def cookies_of_all_places(self, user: str) -> dict[str, bytes]:
         """One session's cookie at each of ten hosts.  Browsers know no ports: each is taken from the jar before the next overwrites it."""
         found = {}
         async with self.browser() as client:
             for number, place in enumerate(self.places()):
                 url = f"https://{place}/"
-                await (follow(client, await client.get(url, headers=HTML)) if number else sign_in(client, url, person))
+                await (follow(client, await client.get(url, headers=HTML)) if number else sign_in(client, url, user))
                 name = place.partition(":")[0]
                 found[place] = values_of(client, name)
                 client.cookies.delete("_gate", domain=name, path="/")
@@ -157,8 +157,8 @@ class Stage(Target):
         return [f"{place.removesuffix('.localhost')}.localhost:{self.port}" for place in PLACES] + list(PORTED)
 
     async def begin(self) -> None:
-        for person in ("alice", "carol"):
-            self.cookies[person] = await self.sign_in(person, "any", "group", "bare")
+        for user in ("alice", "carol"):
+            self.cookies[user] = await self.sign_in(user, "any", "group", "bare")
         async with self.browser() as client:
             await sign_in(client, self.gate.url(AUTHENTICATE_HOST, "/.gate/admin/"), "alice")
             self.admin_jar = client.cookies
@@ -194,7 +194,7 @@ def _with_routes(gate: GateBuilder, canaries: dict[str, Canary]) -> GateBuilder:
         origin = "https://default.localhost" if site == "default" else gate.url(f"{site}.localhost", "")
         gate.policy.append({"from": origin, "to": to[site], **rules})
     for place in (*(f"{place}:{gate.port}" for place in PLACES if "." in place), *PORTED):
-        gate.policy.append({"from": f"https://{place}", "to": to["elsewhere"], **ANYBODY, **IDENTITY})
+        gate.policy.append({"from": f"https://{place}", "to": to["elsewhere"], **ANY_USER, **IDENTITY})
     return gate
 
 

@@ -52,32 +52,32 @@ def authorities(target: Target) -> dict[bytes, str]:
         b":5432",
         b"[group.localhost]:5432",
     ]
-    good = {
+    valid = {
         right: "group",
         right.upper(): "group",
         b"group.localhost.:%d" % TUNNEL_PORT: "group",
         b"public.localhost:%d" % TUNNEL_PORT: "public",
     }
-    return dict.fromkeys(places + spelled, "") | good
+    return dict.fromkeys(places + spelled, "") | valid
 
 
 @attack("B43", "tunnels without a route or without access")
 def tunnels(target: Target) -> Iterator[Case]:
     right = b"group.localhost:%d" % TUNNEL_PORT
     for authority, site in authorities(target).items():
-        for person in PEOPLE:
+        for user in PEOPLE:
             for host in dict.fromkeys((authority, right, b"public.localhost:%d" % TUNNEL_PORT)):
                 for method in (b"CONNECT", b"connect"):
                     # Two readings of one place are none.
                     leads = site if host.lower() == authority.lower() and method == b"CONNECT" else ""
-                    yield Case(f"{method!r} {authority!r} at {host!r} as {person}", partial(_asked, method, authority, host, person, leads))
-    for person in PEOPLE:
+                    yield Case(f"{method!r} {authority!r} at {host!r} as {user}", partial(_sent, method, authority, host, user, leads))
+    for user in PEOPLE:
         for value in (b"127.0.0.1:22", b"public.localhost:5432", b"any.localhost"):
-            yield Case(f"another place in headers: {value!r} as {person}", partial(_told, OTHERS % ((value,) * 4), person))
+            yield Case(f"another place in headers: {value!r} as {user}", partial(_received, OTHERS % ((value,) * 4), user))
         for line in (b"Upgrade: websocket\r\nConnection: Upgrade\r\n", b"X-HTTP-Method-Override: GET\r\n", b"Expect: 100-continue\r\n"):
-            yield Case(f"{line!r} as {person}", partial(_told, line, person))
+            yield Case(f"{line!r} as {user}", partial(_received, line, user))
         for version in (b"HTTP/1.0", b"HTTP/2.0", b"HTTP/1.2", b"http/1.1"):
-            yield Case(f"{version!r} as {person}", partial(_asked, b"CONNECT", right, right, person, "", version))
+            yield Case(f"{version!r} as {user}", partial(_sent, b"CONNECT", right, right, user, "", version))
 
 
 @attack("B43", "bytes after a CONNECT", sample=60)
@@ -91,9 +91,9 @@ def behind(target: Target) -> Iterator[Case]:
     )
     framings += (b"Connection: keep-alive\r\n", b"Proxy-Connection: keep-alive\r\n", b"Connection: close\r\n")
     for framing in framings:
-        for person in PEOPLE:
+        for user in PEOPLE:
             for pieces in (1, 2, 3):
-                yield Case(f"{framing!r} as {person} in {pieces} pieces", partial(_behind, framing, person, pieces))
+                yield Case(f"{framing!r} as {user} in {pieces} pieces", partial(_behind, framing, user, pieces))
 
 
 def _inner(marker: bytes) -> bytes:
@@ -101,30 +101,30 @@ def _inner(marker: bytes) -> bytes:
     return b"GET /%b HTTP/1.1\r\nHost: public.localhost\r\nX-Marker: %b\r\nConnection: close\r\n\r\n" % (marker, marker)
 
 
-def _may_enter(site: str, person: str | None) -> bool:
-    return site == "public" or (site == "group" and person == "alice")
+def _may_enter(site: str, user: str | None) -> bool:
+    return site == "public" or (site == "group" and user == "alice")
 
 
-def _connect(target: Target, method: bytes, authority: bytes, host: bytes, person: str | None, headers: bytes = b"") -> bytes:
-    return target.request(method, authority, "group", person=person, headers=headers, host=host, close=False)
+def _connect(target: Target, method: bytes, authority: bytes, host: bytes, user: str | None, headers: bytes = b"") -> bytes:
+    return target.request(method, authority, "group", user=user, headers=headers, host=host, close=False)
 
 
-async def _asked(method: bytes, authority: bytes, host: bytes, person: str | None, site: str, *more: object) -> Outcome:
+async def _sent(method: bytes, authority: bytes, host: bytes, user: str | None, site: str, *more: object) -> Outcome:
     version, target = (more[0], more[1]) if len(more) == 2 else (b"HTTP/1.1", more[0])
     marker = new_marker()
-    data = _connect(target, method, authority, host, person).replace(b"HTTP/1.1", version, 1)
-    return await _judged(target, data, marker, site, person)
+    data = _connect(target, method, authority, host, user).replace(b"HTTP/1.1", version, 1)
+    return await _evaluated(target, data, marker, site, user)
 
 
-async def _told(headers: bytes, person: str | None, target: Target) -> Outcome:
+async def _received(headers: bytes, user: str | None, target: Target) -> Outcome:
     right, marker = b"group.localhost:%d" % TUNNEL_PORT, new_marker()
-    return await _judged(target, _connect(target, b"CONNECT", right, right, person, headers), marker, "group", person)
+    return await _evaluated(target, _connect(target, b"CONNECT", right, right, user, headers), marker, "group", user)
 
 
-async def _judged(target: Target, data: bytes, marker: bytes, site: str, person: str | None) -> Outcome:
+async def _evaluated(target: Target, data: bytes, marker: bytes, site: str, user: str | None) -> Outcome:
     answer = await target.send(data + _inner(marker))
     hits = target.ledger.hits(marker)
-    if _may_enter(site, person):
+    if _may_enter(site, user):
         expect(answer.raw.startswith(OPENED), f"answered {answer.raw[:200]!r}", data)
         expect([hit.canary for hit in hits] == [site], f"{[hit.canary for hit in hits]} were reached", data)
         return ACCEPTED
@@ -134,16 +134,16 @@ async def _judged(target: Target, data: bytes, marker: bytes, site: str, person:
     return REFUSED
 
 
-async def _behind(framing: bytes, person: str | None, pieces: int, target: Target) -> Outcome:
+async def _behind(framing: bytes, user: str | None, pieces: int, target: Target) -> Outcome:
     """Sent ahead, it is the tunnel's or nobody's: never a request of gate's own."""
     right, marker = b"group.localhost:%d" % TUNNEL_PORT, new_marker()
-    data = _connect(target, b"CONNECT", right, right, person, framing)
+    data = _connect(target, b"CONNECT", right, right, user, framing)
     own = target.request(b"GET", b"/" + marker, "public", marker=marker, close=True)
     cut = len(own) // pieces
     writes = [data + own[:cut], *(own[at : at + cut] for at in range(cut, len(own), cut))]
     answer = await target.send(*writes, pause=0.01)
     hits = target.ledger.hits(marker)
-    if person == "alice" and b"Length" not in framing and b"Encoding" not in framing:
+    if user == "alice" and b"Length" not in framing and b"Encoding" not in framing:
         expect(answer.raw.startswith(OPENED) and [hit.canary for hit in hits] == ["group"], f"answered {answer.raw[:200]!r}", data)
         expect(not hits[0].values(b"x-forwarded-for"), "gate read what was in the tunnel", data)
         return ACCEPTED

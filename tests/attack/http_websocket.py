@@ -22,7 +22,7 @@ def handshake(
     site: str,
     marker: bytes,
     *,
-    person: str | None = None,
+    user: str | None = None,
     way: bytes = b"hold",
     method: bytes = b"GET",
     upgrade: bytes = b"Upgrade: websocket\r\nConnection: Upgrade\r\n",
@@ -31,11 +31,11 @@ def handshake(
     headers: bytes = b"",
     protocol: bytes = b"HTTP/1.1",
 ) -> bytes:
-    data = target.request(method, b"/%b/%b" % (marker, way), site, person=person, close=False, headers=upgrade + version + key + headers)
+    data = target.request(method, b"/%b/%b" % (marker, way), site, user=user, close=False, headers=upgrade + version + key + headers)
     return data.replace(b"HTTP/1.1", protocol, 1)
 
 
-def what_is_behind(target: Target, site: str, person: str | None) -> dict[str, tuple[bytes, bytes]]:
+def what_is_behind(target: Target, site: str, user: str | None) -> dict[str, tuple[bytes, bytes]]:
     """What is sent in the same piece: (bytes, the marker of the request among them)."""
     made = {}
     for name in (
@@ -48,7 +48,7 @@ def what_is_behind(target: Target, site: str, person: str | None) -> dict[str, t
         "half",
     ):
         marker = new_marker()
-        request = target.request(b"GET", b"/" + marker, site, person=person, marker=marker, close=False)
+        request = target.request(b"GET", b"/" + marker, site, user=user, marker=marker, close=False)
         unmasked = b"\x82\xfe" + len(request).to_bytes(2, "big") + bytes(4) + request  # a mask of zeros: as readable as without
         made[name] = (
             {
@@ -120,40 +120,40 @@ ANSWERS: tuple[tuple[bytes, int], ...] = (
 @attack("B7", "upstreams that misunderstand a handshake", together=24)
 def upstreams(target: Target) -> Iterator[Case]:
     for number, (answer, _) in enumerate(ANSWERS):
-        for (site, person), behind in product((("public", None), ("any", "alice"), ("group", "alice")), BEHIND):
-            yield Case(f"{answer[:60]!r} at {site}, behind it {behind}", partial(_answered, number, site, person, behind, stage()))
+        for (site, user), behind in product((("public", None), ("any", "alice"), ("group", "alice")), BEHIND):
+            yield Case(f"{answer[:60]!r} at {site}, behind it {behind}", partial(_answered, number, site, user, behind, stage()))
 
 
-async def _answered(number: int, site: str, person: str | None, behind: str, target: Stage, _: Target) -> Outcome:
+async def _answered(number: int, site: str, user: str | None, behind: str, target: Stage, _: Target) -> Outcome:
     answer, status = ANSWERS[number]
     marker = new_marker()
-    more, second = what_is_behind(target, site, person)[behind]
-    data = handshake(target, site, marker, person=person) + more
+    more, second = what_is_behind(target, site, user)[behind]
+    data = handshake(target, site, marker, user=user) + more
     closes = status != 101 and b"Content-Length" not in answer
     target.canaries[site].scripts[marker] = Script(answer, closes=closes)
     try:
         raw, is_closed = await _talk(target, data, wait=0.4 if status == 101 else 8.0)
     finally:
         target.canaries[site].scripts.pop(marker)
-    heard = target.heard(marker)
+    sent_up = target.received(marker)
     got = _final_status(raw)
     expect(got == status, f"answered {raw[:300]!r}, not {status}, to {answer!r}", data)
     expect(len(target.ledger.hits(marker)) == 1, "the handshake did not arrive once", data)
     expect(not target.ledger.hits(second), "what was behind the handshake became a request", data)
     if status == 101:
-        _expect_a_tunnel_alone(raw, heard, behind, data)
+        _expect_a_tunnel_alone(raw, sent_up, behind, data)
         return ACCEPTED
-    expect(not heard, f"the upstream heard {heard[:100]!r}", data)
+    expect(not sent_up, f"the upstream heard {sent_up[:100]!r}", data)
     expect(is_closed and raw.count(b"HTTP/1.1 ") == 1 + raw.count(b"HTTP/1.1 1"), f"another answer, or no end: {raw!r}", data)
     expect(not re.search(rb"(?im)^upgrade:", raw) or status == 426, f"promises an upgrade: {raw!r}", data)
     return REFUSED
 
 
-def _expect_a_tunnel_alone(raw: bytes, heard: bytes, behind: str, data: bytes) -> None:
+def _expect_a_tunnel_alone(raw: bytes, sent_up: bytes, behind: str, data: bytes) -> None:
     frames = raw.split(ENDS)[-1]
     expect(b"HTTP/1." not in frames, f"an answer within the tunnel: {frames[:100]!r}", data)
     is_bare = behind in ("a request", "two requests", "a request behind a Close", "a ping and a request")
-    expect(not (is_bare and b"GET /" in heard), f"bytes that are no frame went up: {heard[:100]!r}", data)
+    expect(not (is_bare and b"GET /" in sent_up), f"bytes that are no frame went up: {sent_up[:100]!r}", data)
 
 
 async def _talk(target: Stage, data: bytes, *, wait: float) -> tuple[bytes, bool]:
@@ -190,22 +190,28 @@ def _final_status(raw: bytes) -> int:
 
 @attack("B7", "an unsolicited 101", together=24)
 def unasked(target: Target) -> Iterator[Case]:
-    asked = (b"", b"Upgrade: h2c\r\nConnection: Upgrade\r\n", b"Upgrade: websocket\r\n", b"Connection: Upgrade\r\n", b"Upgrade: foo\r\n")
-    asked += (b"Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n",)  # the last one counts, and is not ours
-    for method, lines, behind in product((b"GET", b"POST", b"HEAD", b"OPTIONS", b"PUT"), asked, BEHIND):
-        for site, person in (("public", None), ("plain", None), ("any", "alice"), ("bare", "alice")):
-            yield Case(f"{method!r} {lines!r} at {site}, {behind}", partial(_unasked, method, lines, behind, site, person, stage()))
+    requested = (
+        b"",
+        b"Upgrade: h2c\r\nConnection: Upgrade\r\n",
+        b"Upgrade: websocket\r\n",
+        b"Connection: Upgrade\r\n",
+        b"Upgrade: foo\r\n",
+    )
+    requested += (b"Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n",)  # the last one counts, and is not ours
+    for method, lines, behind in product((b"GET", b"POST", b"HEAD", b"OPTIONS", b"PUT"), requested, BEHIND):
+        for site, user in (("public", None), ("plain", None), ("any", "alice"), ("bare", "alice")):
+            yield Case(f"{method!r} {lines!r} at {site}, {behind}", partial(_unasked, method, lines, behind, site, user, stage()))
 
 
-async def _unasked(method: bytes, lines: bytes, behind: str, site: str, person: str | None, target: Stage, _: Target) -> Outcome:
+async def _unasked(method: bytes, lines: bytes, behind: str, site: str, user: str | None, target: Stage, _: Target) -> Outcome:
     marker = new_marker()
-    more, second = what_is_behind(target, site, person)[behind]
+    more, second = what_is_behind(target, site, user)[behind]
     key = b"Sec-WebSocket-Key: %b\r\nSec-WebSocket-Version: 13\r\n" % KEY
-    data = target.request(method, b"/%b/hold" % marker, site, person=person, headers=lines + key, close=False) + more
+    data = target.request(method, b"/%b/hold" % marker, site, user=user, headers=lines + key, close=False) + more
     raw, _closed = await _talk(target, data, wait=0.3)
-    heard = target.heard(marker)
+    sent_up = target.received(marker)
     hits = target.ledger.hits(second)
-    expect(b" 101 " not in raw and not heard, f"switched: {raw[:200]!r}, heard {heard[:100]!r}", data)
+    expect(b" 101 " not in raw and not sent_up, f"switched: {raw[:200]!r}, heard {sent_up[:100]!r}", data)
     expect(400 <= _final_status(raw) < 600, f"answered {raw[:200]!r}", data)
     expect(len(hits) <= 2 and all(hit.line.startswith(b"GET /" + second) for hit in hits), f"the second came as {hits}", data)
     expect(behind in ("a request", "two requests") or not hits, "a frame was taken for a request", data)
@@ -217,27 +223,27 @@ async def attempt_to_open(
     offer: tuple[bytes, bytes],
     opens: bool | None,
     site: str,
-    person: str | None,
+    user: str | None,
     behind: str,
     statuses: range | tuple[int, ...] = range(400, 506),
 ) -> Outcome:
     """`opens` false: refused with one of the statuses, nothing of it reached an upstream, and the connection is over."""
     head, marker = offer
-    more, second = what_is_behind(target, site, person)[behind]
+    more, second = what_is_behind(target, site, user)[behind]
     data = head + more
     raw, is_closed = await _talk(target, data, wait=0.4 if opens or opens is None else 8.0)
-    heard, hits = target.heard(marker), target.ledger.hits(marker)
+    sent_up, hits = target.received(marker), target.ledger.hits(marker)
     status = _final_status(raw)
     expect(not target.ledger.hits(second), "what was behind the handshake became a request", data)
     for hit in hits:
-        emails = [f"{person}@example.com".encode()] if person and site != "plain" else []
+        emails = [f"{user}@example.com".encode()] if user and site != "plain" else []
         expect(hit.values(b"x-gate-claim-email") in (emails, []), f"an upstream saw {hit.head!r}", data)
     if status == 101:
         expect(opens is not False and len(hits) == 1, f"opened: {raw[:200]!r}", data)
         expect(b"\r\nSec-WebSocket-Accept: %b\r\n".lower() % ACCEPT.lower() in raw.lower(), f"opened without an accept: {raw!r}", data)
-        _expect_a_tunnel_alone(raw, heard, behind, data)
+        _expect_a_tunnel_alone(raw, sent_up, behind, data)
         return ACCEPTED
     expect(opens is not True, f"answered {raw[:300]!r}", data)
-    expect(not hits and not heard, f"an upstream heard of it: {hits}", data)
+    expect(not hits and not sent_up, f"an upstream heard of it: {hits}", data)
     expect(status in statuses and is_closed and len(re.findall(rb"HTTP/1\.1 [0-9]{3} ", raw)) == 1, f"answered {raw[:300]!r}", data)
     return REFUSED

@@ -77,9 +77,9 @@ _OPEN = (b"WebSocket", b"WEBSOCKET", b"websocket ", b"\twebsocket")
 
 @attack("B7", "malformed handshakes", together=24)
 def handshakes(target: Target) -> Iterator[Case]:
-    for (site, person), behind in product((("public", None), ("any", "alice"), ("group", "alice")), ("a request", "a request in a frame")):
+    for (site, user), behind in product((("public", None), ("any", "alice"), ("group", "alice")), ("a request", "a request in a frame")):
         for label, changed, opens in _changed_handshakes():
-            yield Case(f"{label[:80]} at {site}, behind it {behind}", partial(_shaken, changed, opens, site, person, behind, stage()))
+            yield Case(f"{label[:80]} at {site}, behind it {behind}", partial(_shaken, changed, opens, site, user, behind, stage()))
 
 
 def _changed_handshakes() -> Iterator[tuple[str, dict[str, bytes], bool | None]]:
@@ -103,27 +103,27 @@ def _changed_handshakes() -> Iterator[tuple[str, dict[str, bytes], bool | None]]
 
 
 async def _shaken(
-    changed: dict[str, bytes], opens: bool | None, site: str, person: str | None, behind: str, target: Stage, _: Target
+    changed: dict[str, bytes], opens: bool | None, site: str, user: str | None, behind: str, target: Stage, _: Target
 ) -> Outcome:
-    return await attempt_to_open(target, _handshake_of(target, site, person, changed), opens, site, person, behind)
+    return await attempt_to_open(target, _handshake_of(target, site, user, changed), opens, site, user, behind)
 
 
-def _handshake_of(target: Stage, site: str, person: str | None, changed: dict) -> tuple[bytes, bytes]:
+def _handshake_of(target: Stage, site: str, user: str | None, changed: dict) -> tuple[bytes, bytes]:
     marker = new_marker()
-    return handshake(target, site, marker, person=person, **changed), marker
+    return handshake(target, site, marker, user=user, **changed), marker
 
 
 @attack("B7", "who may open one, and from which page", together=24)
 def permitted(target: Target) -> Iterator[Case]:
     home = stage()
     refused = (("bare", "alice", 403), ("plain", None, 403), ("group", "carol", 403), ("group", None, 401), ("any", None, 401))
-    for (site, person, status), behind in product((*refused, ("nowhere", None, 404), ("bare", None, 401)), BEHIND):
+    for (site, user, status), behind in product((*refused, ("nowhere", None, 404), ("bare", None, 401)), BEHIND):
         own = b"Origin: https://%b\r\n" % home.host(site).encode()
-        for lines in (b"", own, b"Cookie: _gate=junk\r\n" if person is None else own + b"Sec-Fetch-Mode: websocket\r\n"):
-            yield Case(f"{person} at {site}, {lines!r}, {behind}", partial(_not_permitted, site, person, lines, status, behind, home))
-    for site, person in (("public", None), ("any", "alice"), ("group", "alice"), ("friend", None), ("default", None)):
+        for lines in (b"", own, b"Cookie: _gate=junk\r\n" if user is None else own + b"Sec-Fetch-Mode: websocket\r\n"):
+            yield Case(f"{user} at {site}, {lines!r}, {behind}", partial(_not_permitted, site, user, lines, status, behind, home))
+    for site, user in (("public", None), ("any", "alice"), ("group", "alice"), ("friend", None), ("default", None)):
         for (origin, opens), behind in product(_origins(home.host(site), site), ("nothing", "a request")):
-            yield Case(f"{origin!r} at {site}, {behind}", partial(_from_page, site, person, origin, opens, behind, home))
+            yield Case(f"{origin!r} at {site}, {behind}", partial(_from_page, site, user, origin, opens, behind, home))
 
 
 def _origins(host: str, site: str) -> Iterator[tuple[bytes, bool | None]]:
@@ -168,14 +168,14 @@ def _origins(host: str, site: str) -> Iterator[tuple[bytes, bool | None]]:
         yield f"Origin: {origin}\r\nOrigin: {own}\r\n".encode(), False
 
 
-async def _not_permitted(site: str, person: str | None, lines: bytes, status: int, behind: str, target: Stage, _: Target) -> Outcome:
-    changed = _handshake_of(target, site, person, {"headers": lines})
-    return await attempt_to_open(target, changed, False, site, person, behind, (status,))
+async def _not_permitted(site: str, user: str | None, lines: bytes, status: int, behind: str, target: Stage, _: Target) -> Outcome:
+    changed = _handshake_of(target, site, user, {"headers": lines})
+    return await attempt_to_open(target, changed, False, site, user, behind, (status,))
 
 
-async def _from_page(site: str, person: str | None, lines: bytes, opens: bool | None, behind: str, target: Stage, _: Target) -> Outcome:
-    changed = _handshake_of(target, site, person, {"headers": lines})
-    return await attempt_to_open(target, changed, opens, site, person, behind, (400, 403))
+async def _from_page(site: str, user: str | None, lines: bytes, opens: bool | None, behind: str, target: Stage, _: Target) -> Outcome:
+    changed = _handshake_of(target, site, user, {"headers": lines})
+    return await attempt_to_open(target, changed, opens, site, user, behind, (400, 403))
 
 
 @attack("B7", "tunnels whose session ends", together=4)
@@ -184,18 +184,18 @@ def ended(target: Target) -> Iterator[Case]:
         yield Case(f"sign-out {number}", partial(_signed_out, ("alice", "bob")[number % 2], (b"hold", b"echo")[number // 2 % 2], stage()))
 
 
-async def _signed_out(person: str, way: bytes, target: Stage, _: Target) -> Outcome:
+async def _signed_out(user: str, way: bytes, target: Stage, _: Target) -> Outcome:
     async with target.browser() as client:
-        await sign_in(client, f"https://{target.host('any')}/", person)
+        await sign_in(client, f"https://{target.host('any')}/", user)
         cookie = b"Cookie: _gate=%b\r\n" % values_of(client, "any.localhost")
         tunnels = [await _opened(target, way, cookie) for _ in range(3)]
         await sign_out(client, target.gate)
     started = asyncio.get_running_loop().time()
     for reader, writer, marker in tunnels:
         expect(await _close_code(reader, started + CLOSED_WITHIN) == 1008, f"open {CLOSED_WITHIN} s after the sign-out", marker)
-        await _say_on(writer, from_client(TEXT, b"too late"))
+        await _send_more(writer, from_client(TEXT, b"too late"))
         # The mask is the same for all frames: as bytes, too, this must not have passed.
-        expect(from_client(TEXT, b"too late") not in target.heard(marker), "a frame passed after the Close", marker)
+        expect(from_client(TEXT, b"too late") not in target.received(marker), "a frame passed after the Close", marker)
         writer.close()
     changed = _handshake_of(target, "any", None, {"headers": cookie})
     return await attempt_to_open(target, changed, False, "any", None, "a request", (401,))
@@ -210,7 +210,7 @@ async def _opened(target: Stage, way: bytes, cookie: bytes) -> tuple[asyncio.Str
     return reader, writer, marker
 
 
-async def _say_on(writer: asyncio.StreamWriter, data: bytes) -> None:
+async def _send_more(writer: asyncio.StreamWriter, data: bytes) -> None:
     with suppress(ConnectionError):
         writer.write(data)
         await writer.drain()

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target
 
-MOST = 0.05  # seconds of processor time for one request
+MAX_CONNECTIONS = 0.05  # seconds of processor time for one request
 REPEATED = 8
 SIZES = (1_000, 7_000, 15_000, 60_000)  # bytes; the longest are more than gate reads
 SITES = ("mixed", "any", "cors", "rewrite", "authenticate")
@@ -58,27 +58,27 @@ def work(target: Target) -> Iterator[Case]:
                 yield _case(f"path of {part!r}, {size}, {site}", partial(_request, site, path=_filled(b"/", part, size, b"/private")))
             for part in QUERIES:
                 yield _case(f"query of {part!r}, {size}, {site}", partial(_request, site, path=_filled(b"/?", part, size)))
-        for person in (None, "alice"):
+        for user in (None, "alice"):
             for name, parts in HEADERS.items():
                 for part in parts:
                     line = _filled(name.encode() + b": ", part, size) + b"\r\n"
-                    yield _case(f"{name} of {part!r}, {size}, as {person}", partial(_request, "any", headers=line, person=person))
+                    yield _case(f"{name} of {part!r}, {size}, as {user}", partial(_request, "any", headers=line, user=user))
             for part in NAMES:
                 line = _filled(b"x", part, size) + b": 1\r\n"
-                yield _case(f"a name of {part!r}, {size}, as {person}", partial(_request, "any", headers=line, person=person))
+                yield _case(f"a name of {part!r}, {size}, as {user}", partial(_request, "any", headers=line, user=user))
     for part in NAMES:
         for count in (90, 500, 5_000):
             lines = b"".join(b"%b%d: 1\r\n" % (part.strip(b"-_.") + b"a", number) for number in range(count))
-            yield _case(f"{count} headers like {part!r}", partial(_request, "any", headers=lines, person="alice"))
+            yield _case(f"{count} headers like {part!r}", partial(_request, "any", headers=lines, user="alice"))
 
 
 def _filled(beginning: bytes, part: bytes, size: int, end: bytes = b"") -> bytes:
     return beginning + part * (size // len(part)) + end
 
 
-def _request(site: str, target: Target, *, path: bytes = b"/", headers: bytes = b"", person: str | None = None) -> bytes:
+def _request(site: str, target: Target, *, path: bytes = b"/", headers: bytes = b"", user: str | None = None) -> bytes:
     host = None if not headers.startswith(b"Host: ") else headers[6:-2]
-    return target.request(b"GET", path, site, person=person, headers=b"" if host else headers, host=host)
+    return target.request(b"GET", path, site, user=user, headers=b"" if host else headers, host=host)
 
 
 def _case(label: str, made: partial[bytes]) -> Case:
@@ -90,7 +90,7 @@ async def _costs_little(made: partial[bytes], target: Target) -> Outcome:
     for _ in range(REPEATED):
         answer = await target.send(data)
     cost = (_spent(target) - before) / REPEATED
-    expect(cost < MOST, f"one request costs {cost * 1000:.0f} ms of processor time", data)
+    expect(cost < MAX_CONNECTIONS, f"one request costs {cost * 1000:.0f} ms of processor time", data)
     status = answer.statuses[0] if answer.raw else 400
     expect(status not in (500, 502, 504), f"the answer is {status}", data)
     return ACCEPTED if status < 300 else REFUSED

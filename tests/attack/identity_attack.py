@@ -6,7 +6,7 @@ from functools import partial, update_wrapper
 from typing import Any
 
 from tests.attack.identity_stage import Stage, stage_of
-from tests.attack.run import MOST_GROWTH, REFUSED, Attack, Case, Failed, Outcome, attack
+from tests.attack.run import MAX_GROWTH, REFUSED, Attack, Case, Failed, Outcome, attack
 
 # (label, what to do): returns ACCEPTED where gate did as it should for the good, REFUSED where it refused, raises Failed otherwise.
 Attempt = tuple[str, Callable[[], Outcome]]
@@ -27,20 +27,20 @@ def _cases(cases: Callable[[Stage], Iterable[Attempt | Case]], target: Any) -> I
     stage = stage_of(target)
     before = stage.memory()
     for each in cases(stage):
-        yield each if isinstance(each, Case) else Case(each[0], partial(_carried_out, each[1]))
+        yield each if isinstance(each, Case) else Case(each[0], partial(_executed, each[1]))
     if stage is not target:
         # run.py looks after its own target only.
-        yield Case("afterwards", partial(_carried_out, partial(_look_after, stage, before)))
+        yield Case("afterwards", partial(_executed, partial(_look_after, stage, before)))
 
 
-async def _carried_out(attempt: Callable[[], Outcome], target: Any) -> Outcome:
+async def _executed(attempt: Callable[[], Outcome], target: Any) -> Outcome:
     return await asyncio.to_thread(attempt)
 
 
 def _look_after(stage: Stage, before: int) -> Outcome:
     if not stage.is_alive():
         raise Failed("gate has died:\n" + stage.gate.child.output[-2000:])
-    if (growth := stage.memory() - before) > MOST_GROWTH:
+    if (growth := stage.memory() - before) > MAX_GROWTH:
         raise Failed(f"gate grew by {growth >> 20} MiB")
     for what, raw in stage.ledger.violations:
         raise Failed(f"an upstream received {what}", raw)

@@ -47,12 +47,12 @@ class Connections:
         self._open: dict[str, RawClient] = {}
 
     def exchange(self, name: str, request: bytes, method: str) -> RawResponse:
-        kept = name in self._open
+        stored = name in self._open
         try:
             raw = self._to(name).send(request).response(method)
         except (Broken, OSError):
             self._forget(name)
-            if not kept:
+            if not stored:
                 raise
             # The kept connection had been closed while it was idle.
             raw = self._to(name).send(request).response(method)

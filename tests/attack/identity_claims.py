@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.attack.http_canary import Hit
 from tests.attack.identity_attack import Attempt, identity_attack
-from tests.attack.identity_stage import ANYONE, Stage, new_person
+from tests.attack.identity_stage import ANYONE, Stage, new_user
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, expect, not_built
 
 INJECTED = "X-Injected: 1"
@@ -44,14 +44,14 @@ def claims(stage: Stage) -> Iterator[Attempt | Case]:
     for claim, found, form in product(
         CLAIMS, BREAKS, ("a{}X-Injected: 1", "{}X-Injected: 1", "a{}", "a{}X-Injected: 1{}{}GET /injected HTTP/1.1")
     ):
-        yield f"{claim} {found!r} in {form!r}", partial(_carried, stage, claim, form.replace("{}", found))
+        yield f"{claim} {found!r} in {form!r}", partial(_forwarded, stage, claim, form.replace("{}", found))
     for claim, value in product(CLAIMS[:5], SHAPES):
-        yield f"{claim} {str(value)[:40]!r}", partial(_carried, stage, claim, value)
+        yield f"{claim} {str(value)[:40]!r}", partial(_forwarded, stage, claim, value)
     yield not_built("a client certificate's subject: no header carries one")
 
 
-def _carried(stage: Stage, claim: str, value: Any) -> Outcome:
-    sub = new_person(email="eve@evil.example", name="Eve")
+def _forwarded(stage: Stage, claim: str, value: Any) -> Outcome:
+    sub = new_user(email="eve@evil.example", name="Eve")
     stage.bend.claims = {claim: value}
     stage.bend.userinfo = {claim: value} if claim == "sub" else {}
     browser, path = stage.browser(), f"/{secrets.token_hex(8)}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.attack.identity_attack import Attempt, identity_attack
 from tests.attack.identity_browser import HTML
-from tests.attack.identity_stage import ALLOWED_EMAIL, ANN, ANYONE, CLAIM, CORP, Stage, new_person
+from tests.attack.identity_stage import ALLOWED_EMAIL, ANN, ANYONE, CLAIM, CORP, Stage, new_user
 from tests.attack.run import ACCEPTED, REFUSED, Outcome, expect
 from tests.support.fake_idp import ABSENT
 
@@ -67,27 +67,27 @@ def lookalikes(stage: Stage) -> Iterator[Attempt]:
 def _verified(stage: Stage, in_token: Any, in_userinfo: Any, opens: bool) -> Outcome:
     email = {"email": ALLOWED_EMAIL}
     found = _opened(stage, {**email, "email_verified": in_token}, {**email, "email_verified": in_userinfo})
-    return _judged(found, BY_EMAIL if opens else ())
+    return _evaluated(found, BY_EMAIL if opens else ())
 
 
 def _closed(stage: Stage, email: Any) -> Outcome:
-    return _judged(_opened(stage, {"email": email, "email_verified": True}, {"email": email, "email_verified": True}), ())
+    return _evaluated(_opened(stage, {"email": email, "email_verified": True}, {"email": email, "email_verified": True}), ())
 
 
 def _opens(stage: Stage, email: str, routes: tuple[str, ...]) -> Outcome:
     found = _opened(stage, {"email": email, "email_verified": True}, {"email": email, "email_verified": True})
     # The claim rule compares the claim as it is, so only the exact spelling opens it.
-    return _judged(found, routes + ((CLAIM,) if email == ALLOWED_EMAIL else ()))
+    return _evaluated(found, routes + ((CLAIM,) if email == ALLOWED_EMAIL else ()))
 
 
-def _judged(found: set[str], expected: tuple[str, ...]) -> Outcome:
+def _evaluated(found: set[str], expected: tuple[str, ...]) -> Outcome:
     expect(found == set(expected), f"opens {sorted(found)}, not {sorted(expected)}")
     return ACCEPTED if expected else REFUSED
 
 
 def _opened(stage: Stage, in_token: dict[str, Any], in_userinfo: dict[str, Any]) -> set[str]:
     """The routes by e-mail that let this person in; a person of whom gate knows nothing is in none."""
-    sub = new_person()
+    sub = new_user()
     browser = stage.browser()
     url = stage.picked(browser, sub)
     stage.bend.claims, stage.bend.userinfo = in_token, in_userinfo

@@ -6,13 +6,13 @@ from itertools import product
 
 from tests.attack.identity_attack import Attempt, identity_attack
 from tests.attack.identity_pushed import HOSTS, PROVIDERS, RULES, WAYS, PushedStage, forget, membership, pushed_stage
-from tests.attack.identity_stage import Stage, new_person
+from tests.attack.identity_stage import Stage, new_user
 from tests.attack.run import ACCEPTED, REFUSED, Outcome, expect
 
 OTHER = "the-id-of-another-group"
 # What is known of the group that the rule means, while mallory is in another.
 UNKNOWN, KNOWN, DELETED = "never was", "is there", "was deleted"
-NOT_SHOWN = "\u00ad\u200b\u200d\u2060\ufeff\u3164\u115f"
+NOT_PRESENTED = "\u00ad\u200b\u200d\u2060\ufeff\u3164\u115f"
 LOOKALIKES = str.maketrans("aeocpxAEOPCBgiS012", "аеосрхАЕОРСВɡіЅОІ２")
 
 
@@ -26,7 +26,7 @@ def spellings(rule: str) -> Iterator[str]:
     found += [f"{a}{rule}{b}" for a, b in ('""', "''", "[]", "()", "{}", "<>", "^$", "//", "**", "%%", "  ", ("nobody,", ",nobody"))]
     found += [f'["{rule}"]', f"{rule},{rule}", f"{rule} {rule}", f"nobody;{rule}", f"{rule}|nobody", f"(?i){rule}", f"regex:{rule}"]
     found += [rule[:-1], rule[1:], rule[0], "*", ".*", "%", "?" * len(rule), "nobody", "null", "true"]
-    found += [f"{rule[:1]}{hidden}{rule[1:]}" for hidden in NOT_SHOWN] + [f"{rule}{hidden}" for hidden in NOT_SHOWN]
+    found += [f"{rule[:1]}{hidden}{rule[1:]}" for hidden in NOT_PRESENTED] + [f"{rule}{hidden}" for hidden in NOT_PRESENTED]
     found += ["".join(f"%{ord(letter):02x}" for letter in rule), "".join(f"&#{ord(letter)};" for letter in rule)]
     yield from dict.fromkeys(each for each in found if each != rule)
 
@@ -52,7 +52,7 @@ def spelled(_: Stage) -> Iterator[Attempt]:
 def changing(_: Stage) -> Iterator[Attempt]:
     for provider, rule in product(PROVIDERS, RULES):
         for label, story in STORIES.items():
-            yield f"{provider}: {rule!r} {label}", partial(_told, story, provider, rule)
+            yield f"{provider}: {rule!r} {label}", partial(_received, story, provider, rule)
 
 
 def _named(provider: str, rule: str, known: str, name: str, opens: bool) -> Outcome:
@@ -61,7 +61,7 @@ def _named(provider: str, rule: str, known: str, name: str, opens: bool) -> Outc
     if known == DELETED:
         stage.push("DELETE", f"Groups/{meant}")
     with membership(stage, OTHER, name) as is_taken:
-        outcome = judged(stage, rule, opens and is_taken)
+        outcome = evaluated(stage, rule, opens and is_taken)
     if known == KNOWN:
         stage.push("DELETE", f"Groups/{meant}")
     return outcome
@@ -70,17 +70,17 @@ def _named(provider: str, rule: str, known: str, name: str, opens: bool) -> Outc
 def _spelled(provider: str, rule: str, id: str) -> Outcome:
     stage = pushed_stage(provider)
     with membership(stage, id, "Harmless"):
-        return judged(stage, rule, False)
+        return evaluated(stage, rule, False)
 
 
-def judged(stage: PushedStage, rule: str, opens: bool) -> Outcome:
+def evaluated(stage: PushedStage, rule: str, opens: bool) -> Outcome:
     found = {way: stage.lets_in(HOSTS[rule], way) for way in WAYS}
     expect(found == dict.fromkeys(WAYS, opens), f"lets in by {[way for way, is_in in found.items() if is_in]}, which is not right")
     expect(stage.is_alive(), "gate has died")
     return ACCEPTED if opens else REFUSED
 
 
-def _told(story: Callable[[PushedStage, str], Outcome], provider: str, rule: str) -> Outcome:
+def _received(story: Callable[[PushedStage, str], Outcome], provider: str, rule: str) -> Outcome:
     stage = pushed_stage(provider)
     try:
         return story(stage, rule)
@@ -96,25 +96,25 @@ def _renamed(stage: PushedStage, rule: str) -> Outcome:
     group = stage.add_group(OTHER, "Harmless", stage.user)
     stage.push("PATCH", f"Groups/{group}", {"Operations": [{"op": "replace", "path": "displayName", "value": rule}]})
     stage.until_proven(stage.user, stage.mallory)
-    return judged(stage, rule, False)
+    return evaluated(stage, rule, False)
 
 
 def _made_again(stage: PushedStage, rule: str) -> Outcome:
     """Deleted, and made again with its name under another id: who is in that one was never meant."""
     group = stage.add_group(rule, "As it is called", stage.user)
     control = stage.until_proven(stage.user, stage.mallory)
-    judged(stage, rule, True)
+    evaluated(stage, rule, True)
     forget(stage, group, control)
     stage.add_group(OTHER, "As it is called", stage.user)
     stage.until_proven(stage.user, stage.mallory)
-    return judged(stage, rule, False)
+    return evaluated(stage, rule, False)
 
 
 def _swapped(stage: PushedStage, rule: str) -> Outcome:
     stage.add_group(rule, OTHER)
     stage.add_group(OTHER, rule, stage.user)
     stage.until_proven(stage.user, stage.mallory)
-    return judged(stage, rule, False)
+    return evaluated(stage, rule, False)
 
 
 def _named_after_itself(stage: PushedStage, rule: str) -> Outcome:
@@ -122,17 +122,17 @@ def _named_after_itself(stage: PushedStage, rule: str) -> Outcome:
     stage.add_group(OTHER, rule)
     stage.add_group(rule, "nobody", stage.user)
     stage.until_proven(stage.user, stage.mallory)
-    return judged(stage, rule, True)
+    return evaluated(stage, rule, True)
 
 
 def _left(stage: PushedStage, rule: str) -> Outcome:
     group = stage.add_group(rule, rule, stage.user)
     control = stage.until_proven(stage.user, stage.mallory)
-    judged(stage, rule, True)
+    evaluated(stage, rule, True)
     stage.push("PATCH", f"Groups/{group}", {"Operations": [{"op": "remove", "path": f'members[value eq "{stage.user}"]'}]})
     stage.push("DELETE", f"Groups/{control}")
     stage.until_proven(stage.user, stage.mallory, is_in=False)
-    return judged(stage, rule, False)
+    return evaluated(stage, rule, False)
 
 
 def _inside(stage: PushedStage, rule: str) -> Outcome:
@@ -141,7 +141,7 @@ def _inside(stage: PushedStage, rule: str) -> Outcome:
     outer = stage.add_group(rule, "Outer", inner)
     stage.push("PATCH", f"Groups/{inner}", {"Operations": [{"op": "add", "path": "members", "value": [{"value": outer}]}]})
     stage.until_proven(stage.user, stage.mallory)
-    return judged(stage, rule, False)
+    return evaluated(stage, rule, False)
 
 
 def _of_the_same_id(stage: PushedStage, rule: str) -> Outcome:
@@ -151,12 +151,12 @@ def _of_the_same_id(stage: PushedStage, rule: str) -> Outcome:
     renamed = stage.push("PATCH", f"Groups/{group}", {"Operations": [{"op": "replace", "path": "externalId", "value": rule}]})
     expect(renamed is None, "another group has taken over an id that is in use")
     stage.until_proven(stage.user, stage.mallory)
-    return judged(stage, rule, False)
+    return evaluated(stage, rule, False)
 
 
-def _of_a_person(stage: PushedStage, rule: str) -> Outcome:
+def _of_a_user(stage: PushedStage, rule: str) -> Outcome:
     """Whatever a person is called, and whatever their ID token says of groups while the directory is the only source."""
-    sub = new_person(name=rule, email=f"{new_person()}@corp.example", email_verified=True, groups=[rule], roles=[rule], group=rule)
+    sub = new_user(name=rule, email=f"{new_user()}@corp.example", email_verified=True, groups=[rule], roles=[rule], group=rule)
     user = stage.add_user(sub, displayName=rule, nickName=rule, title=rule, groups=[{"value": rule}], roles=[{"value": rule}])
     browser = stage.browser()
     stage.sign_in(browser, sub, HOSTS[rule], WAYS[0])
@@ -174,5 +174,5 @@ STORIES: dict[str, Callable[[PushedStage, str], Outcome]] = {
     "and somebody who leaves it": _left,
     "in another, and another in it": _inside,
     "and another that takes its id": _of_the_same_id,
-    "as what a person says of themselves": _of_a_person,
+    "as what a person says of themselves": _of_a_user,
 }

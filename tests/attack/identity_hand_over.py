@@ -83,7 +83,7 @@ def _bent(stage: Stage, host: str, bend: Callable[[Stage, Browser, str], str | N
     return REFUSED
 
 
-def _used_twice(stage: Stage, browser: Browser, host: str) -> str:
+def _used_again(stage: Stage, browser: Browser, host: str) -> str:
     url = _hand_over_url(stage, browser, host)
     copy = browser.fork()
     expect(copy.open(url).status == 302, "the first use was refused")
@@ -124,19 +124,19 @@ def _attempt_lost(stage: Stage, browser: Browser, host: str) -> str:
 def _attempt_renamed(stage: Stage, browser: Browser, host: str) -> str:
     """The sealed value of one attempt under the name of another."""
     url = _hand_over_url(stage, browser, host)
-    (asked,) = _attempts(browser, host)
+    (requested,) = _attempts(browser, host)
     browser.open(stage.url(host))
-    (second,) = (name for name in _attempts(browser, host) if name != asked)
-    browser.cookies[host][asked] = browser.cookies[host].pop(second)
+    (second,) = (name for name in _attempts(browser, host) if name != requested)
+    browser.cookies[host][requested] = browser.cookies[host].pop(second)
     return url
 
 
 def _attempt_of_another_host(stage: Stage, browser: Browser, host: str) -> str:
     other = OTHER if host != OTHER else ANYONE
     url = _hand_over_url(stage, browser, host)
-    (asked,) = _attempts(browser, host)
+    (requested,) = _attempts(browser, host)
     browser.open(stage.url(other))
-    browser.cookies[host] = {asked: next(iter(_attempts(browser, other).values()))}
+    browser.cookies[host] = {requested: next(iter(_attempts(browser, other).values()))}
     return url
 
 
@@ -145,8 +145,8 @@ def _attempt_of_the_provider(stage: Stage, browser: Browser, host: str) -> str:
     callback_url = stage.picked(browser, "alice", host)
     of_provider = next(iter(_attempts(browser, AUTHENTICATE_HOST).values()))
     url = browser.open(callback_url).location
-    (asked,) = _attempts(browser, host)
-    browser.cookies[host] = {asked: of_provider}
+    (requested,) = _attempts(browser, host)
+    browser.cookies[host] = {requested: of_provider}
     return url
 
 
@@ -171,7 +171,7 @@ def _token_as_a_bearer(stage: Stage, browser: Browser, host: str) -> None:
 
 
 _BENDS = (
-    _used_twice, _moved_to_another_route, _moved_to_a_public_route, _moved_to_the_authenticate_host, _two_tokens, _no_token, _attempt_lost,
+    _used_again, _moved_to_another_route, _moved_to_a_public_route, _moved_to_the_authenticate_host, _two_tokens, _no_token, _attempt_lost,
     _attempt_renamed, _attempt_of_another_host, _attempt_of_the_provider, _session_ended_on_the_way, _token_as_a_cookie, _token_as_a_bearer,
 )  # fmt: skip
 

@@ -16,18 +16,18 @@ PRESSED = "_gate_form="
 
 
 @identity_attack("B10", "forms of others, kept or sent", sample=40)
-def kept_forms(stage: Stage) -> Iterator[Attempt]:
+def saved_forms(stage: Stage) -> Iterator[Attempt]:
     own = stage.url(ANYONE, "")
     origins = ("https://evil.example", "null", stage.url(OTHER, ""), own.replace("https", "http"), own + ".evil.example", own + "/", "")
     for site, origin in product((*SITES, "same-origin"), (*origins, own)):
         if (site == "same-origin" and origin in (own, "null", "")) or (not site and origin == own):
             yield f"a form of this origin ({site!r}, {origin!r}) arrives once", partial(_arrives_once, stage, site, origin)
         else:
-            yield f"a form from {origin!r}, {site!r}", partial(_not_kept, stage, site, origin)
+            yield f"a form from {origin!r}, {site!r}", partial(_not_stored, stage, site, origin)
     for label, thief in (("no cookie", _without), ("a bent cookie", _bent), ("another form's cookie", _swapped)):
         yield f"pressed with {label}", partial(_stolen, stage, thief)
     yield "pressed at another address", partial(_elsewhere, stage)
-    yield "shown to another browser", partial(_shown_to_another, stage)
+    yield "shown to another browser", partial(_sent_to_another, stage)
 
 
 def _sent(stage: Stage, browser: Browser, body: str, site: str, origin: str, path: str = PATH) -> Answer:
@@ -54,7 +54,7 @@ def _forget_places(stage: Stage) -> None:
 _left: list[tuple[Browser, str]] = []
 
 
-def _kept(stage: Stage) -> tuple[Browser, str]:
+def _stored(stage: Stage) -> tuple[Browser, str]:
     browser = stage.browser()
     answer = _own(stage, browser, BODY)
     (id,) = _ids(browser) or ("",)
@@ -63,11 +63,11 @@ def _kept(stage: Stage) -> tuple[Browser, str]:
     return browser, id
 
 
-def _heard(answer: Answer) -> bool:
+def _received_frames(answer: Answer) -> bool:
     return answer.text.startswith("POST ")
 
 
-def _not_kept(stage: Stage, site: str, origin: str) -> Outcome:
+def _not_stored(stage: Stage, site: str, origin: str) -> Outcome:
     browser = stage.browser()
     answer = _sent(stage, browser, BODY, site, origin)
     expect(answer.status in (302, 400) and not _ids(browser), f"answered with status {answer.status}, kept {_ids(browser)}")
@@ -83,12 +83,12 @@ def _arrives_once(stage: Stage, site: str, origin: str) -> Outcome:
     expect(browser.open(stage.url(ANYONE, f"/.gate/form/{id}")).status == 200, "no page with a button")
     first, second = (_own(stage, browser, PRESSED + id) for _ in range(2))
     expect(first.status == 200 and f"Content-Length: {len(BODY)}".lower() in first.text.lower(), "the form did not arrive")
-    expect(second.status == 410 and not _heard(second), "the form arrived twice")
+    expect(second.status == 410 and not _received_frames(second), "the form arrived twice")
     return ACCEPTED
 
 
 def _stolen(stage: Stage, thief: Callable[[Stage, Browser, str], None]) -> Outcome:
-    browser, id = _kept(stage)
+    browser, id = _stored(stage)
     try:
         thief(stage, browser, id)
         stage.sign_in(browser)
@@ -110,26 +110,26 @@ def _bent(stage: Stage, browser: Browser, id: str) -> None:
 
 
 def _swapped(stage: Stage, browser: Browser, id: str) -> None:
-    other, _ = _kept(stage)
-    (theirs,) = (value for name, value in other.cookies[ANYONE].items() if "_form_" in name)
+    other, _ = _stored(stage)
+    (attacker_value,) = (value for name, value in other.cookies[ANYONE].items() if "_form_" in name)
     jar = browser.cookies[ANYONE]
     (name,) = (name for name in jar if "_form_" in name)
-    jar[name] = theirs
+    jar[name] = attacker_value
 
 
 def _elsewhere(stage: Stage) -> Outcome:
-    browser, id = _kept(stage)
+    browser, id = _stored(stage)
     try:
         stage.sign_in(browser)
         answer = _own(stage, browser, PRESSED + id, "/delete")
-        expect(answer.status == 410 and not _heard(answer), "the form was sent to another address")
+        expect(answer.status == 410 and not _received_frames(answer), "the form was sent to another address")
     finally:
         _forget_places(stage)
     return REFUSED
 
 
-def _shown_to_another(stage: Stage) -> Outcome:
-    _, id = _kept(stage)
+def _sent_to_another(stage: Stage) -> Outcome:
+    _, id = _stored(stage)
     try:
         other = stage.browser()
         stage.sign_in(other, "bob")

@@ -35,9 +35,9 @@ class Landings:
         targets = [answer.location] if answer.location else []
         if answer.header("content-type").startswith("text/html"):
             targets += [html.unescape(first or second) for first, second in _LINKS.findall(answer.text)]
-        return next((f"leads to {target!r}" for target in targets if not self._is_ours(answer.url, target)), "")
+        return next((f"leads to {target!r}" for target in targets if not self._is_gate_host(answer.url, target)), "")
 
-    def _is_ours(self, base: str, target: str) -> bool:
+    def _is_gate_host(self, base: str, target: str) -> bool:
         if target.startswith("data:image/svg+xml,") and "<" not in target:
             return True  # the icon of our pages
         self.seen.add((base, target))
@@ -47,7 +47,7 @@ class Landings:
             match = _ABSOLUTE.match(target)
             if match is None or match[1] not in self.origins:
                 return False
-        return all(self._is_ours(base, value) for value in nested(target))
+        return all(self._is_gate_host(base, value) for value in nested(target))
 
     def strangers(self, chromium: Chromium) -> list[tuple[str, str, str]]:
         """(base, target, where Chromium would go) of everything seen that lands elsewhere."""

@@ -22,19 +22,19 @@ EVENTS = {LOGOUT_EVENT: {}}
 
 @identity_attack("B15", "forged and bent logout tokens", sample=60)
 def logout_tokens(stage: Stage) -> Iterator[Attempt]:
-    person = Person(stage)
+    user = User(stage)
     for label, make in forgeries():
-        yield label, partial(person.stays, make)
+        yield label, partial(user.stays, make)
     for name in ("iss", "aud", "iat", "exp", "jti", "events"):
-        yield f"no {name}", partial(person.stays, _saying({name: ABSENT}))
+        yield f"no {name}", partial(user.stays, _with_claims({name: ABSENT}))
     for label, bend in ISSUERS.items():
-        yield f"iss is {label}", partial(person.stays, _saying({"iss": bend(stage.idp.issuer)}))
+        yield f"iss is {label}", partial(user.stays, _with_claims({"iss": bend(stage.idp.issuer)}))
     for label, claims in _CLAIMS:
-        yield label, partial(person.stays, _saying(claims))
+        yield label, partial(user.stays, _with_claims(claims))
     for label, header in _HEADERS:
-        yield label, partial(person.stays, _saying({}, header))
+        yield label, partial(user.stays, _with_claims({}, header))
     for label, method, content_type, body in _REQUESTS:
-        yield label, partial(person.stays_at, method, content_type, body)
+        yield label, partial(user.stays_at, method, content_type, body)
     yield "the provider's word with the session works", partial(_works, stage, "alice", {"sid": SID + " of alice"})
     yield "the provider's word with the person works", partial(_works, stage, "bob", {"sub": "bob"})
     yield "the provider's word a second time", partial(_works_once, stage)
@@ -42,14 +42,14 @@ def logout_tokens(stage: Stage) -> Iterator[Attempt]:
 
 @identity_attack("B11", "sign-out by a page that frames or embeds gate", sample=12)
 def front_channel(stage: Stage) -> Iterator[Attempt]:
-    person = Person(stage)
+    user = User(stage)
     for label, query in _guesses(stage.idp.issuer):
         for method in ("GET", "POST", "HEAD"):
-            yield f"{method} with {label}", partial(person.stays_in_a_frame, method, query)
+            yield f"{method} with {label}", partial(user.stays_in_a_frame, method, query)
     yield "who knows the session ends it", partial(_framed_works, stage)
 
 
-class Person:
+class User:
     """Signed in, with a session at the provider that only the provider can name."""
 
     def __init__(self, stage: Stage):
@@ -58,12 +58,12 @@ class Person:
         self._is_signed_in = False
 
     def stays(self, make: Make) -> Outcome:
-        header, claims = _good(self._stage)
+        header, claims = _valid(self._stage)
         token = make(header, claims)
         return self._check(_sent(self._stage, f"logout_token={_escaped(token)}"))
 
     def stays_at(self, method: str, content_type: str, body: str) -> Outcome:
-        token = signed(*_good(self._stage), RSA_KEY, "RS256")
+        token = signed(*_valid(self._stage), RSA_KEY, "RS256")
         return self._check(_sent(self._stage, body.replace("TOKEN", token), content_type, method))
 
     def stays_in_a_frame(self, method: str, query: str) -> Outcome:
@@ -86,24 +86,26 @@ class Person:
             self._is_signed_in = True
 
 
-def _sign_in(stage: Stage, browser: Browser, person: str = "alice", sid: str = SID) -> None:
+def _sign_in(stage: Stage, browser: Browser, user: str = "alice", sid: str = SID) -> None:
     stage.bend.claims = {"sid": sid}
     try:
-        stage.sign_in(browser, person)
+        stage.sign_in(browser, user)
     finally:
         stage.provider.straighten()
     expect(stage.is_signed_in(browser, ANYONE), "the sign-in failed")
 
 
-def _good(stage: Stage) -> tuple[Claims, Claims]:
+def _valid(stage: Stage) -> tuple[Claims, Claims]:
     now = int(time.time())
     header = {"alg": "RS256", "kid": "key-1", "typ": "logout+jwt"}
     claims = {"iss": stage.idp.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 120, "jti": f"{time.time_ns()}", "events": EVENTS}
     return header, {**claims, "sid": SID, "sub": "alice"}
 
 
-def _saying(claims: Claims, header: Claims | None = None) -> Make:
-    return lambda members, good: signed(without_absent({**members, **(header or {})}), without_absent({**good, **claims}), RSA_KEY, "RS256")
+def _with_claims(claims: Claims, header: Claims | None = None) -> Make:
+    return lambda members, valid: signed(
+        without_absent({**members, **(header or {})}), without_absent({**valid, **claims}), RSA_KEY, "RS256"
+    )
 
 
 def _escaped(token: str) -> str:
@@ -118,20 +120,20 @@ def _sent(stage: Stage, body: str, content_type: str = FORM, method: str = "POST
     )
 
 
-def _works(stage: Stage, person: str, whom: Claims) -> Outcome:
+def _works(stage: Stage, user: str, recipient: Claims) -> Outcome:
     """Else every refusal above would mean nothing."""
     browser = stage.browser()
-    _sign_in(stage, browser, person, f"{SID} of {person}")
-    header, claims = _good(stage)
+    _sign_in(stage, browser, user, f"{SID} of {user}")
+    header, claims = _valid(stage)
     claims = {name: value for name, value in claims.items() if name not in ("sid", "sub")}
-    answer = _sent(stage, f"logout_token={signed(header, {**claims, **whom}, RSA_KEY, 'RS256')}")
+    answer = _sent(stage, f"logout_token={signed(header, {**claims, **recipient}, RSA_KEY, 'RS256')}")
     expect(answer.status == 200, f"answered with status {answer.status}")
     expect(not stage.is_signed_in(browser, ANYONE), "still signed in")
     return ACCEPTED
 
 
 def _works_once(stage: Stage) -> Outcome:
-    header, claims = _good(stage)
+    header, claims = _valid(stage)
     token = signed(header, {**claims, "sid": "a session that is over"}, RSA_KEY, "RS256")
     statuses = [_sent(stage, f"logout_token={token}").status for _ in range(2)]
     expect(statuses == [200, 400], f"answered with {statuses}")

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 
 from tests.attack.identity_attack import Attempt, identity_attack
 from tests.attack.identity_browser import HTML, Browser, Connections
-from tests.attack.identity_stage import Stage, application, bendable_provider, kept_stage, new_person
+from tests.attack.identity_stage import Stage, application, bendable_provider, new_user, shared_stage
 from tests.attack.run import ACCEPTED, REFUSED, Outcome, expect
 from tests.support import jobs
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, PEOPLE
@@ -22,7 +22,7 @@ ENTRIES = (
 )  # fmt: skip
 HOSTS = {entry: f"entry{number}.localhost" for number, entry in enumerate(ENTRIES)}
 WAYS = ("/list/", "/is/", "/in/", "/deny/")
-THEIRS, ANYBODY = "theirs.localhost", "anybody.localhost"
+FOREIGN, ANY_USER = "theirs.localhost", "anybody.localhost"
 GROUPED = ("/group/", "/groups/", "/domain/", "/email/")
 
 # What somebody may choose to be called, at our provider and at another issuer.
@@ -62,7 +62,7 @@ CLAIMS: dict[str, dict[str, Any]] = {
 class NamesStage(Stage):
     def opened(self, browser: Browser, headers: Any = HTML) -> set[str]:
         """`host/way/` of what lets this browser in, of all routes."""
-        places = [(host, way) for host in HOSTS.values() for way in WAYS] + [(THEIRS, way) for way in GROUPED]
+        places = [(host, way) for host in HOSTS.values() for way in WAYS] + [(FOREIGN, way) for way in GROUPED]
         return {f"{host}{way}" for host, way in places if self._lets_in(browser, host, way, headers)}
 
     def _lets_in(self, browser: Browser, host: str, way: str, headers: Any) -> bool:
@@ -90,7 +90,7 @@ class NamesStage(Stage):
 def subjects(_: Stage) -> Iterator[Attempt]:
     for subject in SUBJECTS:
         yield f"our provider's {subject!r}", partial(_signs_in, subject)
-    yield "our provider's people with an unverified address", partial(_signs_in, new_person(email=EMAIL, email_verified=False))
+    yield "our provider's people with an unverified address", partial(_signs_in, new_user(email=EMAIL, email_verified=False))
 
 
 @identity_attack("B13", "another issuer's tokens in the place of our people", sample=30, minutes=0.4)
@@ -104,12 +104,12 @@ def _signs_in(subject: str) -> Outcome:
     stage = names_stage()
     PEOPLE.setdefault(subject, {})
     browser = stage.browser()
-    answer = stage.sign_in(browser, subject, ANYBODY)
+    answer = stage.sign_in(browser, subject, ANY_USER)
     if answer.status == 503:
         return REFUSED  # a subject that no provider may have (Core 8)
     expect(answer.status == 200, f"the sign-in ended with {answer.status}")
     named = {entry for entry in ENTRIES if entry == f"oidc/{subject}" or (entry == subject and not {"/", "@"} & set(entry))}
-    _judge(stage.opened(browser), named)
+    _evaluate(stage.opened(browser), named)
     expect(stage.administers(browser) == bool(named), "the admin took somebody for another")
     return ACCEPTED if named else REFUSED
 
@@ -118,17 +118,17 @@ def _shows_a_token(subject: str, claims: dict[str, Any]) -> Outcome:
     stage = names_stage()
     token = jobs.token_of_job(sub=subject, **claims)
     named = {entry for entry in ENTRIES if entry == f"{jobs.ISSUER}#{subject}"}
-    _judge(stage.opened(stage.browser(), (("Authorization", f"Bearer {token}"), ("Accept", "application/json"))), named)
+    _evaluate(stage.opened(stage.browser(), (("Authorization", f"Bearer {token}"), ("Accept", "application/json"))), named)
     return ACCEPTED if named else REFUSED
 
 
-def _judge(found: set[str], named: set[str]) -> None:
+def _evaluate(found: set[str], named: set[str]) -> None:
     expected = {f"{HOSTS[entry]}{way}" for entry in named for way in WAYS}
     expect(found == expected, f"opens {sorted(found)}, not {sorted(expected)}")
 
 
 def names_stage() -> NamesStage:
-    stage = kept_stage("names", _started)
+    stage = shared_stage("names", _started)
     assert isinstance(stage, NamesStage)
     return stage
 
@@ -138,7 +138,7 @@ def _started(directory: Path) -> Iterator[NamesStage]:
     with application() as upstream, bendable_provider() as provider:
         to = f"http://127.0.0.1:{upstream.port}"
         trusted = {key: value for key, value in jobs.route_keys(directory).items() if key.startswith("bearer_token")}
-        builder = GateBuilder(provider.idp.issuer).route(ANYBODY, to=to, allow_any_authenticated_user=True)
+        builder = GateBuilder(provider.idp.issuer).route(ANY_USER, to=to, allow_any_authenticated_user=True)
         for entry, host in HOSTS.items():
             keys = {"to": to, **trusted}
             builder.route(host, prefix=WAYS[0], allowed_users=[entry], **keys)
@@ -156,7 +156,7 @@ def _started(directory: Path) -> Iterator[NamesStage]:
             ),
             strict=True,
         ):
-            builder.route(THEIRS, prefix=way, to=to, **trusted, **rule)
+            builder.route(FOREIGN, prefix=way, to=to, **trusted, **rule)
         builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, groups_claim="groups")
         builder.setting(admin_allowed_users=list(ENTRIES), admin_allowed_groups=[GROUP])
         with builder.start(directory) as gate:

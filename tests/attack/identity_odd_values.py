@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.attack.identity_attack import Attempt, identity_attack
 from tests.attack.identity_browser import HTML, Connections
-from tests.attack.identity_stage import Stage, application, bendable_provider, kept_stage, new_person
+from tests.attack.identity_stage import Stage, application, bendable_provider, new_user, shared_stage
 from tests.attack.run import ACCEPTED, REFUSED, Outcome, expect
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET
 from tests.support.gate import GateBuilder
@@ -51,22 +51,22 @@ def odd_forms(value: Any) -> Iterator[Any]:
 @identity_attack("B49", "odd values: claims that no rule can compare", sample=12)
 def claims(_: Stage) -> Iterator[Attempt]:
     for value in odd_forms("barred"):
-        yield f"status {value!r}", partial(_is_kept_out, {"status": value}, [*COMPARED, *PRESENT])
+        yield f"status {value!r}", partial(_is_denied, {"status": value}, [*COMPARED, *PRESENT])
     for value in ("barred", ["barred"], ["other", "barred"]):
-        yield f"status {value!r}", partial(_is_kept_out, {"status": value}, [*COMPARED, *PRESENT])
+        yield f"status {value!r}", partial(_is_denied, {"status": value}, [*COMPARED, *PRESENT])
     for value in ("other", ["other"], ["other", "another"]):
         yield f"control: status {value!r}", partial(_is_let_in, {"status": value}, list(COMPARED))
     yield "control: no status", partial(_is_let_in, {}, list(PRESENT))
-    yield "kept elsewhere", partial(_is_kept_out, {"_claim_names": {"status": "src1"}}, [*COMPARED, *PRESENT])
+    yield "kept elsewhere", partial(_is_denied, {"_claim_names": {"status": "src1"}}, [*COMPARED, *PRESENT])
 
 
 @identity_attack("B49", "odd values: unreadable groups", sample=12)
 def groups(_: Stage) -> Iterator[Attempt]:
     for value in (*odd_forms("sales"), True, [True], 1001.5, [1001.5], "sales", ["sales"], 1001, [1001], "1001", ["eng", 1001]):
         if value != []:  # which says that there are none
-            yield f"groups {value!r}", partial(_is_kept_out, {"groups": value}, list(GROUPS))
-    yield "no groups", partial(_is_kept_out, {}, list(GROUPS))
-    yield "kept elsewhere", partial(_is_kept_out, {"_claim_names": {"groups": "src1"}}, list(GROUPS))
+            yield f"groups {value!r}", partial(_is_denied, {"groups": value}, list(GROUPS))
+    yield "no groups", partial(_is_denied, {}, list(GROUPS))
+    yield "kept elsewhere", partial(_is_denied, {"_claim_names": {"groups": "src1"}}, list(GROUPS))
     for value in ("eng", ["eng"], [7], [], ""):
         yield f"control: groups {value!r}", partial(_is_let_in, {"groups": value}, list(GROUPS))
 
@@ -75,31 +75,31 @@ def groups(_: Stage) -> Iterator[Attempt]:
 def names(_: Stage) -> Iterator[Attempt]:
     for outer, inner in (("user", "admin"), ("admin", "user")):
         opens = "/nested/" if inner == "admin" else "/named/"
-        said = {"realm.role": outer, "realm": {"role": inner}}
-        yield f"{said}", partial(_enters, said, {path: path == opens for path in NAMED})
+        output = {"realm.role": outer, "realm": {"role": inner}}
+        yield f"{output}", partial(_enters, output, {path: path == opens for path in NAMED})
     yield "a name", partial(_enters, {"realm.role": "admin"}, {"/nested/": False, "/named/": True})
     yield "a path", partial(_enters, {"realm": {"role": "admin"}}, {"/nested/": True, "/named/": False})
-    for said in (
+    for output in (
         {"realm\\": {"role": "admin"}},
         {"realm": {"role": {"admin": 1}}},
         {"realm": ["role", "admin"]},
         {"realm": [{"role": "admin"}]},
     ):
-        yield f"{said}", partial(_is_kept_out, said, list(NAMED))
+        yield f"{output}", partial(_is_denied, output, list(NAMED))
 
 
-def _is_kept_out(said: dict[str, Any], paths: list[str]) -> Outcome:
-    return _enters(said, dict.fromkeys(paths, False))
+def _is_denied(output: dict[str, Any], paths: list[str]) -> Outcome:
+    return _enters(output, dict.fromkeys(paths, False))
 
 
-def _is_let_in(said: dict[str, Any], paths: list[str]) -> Outcome:
-    return _enters(said, dict.fromkeys(paths, True))
+def _is_let_in(output: dict[str, Any], paths: list[str]) -> Outcome:
+    return _enters(output, dict.fromkeys(paths, True))
 
 
-def _enters(said: dict[str, Any], opens: dict[str, bool]) -> Outcome:
-    stage = kept_stage("odd values", _started)
+def _enters(output: dict[str, Any], opens: dict[str, bool]) -> Outcome:
+    stage = shared_stage("odd values", _started)
     browser = stage.browser()
-    stage.sign_in(browser, new_person(**said), HOST, "/anyone/")
+    stage.sign_in(browser, new_user(**output), HOST, "/anyone/")
     found = {}
     for path in opens:
         before = stage.upstream.hits

@@ -20,7 +20,7 @@ SIGNED_URL_AGE = 120.0  # seconds; gate takes them for five minutes
 WITH_SESSION = 60  # of these surfaces each case costs a sign-in
 _TOKEN = re.compile(r'name="_gate_csrf" value="([^"]+)"')
 _HOST_PATHS = ("/", "/.gate/", "/.gate", "/.gate/signout/", "/.gate/admin", "/.gate/callback/", "/oauth2/callback")
-_TOLD_HEADERS = (
+_IDENTITY_HEADERS = (
     "Referer",
     "Origin",
     "X-Forwarded-Host",
@@ -75,10 +75,10 @@ class Surfaces:
     def _at_sign_in_replaced(self, text: str) -> Answer:
         return self._bent_sign_in(re.sub(r"(gate_redirect_uri=)[^&]*", lambda match: match[1] + in_query(text), self._signed_url()))
 
-    def _at_sign_in_twice(self, text: str) -> Answer:
+    def _at_duplicate_sign_in(self, text: str) -> Answer:
         return self._bent_sign_in(f"{self._signed_url()}&gate_redirect_uri={in_query(text)}")
 
-    def _at_sign_in_twice_before(self, text: str) -> Answer:
+    def _at_duplicate_sign_in_before(self, text: str) -> Answer:
         return self._bent_sign_in(self._signed_url().replace("?", f"?gate_redirect_uri={in_query(text)}&", 1))
 
     def _at_sign_in_raw(self, text: str) -> Answer:
@@ -114,12 +114,12 @@ class Surfaces:
         return self._stranger.open(first.location) if first.location.startswith(self._stage.authenticate + "/") else first
 
     def _at_session_sign_out(self, text: str) -> Answer:
-        person = self._leaving
-        person.cookies.clear()
-        self._stage.sign_in(person)
-        page = person.open(self._stage.url(AUTHENTICATE_HOST, "/.gate/"))
+        user = self._leaving
+        user.cookies.clear()
+        self._stage.sign_in(user)
+        page = user.open(self._stage.url(AUTHENTICATE_HOST, "/.gate/"))
         token = _TOKEN.findall(page.text)[0]
-        return self._post_sign_out(person, f"gate_redirect_uri={in_query(text)}&_gate_csrf={token}")
+        return self._post_sign_out(user, f"gate_redirect_uri={in_query(text)}&_gate_csrf={token}")
 
     def _post_sign_out(self, browser: Browser, form: str) -> Answer:
         headers = (*HTML, ("Content-Type", "application/x-www-form-urlencoded"))
@@ -187,8 +187,8 @@ class Surfaces:
     def _at_host_header(self, text: str) -> Answer:
         return self._with_headers(text, lambda path, value: self._ask(ANYONE, path, host=value))
 
-    def _at_told_header(self, text: str) -> Answer:
-        header = _TOLD_HEADERS[len(text) % len(_TOLD_HEADERS)]
+    def _at_identity_header(self, text: str) -> Answer:
+        header = _IDENTITY_HEADERS[len(text) % len(_IDENTITY_HEADERS)]
         return self._with_headers(text, lambda path, value: self._ask(ANYONE, path, headers=(*HTML, (header, value))))
 
     def _with_headers(self, text: str, ask: Callable[[str, str], Answer]) -> Answer:

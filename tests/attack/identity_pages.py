@@ -13,7 +13,7 @@ from foundation.web.pages import TIMES_SCRIPT
 from tests.attack.identity_attack import Attempt, identity_attack
 from tests.attack.identity_browser import HTML, JSON, Answer, Browser, Headers
 from tests.attack.identity_hand_over import sign_out
-from tests.attack.identity_stage import ANN, ANYONE, MOVED, OTHER, PUBLIC, Stage, new_person
+from tests.attack.identity_stage import ANN, ANYONE, MOVED, OTHER, PUBLIC, Stage, new_user
 from tests.attack.run import ACCEPTED, REFUSED, Outcome, expect
 from tests.support.children import wait_until
 from tests.support.fake_idp import CLIENT_SECRET
@@ -56,8 +56,8 @@ def markup(stage: Stage) -> Iterator[Attempt]:
 @identity_attack("B29", "answers that a cache must not keep", sample=150)
 def caching(stage: Stage) -> Iterator[Attempt]:
     people: dict[str, Browser] = {}
-    for who, host, path, accept in product(("nobody", "somebody"), (AUTHENTICATE_HOST, ANYONE, ANN, OTHER), _PATHS, (HTML, JSON)):
-        yield f"{who}, {accept[0][1]}, {host}{path}", partial(_not_cacheable, stage, people, who, host, path, accept)
+    for user_name, host, path, accept in product(("nobody", "somebody"), (AUTHENTICATE_HOST, ANYONE, ANN, OTHER), _PATHS, (HTML, JSON)):
+        yield f"{user_name}, {accept[0][1]}, {host}{path}", partial(_not_cacheable, stage, people, user_name, host, path, accept)
 
 
 @identity_attack("B28", "the log", sample=40)
@@ -81,7 +81,7 @@ _ECHOES = (
 
 def _markup_in_claim(stage: Stage, claim: str, text: str) -> Outcome:
     claims: dict[str, Any] = {text: "x"} if claim == "the name of a claim" else {claim: [text] if claim == "groups" else text}
-    sub = new_person(**{"email": "eve@evil.example", **claims})
+    sub = new_user(**{"email": "eve@evil.example", **claims})
     browser = stage.browser()
     stage.sign_in(browser, sub)
     for url in (
@@ -162,11 +162,11 @@ _PATHS = (
 )  # fmt: skip
 
 
-def _not_cacheable(stage: Stage, people: dict[str, Browser], who: str, host: str, path: str, accept: Headers) -> Outcome:
-    if who == "somebody" and who not in people:
-        people[who] = stage.browser()
-        stage.sign_in(people[who], "alice", ANYONE)
-    browser = people[who] if who == "somebody" else stage.browser()
+def _not_cacheable(stage: Stage, people: dict[str, Browser], user_name: str, host: str, path: str, accept: Headers) -> Outcome:
+    if user_name == "somebody" and user_name not in people:
+        people[user_name] = stage.browser()
+        stage.sign_in(people[user_name], "alice", ANYONE)
+    browser = people[user_name] if user_name == "somebody" else stage.browser()
     hits = stage.upstream.hits
     answer = browser.open(stage.url(host, path), headers=accept)
     if stage.upstream.hits > hits:
@@ -187,7 +187,7 @@ def _logged(stage: Stage, place: str, text: str) -> Outcome:
     if place in ("path", "query"):
         browser.open(stage.url(PUBLIC, f"/{encoded}" if place == "path" else f"/?{encoded}"))
     elif place == "claim":
-        stage.sign_in(browser, new_person(name=text, email=f"{text}@evil.example", groups=[text]))
+        stage.sign_in(browser, new_user(name=text, email=f"{text}@evil.example", groups=[text]))
     elif place in ("state", "error"):
         browser.open(stage.url(AUTHENTICATE_HOST, f"/oauth2/callback?{place}={encoded}&code={encoded}"))
     else:

@@ -160,46 +160,46 @@ def _until(condition: Callable[[], bool], attempt: Callable[[], object]) -> None
 
 
 def _key_sets() -> Iterator[tuple[str, Any]]:
-    good, other = public_jwk(RSA_KEY, "RS256", "key-1"), public_jwk(OTHER_RSA_KEY, "RS256", "key-1")
+    valid, other = public_jwk(RSA_KEY, "RS256", "key-1"), public_jwk(OTHER_RSA_KEY, "RS256", "key-1")
     small = public_jwk(rsa.generate_private_key(public_exponent=65537, key_size=1024), "RS256", "key-1")
     yield from (
         ("none", []),
         ("null", None),
-        ("an object", {"key-1": good}),
+        ("an object", {"key-1": valid}),
         ("text", "key-1"),
         ("a number", 1),
-        ("101 of them", [good] * 101),
+        ("101 of them", [valid] * 101),
     )
     yield from (
         ("another's", [other]),
-        ("two with this id", [good, other]),
+        ("two with this id", [valid, other]),
         ("texts", ["key-1"]),
-        ("lists", [[good]]),
+        ("lists", [[valid]]),
     )
     yield from (
-        ("another id", [{**good, "kid": "key-2"}]),
-        ("an id that is a number", [{**good, "kid": 1}]),
-        ("an id list", [{**good, "kid": ["key-1"]}]),
+        ("another id", [{**valid, "kid": "key-2"}]),
+        ("an id that is a number", [{**valid, "kid": 1}]),
+        ("an id list", [{**valid, "kid": ["key-1"]}]),
     )
     yield from (
-        ("for encryption", [{**good, "use": "enc"}]),
-        ("for another algorithm", [{**good, "alg": "RS512"}]),
-        ("for HMAC", [{**good, "alg": "HS256"}]),
+        ("for encryption", [{**valid, "use": "enc"}]),
+        ("for another algorithm", [{**valid, "alg": "RS512"}]),
+        ("for HMAC", [{**valid, "alg": "HS256"}]),
     )
     yield from (
-        ("only to sign", [{**good, "key_ops": ["sign"]}]),
+        ("only to sign", [{**valid, "key_ops": ["sign"]}]),
         ("of 1,024 bits", [small]),
         ("an EC key", [public_jwk(EC_KEY, "ES256", "key-1")]),
     )
     yield from (
         ("a secret", [{"kty": "oct", "k": "AAAA", "kid": "key-1"}]),
-        ("no type", [{**good, "kty": None}]),
-        ("a modulus of 1", [{**good, "n": "AQ"}]),
+        ("no type", [{**valid, "kty": None}]),
+        ("a modulus of 1", [{**valid, "n": "AQ"}]),
     )
     yield from (
-        ("a modulus that is a number", [{**good, "n": 5}]),
+        ("a modulus that is a number", [{**valid, "n": 5}]),
         ("an exponent of 1", [{**other, "e": "AQ"}]),
-        ("no exponent", [{"kty": "RSA", "n": good["n"]}]),
+        ("no exponent", [{"kty": "RSA", "n": valid["n"]}]),
     )
 
 
@@ -212,8 +212,8 @@ def _flood(stage: Stage) -> Outcome:
         refused(stage, browser, url)
     stage.provider.straighten()
     expect(stage.sign_in(stage.browser()).status == 200, "a straight sign-in was refused after the flood")
-    fetches, most = stage.idp.count(JWKS) - fetched, 2 + (time.monotonic() - started) / FETCH_INTERVAL
-    expect(fetches <= most, f"{fetches} fetches of the keys")
+    fetches, maximum = stage.idp.count(JWKS) - fetched, 2 + (time.monotonic() - started) / FETCH_INTERVAL
+    expect(fetches <= maximum, f"{fetches} fetches of the keys")
     return REFUSED
 
 
@@ -236,13 +236,13 @@ def _key_changes(stage: Stage) -> Outcome:
 
 def _troubled(stage: Stage, path: str, answer: Answer) -> Outcome:
     """Nobody new, and nothing changes for who is signed in."""
-    person, browser = stage.browser(), stage.browser()
-    stage.sign_in(person)
+    user, browser = stage.browser(), stage.browser()
+    stage.sign_in(user)
     url = stage.picked(browser)
     stage.bend.answers = {path: answer}
     try:
         refused(stage, browser, url)
-        expect(stage.is_signed_in(person, ANYONE) and stage.is_signed_in(person), "a running session ended")
+        expect(stage.is_signed_in(user, ANYONE) and stage.is_signed_in(user), "a running session ended")
     finally:
         stage.provider.straighten()
     return REFUSED

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.attack.identity_browser import HTML, Answer, Browser, Connections
-from tests.attack.identity_stage import Stage, application, bendable_provider, kept_stage, new_person
+from tests.attack.identity_stage import Stage, application, bendable_provider, new_user, shared_stage
 from tests.attack.run import expect
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder
@@ -102,13 +102,13 @@ def forget(stage: PushedStage, *groups: str) -> None:
 
 
 def pushed_stage(provider: str) -> PushedStage:
-    stage = kept_stage(f"pushed {provider}", partial(_started, provider))
+    stage = shared_stage(f"pushed {provider}", partial(_started, provider))
     assert isinstance(stage, PushedStage)
     return stage
 
 
 def _sign_mallory_in(stage: PushedStage) -> None:
-    sub = new_person(name="Mallory", email="mallory@corp.example", email_verified=True)
+    sub = new_user(name="Mallory", email="mallory@corp.example", email_verified=True)
     stage.user, stage.mallory = stage.add_user(sub), stage.browser()
     stage.sign_in(stage.mallory, sub, CONTROL)
     for host in HOSTS.values():

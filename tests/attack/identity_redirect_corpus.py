@@ -92,21 +92,27 @@ _HEADERS = (
 )
 
 
-def corpus(ours: str, *others: str) -> list[str]:
+def corpus(from_gate: str, *others: str) -> list[str]:
     """`ours` is the authority (host:port) of a route of ours, `others` those of more hosts; each string once, in a fixed order."""
-    return list(dict.fromkeys([*_all(ours), *(text for other in others for text in _origins_beside(other))]))
+    return list(dict.fromkeys([*_all(from_gate), *(text for other in others for text in _sibling_origins(other))]))
 
 
-def _origins_beside(ours: str) -> Iterator[str]:
+def _sibling_origins(from_gate: str) -> Iterator[str]:
     """The same host under another port or scheme is another origin."""
-    host = ours.partition(":")[0]
+    host = from_gate.partition(":")[0]
     yield from (f"{scheme}://{host}:{port}/" for scheme, port in product(("http", "https"), _PORTS))
-    yield from (f"http://{ours}/", f"https://{host}/", f"https://sub.{ours}/", f"https://{ours}.{EVIL}/", f"https://{ours}@{EVIL}/")
+    yield from (
+        f"http://{from_gate}/",
+        f"https://{host}/",
+        f"https://sub.{from_gate}/",
+        f"https://{from_gate}.{EVIL}/",
+        f"https://{from_gate}@{EVIL}/",
+    )
 
 
-def _all(ours: str) -> Iterator[str]:
-    names = {"ours": ours, "evil": EVIL}
-    host = ours.partition(":")[0]
+def _all(from_gate: str) -> Iterator[str]:
+    names = {"ours": from_gate, "evil": EVIL}
+    host = from_gate.partition(":")[0]
     for slashes, ignored in product(_SLASHES, _IGNORED):
         yield f"{slashes}{ignored}{EVIL}"
         yield f"{ignored}{slashes}{EVIL}"
@@ -115,24 +121,24 @@ def _all(ours: str) -> Iterator[str]:
     for slashes, escaped in product(("", "/", "//"), _ESCAPED):
         yield f"{slashes}{escaped}{EVIL}"
         yield f"{slashes}{escaped}/{EVIL}"
-        yield f"https://{ours}{escaped}{EVIL}"
-        yield f"https://{ours}{escaped}@{EVIL}"
+        yield f"https://{from_gate}{escaped}{EVIL}"
+        yield f"https://{from_gate}{escaped}@{EVIL}"
     for scheme, separator in product(_SCHEMES, _SEPARATORS):
         yield f"{scheme}{separator}{EVIL}"
-        yield f"{scheme}{separator}{ours}"
+        yield f"{scheme}{separator}{from_gate}"
     yield from (f"{scheme}{text.format(**names)}/" for scheme, text in product(("https://", "//", "http://"), _USER_INFO))
-    yield from (f"https://{ours}{border}{EVIL}/" for border in _BORDERS)
-    yield from (f"https://{EVIL}{border}{ours}/" for border in _BORDERS)
+    yield from (f"https://{from_gate}{border}{EVIL}/" for border in _BORDERS)
+    yield from (f"https://{EVIL}{border}{from_gate}/" for border in _BORDERS)
     yield from (f"https://{host}:{port}/" for port in _PORTS)
     yield from (f"{scheme}://{address}/" for scheme, address in product(("https", "http", ""), _ADDRESSES))
-    yield from (f"https://{letter}{ours[len(letter) :]}/" for letter in _LETTERS)
-    yield from (f"https://{ours}/{ignored}" for ignored in _IGNORED)
-    yield from (f"{ignored}https://{ours}{ignored}.{EVIL}/" for ignored in _IGNORED)
+    yield from (f"https://{letter}{from_gate[len(letter) :]}/" for letter in _LETTERS)
+    yield from (f"https://{from_gate}/{ignored}" for ignored in _IGNORED)
+    yield from (f"{ignored}https://{from_gate}{ignored}.{EVIL}/" for ignored in _IGNORED)
     for text in (*_SCRIPTS, *_MARKUP, *_HEADERS):
         yield text.format(**names)
         yield quote(text.format(**names), safe="")
     yield from (
-        f"https://{ours}{tail}"
+        f"https://{from_gate}{tail}"
         for tail in (".", "./", "../", "/..//" + EVIL, "/../" + EVIL, "//" + EVIL, "/\\" + EVIL, "?" + EVIL, "#@" + EVIL)
     )
     yield from (
@@ -145,7 +151,7 @@ def _all(ours: str) -> Iterator[str]:
         "null",
         "undefined",
         EVIL,
-        ours,
+        from_gate,
         "https",
         "https://",
         "https:",
@@ -155,11 +161,11 @@ def _all(ours: str) -> Iterator[str]:
         "https://" + "a" * 9000,
     )
     yield from (
-        f"https://{ours}/" + "a" * 70_00,
+        f"https://{from_gate}/" + "a" * 70_00,
         f"https://{'a' * 300}.{EVIL}/",
         "/" * 3000 + EVIL,
         "\\" * 500 + EVIL,
-        f"https://{ours}" + "@" * 500 + EVIL,
+        f"https://{from_gate}" + "@" * 500 + EVIL,
     )
 
 

@@ -22,8 +22,8 @@ HOSTS = (ANYONE, OTHER)
 @identity_attack("B12", "state, nonce, code and verifier", sample=40)
 def replay(stage: Stage) -> Iterator[Attempt | Case]:
     for host in HOSTS:
-        yield f"the same callback twice at {host}", partial(_callback_twice, stage, host)
-        yield f"the same code twice at {host}", partial(_code_twice, stage, host)
+        yield f"the same callback twice at {host}", partial(_callback_repeated, stage, host)
+        yield f"the same code twice at {host}", partial(_code_repeated, stage, host)
         yield f"the same code in two tabs at {host}", partial(_code_of_another_tab, stage, host)
         yield f"two tabs with their states swapped at {host}", partial(_states_swapped, stage, host)
         yield f"state of another host than {host}", partial(_state_of_another_host, stage, host)
@@ -43,16 +43,16 @@ def refused(stage: Stage, browser: Browser, callback_url: str, *, method: str = 
     """The callback is refused, gives no session, and leads nowhere that does."""
     answer = browser.open(callback_url, method=method)
     expect(answer.status in range(400, 500) or answer.status == 503, f"answered with status {answer.status}", callback_url.encode())
-    return nobody(stage, browser)
+    return anonymous(stage, browser)
 
 
-def nobody(stage: Stage, browser: Browser) -> Outcome:
+def anonymous(stage: Stage, browser: Browser) -> Outcome:
     expect("_gate" not in browser.cookies.get(AUTHENTICATE_HOST, {}), "a session cookie was set")
     expect(not stage.is_signed_in(browser, ANYONE), "signed in")
     return REFUSED
 
 
-def _callback_twice(stage: Stage, host: str) -> Outcome:
+def _callback_repeated(stage: Stage, host: str) -> Outcome:
     browser = stage.browser()
     url = stage.picked(browser, "alice", host)
     before = browser.fork()
@@ -63,7 +63,7 @@ def _callback_twice(stage: Stage, host: str) -> Outcome:
     return outcome
 
 
-def _code_twice(stage: Stage, host: str) -> Outcome:
+def _code_repeated(stage: Stage, host: str) -> Outcome:
     """The second time in an attempt of its own, with a state and a nonce that are right."""
     browser, second = stage.browser(), stage.browser()
     url = stage.picked(browser, "alice", host)
@@ -164,7 +164,7 @@ def _callback_by(stage: Stage, method: str, label: str) -> Outcome:
     headers = (*HTML, ("Content-Type", "application/x-www-form-urlencoded"))
     answer = browser.open(sent, method=method, headers=headers, body=body)
     expect(answer.status < 500, f"answered with status {answer.status}")
-    return nobody(stage, browser)
+    return anonymous(stage, browser)
 
 
 _NONCES: dict[str, Any] = {

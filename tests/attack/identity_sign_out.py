@@ -22,26 +22,26 @@ OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
 
 @identity_attack("B11", "sign-out by another user", sample=100)
 def sign_out(stage: Stage) -> Iterator[Attempt | Case]:
-    person = Person(stage)
+    user = User(stage)
     for token, method, carrier, path in product(_TOKENS, METHODS, CARRIERS, PATHS):
-        yield f"{method} {path} with {token} in the {carrier}", partial(person.stays, token, method, carrier, path)
+        yield f"{method} {path} with {token} in the {carrier}", partial(user.stays, token, method, carrier, path)
     for method, carrier, path in product(METHODS, CARRIERS, PATHS):
         if (method, carrier) not in WORKING:
-            yield f"{method} {path} with the person's own token in the {carrier}", partial(person.stays, "own", method, carrier, path)
+            yield f"{method} {path} with the person's own token in the {carrier}", partial(user.stays, "own", method, carrier, path)
     for override, pretended, path in product(OVERRIDES, ("POST", "GET", "DELETE"), PATHS):
         for method in ("GET", "HEAD", "OPTIONS", "PUT"):
             yield (
                 f"{method} {path} as {override}: {pretended}",
-                partial(person.stays, "none", method, "query", path, ((override, pretended),)),
+                partial(user.stays, "none", method, "query", path, ((override, pretended),)),
             )
     for method, path in product(METHODS, PATHS):
-        yield f"{method} {path} at a route host", partial(person.stays_at_a_route, method, path)
+        yield f"{method} {path} at a route host", partial(user.stays_at_a_route, method, path)
     for method, carrier in sorted(WORKING):
         yield f"{method} with the person's own token in the {carrier} works", partial(_own_token_works, stage, method, carrier)
     yield not_built("a token older than twelve hours: no clock to turn from outside; tests/unit holds it")
 
 
-class Person:
+class User:
     """Signed in, with other people's tokens around."""
 
     def __init__(self, stage: Stage):
@@ -77,7 +77,7 @@ class Person:
         if self._tokens:
             return
         stage = self._stage
-        former, other, nobody = stage.browser(), stage.browser(), stage.browser()
+        former, other, anonymous = stage.browser(), stage.browser(), stage.browser()
         stage.sign_in(former)
         stage.sign_in(other, "bob")
         stage.sign_in(self._browser)
@@ -92,7 +92,7 @@ class Person:
             "a token of zeros": "A" * 85 + "A",
             "another person's token": token_of(stage, other),
             "the token of a former session": token_of(stage, former),
-            "a token of nobody's session": token_of(stage, nobody, "/.gate/signout/"),
+            "a token of nobody's session": token_of(stage, anonymous, "/.gate/signout/"),
             "a token whose cookie is lost": own,
             "a token beside its own planted cookie": token_of(stage, other),
             "planted cookie": other.cookies[AUTHENTICATE_HOST]["__Host-_gate_csrf"],

@@ -142,17 +142,17 @@ def staged(directory: Path, **settings: Any) -> Iterator[Stage]:
 
 def stage_of(target: Any) -> Stage:
     """The stage itself where a test hands it over; for a run, one that is started with the first attack and kept to the end."""
-    return target if isinstance(target, Stage) else kept_stage("shared")
+    return target if isinstance(target, Stage) else shared_stage("shared")
 
 
-def kept_stage(name: str, start: Callable[[Path], AbstractContextManager[Stage]] = staged) -> Stage:
+def shared_stage(name: str, start: Callable[[Path], AbstractContextManager[Stage]] = staged) -> Stage:
     """A stage that is started when it is first asked for by this name, and kept to the end."""
     with _starting:
-        if name not in _kept:
+        if name not in _stored:
             stack = ExitStack()
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gate-identity-")))
-            _kept[name] = stack.enter_context(start(directory)), stack
-        return _kept[name][0]
+            _stored[name] = stack.enter_context(start(directory)), stack
+        return _stored[name][0]
 
 
 class Stages:
@@ -167,19 +167,19 @@ class Stages:
     def one(self) -> Iterator[Stage]:
         name = self._free.get()
         try:
-            yield kept_stage(name)
+            yield shared_stage(name)
         finally:
             self._free.put(name)
 
 
 _starting = threading.Lock()
-_kept: dict[str, tuple[Stage, ExitStack]] = {}
+_stored: dict[str, tuple[Stage, ExitStack]] = {}
 
 
 @atexit.register
-def end_kept_stages() -> None:
-    while _kept:
-        _, (_, stack) = _kept.popitem()
+def end_shared_stages() -> None:
+    while _stored:
+        _, (_, stack) = _stored.popitem()
         stack.close()
 
 
@@ -227,7 +227,7 @@ def _gate(directory: Path, provider: Provider, upstream: Canary, settings: dict[
     return builder.start(directory)
 
 
-def new_person(**claims: Any) -> str:
+def new_user(**claims: Any) -> str:
     """The `sub` of a person whom the provider knows from now on."""
     sub = f"person-{secrets.token_hex(6)}"
     PEOPLE[sub] = claims

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from tests.attack.identity_attack import Attempt, identity_attack
 from tests.attack.identity_browser import HTML
 from tests.attack.identity_stage import Stage
-from tests.attack.identity_standing import ANYBODY, CLAIMED, GROUP, PAGES, STREAMS, TEAM, Person, StandingStage, standing_stage
+from tests.attack.identity_standing import ANY_USER, CLAIMED, GROUP, PAGES, STREAMS, TEAM, StandingStage, User, standing_stage
 from tests.attack.run import REFUSED, Outcome, expect
 from tests.support.fake_idp import PEOPLE
 from tests.support.gate import AUTHENTICATE_HOST
@@ -26,7 +26,7 @@ TIMES = 4
 CROWD = 3  # clients that go on asking, with a copy of the cookie, while it is taken away
 AGAIN = 5
 
-Do = Callable[[StandingStage, Person], None]
+Do = Callable[[StandingStage, User], None]
 
 
 @dataclass(frozen=True)
@@ -49,53 +49,53 @@ def withdrawn(_: Stage) -> Iterator[Attempt]:
 
 def _withdrawn(withdrawal: Withdrawal, crowd: int) -> Outcome:
     stage = standing_stage()
-    person = stage.newcomer()
+    user = stage.newcomer()
     try:
-        person.enter(stage)
+        user.enter(stage)
         before = len(stage.gate.log)
-        with_many = Crowd(stage, person, withdrawal.host, crowd)
-        withdrawal.do(stage, person)
-        _until_refused(stage, person, withdrawal.host)
+        with_many = Crowd(stage, user, withdrawal.host, crowd)
+        withdrawal.do(stage, user)
+        _until_refused(stage, user, withdrawal.host)
         with_many.stop()
-        living = [name for name in person.living(WITHIN if withdrawal.streams else 0.0) if name in withdrawal.streams]
-        told = [entry for entry in stage.gate.log[before:] if entry.get("event") != "request"]
-        expect(not living, f"still carried: {living}; the log says {told}")
+        living = [name for name in user.living(WITHIN if withdrawal.streams else 0.0) if name in withdrawal.streams]
+        received = [entry for entry in stage.gate.log[before:] if entry.get("event") != "request"]
+        expect(not living, f"still carried: {living}; the log says {received}")
         for _ in range(AGAIN):
-            passed = _passed(stage, person, withdrawal.host)
+            passed = _passed(stage, user, withdrawal.host)
             expect(not passed, f"let in again by {passed}")
-        expect(person.is_let_in(stage, ANYBODY) == withdrawal.keeps, "the session itself has ended, or has not, which is not right")
+        expect(user.is_let_in(stage, ANY_USER) == withdrawal.keeps, "the session itself has ended, or has not, which is not right")
         expect(stage.is_alive(), "gate has died")
     finally:
-        person.close()
-        _restore(stage, person)
+        user.close()
+        _restore(stage, user)
     return REFUSED
 
 
-def _until_refused(stage: StandingStage, person: Person, host: str) -> None:
+def _until_refused(stage: StandingStage, user: User, host: str) -> None:
     end = time.monotonic() + WITHIN
-    while passed := _passed(stage, person, host):
+    while passed := _passed(stage, user, host):
         expect(time.monotonic() < end, f"still let in by {passed}")
         time.sleep(0.01)
 
 
-def _passed(stage: StandingStage, person: Person, host: str) -> list[str]:
+def _passed(stage: StandingStage, user: User, host: str) -> list[str]:
     if host != PAGES:
-        return [host] if person.is_let_in(stage, host) else []
-    return [way for way, is_let_in in person.passes(stage).items() if is_let_in]
+        return [host] if user.is_let_in(stage, host) else []
+    return [way for way, is_let_in in user.passes(stage).items() if is_let_in]
 
 
-def _restore(stage: StandingStage, person: Person) -> None:
+def _restore(stage: StandingStage, user: User) -> None:
     """Nobody else's case is changed by what became of this one."""
     stage.follow(stage.policy)
-    stage.push("DELETE", f"Users/{person.user}", statuses=(204, 404))
-    stage.push("DELETE", f"Groups/{person.group}", statuses=(204, 404))
+    stage.push("DELETE", f"Users/{user.user}", statuses=(204, 404))
+    stage.push("DELETE", f"Groups/{user.group}", statuses=(204, 404))
 
 
 class Crowd:
     """Asks all the time, and once more after it was told to stop; who has once been refused must never again be let in."""
 
-    def __init__(self, stage: StandingStage, person: Person, host: str, count: int):
-        self._stage, self._host, self._cookie = stage, host, person.browser.cookie_header(host)
+    def __init__(self, stage: StandingStage, user: User, host: str, count: int):
+        self._stage, self._host, self._cookie = stage, host, user.browser.cookie_header(host)
         self._stopping = threading.Event()
         self._seen: list[tuple[float, float, bool]] = []  # when it was sent, when it was answered, whether it passed
         self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(count)]
@@ -136,45 +136,45 @@ class Crowd:
 
 
 def _group(method: str, document: dict[str, Any] | None = None) -> Do:
-    def change(stage: StandingStage, person: Person) -> None:
-        stage.push(method, f"Groups/{person.group}", document)
+    def change(stage: StandingStage, user: User) -> None:
+        stage.push(method, f"Groups/{user.group}", document)
 
     return change
 
 
-def _left(stage: StandingStage, person: Person) -> None:
-    operation = {"op": "remove", "path": f'members[value eq "{person.user}"]'}
-    stage.push("PATCH", f"Groups/{person.group}", {"Operations": [operation]})
+def _left(stage: StandingStage, user: User) -> None:
+    operation = {"op": "remove", "path": f'members[value eq "{user.user}"]'}
+    stage.push("PATCH", f"Groups/{user.group}", {"Operations": [operation]})
 
 
 def _user(method: str, document: dict[str, Any] | None = None) -> Do:
-    def change(stage: StandingStage, person: Person) -> None:
-        stage.push(method, f"Users/{person.user}", document)
+    def change(stage: StandingStage, user: User) -> None:
+        stage.push(method, f"Users/{user.user}", document)
 
     return change
 
 
-def _another(stage: StandingStage, person: Person) -> None:
-    document = {"userName": f"{person.sub}@corp.example", "externalId": f"{person.sub}-of-old"}
-    stage.push("PUT", f"Users/{person.user}", document)
+def _another(stage: StandingStage, user: User) -> None:
+    document = {"userName": f"{user.sub}@corp.example", "externalId": f"{user.sub}-of-old"}
+    stage.push("PUT", f"Users/{user.user}", document)
 
 
-def _signs_out(stage: StandingStage, person: Person) -> None:
-    page = person.browser.open(stage.url(AUTHENTICATE_HOST, "/.gate/"))
+def _signs_out(stage: StandingStage, user: User) -> None:
+    page = user.browser.open(stage.url(AUTHENTICATE_HOST, "/.gate/"))
     (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-    _post(stage, person.browser, "/.gate/signout/", f"_gate_csrf={quote(token, safe='')}", (200, 302, 303))
+    _post(stage, user.browser, "/.gate/signout/", f"_gate_csrf={quote(token, safe='')}", (200, 302, 303))
 
 
-def _ended_by_the_administrator(stage: StandingStage, person: Person) -> None:
+def _ended_by_the_administrator(stage: StandingStage, user: User) -> None:
     where = "/.gate/admin/databroker/user/"
     page = stage.administrator.open(stage.url(AUTHENTICATE_HOST, where))
     (token, *_) = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
-    body = f"csrfmiddlewaretoken={quote(token, safe='')}&action=end_all&_selected_action={quote(f'oidc/{person.sub}', safe='')}"
+    body = f"csrfmiddlewaretoken={quote(token, safe='')}&action=end_all&_selected_action={quote(f'oidc/{user.sub}', safe='')}"
     _post(stage, stage.administrator, where, body, (302,))
 
 
-def _said_by_the_provider(stage: StandingStage, person: Person) -> None:
-    token = stage.idp.logout_token(sub=person.sub)
+def _ended_by_the_provider(stage: StandingStage, user: User) -> None:
+    token = stage.idp.logout_token(sub=user.sub)
     _post(stage, stage.browser(), "/.gate/backchannel_logout", f"logout_token={token}", (200, 204))
 
 
@@ -185,8 +185,8 @@ def _post(stage: StandingStage, browser: Any, path: str, body: str, statuses: tu
 
 
 def _claim_changes(value: str) -> Do:
-    def change(stage: StandingStage, person: Person) -> None:
-        PEOPLE[person.sub]["team"] = value
+    def change(stage: StandingStage, user: User) -> None:
+        PEOPLE[user.sub]["team"] = value
 
     return change
 
@@ -194,14 +194,14 @@ def _claim_changes(value: str) -> Do:
 def _policy(**changed: Any) -> Do:
     """For as long as this case lasts."""
 
-    def change(stage: StandingStage, person: Person) -> None:
+    def change(stage: StandingStage, user: User) -> None:
         tightened = copy.deepcopy(stage.policy)
         for route in tightened:
             if GROUP in route.get("allowed_groups", ()):
                 route |= changed
         stage.follow(tightened)
-        person_is_out = _passed(stage, person, PAGES)
-        expect(not person_is_out, f"the new configuration is in force, and lets in by {person_is_out}")
+        user_is_signed_out = _passed(stage, user, PAGES)
+        expect(not user_is_signed_out, f"the new configuration is in force, and lets in by {user_is_signed_out}")
 
     return change
 
@@ -218,7 +218,7 @@ WITHDRAWALS: dict[str, Withdrawal] = {
     "the user is another person": Withdrawal(_another, keeps=False),
     "signed out": Withdrawal(_signs_out, keeps=False),
     "ended by the administrator": Withdrawal(_ended_by_the_administrator, keeps=False),
-    "back-channel logout": Withdrawal(_said_by_the_provider, keeps=False),
+    "back-channel logout": Withdrawal(_ended_by_the_provider, keeps=False),
     "another claim": Withdrawal(_claim_changes(f"not {TEAM}"), keeps=True, host=CLAIMED, streams=()),
     "another group is wanted": Withdrawal(_policy(allowed_groups=["another"]), keeps=True),
     "denied by a policy": Withdrawal(_policy(policy=[{"deny": {"groups": GROUP}}]), keeps=True),

@@ -21,7 +21,7 @@ from OpenSSL import SSL
 
 from tests.attack.identity_browser import HTML, Browser, Connections
 from tests.attack.identity_pushed import TOKEN, ProvisionedStage
-from tests.attack.identity_stage import application, bendable_provider, kept_stage, new_person
+from tests.attack.identity_stage import application, bendable_provider, new_user, shared_stage
 from tests.attack.run import expect
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, PEOPLE
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder
@@ -31,7 +31,7 @@ from tests.support.tunnels import TunnelClient
 from tests.support.upstream import SampleUpstream, TcpUpstream
 from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
 
-PAGES, SOCKETS, CLAIMED, ANYBODY = (f"{name}.localhost" for name in ("pages", "sockets", "claimed", "anybody"))
+PAGES, SOCKETS, CLAIMED, ANY_USER = (f"{name}.localhost" for name in ("pages", "sockets", "claimed", "anybody"))
 FORWARD = "forward.localhost"
 TUNNEL_PORT = 5432
 GROUP, TEAM = "the-group-of-the-standing", "red"
@@ -52,12 +52,12 @@ class StandingStage(ProvisionedStage):
     def forward_host(self) -> str:
         return f"{FORWARD}:{self.gate.port}"
 
-    def newcomer(self) -> "Person":
+    def newcomer(self) -> "User":
         """Not signed in yet."""
-        sub = new_person(team=TEAM, email_verified=True)
+        sub = new_user(team=TEAM, email_verified=True)
         PEOPLE[sub]["email"] = f"{sub}@corp.example"
         user = self.add_user(sub)
-        return Person(sub, user, self.add_group(GROUP, "Standing", user), self.browser())
+        return User(sub, user, self.add_group(GROUP, "Standing", user), self.browser())
 
     def program_token(self, browser: Browser) -> str:
         """As a program of this person gets it."""
@@ -89,7 +89,7 @@ class StandingStage(ProvisionedStage):
 
 
 @dataclass
-class Person:
+class User:
     """`user` and `group` are the provider's ids of them, as it pushes."""
 
     sub: str
@@ -101,7 +101,7 @@ class Person:
 
     def enter(self, stage: StandingStage) -> None:
         """A session at every host, a program's token, and three streams."""
-        stage.sign_in(self.browser, self.sub, ANYBODY)
+        stage.sign_in(self.browser, self.sub, ANY_USER)
         for host, path, status in ((PAGES, "/", 200), (SOCKETS, "/not-here", 404), (CLAIMED, "/", 200)):
             answer = stage.enter(self.browser, host, path)
             expect(answer.status == status, f"a newcomer is answered {answer.status} at {host}")
@@ -112,13 +112,13 @@ class Person:
     def passes(self, stage: StandingStage) -> dict[str, bool]:
         """By which ways a new request is let in; no cookie that an answer sets or takes away is minded."""
         cookie = ("Cookie", self.browser.cookie_header(PAGES))
-        asked_elsewhere = f"/verify?uri={quote(stage.url(PAGES), safe='')}"
+        requested_elsewhere = f"/verify?uri={quote(stage.url(PAGES), safe='')}"
         thief = stage.browser()
         answers = {
             "page": thief.open(stage.url(PAGES, "/x"), headers=(*HTML, cookie), cookies=False),
             "fetch": thief.open(stage.url(PAGES, "/x"), headers=(("Accept", "application/json"), cookie), cookies=False),
             "program": thief.open(stage.url(PAGES, "/x"), headers=(("Authorization", f"Gate {self.program}"),), cookies=False),
-            "forward auth": thief.open(stage.url(PAGES, asked_elsewhere), headers=(cookie,), host=stage.forward_host, cookies=False),
+            "forward auth": thief.open(stage.url(PAGES, requested_elsewhere), headers=(cookie,), host=stage.forward_host, cookies=False),
         }
         return {name: answer.status == 200 for name, answer in answers.items()}
 
@@ -174,7 +174,7 @@ def _ends(name: str, client: RawClient, end: float) -> bool:
 
 
 def standing_stage() -> StandingStage:
-    stage = kept_stage("standing", _started)
+    stage = shared_stage("standing", _started)
     assert isinstance(stage, StandingStage)
     return stage
 
@@ -193,7 +193,7 @@ def _started(directory: Path) -> Iterator[StandingStage]:
         builder.route(SOCKETS, to=sockets.url, allowed_groups=[GROUP], allow_websockets=True)
         builder.policy.append({"from": f"tcp+https://{PAGES}:{TUNNEL_PORT}", "to": echo.url, "allowed_groups": [GROUP]})
         builder.route(CLAIMED, to=pages.url, allowed_idp_claims={"team": [TEAM]})
-        builder.route(ANYBODY, to=pages.url, allow_any_authenticated_user=True)
+        builder.route(ANY_USER, to=pages.url, allow_any_authenticated_user=True)
         builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, scim_token=TOKEN, groups_claim="")
         builder.setting(forward_auth_url=f"https://{FORWARD}:{builder.port}", idp_refresh_directory_interval=f"{INTERVAL}s")
         builder.setting(admin_allowed_users=[ADMINISTRATOR])
@@ -203,7 +203,7 @@ def _started(directory: Path) -> Iterator[StandingStage]:
                 stage = StandingStage(gate, provider, upstream, connections, gate.certificates.client_context())
                 stage.administrator = stage.browser()
                 stage.policy = stage._followed = builder.policy
-                root = new_person(email=ADMINISTRATOR, email_verified=True)
+                root = new_user(email=ADMINISTRATOR, email_verified=True)
                 stage.open_admin(root)
                 yield stage
             finally:

@@ -34,16 +34,16 @@ def tokens(stage: Stage) -> Iterator[Attempt]:
     for label, header in _HEADERS:
         yield label, partial(_with_header, stage, header)
     for label, header in _IGNORED_HEADERS:
-        yield f"{label} is ignored", partial(_good, stage, header, {})
-    for label, claims in _GOOD_CLAIMS:
-        yield f"{label} is good", partial(_good, stage, {}, claims)
+        yield f"{label} is ignored", partial(_valid, stage, header, {})
+    for label, claims in _VALID_CLAIMS:
+        yield f"{label} is good", partial(_valid, stage, {}, claims)
 
 
 @identity_attack("B13", "ID tokens of another issuer", sample=15)
 def issuers(stage: Stage) -> Iterator[Attempt]:
     for label, bend in ISSUERS.items():
         yield f"iss is {label}", partial(_of_issuer, stage, bend)
-    yield "iss is ours", partial(_good, stage, {}, {"iss": stage.idp.issuer})
+    yield "iss is ours", partial(_valid, stage, {}, {"iss": stage.idp.issuer})
 
 
 def _forged(stage: Stage, make: Make) -> Outcome:
@@ -57,14 +57,14 @@ def _forged(stage: Stage, make: Make) -> Outcome:
 
 
 def _with_claims(stage: Stage, claims: Claims) -> Outcome:
-    return _forged(stage, lambda header, good: signed(header, without_absent({**good, **claims}), RSA_KEY, "RS256"))
+    return _forged(stage, lambda header, valid: signed(header, without_absent({**valid, **claims}), RSA_KEY, "RS256"))
 
 
 def _with_header(stage: Stage, header: Claims) -> Outcome:
-    return _forged(stage, lambda good, claims: signed(without_absent({**good, **header}), claims, RSA_KEY, "RS256"))
+    return _forged(stage, lambda valid, claims: signed(without_absent({**valid, **header}), claims, RSA_KEY, "RS256"))
 
 
-def _good(stage: Stage, header: Claims, claims: Claims) -> Outcome:
+def _valid(stage: Stage, header: Claims, claims: Claims) -> Outcome:
     """What is only odd must work, or else the refusals above mean less."""
     browser = stage.browser()
     stage.bend.header, stage.bend.claims = header, claims
@@ -161,7 +161,7 @@ _IGNORED_HEADERS: tuple[tuple[str, Claims], ...] = (
     ("x5c", {"x5c": ["MIIB"]}), ("no kid with one key", {"kid": ABSENT}), ("no typ", {"typ": ABSENT}),
     ("typ in full", {"typ": "application/JWT"}),
 )  # fmt: skip
-_GOOD_CLAIMS: tuple[tuple[str, Claims], ...] = (
+_VALID_CLAIMS: tuple[tuple[str, Claims], ...] = (
     ("one audience in a list", {"aud": ["gate"]}), ("two audiences with our azp", {"aud": ["gate", "other"], "azp": "gate"}),
     ("no at_hash", {"at_hash": ABSENT}), ("exp as a fraction", {"exp": 4_102_444_800.5}),
 )  # fmt: skip

@@ -35,8 +35,8 @@ from typing import Any
 from tests.attack.target import Target
 
 SEED = 20_260_821
-SHOWN_FAILURES = 5
-MOST_GROWTH = 64 << 20  # bytes of resident memory, over one class
+MAX_PRINTED_FAILURES = 5
+MAX_GROWTH = 64 << 20  # bytes of resident memory, over one class
 CASE_TIMEOUT = 180.0  # seconds; the longest takes a minute on a busy machine
 
 REFUSED, ACCEPTED, SKIPPED = "refused", "accepted", "skipped"
@@ -194,7 +194,7 @@ def _look_after(target: Target, tally: Tally, before: int) -> None:
     tally.growth = target.memory() - before if target.is_alive() else 0
     if not target.is_alive():
         tally.failures.append(("afterwards", Failed("gate has died:\n" + target.gate.child.output[-2000:])))
-    if tally.growth > MOST_GROWTH:
+    if tally.growth > MAX_GROWTH:
         tally.failures.append(("afterwards", Failed(f"gate grew by {tally.growth >> 20} MiB")))
     for what, raw in target.ledger.violations:
         tally.failures.append(("an upstream received", Failed(what, raw)))
@@ -204,14 +204,14 @@ def _look_after(target: Target, tally: Tally, before: int) -> None:
 def explain(tally: Tally) -> str:
     """The first failures, each with the bytes that show it again."""
     lines = []
-    for label, error in tally.failures[:SHOWN_FAILURES]:
+    for label, error in tally.failures[:MAX_PRINTED_FAILURES]:
         lines.append(f"{tally.attack.name} {tally.attack.title}: {label}: {error}")
         if isinstance(error, Failed):
             lines += [f"    {data!r}" if len(data) < 6000 else f"    {data[:3000]!r} ... ({len(data)} bytes)" for data in error.data]
         else:
             lines.append("".join(traceback.format_exception(error)))
-    if len(tally.failures) > SHOWN_FAILURES:
-        lines.append(f"... and {len(tally.failures) - SHOWN_FAILURES} more")
+    if len(tally.failures) > MAX_PRINTED_FAILURES:
+        lines.append(f"... and {len(tally.failures) - MAX_PRINTED_FAILURES} more")
     return "\n".join(lines)
 
 

@@ -48,8 +48,8 @@ from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, f
 from tests.support.path_layouts import LAYOUTS
 
 ENGINEERS = {"allowed_groups": ["engineering"]}
-ANYBODY = {"allow_any_authenticated_user": True}
-EVERYBODY = {"allow_public_unauthenticated_access": True}
+ANY_USER = {"allow_any_authenticated_user": True}
+ALL_USERS = {"allow_public_unauthenticated_access": True}
 IDENTITY = {"pass_identity_headers": True}
 PEOPLE = ("alice", "carol")
 CANARIES = ("group", "any", "bare", "public", "secret", "open", "cors", "rewrite", "hostile", "setter", "default", "elsewhere")
@@ -105,9 +105,9 @@ class Target:
         special = {"elsewhere": f"any.localhost:{ELSEWHERE_PORT}", "default": "default.localhost"}
         return special.get(site) or f"{site}.localhost:{self.port}"
 
-    def cookie(self, person: str | None, site: str) -> bytes:
+    def cookie(self, user: str | None, site: str) -> bytes:
         """The Cookie header's value of that person's browser at that site; empty for nobody."""
-        return self.whole(self.cookies[person][site]) if person else b""
+        return self.whole(self.cookies[user][site]) if user else b""
 
     def whole(self, value: bytes) -> bytes:
         """The session cookie of this value, and its companion where it has one."""
@@ -120,7 +120,7 @@ class Target:
         path: bytes,
         site: str,
         *,
-        person: str | None = None,
+        user: str | None = None,
         marker: bytes | None = None,
         headers: bytes = b"",
         body: bytes = b"",
@@ -134,7 +134,7 @@ class Target:
         """
         lines = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, path, self.host(site).encode() if host is None else host)]
         lines += [b"X-Marker: %b\r\n" % marker] if marker else []
-        lines += [b"Cookie: %b\r\n" % self.cookie(person, site)] if person else []
+        lines += [b"Cookie: %b\r\n" % self.cookie(user, site)] if user else []
         lines += [b"Content-Length: %d\r\n" % len(body)] if body else []
         lines += [b"Connection: close\r\n"] if close else []
         if not re.search(rb"(?i)^accept\s*:", headers, re.MULTILINE):
@@ -198,12 +198,12 @@ class Target:
         """Keeps cookies as browsers do; follows nothing by itself."""
         return httpx.AsyncClient(transport=_Transport(self.port, self.tls), trust_env=False, timeout=20)
 
-    async def sign_in(self, person: str, *sites: str) -> dict[str, bytes]:
+    async def sign_in(self, user: str, *sites: str) -> dict[str, bytes]:
         """A new browser: its session cookie's value at each site."""
         async with self.browser() as client:
             for number, site in enumerate(sites):
                 url = f"https://{self.host(site)}{SIGNED_IN_SITES[site]}"
-                await (follow(client, await client.get(url, headers={"Accept": "text/html"})) if number else sign_in(client, url, person))
+                await (follow(client, await client.get(url, headers={"Accept": "text/html"})) if number else sign_in(client, url, user))
             found = {site: values_of(client, self.host(site).partition(":")[0]).split(b"; __Host-_gate=") for site in sites}
         self.companions |= dict(found.values())
         return {site: value for site, (value, _) in found.items()}
@@ -259,7 +259,7 @@ class _Starting:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gate-attack-")))
             gate = stack.enter_context(builder.start(directory))
             target = Target(gate, canaries, ledger, gate.certificates.client_context() if self._tls else None)
-            asyncio.run(sign_in_everybody(target))
+            asyncio.run(sign_in_all_users(target))
             self._stack = stack.pop_all()
         return target
 
@@ -271,9 +271,9 @@ class _Starting:
 SIGNED_IN_SITES = {"any": "/", "bare": "/", "group": "/", "mixed": "/admin/", "inverse": "/", "cors": "/", "default": "/"}
 
 
-async def sign_in_everybody(target: Target) -> None:
-    for person in PEOPLE:
-        target.cookies[person] = await target.sign_in(person, *SIGNED_IN_SITES)
+async def sign_in_all_users(target: Target) -> None:
+    for user in PEOPLE:
+        target.cookies[user] = await target.sign_in(user, *SIGNED_IN_SITES)
     target.ledger.forget()
 
 
@@ -282,31 +282,31 @@ def _with_routes(gate: GateBuilder, canaries: dict[str, Canary]) -> GateBuilder:
     gate.setting(groups_claim="groups", jwt_claims_headers=JWT_CLAIMS, timeout_read=f"{READ_LIMIT:.0f}s", timeout_idle=f"{IDLE_LIMIT:.0f}s")
     gate.setting(forward_auth_url=f"http://{FORWARD_AUTH_HOST}", trusted_proxies=[f"{TRUSTED_ADDRESS}/32"])
     gate.route("group.localhost", to=to["group"], **ENGINEERS, **IDENTITY)
-    gate.route("any.localhost", to=to["any"], **ANYBODY, **IDENTITY)
-    gate.route("bare.localhost", to=to["bare"], **ANYBODY)
-    gate.route("public.localhost", to=to["public"], **EVERYBODY, **IDENTITY)
+    gate.route("any.localhost", to=to["any"], **ANY_USER, **IDENTITY)
+    gate.route("bare.localhost", to=to["bare"], **ANY_USER)
+    gate.route("public.localhost", to=to["public"], **ALL_USERS, **IDENTITY)
     gate.route("mixed.localhost", to=to["secret"], prefix="/admin", **ENGINEERS, **IDENTITY)
     gate.route("mixed.localhost", to=to["secret"], path="/exact", **ENGINEERS)
     gate.route("mixed.localhost", to=to["secret"], regex="/re/[a-z]+/private", **ENGINEERS)
-    gate.route("mixed.localhost", to=to["open"], **EVERYBODY, **IDENTITY)
-    gate.route("inverse.localhost", to=to["open"], prefix="/public/", **EVERYBODY)
+    gate.route("mixed.localhost", to=to["open"], **ALL_USERS, **IDENTITY)
+    gate.route("inverse.localhost", to=to["open"], prefix="/public/", **ALL_USERS)
     gate.route("inverse.localhost", to=to["secret"], **ENGINEERS, **IDENTITY)
     for site, layout in LAYOUT_SITES.items():
         for route in layout:
-            who, canary = ({}, "open") if route.is_open else (ENGINEERS, "secret")
-            gate.route(f"{site}.localhost", to=to[canary], **route.keys(), **who)
+            user_name, canary = ({}, "open") if route.is_open else (ENGINEERS, "secret")
+            gate.route(f"{site}.localhost", to=to[canary], **route.keys(), **user_name)
     gate.route("cors.localhost", to=to["cors"], cors_allow_preflight=True, **ENGINEERS, **IDENTITY)
-    gate.route("rewrite.localhost", to=to["rewrite"], prefix="/api/", prefix_rewrite="/base/", **EVERYBODY)
-    gate.route("rewrite.localhost", to=to["rewrite"], prefix="/cut", prefix_rewrite="/base/", **EVERYBODY)
-    gate.route("rewrite.localhost", to=to["rewrite"] + "/deep", prefix="/to/", **EVERYBODY)
-    gate.route("hostile.localhost", to=to["hostile"], timeout="1s", **EVERYBODY)
-    gate.route("setter.localhost", to=to["setter"], set_request_headers={"X-Set-By-Route": "route"}, **EVERYBODY)
+    gate.route("rewrite.localhost", to=to["rewrite"], prefix="/api/", prefix_rewrite="/base/", **ALL_USERS)
+    gate.route("rewrite.localhost", to=to["rewrite"], prefix="/cut", prefix_rewrite="/base/", **ALL_USERS)
+    gate.route("rewrite.localhost", to=to["rewrite"] + "/deep", prefix="/to/", **ALL_USERS)
+    gate.route("hostile.localhost", to=to["hostile"], timeout="1s", **ALL_USERS)
+    gate.route("setter.localhost", to=to["setter"], set_request_headers={"X-Set-By-Route": "route"}, **ALL_USERS)
     gate.route("redirect.localhost", prefix="/host/", redirect={"host_redirect": "landed.localhost"})
     gate.route("redirect.localhost", prefix="/prefix/", redirect={"prefix_rewrite": "/new/"})
     gate.route("redirect.localhost", redirect={"path_redirect": "/fixed", "strip_query": True})
     for origin, name in ((f"https://any.localhost:{ELSEWHERE_PORT}", "elsewhere"), ("https://default.localhost", "default")):
-        gate.policy.append({"from": origin, "to": to[name], **ANYBODY, **IDENTITY})
+        gate.policy.append({"from": origin, "to": to[name], **ANY_USER, **IDENTITY})
     # What a tunnel leads to hears HTTP as well as anything.
-    for name, who in (("group", ENGINEERS), ("public", EVERYBODY)):
-        gate.policy.append({"from": f"tcp+https://{name}.localhost:{TUNNEL_PORT}", "to": to[name].replace("http:", "tcp:"), **who})
+    for name, user_name in (("group", ENGINEERS), ("public", ALL_USERS)):
+        gate.policy.append({"from": f"tcp+https://{name}.localhost:{TUNNEL_PORT}", "to": to[name].replace("http:", "tcp:"), **user_name})
     return gate

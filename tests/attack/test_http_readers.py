@@ -86,24 +86,24 @@ def test_a_canary_objects_to_what_a_strict_upstream_would_not_take() -> None:
     assert bytes(ledger.hits(marker)[0].body) == b"hi"
 
 
-def test_a_failing_case_is_told_with_its_bytes(target: Target) -> None:
-    async def good(target: Target) -> Outcome:
+def test_failing_case_is_reported_with_its_bytes(target: Target) -> None:
+    async def valid(target: Target) -> Outcome:
         return ACCEPTED
 
     async def bad(target: Target) -> Outcome:
         raise Failed("it got in", b"GET /\r\n")
 
-    check_sample(target, Attack("B0", "good", lambda target: [Case("good", good)]))
+    check_sample(target, Attack("B0", "good", lambda target: [Case("good", valid)]))
     with pytest.raises(AssertionError, match=r"(?s)it got in.*b'GET /\\r\\n'"):
         check_sample(target, Attack("B0", "bad", lambda target: [Case("bad", bad)]))
 
 
 async def test_without_a_session_nothing_protected_answers_and_with_one_it_does(target: Target) -> None:
     """The canaries are alive: an attack that reaches nobody because nobody is there proves nothing."""
-    for person, reached in ((None, 0), ("carol", 0), ("alice", 1)):
+    for user, reached in ((None, 0), ("carol", 0), ("alice", 1)):
         marker = new_marker()
-        answer = await target.send(target.request(b"GET", b"/", "group", person=person, marker=marker))
-        assert (len(target.ledger.hits(marker)), answer.statuses) == (reached, {None: [302], "carol": [403], "alice": [200]}[person])
+        answer = await target.send(target.request(b"GET", b"/", "group", user=user, marker=marker))
+        assert (len(target.ledger.hits(marker)), answer.statuses) == (reached, {None: [302], "carol": [403], "alice": [200]}[user])
         assert (REFUSED, ACCEPTED)[reached] in ("refused", "accepted")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.attack.identity_stage import Stage, end_kept_stages, staged
+from tests.attack.identity_stage import Stage, end_shared_stages, staged
 from tests.attack.run import Attack, check_sample, load_attacks
 
 ATTACKS = [chosen for chosen in load_attacks("identity") if chosen.cases.__module__.startswith("tests.attack.identity_")]
@@ -16,7 +16,7 @@ SAMPLED = [chosen for chosen in ATTACKS if chosen.sample]
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with staged(tmp_path_factory.mktemp("gate")) as running:
         yield running
-    end_kept_stages()
+    end_shared_stages()
 
 
 @pytest.mark.parametrize("chosen", SAMPLED, ids=lambda chosen: f"{chosen.name} {chosen.title}")

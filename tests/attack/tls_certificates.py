@@ -10,7 +10,7 @@ from cryptography import x509
 from tests.attack.run import Case, Outcome, attack
 from tests.attack.target import Target
 from tests.attack.tls_client import VERSIONS
-from tests.attack.tls_stage import ANN, ANNS, BOB, BOBS, GATES, GOOD, full, stage
+from tests.attack.tls_stage import ANN, ANNS, BOB, BOBS, GATES, VALID, full, stage
 from tests.support.client_certificates import SERVER, Issued, authority
 
 DAY = timedelta(days=1)
@@ -27,7 +27,7 @@ NUL_NAME = x509.SubjectAlternativeName(
     [x509.OtherName(x509.ObjectIdentifier("1.3.6.1.4.1.311.20.2.3"), b"\x0c\x07ann\x00eve"), x509.IPAddress(ipaddress.ip_address("::1"))]
 )
 # What is shown at the routes of ann's authority, and whether it proves anything there; None where both answers are right.
-SHOWN: dict[str, tuple[tuple[Issued, ...], bool | None]] = {
+PRESENTED: dict[str, tuple[tuple[Issued, ...], bool | None]] = {
     "nothing": ((), False),
     "ann's": ((ANN,), True),
     "by an intermediate": ((MIDDLE.issue("leaf"), MIDDLE), True),
@@ -89,28 +89,30 @@ NAMES: dict[bytes | None, bool | None] = {
 
 @attack("B34", "certificates of every kind, by every name", together=16, sample=120, minutes=1)
 def certificates(target: Target) -> Iterator[Case]:
-    for gate, version, kind, name in product(GATES, VERSIONS, SHOWN, NAMES):
-        shown, proves = SHOWN[kind]
+    for gate, version, kind, name in product(GATES, VERSIONS, PRESENTED, NAMES):
+        presented, proves = PRESENTED[kind]
         counts = NAMES[name]
-        is_wrong = proves is False or counts is False
-        yield _case(f"{gate}, TLS {version}, {kind}, as {name!r}", gate, "ann", shown, name, version, not is_wrong, bool(proves and counts))
+        is_invalid = proves is False or counts is False
+        yield _case(
+            f"{gate}, TLS {version}, {kind}, as {name!r}", gate, "ann", presented, name, version, not is_invalid, bool(proves and counts)
+        )
 
 
 @attack("B34", "every route by the name of every other", together=16, sample=60)
 def routes(target: Target) -> Iterator[Case]:
-    names = (*(full(each) for each in (*GOOD, "open")), b"two.one.wild.localhost", b"ONE.WILD.localhost", None)
-    for gate, version, host, owner, name in product(GATES, VERSIONS, GOOD, (*GOOD, ""), names):
-        shown = (GOOD[owner],) if owner else ()
-        is_right = bool(owner) and GOOD[owner] is GOOD[host] and (name is None or name.lower() == full(host))
+    names = (*(full(each) for each in (*VALID, "open")), b"two.one.wild.localhost", b"ONE.WILD.localhost", None)
+    for gate, version, host, owner, name in product(GATES, VERSIONS, VALID, (*VALID, ""), names):
+        presented = (VALID[owner],) if owner else ()
+        is_right = bool(owner) and VALID[owner] is VALID[host] and (name is None or name.lower() == full(host))
         must = is_right and name in (None, full(host))
         label = f"{gate}, TLS {version}, {host} with the certificate of {owner or 'nobody'}, as {name!r}"
-        yield _case(label, gate, host, shown, name, version, is_right, must)
+        yield _case(label, gate, host, presented, name, version, is_right, must)
 
 
-def _case(label: str, gate: str, host: str, shown: tuple[Issued, ...], name: bytes | None, version: str, may: bool, must: bool) -> Case:
+def _case(label: str, gate: str, host: str, presented: tuple[Issued, ...], name: bytes | None, version: str, may: bool, must: bool) -> Case:
     async def attempt(target: Target) -> Outcome:
         there = stage(gate)
-        heard, was_seen = await there.ask(host, shown, server_name=name, version=version)
-        return there.judge(heard, was_seen, is_proven=may, must_carry=must)
+        received, was_seen = await there.ask(host, presented, server_name=name, version=version)
+        return there.evaluate(received, was_seen, is_proven=may, must_forward=must)
 
     return Case(label, attempt)

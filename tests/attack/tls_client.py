@@ -20,17 +20,17 @@ def whole(record: bytes) -> Iterable[bytes]:
     return [record]
 
 
-def context(version: str, shown: Sequence[Issued] = (), protocols: Sequence[bytes] = ()) -> SSL.Context:
+def context(version: str, presented: Sequence[Issued] = (), protocols: Sequence[bytes] = ()) -> SSL.Context:
     made = SSL.Context(SSL.TLS_CLIENT_METHOD)
     made.set_min_proto_version(VERSIONS[version])
     made.set_max_proto_version(VERSIONS[version])
     made.set_session_cache_mode(SSL.SESS_CACHE_CLIENT)
-    for number, each in enumerate(shown):
+    for number, each in enumerate(presented):
         (made.add_extra_chain_cert if number else made.use_certificate)(each.certificate)
     if protocols:
         made.set_alpn_protos(list(protocols))
-    if shown:
-        made.use_privatekey(shown[0].key)
+    if presented:
+        made.use_privatekey(presented[0].key)
     return made
 
 
@@ -57,7 +57,7 @@ def in_records(record: bytes, cuts: Sequence[int], version: bytes = b"\x03\x01")
 
 
 @dataclass(frozen=True)
-class Heard:
+class Received:
     """`problem`: why there is no answer; "" where there is one."""
 
     raw: bytes
@@ -120,7 +120,7 @@ class Client:
             return f"{type(error).__name__} {error}"
         return ""
 
-    async def ask(self, request: bytes) -> Heard:
+    async def ask(self, request: bytes) -> Received:
         """One answer, whole: it says its length."""
         received = b""
         try:
@@ -128,8 +128,8 @@ class Client:
             while not _is_whole(received):
                 received += await self._until(lambda: self.tls.recv(1 << 16))
         except (SSL.Error, OSError, EOFError) as error:
-            return Heard(received, f"{type(error).__name__} {error}")
-        return Heard(received)
+            return Received(received, f"{type(error).__name__} {error}")
+        return Received(received)
 
     async def _until(self, step: Callable[[], bytes | None]) -> bytes:
         while True:

@@ -15,11 +15,11 @@ from tests.attack.tls_stage import ANN, BOB, GATES, full, stage
 
 PAUSE = 0.004  # seconds, in which gate has mostly read what came before
 PATIENCE = 0.5  # seconds
-SHOWN = {"nothing": (), "ann's": (ANN,), "bob's": (BOB,)}
+PRESENTED = {"nothing": (), "ann's": (ANN,), "bob's": (BOB,)}
 NAME = full("ann")
 # What may be shown of a message that is longer than anybody's: its protocols (ALPN).
 BYTES_OF_PROTOCOLS = (4_000, 16_000, 16_384, 20_000, 32_000, 33_000, 50_000, 60_000)
-LONE_BYTES, MOST_PER_BYTE = 1_500, 0.0005  # seconds of gate's processor
+LONE_BYTES, MAX_PER_BYTE = 1_500, 0.0005  # seconds of gate's processor
 ODD_VERSIONS = (b"\x00\x00", b"\x02\x00", b"\x03\x00", b"\x03\x02", b"\x03\x04", b"\x03\x05", b"\x7f\x1c", b"\xfe\xfd", b"\xff\xff")
 
 
@@ -55,18 +55,18 @@ def pieces(target: Target) -> Iterator[Case]:
             cuts |= {f"{way.__name__[1:]} at {at}": partial(way, at) for at in range(1, length)}
         for size, apart in product((1, 2, 3, 7, 50, 100), (False, True)):
             cuts[f"records of {size}{', apart' if apart else ''}"] = partial(_even_records, size, apart)
-        for gate, (label, bend), kind in product(GATES, cuts.items(), SHOWN):
+        for gate, (label, bend), kind in product(GATES, cuts.items(), PRESENTED):
             yield _case(f"{gate}, TLS {version}, {label}, showing {kind}", gate, version, kind, bend)
-        for gate, size, kind, way in product(GATES, BYTES_OF_PROTOCOLS, SHOWN, (whole, partial(_even_records, 4_000, True))):
+        for gate, size, kind, way in product(GATES, BYTES_OF_PROTOCOLS, PRESENTED, (whole, partial(_even_records, 4_000, True))):
             yield _case(f"{gate}, TLS {version}, {size} bytes of protocols, showing {kind}", gate, version, kind, way, size)
 
 
 def _case(label: str, gate: str, version: str, kind: str, bend: Bend, size: int = 0) -> Case:
     async def attempt(target: Target) -> Outcome:
         there = stage(gate)
-        using = context(version, SHOWN[kind], [*[b"x" * 99] * (size // 100), b"http/1.1"])
-        heard, was_seen = await there.ask("ann", server_name=NAME, bend=bend, pause=PAUSE, using=using)
-        return there.judge(heard, was_seen, is_proven=kind == "ann's", must_carry=kind == "ann's")
+        using = context(version, PRESENTED[kind], [*[b"x" * 99] * (size // 100), b"http/1.1"])
+        received, was_seen = await there.ask("ann", server_name=NAME, bend=bend, pause=PAUSE, using=using)
+        return there.evaluate(received, was_seen, is_proven=kind == "ann's", must_forward=kind == "ann's")
 
     return Case(label, attempt)
 
@@ -89,10 +89,10 @@ def odd(target: Target) -> Iterator[Case]:
 def _odd_case(label: str, gate: str, version: str, bend: Callable[[bytes], bytes], protocols: Iterable[bytes] = ()) -> Case:
     async def attempt(target: Target) -> Outcome:
         there = stage(gate)
-        heard, was_seen = await there.ask(
+        received, was_seen = await there.ask(
             "ann", server_name=NAME, bend=lambda record: [bend(record)], patience=PATIENCE, using=context(version, (), list(protocols))
         )
-        return there.judge(heard, was_seen, is_proven=False)
+        return there.evaluate(received, was_seen, is_proven=False)
 
     return Case(label, attempt)
 
@@ -234,7 +234,7 @@ async def _byte_by_byte(gate: str, target: Target) -> Outcome:
         spent = _processor_seconds(there.pid) - before
     finally:
         writer.close()
-    expect(spent < LONE_BYTES * MOST_PER_BYTE, f"{LONE_BYTES} bytes have cost {spent:.2f} s", sent)
+    expect(spent < LONE_BYTES * MAX_PER_BYTE, f"{LONE_BYTES} bytes have cost {spent:.2f} s", sent)
     there.look()
     return REFUSED
 

@@ -9,14 +9,28 @@ from OpenSSL import SSL
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target
 from tests.attack.tls_client import VERSIONS, Client, context
-from tests.attack.tls_stage import ANN, ANNS, BOB, BOBS, CHANGING, GATES, GOOD, NO_CERTIFICATE, WANTS_NOTHING, Stage, full, new_stage, stage
+from tests.attack.tls_stage import (
+    ANN,
+    ANNS,
+    BOB,
+    BOBS,
+    CHANGING,
+    GATES,
+    NO_CERTIFICATE,
+    VALID,
+    WANTS_NOTHING,
+    Stage,
+    full,
+    new_stage,
+    stage,
+)
 from tests.support.client_certificates import Issued, authority
 from tests.support.reloading import reload
 
 NOBODYS = authority("nobody's")
 
 
-async def _kept(there: Stage, using: SSL.Context, name: str, own: Issued | None) -> SSL.Session | None:
+async def _stored(there: Stage, using: SSL.Context, name: str, own: Issued | None) -> SSL.Session | None:
     """What a client keeps of a connection on which it has asked and was answered."""
     client = Client(there.port, using, full(name), own=own)
     try:
@@ -30,7 +44,7 @@ async def _kept(there: Stage, using: SSL.Context, name: str, own: Issued | None)
 @attack("B34", "resumed under another name", together=16, sample=60)
 def resumption(target: Target) -> Iterator[Case]:
     """Whoever keeps what gate gave for another host or another certificate (it gives nothing that can be resumed) offers that again."""
-    for gate, version, first, then, before, now in product(GATES, VERSIONS, (*GOOD, "open"), GOOD, (*GOOD, ""), (*GOOD, "")):
+    for gate, version, first, then, before, now in product(GATES, VERSIONS, (*VALID, "open"), VALID, (*VALID, ""), (*VALID, "")):
         label = f"{gate}, TLS {version}: {first} with {before or 'no'} certificate, then {then} with {now or 'none'}"
         yield _resumed(label, gate, version, first, then, before, now)
 
@@ -39,11 +53,11 @@ def _resumed(label: str, gate: str, version: str, first: str, then: str, before:
     async def attempt(target: Target) -> Outcome:
         there = stage(gate)
         using = context(version)
-        session = await _kept(there, using, first, GOOD.get(before))
-        heard, was_seen = await there.ask(then, server_name=full(then), using=using, session=session, own=GOOD.get(now))
+        session = await _stored(there, using, first, VALID.get(before))
+        received, was_seen = await there.ask(then, server_name=full(then), using=using, session=session, own=VALID.get(now))
         # What was shown on the connection before is no proof on this one.
-        is_right = bool(now) and GOOD[now] is GOOD[then]
-        return there.judge(heard, was_seen, is_proven=is_right, must_carry=is_right)
+        is_right = bool(now) and VALID[now] is VALID[then]
+        return there.evaluate(received, was_seen, is_proven=is_right, must_forward=is_right)
 
     return Case(label, attempt)
 
@@ -57,19 +71,19 @@ def tickets(target: Target) -> Iterator[Case]:
 async def _tickets(target: Target) -> Outcome:
     """As long as no route wants a certificate gate gives tickets; they open nothing once one does."""
     with new_stage(WANTS_NOTHING) as there:
-        kept = []
+        stored = []
         for version in VERSIONS:
             using = context(version)
-            session = await _kept(there, using, "ann", None)
+            session = await _stored(there, using, "ann", None)
             with_it, without = (len(Client(0, using, full("ann"), session=each).hello()) for each in (session, None))
             expect(with_it > without, "the client has nothing to offer, so nothing would be tried")
-            kept.append((using, session))
+            stored.append((using, session))
         there.replace_authorities(ANNS.pem)
         await asyncio.to_thread(reload, there.gate, client_ca_file=str(there.directory / CHANGING))
-        for using, session in kept:
+        for using, session in stored:
             for own in (None, BOB, ANN):
-                heard, was_seen = await there.ask("ann", server_name=full("ann"), using=using, session=session, own=own)
-                there.judge(heard, was_seen, is_proven=own is ANN, must_carry=own is ANN)
+                received, was_seen = await there.ask("ann", server_name=full("ann"), using=using, session=session, own=own)
+                there.evaluate(received, was_seen, is_proven=own is ANN, must_forward=own is ANN)
     return REFUSED
 
 
@@ -85,28 +99,28 @@ def _replaced(label: str, gate: str, version: str, way: str) -> Case:
         there.trust(ANNS)
         await there.wait_until(ANN, is_let_in=True)
         shows, open_one = context(version), Client(there.port, context(version, [ANN]), full("changing"))
-        session = await _kept(there, shows, "changing", ANN)
-        begun = asyncio.Event()
-        shaking = Client(there.port, context(version, [ANN]), full("changing"), waits_for=begun)
+        session = await _stored(there, shows, "changing", ANN)
+        started = asyncio.Event()
+        shaking = Client(there.port, context(version, [ANN]), full("changing"), waits_for=started)
         unfinished = asyncio.ensure_future(shaking.connect())
         try:
             expect(not await open_one.connect(), "no connection to begin with")
             expect((await there.on(open_one, "changing"))[1], "who shows the right certificate is not let in")
             there.trust(BOBS, NOBODYS)
             await there.wait_until(BOB, is_let_in=True)
-            begun.set()
+            started.set()
             if way == "resumed":
-                heard, was_seen = await there.ask("changing", server_name=full("changing"), using=shows, session=session, own=ANN)
+                received, was_seen = await there.ask("changing", server_name=full("changing"), using=shows, session=session, own=ANN)
             else:
                 expect(not await unfinished, "the handshake has failed")
-                heard, was_seen = await there.on(open_one if way == "kept open" else shaking, "changing")
+                received, was_seen = await there.on(open_one if way == "kept open" else shaking, "changing")
         finally:
-            begun.set()
+            started.set()
             await unfinished
             await shaking.close()
             await open_one.close()
-        expect(heard.status == NO_CERTIFICATE, f"not refused for its certificate: {heard.status} {heard.problem}", heard.raw)
-        return there.judge(heard, was_seen, is_proven=False)
+        expect(received.status == NO_CERTIFICATE, f"not refused for its certificate: {received.status} {received.problem}", received.raw)
+        return there.evaluate(received, was_seen, is_proven=False)
 
     return Case(label, attempt)
 
@@ -130,11 +144,11 @@ def _unreadable(label: str, gate: str, content: bytes | None) -> Case:
             there.replace_authorities(content)
         while there.refused_configurations() == refusals:
             await asyncio.sleep(0.05)
-        for shown in ((), (BOB,), (NOBODYS.issue("ann"),)):
-            heard, was_seen = await there.ask("changing", shown, server_name=full("changing"))
-            there.judge(heard, was_seen, is_proven=False)
-        heard, was_seen = await there.ask("changing", [ANN], server_name=full("changing"))
-        outcome = there.judge(heard, was_seen, is_proven=True, must_carry=True)
+        for presented in ((), (BOB,), (NOBODYS.issue("ann"),)):
+            received, was_seen = await there.ask("changing", presented, server_name=full("changing"))
+            there.evaluate(received, was_seen, is_proven=False)
+        received, was_seen = await there.ask("changing", [ANN], server_name=full("changing"))
+        outcome = there.evaluate(received, was_seen, is_proven=True, must_forward=True)
         there.trust(ANNS)
         return outcome
 

@@ -12,9 +12,9 @@ from typing import Any
 from OpenSSL import SSL
 
 from tests.attack.http_canary import Canary, CanaryServer, Ledger
-from tests.attack.run import ACCEPTED, MOST_GROWTH, REFUSED, Outcome, expect
-from tests.attack.target import EVERYBODY, Target, new_marker
-from tests.attack.tls_client import Bend, Client, Heard, context, whole
+from tests.attack.run import ACCEPTED, MAX_GROWTH, REFUSED, Outcome, expect
+from tests.attack.target import ALL_USERS, Target, new_marker
+from tests.attack.tls_client import Bend, Client, Received, context, whole
 from tests.support.client_certificates import Issued, authority
 from tests.support.gate import GateBuilder
 
@@ -24,7 +24,7 @@ NO_CERTIFICATE = 495
 CHANGING = "changing.pem"
 ANNS, BOBS = authority("ann's"), authority("bob's")
 ANN, BOB = ANNS.issue("ann"), BOBS.issue("bob")
-GOOD = {"ann": ANN, "bob": BOB, "one.wild": ANN}
+VALID = {"ann": ANN, "bob": BOB, "one.wild": ANN}
 
 
 def full(name: str) -> bytes:
@@ -40,39 +40,39 @@ class Stage(Target):
     async def ask(
         self,
         host: str,
-        shown: Sequence[Issued] = (),
+        presented: Sequence[Issued] = (),
         *,
         server_name: bytes | None,
         version: str = "1.3",
         bend: Bend = whole,
         using: SSL.Context | None = None,
         **more: Any,
-    ) -> tuple[Heard, bool]:
+    ) -> tuple[Received, bool]:
         """What one request on a connection of its own got, and whether an upstream saw it.  `more` as in Client."""
-        client = Client(self.port, using or context(version, shown), server_name, **more)
+        client = Client(self.port, using or context(version, presented), server_name, **more)
         try:
             problem = await client.connect(bend)
-            return (Heard(b"", problem), False) if problem else await self.on(client, host)
+            return (Received(b"", problem), False) if problem else await self.on(client, host)
         finally:
             await client.close()
 
-    async def on(self, client: Client, host: str) -> tuple[Heard, bool]:
+    async def on(self, client: Client, host: str) -> tuple[Received, bool]:
         marker = new_marker()
-        heard = await client.ask(self.request(b"GET", b"/", host, marker=marker, close=False))
-        return heard, bool(self.ledger.hits(marker))
+        received = await client.ask(self.request(b"GET", b"/", host, marker=marker, close=False))
+        return received, bool(self.ledger.hits(marker))
 
-    def judge(self, heard: Heard, was_seen: bool, *, is_proven: bool, must_carry: bool = False) -> Outcome:
-        said = f"{heard.status} {heard.problem}"
-        expect(is_proven or not was_seen, f"the upstream saw a request without a proven certificate ({said})", heard.raw)
-        expect(is_proven or heard.status != 200, "answered as if the certificate were proven", heard.raw)
-        expect(was_seen or not must_carry, f"who shows the right certificate is not let in ({said})", heard.raw)
+    def evaluate(self, received: Received, was_seen: bool, *, is_proven: bool, must_forward: bool = False) -> Outcome:
+        output = f"{received.status} {received.problem}"
+        expect(is_proven or not was_seen, f"the upstream saw a request without a proven certificate ({output})", received.raw)
+        expect(is_proven or received.status != 200, "answered as if the certificate were proven", received.raw)
+        expect(was_seen or not must_forward, f"who shows the right certificate is not let in ({output})", received.raw)
         self.look()
         return ACCEPTED if was_seen else REFUSED
 
     def look(self) -> None:
         expect(self.is_alive(), "gate has died")
         growth = self.memory() - self.at_rest
-        expect(growth < MOST_GROWTH, f"gate grew by {growth >> 20} MiB")
+        expect(growth < MAX_GROWTH, f"gate grew by {growth >> 20} MiB")
 
     def trust(self, *authorities: Issued) -> None:
         """The file of `changing` holds these from now on; gate learns of it by itself."""
@@ -86,8 +86,8 @@ class Stage(Target):
     def refused_configurations(self) -> int:
         return sum(entry.get("event") == "configuration rejected" for entry in self.gate.log)
 
-    async def wait_until(self, shown: Issued, is_let_in: bool) -> None:
-        while (await self.ask("changing", [shown], server_name=full("changing")))[1] != is_let_in:
+    async def wait_until(self, presented: Issued, is_let_in: bool) -> None:
+        while (await self.ask("changing", [presented], server_name=full("changing")))[1] != is_let_in:
             await asyncio.sleep(0.05)
 
 
@@ -124,8 +124,8 @@ def _builder(name: str, canaries: dict[str, Canary]) -> GateBuilder:
     """With `autocert` the authority of most routes is `client_ca`; otherwise each names its own."""
     gate = GateBuilder("http://127.0.0.1:9")
     if name == WANTS_NOTHING:
-        return gate.route("ann.localhost", to=f"http://127.0.0.1:{canaries['wanting'].port}", **EVERYBODY)
-    wanting, opened = ({"to": f"http://127.0.0.1:{canaries[each].port}", **EVERYBODY} for each in ("wanting", "open"))
+        return gate.route("ann.localhost", to=f"http://127.0.0.1:{canaries['wanting'].port}", **ALL_USERS)
+    wanting, opened = ({"to": f"http://127.0.0.1:{canaries[each].port}", **ALL_USERS} for each in ("wanting", "open"))
     anns = {} if name == "autocert" else {"tls_downstream_client_ca_file": "anns.pem"}
     gate.route("ann.localhost", **wanting, **anns)
     gate.route("*.wild.localhost", **wanting, **anns)
