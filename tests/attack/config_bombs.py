@@ -175,23 +175,23 @@ async def _check(name: str, prepare: Prepare, policy: str | None, wanted: Outcom
             *command, cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE, preexec_fn=_no_core, limit=1 << 26
         )
         output, _ = await process.communicate()
-    code, said, errors, seconds, kibibytes = json.loads(output)
-    _evaluate(said, errors, code, wanted)
+    code, report, errors, seconds, kibibytes = json.loads(output)
+    _evaluate(report, errors, code, wanted)
     expect(seconds <= MAX_SECONDS, f"took {seconds:.1f} s of processor time")
     expect(kibibytes << 10 <= MAX_MEMORY, f"took {kibibytes >> 10} MiB")
     return wanted
 
 
-def _evaluate(said: str, errors: str, code: int, wanted: Outcome) -> None:
-    presented = said[:2000].encode()
-    expect("Traceback" not in said + errors, "there is a traceback", presented, errors[-2000:].encode())
+def _evaluate(report: str, errors: str, code: int, wanted: Outcome) -> None:
+    presented = report[:2000].encode()
+    expect("Traceback" not in report + errors, "there is a traceback", presented, errors[-2000:].encode())
     expect(not errors, "something is written beside the report", errors[:2000].encode())
-    expect(SECRET not in said, "a value is shown", presented)
+    expect(SECRET not in report, "a value is shown", presented)
     expect(code == (0 if wanted is ACCEPTED else 1), f"exit {code}", presented)
-    *problems, summary = said.splitlines()
+    *problems, summary = report.splitlines()
     expect(all(": error: " in line or ": warning: " in line for line in problems), "a line is no problem", presented)
-    expect(wanted is ACCEPTED or len(problems) >= 1, "nothing is said", presented)
-    expect(len(problems) <= 1100 and all(len(line) < 1000 and line.isprintable() for line in problems), "too much is said", presented)
+    expect(wanted is ACCEPTED or len(problems) >= 1, "nothing is report", presented)
+    expect(len(problems) <= 1100 and all(len(line) < 1000 and line.isprintable() for line in problems), "too much is report", presented)
     expect("error" in summary or wanted is ACCEPTED, "there is no summary", summary.encode())
 
 

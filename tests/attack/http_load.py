@@ -29,9 +29,9 @@ ENDS = b"\r\n\r\n"
 class UntilTime(Indexed):
     """As many cases as begin within so many seconds; a sample knows no time."""
 
-    def __init__(self, count: int, make: Callable[[int], Case], seconds: float, told: Callable[[], str]):
+    def __init__(self, count: int, make: Callable[[int], Case], seconds: float, summary: Callable[[], str]):
         super().__init__(count, make)
-        self._seconds, self._received = seconds, told
+        self._seconds, self._summary = seconds, summary
 
     def __iter__(self) -> Iterator[Case]:
         end = time.monotonic() + self._seconds
@@ -39,7 +39,7 @@ class UntilTime(Indexed):
             if time.monotonic() >= end:
                 break
             yield self[number]
-        print(f"      {self._received()}", flush=True)
+        print(f"      {self._summary()}", flush=True)
 
 
 # What happens to one question: (the path's last part, whether the canary answers it whole, whether it may end the connection).
@@ -52,7 +52,7 @@ METHODS = (b"GET", b"GET", b"POST", b"PUT", b"HEAD", b"DELETE")
 class Question:
     data: bytes
     method: bytes
-    told: bytes  # the body of the right answer, but for HEAD
+    expected: bytes  # the body of the right answer, but for HEAD
     is_answered: bool
 
 
@@ -72,13 +72,13 @@ def million(target: Target) -> Indexed:
     """Answers, aborts of both ends, pipelining and websockets, all over the same connections to the same upstreams."""
     home, done = stage(), Counter[str]()
 
-    def told() -> str:
+    def summary() -> str:
         return ", ".join(f"{number} {what}" for what, number in sorted(done.items())) + f"; gate grew by {home.growth() >> 20} MiB"
 
     def case(number: int) -> Case:
         return Case(f"batch {number}", partial(_batch, number, done, home))
 
-    return UntilTime(REQUESTS // BATCH, case, SECONDS, told)
+    return UntilTime(REQUESTS // BATCH, case, SECONDS, summary)
 
 
 async def _batch(seed: int, done: Counter[str], target: Stage, _: Target) -> Outcome:
@@ -138,7 +138,7 @@ async def _forwarded(target: Stage, writes: list[bytes], questions: list[Questio
     """Everything that comes until as many answers are there, or gate hangs up."""
     reader, writer = await target.open()
     received = bytearray()
-    last = ENDS if questions[-1].method == b"HEAD" else questions[-1].told
+    last = ENDS if questions[-1].method == b"HEAD" else questions[-1].expected
     try:
         writer.write(b"".join(writes))
         while not (received.count(b"HTTP/1.1 ") >= count and received.endswith(last)):
@@ -163,17 +163,17 @@ def _compared(questions: list[Question], raw: bytes, *, complete: bool) -> int:
         answers = split_responses(raw, tuple(question.method for question in questions), is_closed=False)
         expect(len(answers) == len(questions), f"{len(answers)} answers to {len(questions)} questions", data)
         for question, answer in zip(questions, answers, strict=True):
-            told = b"" if question.method == b"HEAD" else question.told
-            expect(answer.status == 200 and answer.body == told, f"{question.told!r} got {answer.status} {answer.body[:100]!r}", data)
+            body = b"" if question.method == b"HEAD" else question.expected
+            expect(answer.status == 200 and answer.body == body, f"{question.expected!r} got {answer.status} {answer.body[:100]!r}", data)
         return len(questions)
     answered = 0
     for question, part in zip(questions, raw.split(b"HTTP/1.1 ")[1:], strict=False):
         status, (head, _, body) = part[:3], part.partition(ENDS)
         is_whole = b"x-canary" in head.lower()
         if is_whole and question.method != b"HEAD":
-            expect(status == b"200" and question.told.startswith(body), f"{question.told!r} got {part[:300]!r}", data)
+            expect(status == b"200" and question.expected.startswith(body), f"{question.expected!r} got {part[:300]!r}", data)
         elif not is_whole and ENDS in part:
-            expect(not question.is_answered and status == b"502", f"{question.told!r} got {part[:300]!r}", data)
+            expect(not question.is_answered and status == b"502", f"{question.expected!r} got {part[:300]!r}", data)
         answered += 1
     return answered
 

@@ -53,14 +53,14 @@ def held(target: Target) -> Indexed:
         mode = HELD_MODES[number % len(HELD_MODES)]
         return Case(f"held {mode} {number}", partial(_held, mode, cut, home))
 
-    def told() -> str:
+    def summary() -> str:
         slow = ", ".join(f"{number} {mode}" for mode, number in cut.items())
         return (
             f"ended: {slow}; {len(waits)} good answers after {_times(waits)}, of which the attacker itself was late {_times(lags)}; "
             f"gate grew by {maximum[0] >> 20} MiB at most"
         )
 
-    return UntilTime(HELD_TOGETHER * (2 + int(HELD_SECONDS / HELD_LIMIT)), case, HELD_SECONDS, told)
+    return UntilTime(HELD_TOGETHER * (2 + int(HELD_SECONDS / HELD_LIMIT)), case, HELD_SECONDS, summary)
 
 
 def _times(found: list[float]) -> str:

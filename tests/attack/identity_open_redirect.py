@@ -47,7 +47,7 @@ class Surfaces:
         hosts = (AUTHENTICATE_HOST, ANYONE, OTHER, PUBLIC, CORP)
         self.landings = Landings([*(stage.url(host, "") for host in hosts), stage.idp.issuer])
         self._stranger = stage.browser()
-        self._person = stage.browser()
+        self._browser = stage.browser()
         self._leaving = stage.browser()
         self._signed = ("", 0.0)
         self._csrf = ""
@@ -169,7 +169,7 @@ class Surfaces:
 
     def _at_path_through_sign_in(self, text: str) -> Answer:
         """A person who has a session is led to the authenticate host and back: the last step's Location is judged, too."""
-        browser, stage = self._person, self._stage
+        browser, stage = self._browser, self._stage
         if not stage.is_signed_in(browser):
             stage.sign_in(browser)
         browser.cookies[OTHER] = {}

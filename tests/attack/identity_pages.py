@@ -12,7 +12,7 @@ from urllib.parse import quote
 from foundation.web.pages import TIMES_SCRIPT
 from tests.attack.identity_attack import Attempt, identity_attack
 from tests.attack.identity_browser import HTML, JSON, Answer, Browser, Headers
-from tests.attack.identity_hand_over import sign_out
+from tests.attack.identity_handoff import sign_out
 from tests.attack.identity_stage import ANN, ANYONE, MOVED, OTHER, PUBLIC, Stage, new_user
 from tests.attack.run import ACCEPTED, REFUSED, Outcome, expect
 from tests.support.children import wait_until
