@@ -1,6 +1,6 @@
 """B26: does a hostile configuration end in one clear line for each mistake, soon, and without much memory?
 
-Each case is a `manage.py checkconfig` of its own: exit 1, no traceback, every line an error with its file, within a few seconds of
+Each case runs `manage.py checkconfig`: exit 1, no traceback, every line an error with its file, within a few seconds of
 processor time and 300 MiB.  A file that is only large must pass within the same bounds.
 """
 
@@ -120,7 +120,7 @@ def _is_only_large() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _files() -> Iterator[tuple[str, Prepare]]:
-    """What has a configuration's name and is no file that can be read."""
+    """Paths that are named like a configuration and cannot be read."""
     yield "missing", lambda path: None
     yield "directory", lambda path: path.mkdir()
     yield "pipe", lambda path: os.mkfifo(path)

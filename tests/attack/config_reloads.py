@@ -1,4 +1,4 @@
-"""B40: is one whole configuration in force at every instant, whatever is written into the file meanwhile?"""
+"""B40: is one whole configuration in force at every instant, whatever is written into the file during a reload?"""
 
 import itertools
 import signal

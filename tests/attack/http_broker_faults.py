@@ -1,4 +1,4 @@
-"""B37: with its Redis killed, hung, full, locked, emptied or overwritten, does gate let in nobody whom it must not, and come back?"""
+"""B37: with its Redis killed, hung, full, locked, emptied or overwritten, does gate deny every user that it must, and recover?"""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ def _read_only(_: Target) -> contextlib.AbstractContextManager[None]:
 
 @contextmanager
 def _locked(_: Target) -> Iterator[None]:
-    """It asks for a password that nobody told gate, and has cut every connection."""
+    """It requires a password that gate does not have, and has cut every connection."""
     redis().command("config", "set", "requirepass", PASSWORD)
     try:
         redis().command("-a", PASSWORD, "client", "kill", "type", "normal")
@@ -110,7 +110,7 @@ def _overwrite() -> None:
 
 
 async def _damaged(damage, _: Target) -> Outcome:
-    """Nobody becomes anybody else; a store that has forgotten everybody is believed; whoever signs in anew is in."""
+    """No user becomes another; an emptied store is believed; a user who signs in again is admitted."""
     target = await victim("kvstore")
     await asyncio.to_thread(damage)
     await asyncio.gather(*(probe(target, site, user, is_forgotten=True) for site, user in PROBES))
@@ -130,7 +130,7 @@ async def _are_forgotten(target: Target) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + MAX_STORED
     while await _is_in(target, "alice") or await _is_in(target, "carol"):
-        expect(loop.time() < end, f"whom the store has forgotten is let in {MAX_STORED:.0f} s later")
+        expect(loop.time() < end, f"a user that the store has forgotten is admitted {MAX_STORED:.0f} s later")
         await asyncio.sleep(0.05)
 
 

@@ -55,7 +55,7 @@ def behind_a_cache(target: Target) -> Iterator[Case]:
 
 
 async def _in_turn(home: Stage, port: int, site: str, path: bytes, _: Target) -> Outcome:
-    """Each asks for the same URL, which nobody asked for before."""
+    """Each requests the same URL, which was not requested before."""
     if path.startswith(b"/.gate"):
         path += (b"&" if b"?" in path else b"?") + new_marker()
     else:

@@ -84,7 +84,7 @@ def plain_answer(hit: Hit) -> bytes:
 
 @dataclass(frozen=True)
 class Script:
-    """What one request gets.  `early`: at its head already, without waiting for its body."""
+    """The response to one request.  `early`: at its head already, without waiting for its body."""
 
     answer: bytes
     closes: bool = False
@@ -110,7 +110,7 @@ class Canary:
 
 
 class CanaryServer:
-    """All canaries of one run, on one event loop in a thread of its own."""
+    """All canaries of one run, on one event loop in a separate thread."""
 
     def __init__(self, canaries: list[Canary]):
         self._canaries = canaries

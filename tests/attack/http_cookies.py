@@ -110,7 +110,7 @@ async def _foreign_before_own(elsewhere: str, site: str, target: Target) -> Outc
     answer = await target.send(data)
     hits = target.ledger.hits(marker)
     expect(len(hits) == 1, f"locked out: {answer.raw[:200]!r}", data)
-    expect(site == "bare" or received(hits[0])[0] == [b"alice@example.com"], "came as somebody else", data)
+    expect(site == "bare" or received(hits[0])[0] == [b"alice@example.com"], "came as another user", data)
     return ACCEPTED
 
 
@@ -219,7 +219,7 @@ async def _at_authenticate(cookie: bytes, _: Target) -> Outcome:
 
 
 def _other_carriers() -> list[bytes]:
-    """What else may carry a token, for another host than its own: %b stands for it."""
+    """Other places for a token of another host: %b is the token."""
     return [
         b"Authorization: Gate %b",
         b"Authorization: Bearer Gate-%b",

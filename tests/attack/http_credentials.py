@@ -44,7 +44,7 @@ async def _credential(value: bytes, site: str, user: str | None, target: Target)
 
 
 def _jars() -> Iterator[tuple[bytes, bytes]]:
-    """(what stands before our cookie, what stands behind); {} of ours are to vanish, the rest to survive."""
+    """(text before gate's cookie, text after it); {} is gate's part and must vanish, the rest must survive."""
     others = (
         b"",
         b"a=1",

@@ -1,7 +1,7 @@
 """B5: do gate and a real nginx or Envoy, in front of it or behind it, ever see two different sequences of requests?
 
 Each case's bytes go six ways: to nginx and to Envoy in front of gate, to gate in front of each, to nginx and Envoy alone, and to gate
-alone.  Whoever carries a request marks it, so that one that was smuggled past its first reader is known by the mark it lacks.
+alone.  Each forwarder marks a request, so that one that was smuggled past its first reader is known by the mark it lacks.
 """
 
 import atexit
@@ -25,7 +25,7 @@ from tests.support.development_provider import DevelopmentProvider
 QUIET = 0.2  # seconds
 GATE = b"X-Carried-By"  # set by each route of this gate
 NEIGHBOURS = ("nginx", "Envoy")
-# What the hosts of the routes lead to: a canary, or a neighbour that leads to one.  Names of one length make cases of one length.
+# Targets of the routes' hosts: a canary, or a neighbour that leads to one.  Names of one length make cases of one length.
 SITES = {"plain": "direct", "nginx": "behind nginx", "Envoy": "behind Envoy"}
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import FORWARD_AUTH_HOST, Target
 
-# "P" is the port of somebody who is listening, and must hear nothing; at an address where no other program looks for its own.
+# "P" is the port of a listener, which must receive nothing; at an address where no other program looks for its own.
 LISTENER = "127.19.19.19"
 URLS = (
     *(
@@ -97,7 +97,7 @@ async def _nothing_is_called(made: Made, target: Target) -> Outcome:
     async with await asyncio.start_server(receive, LISTENER, 0) as listening:
         data = made(target, listening.sockets[0].getsockname()[1])
         answer = await target.send(data)
-        await target.send(target.beat())  # what was begun meanwhile has had its time
+        await target.send(target.beat())  # what started during the attack has had its time
     expect(not received, "gate opened a connection to where the client said", data)
     status = answer.statuses[0] if answer.raw else 400
     expect(status not in (500, 502, 504), f"the answer is {status}", data)

@@ -168,7 +168,7 @@ async def _broker(home: EnvoyGate) -> AsyncIterator[StoreBackend]:
 
 
 async def _home(target: Target) -> EnvoyGate:
-    """It has an event loop of its own while it starts, so it does that beside ours."""
+    """It runs an event loop while it starts, so it starts in another thread."""
     async with _starting():
         return await asyncio.to_thread(_started, target.gate.builder.settings["idp_provider_url"])
 

@@ -1,4 +1,4 @@
-"""B51: what can clients that are not signed in make gate and Envoy hold?  B52: does ended access end meanwhile?"""
+"""B51: what can clients that are not signed in make gate and Envoy hold?  B52: does revoked access end under that load?"""
 
 import asyncio
 import ssl
@@ -54,7 +54,7 @@ async def _burst(target: Target, *, ends: bool) -> Outcome:
         gate = await asyncio.to_thread(builder.start, Path(directory), lambda port, certificates: ("-c", START))
         try:
             async with gate.client() as browser:
-                expect((await sign_in(browser, gate.url(HOST), "alice")).status_code == 200, "nobody could sign in")
+                expect((await sign_in(browser, gate.url(HOST), "alice")).status_code == 200, "no user could sign in")
                 cookie = of_client(browser, HOST)
             if ends:
                 reader, writer = await _download(gate, cookie)

@@ -1,6 +1,6 @@
 """B37: with no disk, no file descriptors, or a broken configuration file, does gate deny rather than allow, and come back by itself?
 
-On a gate of its own, which is starved from outside: by the limits that the kernel keeps for its process.
+On a separate gate, which is starved from outside: by the limits that the kernel keeps for its process.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from tests.support.gate import AUTHENTICATE_HOST, HTML, follow, sign_in
 RECOVERED_WITHIN = 10.0  # seconds
 HELD = 60  # connections that wait while there are no file descriptors
 PROBES = tuple(product(("group", "any", "bare", "mixed"), ("alice", "carol", None, "forged")))
-# What the configuration file becomes.  None: it is gone.
+# New content of the configuration file.  None: it is deleted.
 BROKEN_FILES = (
     *(b"", b"\0" * 4096, b"policy: []\n", b"{", b"policy:\n- from: https://group.localhost\n", b"!!python/object:os.system {}\n", None),
     *(b"cookie_secret: x\n", b"\xff\xfe", b"policy: *x\n", b"- a\n- b\n"),
@@ -41,12 +41,12 @@ Starve = Callable[[Target], AbstractContextManager[None]]
 
 
 def under(store: str, label: str, starve: Starve) -> Iterator[Case]:
-    """Whoever comes while it lasts, to a gate that keeps its records there."""
+    """Clients that connect during the fault, to a gate with its records there."""
     for number in range(4):
         yield Case(f"{label}, strangers and friends {number}", partial(probed, store, starve))
     yield Case(f"{label}, a sign-in", partial(signing_in, store, starve))
     yield Case(f"{label}, a sign-out", partial(signing_out, store, starve))
-    yield Case(f"{label}, pages of ours", partial(our_pages, store, starve))
+    yield Case(f"{label}, gate's pages", partial(our_pages, store, starve))
 
 
 @contextmanager
@@ -94,7 +94,7 @@ async def probed(store: str, starve: Starve, _: Target) -> Outcome:
 
 
 async def probe(victim: Target, site: str, user: str | None, *, must_answer: bool = False, is_forgotten: bool = False) -> None:
-    """`is_forgotten`: whoever may come in may as well have to sign in anew."""
+    """`is_forgotten`: an authorized user may also have to sign in again."""
     marker = new_marker()
     forged = b"Cookie: _gate=%b\r\n" % (b"A" * 200) if user == "forged" else b""
     known = None if user == "forged" else user

@@ -13,7 +13,7 @@ from tests.support.development_provider import pick_person
 from tests.support.gate import AUTHENTICATE_HOST, HTML, follow, sign_in, sign_out
 
 
-# Of one client network twenty may wait for the provider; who comes beyond is told to try again.
+# Of one client network twenty may wait for the provider; further clients get a request to try again.
 @attack("B14", "what was planted before a sign-in", sample=8, together=8)
 def planted(target: Target) -> Iterator[Case]:
     for number in range(10):
@@ -35,7 +35,7 @@ async def _fixation(target: Target) -> Outcome:
     return REFUSED
 
 
-# What a sibling domain may have put there before the sign-in; None: the person's own former session, which was ended.
+# Cookies that a sibling domain may have set before the sign-in; None: the user's former session, which was ended.
 PLANTED: dict[str, Callable[[Target], bytes] | None] = {
     "a made-up value": lambda target: b"P" * 200,
     "an empty value": lambda target: b"",
@@ -63,7 +63,7 @@ async def _planted(label: str, user: str, target: Target) -> Outcome:
         page = await sign_in(client, f"https://{target.host('any')}/", user)
         expect(page.status_code == 200, f"locked out with status {page.status_code}", value)
         own = values_of(client, "any.localhost")
-    expect(own != value and await _user_of_cookie(target, own) == f"{user}@example.com", "the sign-in gave no session of its own", own)
+    expect(own != value and await _user_of_cookie(target, own) == f"{user}@example.com", "the sign-in created no new session", own)
     expect(await _user_of_cookie(target, value) is None, "a planted value became a session", value)
     return REFUSED
 
@@ -107,7 +107,7 @@ async def _signs_in_alongside(order: str, target: Target) -> Outcome:
             email = await _user_of_cookie(target, values_of(client, host), host.partition(".")[0])
             expect(email == f"{user}@example.com", f"{email} at {host}")
         presented = await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})
-        expect(presented.json()["user"]["email"] == "alice@example.com", f"the page of somebody else: {presented.text[:300]}")
+        expect(presented.json()["user"]["email"] == "alice@example.com", f"the page of another user: {presented.text[:300]}")
     return REFUSED
 
 

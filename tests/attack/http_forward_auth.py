@@ -48,7 +48,7 @@ IDENTITIES = (
     b"XGateClaimRole",
     b"Impersonate-User",
 )
-# Each begins below what everybody may see and ends, for some reader, in what nobody may; or the other way round.
+# Each begins below a public path and ends, for some parser, in a forbidden one; or the reverse.
 PATHS = (
     *(
         "/public/../secret",
@@ -168,7 +168,7 @@ def _secret(target: Target) -> str:
 
 
 def _queries(target: Target) -> Iterator[bytes]:
-    """What a careless front proxy could make of a client's request for something that the person may not see."""
+    """Questions that a careless front proxy could make of a request for a page that the user may not see."""
     secret, other = _secret(target), quote(f"https://{target.host('public')}/", safe="")
     inverse = f"https://{target.host('inverse')}"
     urls = [secret, *(f"{inverse}{path}" for path in PATHS)]
@@ -201,7 +201,7 @@ async def _permits_nothing(data: bytes, target: Target, *, address: str = "127.0
     status = raw.split(b"\r\n", 1)[0]
     expect(raw.startswith(b"HTTP/1.1 "), f"no answer: {raw[:200]!r}", data)
     expect(not status.startswith(b"HTTP/1.1 2"), f"it says {status!r}", data)
-    expect(b"x-gate-" not in raw.split(b"\r\n\r\n", 1)[0].lower(), "a refusal tells about the person", data)
+    expect(b"x-gate-" not in raw.split(b"\r\n\r\n", 1)[0].lower(), "a refusal discloses data of the user", data)
     expect(data.startswith((b"GET /verify", b"HEAD /verify")) <= (b"\r\nlocation:" not in raw.lower()), "/verify redirects", data)
     return REFUSED
 

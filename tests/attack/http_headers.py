@@ -36,7 +36,7 @@ NAMES = (
     *(b"X-HTTP-Method-Override", b"X-HTTP-Method", b"X-Method-Override", b"X-Rewrite-Url", b"X-Override-Url", b"X-Original-Host"),
     *(b"X-Script-Name", b"Path-Info"),
 )
-# What a client may be told about itself by nobody else: these must arrive with gate's own value, exactly once.
+# Headers that only gate may set: these must arrive with gate's value, exactly once.
 GATE_HEADERS = {b"x-gate-jwt-assertion": ("alice",), b"x-gate-claim-email": ("alice",), b"x-gate-claim-groups": ("alice",)}
 SPLITTERS = (b"\x0b", b"\x0c", b"\x1c", b"\x1d", b"\x1e", b"\x85", b"\r", b"\n", b"\x00", b"\r\n ", b"\n ", b"\xe2\x80\xa8", b"\xc2\x85")
 # (site, person, method, more headers)
@@ -150,7 +150,7 @@ def _check_headers(hit: Hit, name: bytes, value: bytes, user: str | None, odd: s
     has_identity = (user is not None and hit.canary in ("group", "any", "cors", "secret")) or (hit.canary == "open" and user is not None)
     emails = hit.values(b"x-gate-claim-email")
     expect(emails == ([b"%b@example.com" % user.encode()] if has_identity and user else []), f"{odd}: identity {emails!r}", data)
-    expect(not hit.values(b"x-gate-claim-nickname"), f"{odd}: a claim that nobody has", data)
+    expect(not hit.values(b"x-gate-claim-nickname"), f"{odd}: a claim that no user has", data)
     assertions = hit.values(b"x-gate-jwt-assertion")
     expect(len(assertions) == len(emails) or (len(assertions) == 1 and not emails), f"{odd}: {len(assertions)} assertions", data)
     received = [json.loads(base64.urlsafe_b64decode(each.split(b".")[1] + b"==")).get("email", "").encode() for each in assertions]

@@ -1,4 +1,4 @@
-"""B41: can an upstream harm other requests, gate, or the session of its own users?"""
+"""B41: can an upstream harm other requests, gate, or the session of its users?"""
 
 import re
 from collections.abc import Iterator

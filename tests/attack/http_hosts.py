@@ -151,7 +151,7 @@ async def _one_host(site: str, host: bytes, user: str | None, target: Target) ->
 
 
 def _elsewhere(raw: bytes) -> bool:
-    """any.localhost at the other port is a site of its own, to which nobody has a session: sign-in is right."""
+    """any.localhost at the other port is a separate site without a session: a sign-in redirect is correct."""
     return raw.startswith(b"HTTP/1.1 302") and b"any.localhost%%3A%d" % ELSEWHERE_PORT in raw
 
 

@@ -189,7 +189,7 @@ async def _stopped_reader(target: Target) -> Outcome:
 
 
 async def _flood(count: int, target: Target) -> Outcome:
-    """Nobody's requests leave nothing behind; the class's own look at memory sees what they do."""
+    """Unauthenticated requests leave no records; the class's memory check covers the rest."""
     for number in range(count):
         marker = new_marker()
         data = target.request(

@@ -1,6 +1,6 @@
 """B22, B42: what do a hundred thousand strangers leave behind, and does each of a million answers belong to its question?
 
-B42 ends with its million, or after GATE_ATTACK_LOAD_SECONDS (40 minutes unless told), and says how much it did.
+B42 ends with its million, or after GATE_ATTACK_LOAD_SECONDS (default 40 minutes), and says how much it did.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ ENDS = b"\r\n\r\n"
 
 
 class UntilTime(Indexed):
-    """As many cases as begin within so many seconds; a sample knows no time."""
+    """As many cases as begin within `seconds`; a sample ignores time."""
 
     def __init__(self, count: int, make: Callable[[int], Case], seconds: float, summary: Callable[[], str]):
         super().__init__(count, make)
@@ -42,7 +42,7 @@ class UntilTime(Indexed):
         print(f"      {self._summary()}", flush=True)
 
 
-# What happens to one question: (the path's last part, whether the canary answers it whole, whether it may end the connection).
+# One request's outcome: (the path's last part, whether the canary answers it whole, whether it may end the connection).
 WAYS = ((b"", True), (b"surplus", True), (b"closing", True), (b"die", False), (b"garbage", False), (b"half", False))
 SITES = (("public", None), ("any", "alice"), ("any", "carol"), ("group", "alice"), ("plain", None), ("bare", "carol"))
 METHODS = (b"GET", b"GET", b"POST", b"PUT", b"HEAD", b"DELETE")
@@ -102,7 +102,7 @@ async def _in_turn(target: Stage, dice: random.Random, done: Counter[str]) -> No
     questions = [_question(target, dice, dice.choice(WAYS[:3])) for _ in range(BATCH)]
     answers = await asyncio.gather(*(_forwarded(target, [question.data], [question], 1) for question in questions))
     for question, (raw, _) in zip(questions, answers, strict=True):
-        done["on connections of their own"] += _compared([question], raw, complete=question.is_answered)
+        done["on separate connections"] += _compared([question], raw, complete=question.is_answered)
 
 
 async def _leaving(target: Stage, dice: random.Random, done: Counter[str]) -> None:
@@ -243,4 +243,4 @@ async def _stranger(dice: random.Random, target: Stage) -> None:
     answer = await target.send(*questions[:-1], questions[-1].replace(ENDS, b"\r\nConnection: close\r\n\r\n"), wait=30)
     statuses = answer.statuses
     expect(len(statuses) == len(questions) and set(statuses) <= {302, 401}, f"answered {Counter(statuses)}", *questions[:3])
-    expect(not any(map(target.ledger.hits, markers)), "an upstream heard of a stranger")
+    expect(not any(map(target.ledger.hits, markers)), "an upstream received a request of a stranger")

@@ -20,10 +20,10 @@ NEVER = (
     b"GET\x0b",
     b"G\xc3\x89T",
     b"@GET(",
-    # Applications fold a method before they run it, so each of these would be another than the one that is judged.
+    # Applications fold a method before they run it, so each of these would differ from the method that was authorized.
     *(b"get", b"Get", b"post", b"PoSt", b"delete", b"Delete", b"dELETE", b"put", b"patch", b"options", b"head", b"propfind", b"Purge"),
 )
-# Whatever an application may know: passed on as it is written, and judged as any other.
+# Any other method: forwarded as written, and authorized like any other.
 PASSED = (
     b"GET",
     b"POST",

@@ -1,4 +1,4 @@
-"""B42: does each answer belong to its question, whatever came before it on the connection, and whoever left in the middle?"""
+"""B42: does each answer belong to its question, whatever came before it on the connection, and whichever client left in the middle?"""
 
 import asyncio
 import random
@@ -114,7 +114,7 @@ async def _mix(seed: int, target: Target) -> Outcome:
             expect(answer.body == b"/" + question.marker, f"{question.marker!r} got the answer {answer.body[:60]!r}", data)
         expect(question.is_forwarded or not answer.values(b"x-canary"), "gate's own answer came from an upstream", data)
     closes = next((number + 1 for number, answer in enumerate(answers) if answer.announces_close), 0)
-    # Who is slower than gate's deadlines, as this process is on a busy machine, may be told so, or be left without an answer.
+    # A client slower than gate's deadlines, as this process is on a busy machine, may get 408 or no response.
     expect(is_late or len(answers) == (closes or len(expected)), f"{len(answers)} answers to {len(expected)} questions", data)
     return REFUSED if any(not question.is_forwarded for question in expected) else ACCEPTED
 

@@ -35,7 +35,7 @@ _NGINX_SERVER = """
 
 @dataclass(frozen=True)
 class Server:
-    """`more`: what nginx is told besides, in its own words."""
+    """`more`: further lines of nginx's configuration."""
 
     to: int
     more: str = ""

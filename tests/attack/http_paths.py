@@ -72,7 +72,7 @@ REFUSALS = (302, 400, 401, 403, 404, 413, 414, 421, 426, 431)
 USER_NAMES = (None, "carol", "alice")
 PLAIN_SPELLINGS = frozenset({b"", b"x/../", b"%2e", b"%7e", b"%2d", b"~", b"+", b"@", b":"})
 
-# What some reader ends a name at, leaves out or takes for something else, and what nobody does.
+# Characters at which a parser ends a name, that it drops or converts, and ordinary ones.
 STRANGE = (
     *(b"/", b"//", b"//x/", b";", b";x=y", b";/", b"/;/", b"/;x/", b"%3b", b"%3B/", b"%2f", b"%2F", b";%2f", b"%2f;", b"%3b%2f", b"%2f/"),
     *(b"%252f", b"%253b", b"%253f", b"%255c", b"%2525", b"%2561", b"%25", b"%3f", b"%3F/", b"%23", b"/..;/", b"%2e%2e%2f", b"%252e%252e/"),
@@ -116,7 +116,7 @@ def _spelled(sites: list[str], spellings: tuple[bytes, ...], number: int) -> tup
 
 
 async def _verify_layout(site: str, path: bytes, is_ordinary: bool, target: Target) -> Outcome:
-    """What is permitted to nobody in particular goes on as it was written: every reader may serve that to everybody."""
+    """A public path is forwarded as written: every parser may serve it to all clients."""
     layout, url = LAYOUT_SITES[site], quote(f"https://{target.host(site)}{path.decode('ascii')}", safe="")
     lines = b"GET /verify?uri=%b HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % (url.encode(), FORWARD_AUTH_HOST.encode())
     answer = await target.send(lines)
@@ -139,7 +139,7 @@ def _plainly(path: bytes) -> str:
 
 
 async def _attempt_layout(site: str, path: bytes, is_ordinary: bool, target: Target) -> Outcome:
-    """Nobody is signed in: what reaches an upstream, every reader may serve to everybody, and ordinary names are never refused for their
+    """Without sign-in: every parser may serve to all clients what reaches an upstream, and ordinary names are never refused for their
     spelling."""
     marker, layout = new_marker(), LAYOUT_SITES[site]
     data = target.request(b"GET", path, site, marker=marker)
@@ -148,7 +148,7 @@ async def _attempt_layout(site: str, path: bytes, is_ordinary: bool, target: Tar
     (status,), hits = answer.statuses, target.ledger.hits(marker)
     expect(len(hits) <= 1, f"{len(hits)} requests reached upstreams", data)
     for hit in hits:
-        expect(hit.canary == "open", "nobody reached what is protected", data)
+        expect(hit.canary == "open", "no client reached a protected path", data)
         for name, reader in READERS.items():
             found = served(reader, hit.target.decode("ascii"))
             expect(found is None or open_to_all(layout, found), f"{name} serves {found} for {hit.target!r}", data)

@@ -76,7 +76,7 @@ async def _upgrade(value: bytes, settings: bytes, site: str, user: str | None, t
     expect(101 not in statuses and b"101 Switching" not in answer.raw, "switched protocols", data)
     hits = target.ledger.hits(first) + target.ledger.hits(second)
     is_allowed = site == "public" or user == "alice"
-    # A refused handshake may end the connection: whoever speaks websocket now is not waiting for a second answer.
+    # A refused handshake may end the connection: the client is not waiting for a second response.
     is_ended = len(statuses) == 1 and 400 <= statuses[0] < 500 and answer.is_closed and not hits
     expect((len(statuses) == 2 or is_ended) and (is_allowed or not hits), f"answered {statuses}", data + behind)
     for hit in hits:

@@ -59,7 +59,7 @@ async def _are_refused(target: Target, ended: dict[str, bytes], way: signal.Sign
 
 
 async def _comes_back(target: Target, site: str, cookie: bytes) -> None:
-    """It is carol's, and nobody else's."""
+    """It is carol's alone."""
     loop = asyncio.get_running_loop()
     end = loop.time() + RECOVERED_WITHIN
     while True:

@@ -73,7 +73,7 @@ def rewrites(target: Target) -> Iterator[Case]:
 
 @attack("B48", "rewrites that cut within a segment")
 def cuts(target: Target) -> Iterator[Case]:
-    """`/cut` becomes `/base/`, so what follows it in its segment becomes a segment of its own: `/cut../x`."""
+    """`/cut` becomes `/base/`, so what follows it in its segment becomes a separate segment: `/cut../x`."""
     for first, tail in product(SPELLINGS, (b"", b"x", b"/x", b"/../x", b"/..;/x")):
         yield Case(f"{first + tail!r} behind /cut"[:80], partial(_rewritten, "rewrite", b"/cut" + first + tail, b"/base/"))
 

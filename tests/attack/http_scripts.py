@@ -62,7 +62,7 @@ async def _sent(name: bytes, value: bytes, is_control: bool, site: str, user: st
 
 
 async def _answered(value: bytes, is_control: bool, target: Target) -> Outcome:
-    """What an application sets as a cookie, its browser can send back."""
+    """An application's cookie can be sent back by its browser."""
     marker = new_marker()
     output = b"Set-Cookie: city=%b\r\nSet-Cookie: kept=1\r\n" % value
     target.canaries["public"].scripts[marker] = Script(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n%b\r\n" % output)

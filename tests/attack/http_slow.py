@@ -1,4 +1,4 @@
-"""B21: do slow clients end at their deadline, and does everybody else notice nothing meanwhile?  (timeout_read is 2 s here.)
+"""B21: do slow clients end at their deadline, and are other clients unaffected?  (timeout_read is 2 s here.)
 
 Two thousand of them are held for five minutes (GATE_ATTACK_SLOW_SECONDS).  Each is cut at its deadline
 (timeout_read 5 s for heads and bodies; a reader that takes nothing ends by itself), and another one takes its place.

@@ -19,7 +19,7 @@ from tests.attack.target import Target, new_marker
 BROKEN = (301, 302, 400, 401, 403, 404, 405, 408, 413, 414, 417, 426, 431, 501, 505)
 # Before and after timeout_read, which is two seconds here.
 PAUSES = (0.3, 1.0, 2.6)
-QUIET = 0.3  # seconds without an answer, while others get theirs: gate waits for more
+QUIET = 0.3  # seconds without an answer, while other clients get responses: gate waits for more
 SITES = (("public", None), ("group", "alice"), ("group", None))
 
 
@@ -116,7 +116,7 @@ def published(target: Target) -> Iterator[Case]:
 
 @attack("B5", "request smuggling, pauses before the body", together=256)
 def paused(target: Target) -> Iterator[Case]:
-    """Whoever answered meanwhile, or gave up waiting, must not take the body for a request."""
+    """A server that has answered or given up waiting must not parse the body as a request."""
     for label, make in pauses():
         for site, user in (*SITES, ("redirect", None), ("nowhere", None)):
             for pause in PAUSES:

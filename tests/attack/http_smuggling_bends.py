@@ -72,7 +72,7 @@ _NAMES = (
         b"Transfer-Encoding:",
     ),
 )
-# What stands before the line, as another header's beginning; and behind it.
+# Text before the line, as the start of another header; and after it.
 _BEFORE = (
     b"",
     b"X: y\r\n",

@@ -112,7 +112,7 @@ def connection_state(first: bytes, head: bytes, second: bytes) -> bytes:
 
 
 def many_headers(count: int, line: bytes, head: bytes, second: bytes) -> bytes:
-    """The line that frames stands behind more headers than one reader looks at."""
+    """The framing header comes after more headers than one parser reads."""
     body = b"0\r\n\r\n" + second
     more = b"".join(b"X-%d: y\r\n" % number for number in range(count))
     return b"POST /first HTTP/1.1\r\n%b%b%b\r\n\r\n%b" % (head, more, _received(line, len(body)), body)
@@ -137,7 +137,7 @@ def families() -> Iterator[tuple[str, Builder]]:
 
 
 def pauses() -> Iterator[tuple[str, Builder]]:
-    """What is worth waiting before: the second part is sent when the first has been answered, or given up."""
+    """Parts that are sent after a pause: the second part is sent when the first has been answered, or given up."""
     for method, path in product(_METHODS[:6], _UNREAD):
         yield f"CL.0 {method!r} {path!r}", partial(cl_0, method, path, b"Content-Length: %d")
         yield f"TE.0 {method!r} {path!r}", partial(te_0, method, path, CHUNKED)

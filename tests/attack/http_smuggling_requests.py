@@ -1,4 +1,4 @@
-"""Two requests around a doubtful line: the second must not count where it is somebody's body.
+"""Two requests around a doubtful line: the second must not count where it is part of a body.
 
 Each builder gets the first request's good header lines, and the whole second request.
 """

@@ -43,7 +43,7 @@ PORTED = ("any.localhost:9443", "any.localhost:8443", "any.localhost", "other0.l
 
 
 class SocketCanary(Canary):
-    """Besides what was scripted: the last part of a path says how it is answered.  `heard`: what came behind a 101, by marker."""
+    """Without a script, the last part of a path selects the response.  `received`: bytes after a 101, by marker."""
 
     def __init__(self, name: str, ledger: Ledger):
         super().__init__(name, ledger)
@@ -119,7 +119,7 @@ class Stage(Target):
     admin_jar = httpx.Cookies()
 
     def received(self, marker: bytes) -> bytes:
-        """What came to any upstream behind the 101 to this handshake."""
+        """Bytes that any upstream received after the 101 to this handshake."""
         return b"".join(bytes(canary.received.pop(marker, b"")) for canary in self.canaries.values())
 
     def look(self) -> None:

@@ -1,4 +1,4 @@
-"""B43: does a tunnel lead only where a route for TCP says, for whom it lets in, and is nothing that comes too early ever a request?"""
+"""B43: does a tunnel lead only where a route for TCP says, for users that it allows, and are early bytes never parsed as a request?"""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ OTHERS = b"X-Forwarded-Host: %b\r\nForwarded: host=%b\r\nX-Original-URL: https:/
 
 
 def authorities(target: Target) -> dict[bytes, str]:
-    """What may be asked for -> the site whose route it is, empty for none."""
+    """Target -> the site whose route it is, empty for none."""
     right = b"group.localhost:%d" % TUNNEL_PORT
     canary, port = target.canaries["group"].port, target.port
     places = [b"127.0.0.1:%d" % canary, b"localhost:%d" % canary, b"[::1]:%d" % canary, b"0:%d" % canary, b"2130706433:%d" % canary]
@@ -97,7 +97,7 @@ def behind(target: Target) -> Iterator[Case]:
 
 
 def _inner(marker: bytes) -> bytes:
-    """What the canary would take for a request."""
+    """Bytes that the canary would parse as a request."""
     return b"GET /%b HTTP/1.1\r\nHost: public.localhost\r\nX-Marker: %b\r\nConnection: close\r\n\r\n" % (marker, marker)
 
 
@@ -135,7 +135,7 @@ async def _evaluated(target: Target, data: bytes, marker: bytes, site: str, user
 
 
 async def _behind(framing: bytes, user: str | None, pieces: int, target: Target) -> Outcome:
-    """Sent ahead, it is the tunnel's or nobody's: never a request of gate's own."""
+    """Early bytes are part of the tunnel or dropped: gate never parses them as a request."""
     right, marker = b"group.localhost:%d" % TUNNEL_PORT, new_marker()
     data = _connect(target, b"CONNECT", right, right, user, framing)
     own = target.request(b"GET", b"/" + marker, "public", marker=marker, close=True)

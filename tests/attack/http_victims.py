@@ -21,7 +21,7 @@ atexit.register(_to_the_end.close)
 
 
 async def victim(store: str) -> Target:
-    """It has an event loop of its own while it starts, so it does that beside ours."""
+    """It runs an event loop while it starts, so it starts in another thread."""
     return await asyncio.to_thread(_victim, store)
 
 
@@ -38,7 +38,7 @@ def postgresql() -> PostgresServer:
 
 
 def restart_store(store: str) -> Callable[[], None] | None:
-    """What kills the store's own server and starts it again; None where it has none."""
+    """Function that kills the store's server and starts it again; None without a server."""
     if store == "kvstore":
         return _restart_redis
     return postgresql().restart if store == "PostgreSQL" else None

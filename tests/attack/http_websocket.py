@@ -36,7 +36,7 @@ def handshake(
 
 
 def what_is_behind(target: Target, site: str, user: str | None) -> dict[str, tuple[bytes, bytes]]:
-    """What is sent in the same piece: (bytes, the marker of the request among them)."""
+    """Bytes sent in the same segment: (bytes, the marker of the request among them)."""
     made = {}
     for name in (
         "nothing",
@@ -67,7 +67,7 @@ def what_is_behind(target: Target, site: str, user: str | None) -> dict[str, tup
 
 BEHIND = ("nothing", "a request", "two requests", "a request in a frame", "a request behind a Close", "a ping and a request", "half")
 
-# What an upstream says to a good handshake, and the status the client is to get: 101, 502 for a wrong 101, its own for all others.
+# Response of an upstream to a valid handshake, and the expected status: 101, 502 for an invalid 101, else the upstream's.
 ANSWERS: tuple[tuple[bytes, int], ...] = (
     (OPENED + b"\r\n", 101),
     (b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OPENED + b"\r\n", 101),
@@ -143,7 +143,7 @@ async def _answered(number: int, site: str, user: str | None, behind: str, targe
     if status == 101:
         _expect_a_tunnel_alone(raw, sent_up, behind, data)
         return ACCEPTED
-    expect(not sent_up, f"the upstream heard {sent_up[:100]!r}", data)
+    expect(not sent_up, f"the upstream received {sent_up[:100]!r}", data)
     expect(is_closed and raw.count(b"HTTP/1.1 ") == 1 + raw.count(b"HTTP/1.1 1"), f"another answer, or no end: {raw!r}", data)
     expect(not re.search(rb"(?im)^upgrade:", raw) or status == 426, f"promises an upgrade: {raw!r}", data)
     return REFUSED
@@ -197,7 +197,7 @@ def unasked(target: Target) -> Iterator[Case]:
         b"Connection: Upgrade\r\n",
         b"Upgrade: foo\r\n",
     )
-    requested += (b"Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n",)  # the last one counts, and is not ours
+    requested += (b"Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n",)  # the last one counts, and is not supported
     for method, lines, behind in product((b"GET", b"POST", b"HEAD", b"OPTIONS", b"PUT"), requested, BEHIND):
         for site, user in (("public", None), ("plain", None), ("any", "alice"), ("bare", "alice")):
             yield Case(f"{method!r} {lines!r} at {site}, {behind}", partial(_unasked, method, lines, behind, site, user, stage()))
@@ -244,6 +244,6 @@ async def attempt_to_open(
         _expect_a_tunnel_alone(raw, sent_up, behind, data)
         return ACCEPTED
     expect(opens is not True, f"answered {raw[:300]!r}", data)
-    expect(not hits and not sent_up, f"an upstream heard of it: {hits}", data)
+    expect(not hits and not sent_up, f"an upstream received it: {hits}", data)
     expect(status in statuses and is_closed and len(re.findall(rb"HTTP/1\.1 [0-9]{3} ", raw)) == 1, f"answered {raw[:300]!r}", data)
     return REFUSED

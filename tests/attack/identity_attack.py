@@ -17,7 +17,7 @@ def identity_attack(name: str, title: str, **more: Any) -> Callable[[Callable[[S
 
     def register(cases: Callable[[Stage], Iterable[Attempt | Case]]) -> Attack:
         made = update_wrapper(partial(_cases, cases), cases)
-        # One at a time: the provider's bends are shared.  `together` may be more where each case has a stage of its own.
+        # One at a time: the provider's bends are shared.  `together` may be more where each case has its own stage.
         return attack(name, title, **{"together": 1, **more})(made)
 
     return register

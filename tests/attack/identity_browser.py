@@ -13,7 +13,7 @@ Headers = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, and from where."""
+    """A response, and its URL."""
 
     url: str
     raw: RawResponse

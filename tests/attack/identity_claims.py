@@ -32,7 +32,7 @@ BREAKS = (
     ),
 )
 CLAIMS = ("name", "nickname", "email", "groups", "given_name", "sub")
-# What else a claim's value may be; each reaches JSON as it stands.
+# Other values of a claim; each reaches JSON unchanged.
 SHAPES: tuple[Any, ...] = (
     *({"a\r\nX-Injected": "1"}, ["a\r\nX-Injected: 1"], [["a\r\nX-Injected: 1"]], {"x": ["\r\nX-Injected: 1"]}, [None, True, 1.5, "\n"]),
     *(1e300, -0.0, True, None, 10**400, "", [], {}, "A" * 60_000, ["a,b", "c\r\n"], "é" * 9000),
@@ -81,4 +81,4 @@ def _is_one_request(hit: Hit) -> None:
         expect(all(0x20 <= byte < 0x7F for byte in value), f"a header holds {value[:200]!r}", hit.head)
     (assertion,) = hit.values(b"x-gate-jwt-assertion")
     payload = json.loads(base64.urlsafe_b64decode(assertion.split(b".")[1] + b"=="))
-    expect(isinstance(payload["sub"], str), "the assertion names nobody", hit.head)
+    expect(isinstance(payload["sub"], str), "the assertion names no user", hit.head)

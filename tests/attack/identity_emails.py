@@ -28,7 +28,7 @@ _HIDDEN = (
 @identity_attack("B31", "unverified e-mail addresses", sample=40)
 def unverified(stage: Stage) -> Iterator[Attempt]:
     for value in (*UNVERIFIED, *VERIFIED, ABSENT):
-        # Absent is no: this provider does not say that it never tells it (`claims_supported`).
+        # Absent counts as false: this provider does not declare that it never sends it (`claims_supported`).
         opens = value is True or (isinstance(value, str) and value in VERIFIED)
         label = "absent" if value is ABSENT else repr(value)
         yield f"{label} in both", partial(_verified, stage, value, value, opens)
@@ -60,7 +60,7 @@ def lookalikes(stage: Stage) -> Iterator[Attempt]:
     # A character that NFKC makes a dot separates no labels for every reader, so the address counts for nothing.
     yield "ann@corp．example is no address", partial(_closed, stage, "ann@corp．example")
     for email in ("ann@ｃorp.example", "ann@ⓒorp.example"):
-        # NFKC makes these the listed domain: whoever owns one of the spellings owns the other (B32).
+        # NFKC makes these the listed domain: the owner of one spelling owns the other (B32).
         yield f"{email} is the listed domain", partial(_opens, stage, email, (CORP, ANN))
 
 
@@ -86,7 +86,7 @@ def _evaluated(found: set[str], expected: tuple[str, ...]) -> Outcome:
 
 
 def _opened(stage: Stage, in_token: dict[str, Any], in_userinfo: dict[str, Any]) -> set[str]:
-    """The routes by e-mail that let this person in; a person of whom gate knows nothing is in none."""
+    """The routes by e-mail that let this person in; a user unknown to gate is in none."""
     sub = new_user()
     browser = stage.browser()
     url = stage.picked(browser, sub)
@@ -114,7 +114,7 @@ def _lets_in(stage: Stage, browser: Any, host: str) -> bool:
 
 
 def addresses() -> Iterator[tuple[str, Any]]:
-    """Addresses of people at other domains, or of nobody at all."""
+    """Addresses of people at other domains, or of no user at all."""
     domain, local = "corp.example", "ann"
     for other in (
         "evil-corp.example", "xcorp.example", "corp.example.evil", "corp.example.evil.example", "sub.corp.example", ".corp.example",

@@ -1,4 +1,4 @@
-"""B33: does a rule that names a group by its id let in whoever is in another group of that name?"""
+"""B33: does a rule that names a group by its id admit members of another group of that name?"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +10,7 @@ from tests.attack.identity_stage import Stage, new_user
 from tests.attack.run import ACCEPTED, REFUSED, Outcome, expect
 
 OTHER = "the-id-of-another-group"
-# What is known of the group that the rule means, while mallory is in another.
+# Records of the group that the rule names, while mallory is in another.
 UNKNOWN, KNOWN, DELETED = "never was", "is there", "was deleted"
 NOT_PRESENTED = "\u00ad\u200b\u200d\u2060\ufeff\u3164\u115f"
 LOOKALIKES = str.maketrans("aeocpxAEOPCBgiS012", "аеосрхАЕОРСВɡіЅОІ２")
@@ -161,7 +161,7 @@ def _of_a_user(stage: PushedStage, rule: str) -> Outcome:
     browser = stage.browser()
     stage.sign_in(browser, sub, HOSTS[rule], WAYS[0])
     stage.until_proven(user, browser)
-    expect(not any(stage.lets_in(HOSTS[rule], way, browser) for way in WAYS), "somebody in no group is let in")
+    expect(not any(stage.lets_in(HOSTS[rule], way, browser) for way in WAYS), "a user in no group is admitted")
     stage.push("DELETE", f"Users/{user}")
     return REFUSED
 

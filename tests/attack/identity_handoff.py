@@ -197,7 +197,7 @@ def _other_method(stage: Stage, host: str, method: str) -> Outcome:
 
 
 def _tabs(stage: Stage, host: str, tabs: int) -> Outcome:
-    """Whatever is refused to others, one person's tabs each come back to their own page, in any order."""
+    """Each tab of one user returns to its page, in any order."""
     browser = stage.browser()
     callbacks = [stage.picked(browser, "alice", host, f"/tab/{tab}") for tab in range(tabs)]
     for tab in reversed(range(tabs)):

@@ -1,4 +1,4 @@
-"""Where does an answer send a browser?  Judged twice: by a strict reading of ours, and by Chromium's own URL parser."""
+"""Where does an answer send a browser?  Checked by a strict parser and by Chromium's URL parser."""
 
 import html
 import re
@@ -13,7 +13,7 @@ _RELATIVE = re.compile(r"(?:/(?![/\\])|\?|$)")
 _PLAIN = re.compile(r"[!-~]*")
 _LINKS = re.compile(r"(?:href|src|action|formaction)\s*=\s*[\"']?([^\"'\s>]*)|name=\"gate_redirect_uri\" value=\"([^\"]*)\"", re.IGNORECASE)
 _REFRESH = re.compile(r"http-equiv\s*=\s*[\"']?refresh", re.IGNORECASE)
-# Parameters of ours, and of the provider's, that some later step follows.
+# Parameters of gate and of the provider that a later step follows.
 _NESTED = ("gate_redirect_uri", "post_logout_redirect_uri", "redirect_uri", "gate_callback_uri", "next")
 
 
@@ -25,7 +25,7 @@ class Landings:
         self.seen: set[tuple[str, str]] = set()
 
     def problem(self, answer: Answer) -> str:
-        """ "" where every place that this answer leads to is one of ours."""
+        """ "" if every target of this response is a host of gate."""
         if answer.status >= 500:
             return f"answered with status {answer.status}"
         if answer.header("refresh") or _REFRESH.search(answer.text):
@@ -58,7 +58,7 @@ class Landings:
 
 
 def nested(target: str) -> list[str]:
-    """The URLs that a URL of ours carries along."""
+    """The URLs inside a URL of gate."""
     return [value for name, value in parse_qsl(urlsplit(target).query) if name in _NESTED and value]
 
 

@@ -113,7 +113,7 @@ def _escaped(token: str) -> str:
 
 
 def _sent(stage: Stage, body: str, content_type: str = FORM, method: str = "POST") -> Answer:
-    """By the provider, or whoever says so: without any cookie."""
+    """By the provider or an impostor: without any cookie."""
     url = stage.url(AUTHENTICATE_HOST, PATH + (f"?{body}" if method in ("GET", "HEAD") else ""))
     return stage.browser().open(
         url, method=method, headers=(("Content-Type", content_type),), body="" if method in ("GET", "HEAD") else body

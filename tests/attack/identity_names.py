@@ -1,4 +1,4 @@
-"""B32: a subject that is the text of somebody else's entry.  B13: tokens of a foreign issuer that names our people."""
+"""B32: a subject equal to another user's entry.  B13: tokens of a foreign issuer that name users of the provider."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ WAYS = ("/list/", "/is/", "/in/", "/deny/")
 FOREIGN, ANY_USER = "theirs.localhost", "anybody.localhost"
 GROUPED = ("/group/", "/groups/", "/domain/", "/email/")
 
-# What somebody may choose to be called, at our provider and at another issuer.
+# Names that a user may choose, at the provider and at another issuer.
 SUBJECTS = tuple(
     dict.fromkeys(
         variant
@@ -110,7 +110,7 @@ def _signs_in(subject: str) -> Outcome:
     expect(answer.status == 200, f"the sign-in ended with {answer.status}")
     named = {entry for entry in ENTRIES if entry == f"oidc/{subject}" or (entry == subject and not {"/", "@"} & set(entry))}
     _evaluate(stage.opened(browser), named)
-    expect(stage.administers(browser) == bool(named), "the admin took somebody for another")
+    expect(stage.administers(browser) == bool(named), "the admin confused two users")
     return ACCEPTED if named else REFUSED
 
 

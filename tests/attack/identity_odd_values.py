@@ -15,7 +15,7 @@ from tests.support.gate import GateBuilder
 
 HOST = "odd.localhost"
 BARRED = {"claim/status": "barred"}
-# Each keeps out whoever is barred, or may be; by the path of its route.
+# Each denies a user who is barred or may be, by the path of its route.
 COMPARED: dict[str, list[dict[str, Any]]] = {
     "/deny/": [{"allow": {"claim/sub": {"exists": True}}}, {"deny": BARRED}],
     "/deny-text/": [{"allow": {"claim/sub": {"exists": True}}}, {"deny": {"claim/status": {"contains": "barred"}}}],

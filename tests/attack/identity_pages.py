@@ -39,7 +39,7 @@ _TAGS = frozenset(
      "div", "form", "input", "button", "table", "tr", "th", "td", "code", "ul", "li", "footer", "time",
      "b", "bdi", "br", "details", "em", "h3", "i", "kbd", "label", "nav", "small", "strong", "summary"}
 )  # fmt: skip
-# Our own script: a whole address, which nobody's words are a part of.
+# gate's script: a complete URL without foreign parts.
 _OWN_SCRIPT = re.compile(r"/\.gate/static/foundation/portal\.js\?v=[0-9a-f]{16}")
 
 
@@ -69,7 +69,7 @@ def logs(stage: Stage) -> Iterator[Attempt]:
 
 
 _ECHOES = (
-    ("a path nobody has", AUTHENTICATE_HOST, "/.gate/{}"), ("a path of a route's pages", ANYONE, "/.gate/{}"), ("a path", ANYONE, "/{}"),
+    ("an unknown path", AUTHENTICATE_HOST, "/.gate/{}"), ("a path of a route's pages", ANYONE, "/.gate/{}"), ("a path", ANYONE, "/{}"),
     ("an error", AUTHENTICATE_HOST, "/oauth2/callback?state=x&error={}&error_description={}&error_uri={}"),
     ("a state", AUTHENTICATE_HOST, "/oauth2/callback?state={}"),
     ("a sign-in link", AUTHENTICATE_HOST, "/.gate/sign_in?gate_redirect_uri={}&gate_signature={}"),
@@ -126,7 +126,7 @@ def _harmless(answer: Answer) -> None:
     expect(not page.strange, f"markup in the page at {answer.url[:200]}: {page.strange[:5]}")
 
 
-# Where buttons of ours lead, elsewhere than their form.
+# Targets of gate's buttons other than their form's.
 _BUTTONS = ("/.gate/refresh", "/.gate/signout/", "/.gate/portal")
 
 
@@ -180,7 +180,7 @@ def _not_cacheable(stage: Stage, people: dict[str, Browser], user_name: str, hos
 
 
 def _logged(stage: Stage, place: str, text: str) -> Outcome:
-    """Whatever was sent, each line of the log is one JSON object, and a request to a route has exactly one."""
+    """For any input, each line of the log is one JSON object, and a request to a route has exactly one."""
     before = len(stage.gate.child.lines)
     browser, plain = stage.browser(), re.sub(r"[\r\n\x00]", " ", text)
     encoded = quote(text, safe="", errors="surrogatepass")

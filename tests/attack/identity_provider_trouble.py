@@ -1,4 +1,4 @@
-"""B13 and B37: whatever the provider says or fails to say, nobody is signed in by mistake, and who is signed in stays so."""
+"""B13 and B37: for any response of the provider, no user is signed in by mistake, and existing sessions continue."""
 
 import json
 import time
@@ -21,7 +21,7 @@ DISCOVERY, JWKS = "/.well-known/openid-configuration", "/jwks"
 FLOOD = 60
 FETCH_INTERVAL = 10.0  # seconds between two fetches of the keys that unknown ones may cause
 PATIENCE = 20.0  # seconds; gate asks a provider that failed again after two, and waits for one that is slow for ten
-# gate remembers a failure for two seconds: several of it, each with a provider of its own, wait together.
+# gate remembers a failure for two seconds: several gates with separate providers wait together.
 TOGETHER = 4
 _UNDISCOVERED, _UNSEEN = Stages("never discovered", TOGETHER), Stages("no keys seen", TOGETHER)
 UNSAFE = (
@@ -36,7 +36,7 @@ UNSAFE = (
 
 @identity_attack("B13", "discovery documents that must not be believed", sample=2, together=TOGETHER, minutes=1.5)
 def discovery(stage: Stage) -> Iterator[Attempt]:
-    """On a gate of their own, which has never seen a good one."""
+    """On a separate gate that has never received a valid one."""
     documents = [(f"issuer {label}", {"issuer": bend}) for label, bend in ISSUERS.items()]
     documents += [(f"{name} {url!r}", {name: url}) for name in ("jwks_uri", "token_endpoint", "authorization_endpoint") for url in UNSAFE]
     documents += [
@@ -51,7 +51,7 @@ def discovery(stage: Stage) -> Iterator[Attempt]:
 
 @identity_attack("B13", "keys that must not be believed", sample=2, together=TOGETHER, minutes=2)
 def key_sets(stage: Stage) -> Iterator[Attempt]:
-    """On a gate of their own, which has never seen good ones."""
+    """On a separate gate that has never received valid ones."""
     for label, keys in _key_sets():
         yield f"keys: {label}", partial(_with_keys, Answer.json({"keys": keys}))
     for label, answer in _answers():
@@ -235,7 +235,7 @@ def _key_changes(stage: Stage) -> Outcome:
 
 
 def _troubled(stage: Stage, path: str, answer: Answer) -> Outcome:
-    """Nobody new, and nothing changes for who is signed in."""
+    """No new session, and existing sessions continue."""
     user, browser = stage.browser(), stage.browser()
     stage.sign_in(user)
     url = stage.picked(browser)

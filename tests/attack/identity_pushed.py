@@ -51,7 +51,7 @@ class ProvisionedStage(Stage):
         return str(made["id"]) if made else ""
 
     def enter(self, browser: Browser, host: str, path: str = "/") -> Answer:
-        """With the redirects of somebody who is signed in at the authenticate host already."""
+        """With the redirects of a user who is signed in at the authenticate host."""
         answer = browser.open(self.url(host, path), headers=HTML)
         for _ in range(4):
             if not answer.location.startswith("https://"):
@@ -67,7 +67,7 @@ class PushedStage(ProvisionedStage):
     user: str
 
     def lets_in(self, host: str, path: str = "/", browser: Browser | None = None) -> bool:
-        """As gate answers and as the upstream hears."""
+        """As gate answers and as the upstream receives it."""
         before = self.upstream.hits
         answer = self.enter(browser or self.mallory, host, path)
         expect(answer.status in (200, 403), f"{host}{path} answered with status {answer.status}")
@@ -75,7 +75,7 @@ class PushedStage(ProvisionedStage):
         return answer.status == 200
 
     def until_proven(self, user: str, browser: Browser, *, is_in: bool = True) -> str:
-        """Whatever was pushed before this is in force now: changes are told in their order."""
+        """Everything pushed before this is in force now: changes are delivered in order."""
         group = self.add_group(PROVEN, "Control", user) if is_in else ""
         end = time.monotonic() + WITHIN
         while self.lets_in(CONTROL, "/", browser) != is_in:
@@ -112,7 +112,7 @@ def _sign_mallory_in(stage: PushedStage) -> None:
     stage.user, stage.mallory = stage.add_user(sub), stage.browser()
     stage.sign_in(stage.mallory, sub, CONTROL)
     for host in HOSTS.values():
-        expect(not stage.lets_in(host, WAYS[0]), "somebody in no group is let in")
+        expect(not stage.lets_in(host, WAYS[0]), "a user in no group is admitted")
 
 
 @contextmanager

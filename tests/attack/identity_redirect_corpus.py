@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 EVIL = "evil.example"
 
-# What browsers strip, fold or read as a slash (WHATWG URL, 4.4).
+# Characters that browsers strip, fold or parse as a slash (WHATWG URL, 4.4).
 _IGNORED = ("", "\t", "\n", "\r", "\r\n", " ", "\x00", "\x0b", "\x1f", "\x7f", "\u00a0", "\u200b", "\u2028", "\ufeff")
 _SLASHES = ("/", "//", "///", "////", "\\", "\\\\", "/\\", "\\/", "//\\", "/\\/", "/./", "/../", "/.//", "/..//", "/;/", ";//", ":/", "://")
 _ESCAPED = ("%09", "%0a", "%0d", "%00", "%20", "%2f", "%5c", "%2f%2f", "%5c%5c", "%252f", "%E3%80%82", "%c0%af", "%u2215")
@@ -93,7 +93,7 @@ _HEADERS = (
 
 
 def corpus(from_gate: str, *others: str) -> list[str]:
-    """`ours` is the authority (host:port) of a route of ours, `others` those of more hosts; each string once, in a fixed order."""
+    """`from_gate` is the authority (host:port) of a route, `others` those of more hosts; each string once, in a fixed order."""
     return list(dict.fromkeys([*_all(from_gate), *(text for other in others for text in _sibling_origins(other))]))
 
 

@@ -64,7 +64,7 @@ def _callback_repeated(stage: Stage, host: str) -> Outcome:
 
 
 def _code_repeated(stage: Stage, host: str) -> Outcome:
-    """The second time in an attempt of its own, with a state and a nonce that are right."""
+    """The second time in a new sign-in, with its state and nonce."""
     browser, second = stage.browser(), stage.browser()
     url = stage.picked(browser, "alice", host)
     code = _params(url)["code"]

@@ -58,7 +58,7 @@ def _stored(stage: Stage) -> tuple[Browser, str]:
     browser = stage.browser()
     answer = _own(stage, browser, BODY)
     (id,) = _ids(browser) or ("",)
-    expect(answer.status == 302 and id != "", f"a form of our own was not kept: {answer.status}")
+    expect(answer.status == 302 and id != "", f"a same-origin form was not saved: {answer.status}")
     _left.append((browser.fork(), id))
     return browser, id
 
@@ -93,7 +93,7 @@ def _stolen(stage: Stage, thief: Callable[[Stage, Browser, str], None]) -> Outco
         thief(stage, browser, id)
         stage.sign_in(browser)
         answer = _own(stage, browser, PRESSED + id)
-        expect(f"content-length: {len(BODY)}\r" not in answer.text.lower(), "somebody else's form was sent")
+        expect(f"content-length: {len(BODY)}\r" not in answer.text.lower(), "another user's form was sent")
     finally:
         _forget_places(stage)
     return REFUSED

@@ -41,7 +41,7 @@ def session_cookies(stage: Stage) -> Iterator[Attempt]:
 
 @identity_attack("B46", "bent links and attempts", sample=40)
 def links(stage: Stage) -> Iterator[Attempt]:
-    """Of the signed sign-in link, the provider's attempt, the route's attempt and the hand-over; each case is a sign-in of its own."""
+    """The signed sign-in link, the provider's attempt, the route's attempt and the handoff; each case is a new sign-in."""
     chance = random.Random(SEED)
     for place in (_sign_in_link, _provider_attempt, _route_attempt, _hand_over, _csrf_cookie):
         for number in range(LIVE_TOKENS):

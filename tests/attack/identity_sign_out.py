@@ -92,7 +92,7 @@ class User:
             "a token of zeros": "A" * 85 + "A",
             "another person's token": token_of(stage, other),
             "the token of a former session": token_of(stage, former),
-            "a token of nobody's session": token_of(stage, anonymous, "/.gate/signout/"),
+            "a token of an ended session": token_of(stage, anonymous, "/.gate/signout/"),
             "a token whose cookie is lost": own,
             "a token beside its own planted cookie": token_of(stage, other),
             "planted cookie": other.cookies[AUTHENTICATE_HOST]["__Host-_gate_csrf"],
@@ -105,7 +105,7 @@ class User:
 _TOKENS = (
     "none", "a made-up token", "a shortened token", "a token with a bent end", "its two halves swapped", "a token of zeros",
     "another person's token",
-    "the token of a former session", "a token of nobody's session", "a token whose cookie is lost", "a token beside its own planted cookie",
+    "the token of a former session", "a token of an ended session", "a token whose cookie is lost", "a token beside its own planted cookie",
     "the cookie's own value", "the session cookie's value", "something that is no text",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What identity attacks are played on: gate as a child process, a provider whose every answer can be bent, an application that counts."""
+"""Stage of the identity attacks: gate as a child process, a provider whose every answer can be bent, an application that counts."""
 
 import asyncio
 import atexit
@@ -20,7 +20,7 @@ from tests.attack.identity_browser import Answer, Browser, Connections
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, PEOPLE, Bend, FakeIdP
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate
 
-# Who may enter what: `anyone` any signed-in person, `corp` by domain, `ann` by address, `claim` by the claim `email`.
+# Access by site: `anyone` any signed-in person, `corp` by domain, `ann` by address, `claim` by the claim `email`.
 ANYONE, OTHER, PUBLIC, CORP, ANN, CLAIM = (f"{name}.localhost" for name in ("anyone", "other", "public", "corp", "ann", "claim"))
 CLAIM_HEADERS = ["email", "name", "groups", "nickname"]
 MOVED = "moved.localhost"
@@ -28,7 +28,7 @@ ALLOWED_EMAIL = "ann@corp.example"
 
 
 class Provider:
-    """The bendable provider, in a thread of its own."""
+    """The configurable provider, in a separate thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -55,7 +55,7 @@ class Provider:
 
 @dataclass
 class Stage:
-    """What run.py wants of a Target is here, too, so that a test can hand it a Stage in its place."""
+    """It has what run.py needs of a Target, so that a test can pass a Stage."""
 
     gate: RunningGate
     provider: Provider
@@ -123,7 +123,7 @@ class Stage:
         return answer
 
     def is_signed_in(self, browser: Browser, host: str = AUTHENTICATE_HOST) -> bool:
-        """At the authenticate host by its own page, at a route host by what the application hears."""
+        """At the authenticate host by its page, at a route host by the headers that the application receives."""
         path = "/.gate/" if host == AUTHENTICATE_HOST else "/"
         return browser.open(self.url(host, path), headers=(("Accept", "text/html"),)).status == 200
 
@@ -156,7 +156,7 @@ def shared_stage(name: str, start: Callable[[Path], AbstractContextManager[Stage
 
 
 class Stages:
-    """So many of a kind: who uses one has it for themselves."""
+    """A pool: each user of the pool has one exclusively."""
 
     def __init__(self, kind: str, count: int):
         self._free: queue.LifoQueue[str] = queue.LifoQueue()
@@ -195,7 +195,7 @@ def application() -> Iterator[Canary]:
 
 
 class _Application(Canary):
-    """Says what it heard."""
+    """Responds with what it received."""
 
     def script(self, hit: Hit) -> Script:
         head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(hit.head)
@@ -228,7 +228,7 @@ def _gate(directory: Path, provider: Provider, upstream: Canary, settings: dict[
 
 
 def new_user(**claims: Any) -> str:
-    """The `sub` of a person whom the provider knows from now on."""
+    """The `sub` of a new user of the provider."""
     sub = f"person-{secrets.token_hex(6)}"
     PEOPLE[sub] = claims
     return sub

@@ -85,14 +85,14 @@ def _passed(stage: StandingStage, user: User, host: str) -> list[str]:
 
 
 def _restore(stage: StandingStage, user: User) -> None:
-    """Nobody else's case is changed by what became of this one."""
+    """Other cases do not depend on this one's result."""
     stage.follow(stage.policy)
     stage.push("DELETE", f"Users/{user.user}", statuses=(204, 404))
     stage.push("DELETE", f"Groups/{user.group}", statuses=(204, 404))
 
 
 class Crowd:
-    """Asks all the time, and once more after it was told to stop; who has once been refused must never again be let in."""
+    """Sends requests until stopped, and one more; after the first refusal none may be allowed."""
 
     def __init__(self, stage: StandingStage, user: User, host: str, count: int):
         self._stage, self._host, self._cookie = stage, host, user.browser.cookie_header(host)
@@ -108,13 +108,13 @@ class Crowd:
             thread.join(WITHIN)
         refused = [answered for _, answered, passed in self._seen if not passed]
         if self._threads:
-            expect(refused, "nobody of the crowd was refused")
+            expect(refused, "no client of the crowd was refused")
             late = [sent for sent, _, passed in self._seen if passed and sent > min(refused)]
             expect(not late, f"{len(late)} requests were let in after another had been refused")
 
     def _ask(self) -> None:
         while True:
-            # A thread that had no turn meanwhile would else stop before it has seen that it is refused.
+            # A thread that was not scheduled would otherwise stop before its first refusal.
             is_last = self._stopping.is_set()
             # Where it breaks in the middle of an answer, because access has ended, it goes on with a new connection.
             with suppress(Broken, BrokenPipeError, ConnectionResetError):
@@ -123,7 +123,7 @@ class Crowd:
                     return
 
     def _ask_on_one_connection(self) -> None:
-        """Once at least, and for as long as nobody says to stop."""
+        """At least once, until stopped."""
         gate = self._stage.gate
         head = f"GET /x HTTP/1.1\r\nHost: {self._host}:{gate.port}\r\nCookie: {self._cookie}\r\nAccept: application/json\r\n\r\n"
         with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=self._host) as client:

@@ -1,4 +1,4 @@
-"""Somebody who is inside in every way: pages, a program, forward auth; and a websocket, a download and a tunnel, held open.
+"""A user with access in every way: pages, a client application, forward auth; and a websocket, a download and a tunnel, held open.
 
 person = stage.newcomer()
 person.enter(stage)       # signs in, and holds three streams
@@ -154,7 +154,7 @@ class User:
 
 
 def _ends(name: str, client: RawClient, end: float) -> bool:
-    """A download is cut within its body; a websocket hears why."""
+    """A download is cut within its body; a WebSocket gets the reason."""
     try:
         while time.monotonic() < end:
             if name == "websocket":

@@ -65,7 +65,7 @@ def _with_header(stage: Stage, header: Claims) -> Outcome:
 
 
 def _valid(stage: Stage, header: Claims, claims: Claims) -> Outcome:
-    """What is only odd must work, or else the refusals above mean less."""
+    """Unusual but valid input must work, or else the refusals above prove less."""
     browser = stage.browser()
     stage.bend.header, stage.bend.claims = header, claims
     try:
@@ -85,8 +85,8 @@ ISSUERS: dict[str, Callable[[str], Any]] = {
     "with a slash": lambda iss: iss + "/",
     "with a suffix": lambda iss: iss + ".evil.example",
     "with a prefix": lambda iss: "x" + iss,
-    "a prefix of ours": lambda iss: iss[:-1],
-    "a part of ours": lambda iss: "http://127.0.0.1",
+    "a prefix of gate's name": lambda iss: iss[:-1],
+    "a part of gate's name": lambda iss: "http://127.0.0.1",
     "in upper case": lambda iss: iss.upper(),
     "with user info": lambda iss: iss.replace("://", "://a@"),
     "with https": lambda iss: iss.replace("http:", "https:"),

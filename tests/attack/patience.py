@@ -1,4 +1,4 @@
-"""When has gate said all that it will say?  Judged by what it does for others meanwhile: how busy this machine is decides nothing."""
+"""When is a response complete?  Decided by what gate does for other clients, so that a busy machine changes nothing."""
 
 import asyncio
 import ssl
@@ -28,7 +28,7 @@ class Others:
 
 
 async def read_all(reader: asyncio.StreamReader, wait: float, quiet: float | None, others: Others) -> tuple[bytes, bool]:
-    """What came, and whether the connection ended.  `quiet`: enough when nothing came for so long, although others were served since."""
+    """Received bytes, and whether the connection ended.  `quiet`: seconds of silence that suffice while other clients are served."""
     loop = asyncio.get_running_loop()
     received, end, were_served = bytearray(), loop.time() + wait, False
     while (left := end - loop.time()) > 0:

@@ -142,7 +142,7 @@ def load_attacks(subject: str = "") -> list[Attack]:
 
 
 def run(target: Target, chosen: Attack, *, sample: int | None = None, seed: int = SEED, minutes: float = math.inf) -> Tally:
-    """Carry out the attack, all of it, a seeded sample, or what is begun within so many minutes; look whether gate has survived."""
+    """Run the attack: all of it, a seeded sample, or the cases that start within `minutes`; check that gate has survived."""
     made = chosen.cases(target)
     cases = made if isinstance(made, Indexed) else list(made)
     if sample is None and minutes < math.inf and not isinstance(cases, Indexed):
@@ -223,7 +223,7 @@ def check_sample(target: Target, chosen: Attack) -> None:
 
 
 def plan(attacks: Sequence[Attack]) -> Iterator[str]:
-    """What takes its time, and how long everything does."""
+    """Slow attacks, and the total duration."""
     for chosen in attacks:
         if chosen.minutes >= 1:
             yield f"{chosen.name:<6}{chosen.title:<50.50}{chosen.minutes:>6.0f} min"
@@ -235,7 +235,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--class", dest="classes", action="append", metavar="B5", help="only this class; may be repeated")
     parser.add_argument("--titled", default="", metavar="WORDS", help="only attacks with these words in their titles")
     parser.add_argument("--sample", type=int, metavar="N", help="at most N cases of each attack")
-    parser.add_argument("--minutes", type=float, default=math.inf, metavar="M", help="begin no case of an attack after so many minutes")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="M", help="start no case of an attack after MINUTES")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--plan", action="store_true", help="say what would run, and for how long")
     parser.add_argument("--tls", action="store_true", help="over TLS; without it over plain TCP, which is faster")
@@ -271,5 +271,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # `python -m` would give this module a second life beside the one that the attacks import.
+    # `python -m` would load this module a second time beside the one that the attacks import.
     sys.exit(importlib.import_module("tests.attack.run").main())

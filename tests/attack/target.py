@@ -7,7 +7,7 @@ with Target.start() as target:              # plain TCP (insecure_server); Targe
     answer.statuses                         # [403]
     target.ledger.hits(marker)              # what any upstream saw of it
 
-Each attack is a generator of cases in a module of its own; run.py says how to write one.
+Each attack is a generator of cases in a separate module; run.py says how to write one.
 
 People: alice (group engineering: allowed everywhere), carol (no group: refused where a group is asked for), None (no session).
 Sites, each `<name>.localhost` (`target.host(name)` gives `name.localhost:port`), with the canary of the same name unless said:
@@ -20,7 +20,7 @@ layout<n> the layouts of tests/support/path_layouts.py: what is open to everybod
 cors      group engineering with cors_allow_preflight                 rewrite   /api/, /cut -> /base/ (prefix_rewrite), /to/ -> /deep/to/
 redirect  redirect routes, no canary                                  hostile   everybody; attacks fill `canary.scripts`; timeout 1 s
 setter    everybody, with set_request_headers                         default   any signed-in person, at the default port (no port in Host)
-elsewhere any signed-in person at any.localhost on another port, to which nobody has a cookie of their own
+elsewhere any signed-in person at any.localhost on another port, for which no user has a cookie
 
 Port 5432 of group and public is a route for TCP (CONNECT) to the same canary, for the same people.
 """
@@ -59,9 +59,9 @@ READ_LIMIT, IDLE_LIMIT = 2.0, 6.0  # seconds
 HANDSHAKES = 16  # at once
 BEAT = b"EVIL-" + b"0" * 12  # the marker of what belongs to no attack
 FORWARD_AUTH_HOST = "forward.localhost"
-TRUSTED_ADDRESS = "127.0.0.2"  # from where nobody but the attacks on forward auth connects
+TRUSTED_ADDRESS = "127.0.0.2"  # from which only the attacks on forward auth connect
 LAYOUT_SITES = {f"layout{number}": layout for number, layout in enumerate(LAYOUTS.values())}
-JWT_CLAIMS = ["email", "groups", "nickname"]  # nobody has a nickname: its header must stay absent
+JWT_CLAIMS = ["email", "groups", "nickname"]  # no user has a nickname: its header must stay absent
 
 
 def new_marker() -> bytes:
@@ -106,7 +106,7 @@ class Target:
         return special.get(site) or f"{site}.localhost:{self.port}"
 
     def cookie(self, user: str | None, site: str) -> bytes:
-        """The Cookie header's value of that person's browser at that site; empty for nobody."""
+        """The Cookie header's value of that person's browser at that site; empty without a user."""
         return self.whole(self.cookies[user][site]) if user else b""
 
     def whole(self, value: bytes) -> bytes:
@@ -159,9 +159,9 @@ class Target:
     async def send(
         self, *writes: bytes, methods: tuple[bytes, ...] = (), wait: float = 30.0, quiet: float | None = None, pause: float = 0.0
     ) -> Answer:
-        """Send each part as a write of its own, `pause` seconds apart.
+        """Send each part in a separate write, `pause` seconds apart.
 
-        Reads until gate closes or `wait` is over; with `quiet`, until nothing came for so long, although others were served.
+        Reads until gate closes or `wait` is over; with `quiet`, until nothing arrived for that time while other clients were served.
         """
         reader, writer = await self.open()
         try:
@@ -306,7 +306,7 @@ def _with_routes(gate: GateBuilder, canaries: dict[str, Canary]) -> GateBuilder:
     gate.route("redirect.localhost", redirect={"path_redirect": "/fixed", "strip_query": True})
     for origin, name in ((f"https://any.localhost:{ELSEWHERE_PORT}", "elsewhere"), ("https://default.localhost", "default")):
         gate.policy.append({"from": origin, "to": to[name], **ANY_USER, **IDENTITY})
-    # What a tunnel leads to hears HTTP as well as anything.
+    # The target of a tunnel receives HTTP as well as anything.
     for name, user_name in (("group", ENGINEERS), ("public", ALL_USERS)):
         gate.policy.append({"from": f"tcp+https://{name}.localhost:{TUNNEL_PORT}", "to": to[name].replace("http:", "tcp:"), **user_name})
     return gate

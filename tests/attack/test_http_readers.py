@@ -99,7 +99,7 @@ def test_failing_case_is_reported_with_its_bytes(target: Target) -> None:
 
 
 async def test_without_a_session_nothing_protected_answers_and_with_one_it_does(target: Target) -> None:
-    """The canaries are alive: an attack that reaches nobody because nobody is there proves nothing."""
+    """The canaries are alive: an attack that reaches no canary proves nothing."""
     for user, reached in ((None, 0), ("carol", 0), ("alice", 1)):
         marker = new_marker()
         answer = await target.send(target.request(b"GET", b"/", "group", user=user, marker=marker))

@@ -65,7 +65,7 @@ def test_chromium_lands_at_home_from_any_path_through_sign_in(stage: Stage, chro
     for text in ["/plain", *sample(stage, 20)]:
         for host in (OTHER, MOVED):
             chromium.open(stage.url(host, as_path(text)))
-            # What is refused stays where it was asked for.
+            # A refused request stays at its host.
             assert origin(chromium.url) in ({stage.url(OTHER, "")} if text == "/plain" else {stage.url(OTHER, ""), stage.url(host, "")}), (
                 text
             )

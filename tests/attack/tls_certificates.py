@@ -26,7 +26,7 @@ UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"
 NUL_NAME = x509.SubjectAlternativeName(
     [x509.OtherName(x509.ObjectIdentifier("1.3.6.1.4.1.311.20.2.3"), b"\x0c\x07ann\x00eve"), x509.IPAddress(ipaddress.ip_address("::1"))]
 )
-# What is shown at the routes of ann's authority, and whether it proves anything there; None where both answers are right.
+# Certificate presented at the routes of ann's authority, and whether it is valid there; None where both answers are correct.
 PRESENTED: dict[str, tuple[tuple[Issued, ...], bool | None]] = {
     "nothing": ((), False),
     "ann's": ((ANN,), True),
@@ -56,7 +56,7 @@ PRESENTED: dict[str, tuple[tuple[Issued, ...], bool | None]] = {
     "not yet valid": ((ANNS.issue("ann", begins=DAY, ends=9 * DAY),), False),
     "for servers": ((ANNS.issue("ann", usages=(SERVER,)),), False),
     "for nothing": ((ANNS.issue("ann", usages=()),), False),
-    "with a critical extension that nobody knows": ((ANNS.issue("ann", extensions=[(UNKNOWN, True)]),), False),
+    "with an unknown critical extension": ((ANNS.issue("ann", extensions=[(UNKNOWN, True)]),), False),
 }
 # By which name the client connects to `ann`; None sends none.  `True`: a good certificate opens the route by this name.
 NAMES: dict[bytes | None, bool | None] = {

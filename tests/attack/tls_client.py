@@ -72,7 +72,7 @@ class Received:
 class Client:
     """`pause`: seconds between the parts of the first message, so that gate reads them one by one.
 
-    `patience`: who has heard nothing for so many seconds leaves.
+    `patience`: seconds without data after which a client leaves.
     `own`: shown on this connection, whatever the context shows.  `session`: one of the same context, to be resumed.
     `waits_for`: after the first message nothing is sent before this is set.
     """

@@ -17,7 +17,7 @@ PAUSE = 0.004  # seconds, in which gate has mostly read what came before
 PATIENCE = 0.5  # seconds
 PRESENTED = {"nothing": (), "ann's": (ANN,), "bob's": (BOB,)}
 NAME = full("ann")
-# What may be shown of a message that is longer than anybody's: its protocols (ALPN).
+# The part of an oversized message that is reported: its protocols (ALPN).
 BYTES_OF_PROTOCOLS = (4_000, 16_000, 16_384, 20_000, 32_000, 33_000, 50_000, 60_000)
 LONE_BYTES, MAX_PER_BYTE = 1_500, 0.0005  # seconds of gate's processor
 ODD_VERSIONS = (b"\x00\x00", b"\x02\x00", b"\x03\x00", b"\x03\x02", b"\x03\x04", b"\x03\x05", b"\x7f\x1c", b"\xfe\xfd", b"\xff\xff")

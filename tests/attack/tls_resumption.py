@@ -31,7 +31,7 @@ NOBODYS = authority("nobody's")
 
 
 async def _stored(there: Stage, using: SSL.Context, name: str, own: Issued | None) -> SSL.Session | None:
-    """What a client keeps of a connection on which it has asked and was answered."""
+    """TLS session that a client stores after a request and its response."""
     client = Client(there.port, using, full(name), own=own)
     try:
         expect(not await client.connect(), "no connection to begin with")
@@ -43,7 +43,7 @@ async def _stored(there: Stage, using: SSL.Context, name: str, own: Issued | Non
 
 @attack("B34", "resumed under another name", together=16, sample=60)
 def resumption(target: Target) -> Iterator[Case]:
-    """Whoever keeps what gate gave for another host or another certificate (it gives nothing that can be resumed) offers that again."""
+    """A client that stores a session of another host or certificate (gate issues none that can be resumed) offers it again."""
     for gate, version, first, then, before, now in product(GATES, VERSIONS, (*VALID, "open"), VALID, (*VALID, ""), (*VALID, "")):
         label = f"{gate}, TLS {version}: {first} with {before or 'no'} certificate, then {then} with {now or 'none'}"
         yield _resumed(label, gate, version, first, then, before, now)
@@ -55,7 +55,7 @@ def _resumed(label: str, gate: str, version: str, first: str, then: str, before:
         using = context(version)
         session = await _stored(there, using, first, VALID.get(before))
         received, was_seen = await there.ask(then, server_name=full(then), using=using, session=session, own=VALID.get(now))
-        # What was shown on the connection before is no proof on this one.
+        # A certificate of the previous connection proves nothing on this one.
         is_right = bool(now) and VALID[now] is VALID[then]
         return there.evaluate(received, was_seen, is_proven=is_right, must_forward=is_right)
 
@@ -69,7 +69,7 @@ def tickets(target: Target) -> Iterator[Case]:
 
 
 async def _tickets(target: Target) -> Outcome:
-    """As long as no route wants a certificate gate gives tickets; they open nothing once one does."""
+    """As long as no route requires a certificate gate issues tickets; they open nothing once one does."""
     with new_stage(WANTS_NOTHING) as there:
         stored = []
         for version in VERSIONS:
@@ -127,7 +127,7 @@ def _replaced(label: str, gate: str, version: str, way: str) -> Case:
 
 @attack("B34", "with no authority that can be read", together=1, sample=1)
 def unreadable(target: Target) -> Iterator[Case]:
-    """The last good file stays in force: neither everybody nor nobody's certificate is let in."""
+    """The last good file stays in force: neither every certificate nor an unknown one is accepted."""
     for gate, (label, content) in product(GATES, {"gone": None, "empty": b"", "junk": b"-----BEGIN CERTIFICATE-----\n"}.items()):
         yield _unreadable(f"{gate}, {label}", gate, content)
 

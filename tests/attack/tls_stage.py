@@ -1,4 +1,4 @@
-"""Two gates whose routes want client certificates: one as ever, and one with `autocert` on, which reads each ClientHello itself first."""
+"""Two gates whose routes want client certificates: one without and one with `autocert`, which reads each ClientHello itself first."""
 
 import asyncio
 import atexit
@@ -48,7 +48,7 @@ class Stage(Target):
         using: SSL.Context | None = None,
         **more: Any,
     ) -> tuple[Received, bool]:
-        """What one request on a connection of its own got, and whether an upstream saw it.  `more` as in Client."""
+        """Response to one request on a new connection, and whether an upstream saw it.  `more` as in Client."""
         client = Client(self.port, using or context(version, presented), server_name, **more)
         try:
             problem = await client.connect(bend)
@@ -132,6 +132,6 @@ def _builder(name: str, canaries: dict[str, Canary]) -> GateBuilder:
     gate.route("bob.localhost", **wanting, tls_downstream_client_ca_file="bobs.pem")
     gate.route("changing.localhost", **wanting, tls_downstream_client_ca_file=CHANGING)
     if name == "autocert":
-        # Every host has its certificate already, so nobody is asked for one; each ClientHello is looked at all the same.
+        # Every host has its certificate already, so none is requested; each ClientHello is looked at all the same.
         return gate.setting(autocert=True, autocert_ca="https://127.0.0.1:9/directory", client_ca_file="anns.pem")
     return gate.route("open.localhost", **opened)
