@@ -85,7 +85,7 @@ def _run(by_hand: Sequence[Mutant | ScriptMutant], packages: Sequence[str], only
 
 
 def _import_libraries() -> None:
-    """Each test needs some of them, and none of them knows anything of ours."""
+    """Tests need some of them, and none of them imports gate."""
     with warnings.catch_warnings(record=True):
         for name in (*LIBRARIES, "hypothesis"):
             importlib.import_module(name)

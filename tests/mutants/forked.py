@@ -1,4 +1,4 @@
-"""A function in a forked process of its own: what it returns, or nothing where it doesn't come to its end in time."""
+"""A function in a forked process: its result, or nothing if it does not finish in time."""
 
 import os
 import pickle

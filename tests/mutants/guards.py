@@ -104,7 +104,7 @@ MORE_TESTS = {
     "proxy": "integration/proxy/autocert/test_acme_client.py unit/authorize/rpc/test_ext_authz.py",
 }
 
-# Of these packages every mutant is noticed or in ignored.py.  Those of the others are only reported, until somebody has worked through them.
+# Every mutant of these packages is noticed or in ignored.py.  Those of other packages are only reported.
 WORKED_THROUGH = {"authorize.policy.paths", "foundation.crypto", "proxy.rewriting"}
 
 

@@ -44,7 +44,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class ScriptMutant:
-    """A defence switched off in a script of Envoy's (Lua), which is text here: a fragment of it that stands there once is another one."""
+    """A defence disabled in a Lua script of Envoy, which is text here: a fragment that occurs once is replaced."""
 
     name: str
     file: str
@@ -70,7 +70,7 @@ class ScriptDoor:
     tests: tuple[str, ...]
 
     def without(self, name: str, old: str, new: str = "", *tests: str) -> None:
-        """`tests` stand in for the script's own."""
+        """`tests` replaces the script's tests."""
         MUTANTS.append(ScriptMutant(name, self.file, old, new, tests or self.tests))
 
 
@@ -82,7 +82,7 @@ class Door:
     tests: tuple[str, ...]
 
     def without(self, name: str, where: str, operation: Operation, *tests: str) -> None:
-        """`tests` stand in for the door's own."""
+        """`tests` replaces the guard's tests."""
         MUTANTS.append(Mutant(name, self.module, where, operation, tests or self.tests))
 
 

@@ -1,6 +1,6 @@
 """Operations on the syntax tree of a named place: what a function, class or constant means without one of its defences.
 
-Sources in the table are Python, compared as trees: line breaks, comments and quotes don't count.  `...` stands for any expression,
+Sources in the table are Python, compared as trees: line breaks, comments and quotes don't count.  `...` matches any expression,
 alone between parentheses for any arguments, alone in a block for any block.
 """
 
@@ -237,7 +237,7 @@ def _blocks(place: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _kept(pattern: Any, found: Any) -> list[Any] | None:
-    """What the places of `...` in the pattern stand for, in their order; None where the two differ."""
+    """Expressions that `...` in the pattern matches, in order; None if the two differ."""
     if _is_anything(pattern):
         return [found]
     if isinstance(pattern, list):
@@ -263,7 +263,7 @@ def _all_kept(pattern: list[Any], found: list[Any]) -> list[Any] | None:
 
 
 def _filled(new: Any, kept: list[Any]) -> Any:
-    """The new tree, where each `...` stands for what the same one of the old pattern stood for."""
+    """The new tree, where each `...` has the expression that it matched in the old pattern."""
     left = iter(deepcopy(kept))
 
     def fill(node: Any) -> Any:

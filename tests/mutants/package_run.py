@@ -1,7 +1,7 @@
 """The generated mutants of one package of the product: which tests reach each of them, and whether one of those notices.
 
 A process imports the instrumented modules and collects the tests; each mutant is a fork of it that runs the tests that reach the mutant.
-What is reached when modules are imported is imported anew, in a fork of a process that has imported none of them.
+Code that runs on import is imported again, in a fork of a process without these modules.
 """
 
 import builtins
@@ -27,7 +27,7 @@ from tests.mutants.guards import ROOT
 
 TESTS_SECONDS, TEST_SECONDS = 1200, 60
 LEAST_SECONDS, MOST_TIMES_SLOWER = 5, 20
-MOST_OTHERS = 100  # of the tests that reach a mutant, besides those of its module's own file
+MOST_OTHERS = 100  # of the tests that reach a mutant, in addition to those of its module's test file
 MEMORY = 2 << 30  # beyond what a process has: a mutant may collect without an end
 # Order is by file, so that a run repeats itself; the other plugins only cost time.
 OPTIONS = ["-x", "-q", "--tb=line", "-s", "-o", "addopts=--import-mode=importlib", "-o", f"timeout={TEST_SECONDS}"]
@@ -79,7 +79,7 @@ class Runner:
         return True
 
     def _find_reached(self, items: Sequence[tuple[int, pytest.Item]]) -> tuple[Reached, str]:
-        """Of the tests of one file, in a process of their own: what an earlier file has left in a cache is nothing to them."""
+        """Result of the tests of one file in a new process, so that caches of an earlier file do not matter."""
         found = Reached()
         _renew_loop()
         for (index, item), following in _pairs(items):
@@ -193,7 +193,7 @@ def run(modules: Sequence[str], mutants: Sequence[Generated], tests: Sequence[st
 
 
 def noticed_by(codes: dict[str, Any], tests: Sequence[str], number: int = 0) -> str:
-    """What notices, of tests that import modules of other code.  Called in a process that has imported none of the modules."""
+    """Tests that notice, of those that import mutated modules.  Runs in a process that has imported none of the modules."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
         try:
             return str(in_fork(_run_imported, codes, number, tests, Path(directory) / "output", seconds=TESTS_SECONDS))

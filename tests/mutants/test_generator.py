@@ -60,7 +60,7 @@ def _points(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _result(call: str, active: int = 0) -> Any:
-    """What a call in the sample returns, or the name of what it raises."""
+    """Result of a call in the sample, or the name of its exception."""
     points.active = active
     tree, _ = instrument("sample", SAMPLE)
     names: dict[str, Any] = {}

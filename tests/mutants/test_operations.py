@@ -1,4 +1,4 @@
-"""Operations on a sample: what stands there afterwards, and what is a mistake of the table."""
+"""Operations on a sample: the resulting text, and errors of the table."""
 
 import ast
 
@@ -36,7 +36,7 @@ def outer():
     return inner
 '''
 
-# Where, what is done, and the same done to the text of the sample: what stands there, what stands there afterwards.
+# Location, operation, and the text of the sample before and after it.
 CASES = [
     ("Reader.read", never("not name"), "if not name or", "if False or"),
     ("Reader.read", never("self.is_closed and name != 'it\\'s'"), 'self.is_closed and\n                        name != "it\'s"', "False"),

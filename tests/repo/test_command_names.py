@@ -15,7 +15,7 @@ ALLOWED = {"gateproject/management/cli_docs.py"}
 
 
 def texts_of(file: Path) -> Iterator[str]:
-    """Texts of a file that somebody may see: of Python the strings without the docstrings, of catalogues and templates all."""
+    """Texts of a file that users may see: strings of Python without docstrings, everything of catalogues and templates."""
     content = file.read_text()
     if file.suffix != ".py":
         yield content

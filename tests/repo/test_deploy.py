@@ -1,4 +1,4 @@
-"""What deploy/ holds is well formed, runs the configurations of examples/split, and gives no process more than it needs."""
+"""Files in deploy/ are well formed, run the configurations of examples/split, and give no process more than it needs."""
 
 import base64
 import re
@@ -90,7 +90,7 @@ def test_what_is_prepared_is_for_its_user_alone_and_is_never_written_over(prepar
     assert {file: file.read_bytes() for file in before} == {file: content for file, (_, content) in before.items()}
 
 
-def test_secrets_are_shared_by_whom_they_are_for(prepared: Path) -> None:
+def test_secrets_are_mounted_only_where_used(prepared: Path) -> None:
     configs = {name: yaml.safe_load((prepared / name / f"{name}.yaml").read_text()) for name in SERVICES}
     assert len({config["shared_secret"] for config in configs.values()}) == 1
     assert len({configs[name]["cookie_secret"] for name in SERVICES - {"databroker"}}) == 1
@@ -113,13 +113,13 @@ def test_secrets_are_shared_by_whom_they_are_for(prepared: Path) -> None:
         ("proxy/fullchain.pem", "app.example.com"),
     ],
 )
-def test_a_prepared_certificate_is_good_for_its_host(prepared: Path, certificate: str, host: str) -> None:
+def test_prepared_certificate_is_valid_for_its_host(prepared: Path, certificate: str, host: str) -> None:
     roots = x509.load_pem_x509_certificates((prepared / "authority" / "internal-ca.pem").read_bytes())
     (leaf,) = x509.load_pem_x509_certificates((prepared / certificate).read_bytes())
     PolicyBuilder().store(Store(roots)).build_server_verifier(x509.DNSName(host)).verify(leaf, [])
 
 
-def test_only_who_serves_people_has_a_port_outside_and_only_the_broker_reaches_the_store() -> None:
+def test_only_http_services_are_published_and_only_the_broker_reaches_the_store() -> None:
     services = COMPOSE["services"]
     assert {name for name, service in services.items() if "ports" in service} == {"authenticate", "proxy"}
     assert {name for name, service in services.items() if "records" in service["networks"]} == {"store", "databroker"}
@@ -134,7 +134,7 @@ PACKAGES = {"gateproject", "authenticate", "authorize", "databroker", "proxy", "
 def test_the_image_is_made_of_what_a_wheel_needs_and_of_nothing_else() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*"
-    kept = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    stored = {line.removeprefix("!") for line in lines if line.startswith("!")}
     files = {
         "requirements.in",
         "requirements.txt",
@@ -146,16 +146,16 @@ def test_the_image_is_made_of_what_a_wheel_needs_and_of_nothing_else() -> None:
         "LICENSE",
         "manage.py",
     }
-    assert kept == PACKAGES | files
-    assert all((ROOT / name).exists() for name in kept)
+    assert stored == PACKAGES | files
+    assert all((ROOT / name).exists() for name in stored)
     bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
-    # What is installed with the one runs on the other.
+    # Packages installed in one image run in the other.
     assert bases == ["python:3.13-slim"] * 2
     last = DOCKERFILE.rpartition("\nFROM ")[2]
     assert re.findall(r"^COPY (.+)$", last, re.MULTILINE) == ["--from=build /opt/gate /opt/gate"]
 
 
-def test_the_image_runs_as_nobody_special_and_writes_below_data_alone() -> None:
+def test_image_runs_unprivileged_and_writes_below_data_only() -> None:
     lines = DOCKERFILE.splitlines()
     for line in ("USER gate", "VOLUME /data", 'ENTRYPOINT ["gate"]', 'CMD ["run", "--config", "/etc/gate/config.yaml"]'):
         assert line in lines
@@ -169,9 +169,9 @@ def test_the_image_runs_as_nobody_special_and_writes_below_data_alone() -> None:
 @pytest.mark.parametrize("file", ["compose.yaml", "one.yaml", "home.yaml"])
 def test_every_gate_in_compose_is_built_alike_and_confined(file: str) -> None:
     services = yaml.safe_load((DEPLOY / "compose" / file).read_text())["services"]
-    ours = {name: service for name, service in services.items() if service.get("image") == "gate"}
-    assert ours
-    for service in ours.values():
+    own_files = {name: service for name, service in services.items() if service.get("image") == "gate"}
+    assert own_files
+    for service in own_files.values():
         context = (DEPLOY / "compose" / service["build"]["context"]).resolve()
         assert (context, (context / service["build"]["dockerfile"]).exists()) == (ROOT, True)
         assert (service["read_only"], service["cap_drop"], service["tmpfs"]) == (True, ["ALL"], ["/tmp"])
@@ -179,14 +179,14 @@ def test_every_gate_in_compose_is_built_alike_and_confined(file: str) -> None:
         assert "privileged" not in service
 
 
-def test_the_one_gate_keeps_its_data_and_only_who_asks_writes_its_configuration() -> None:
+def test_compose_persists_data_and_mounts_configuration_read_only() -> None:
     services = yaml.safe_load((DEPLOY / "compose" / "one.yaml").read_text())["services"]
     assert services["gate"]["volumes"] == ["./gate:/etc/gate:ro", "data:/data"]
     assert (services["init"]["command"], services["init"]["volumes"]) == (["init", "/etc/gate"], ["./gate:/etc/gate"])
     assert services["init"]["profiles"] == ["init"]
 
 
-def test_the_configuration_beside_a_provider_of_passkeys_is_one() -> None:
+def test_passkey_example_configuration_is_valid() -> None:
     text = (DEPLOY / "compose" / "home-config.yaml").read_text()
     for number, name in enumerate(("PUT-A-SECRET-HERE", "PUT-ANOTHER-SECRET-HERE")):
         text = text.replace(name, base64.b64encode(bytes([number + 1]) * 32).decode())

@@ -24,7 +24,7 @@ ALWAYS = {"--config", "--help"}
 _FENCE = re.compile(r"^ *```[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
-def shown_in(text: str) -> Iterator[str]:
+def commands_in(text: str) -> Iterator[str]:
     """Command lines of `gate`: of blocks those at which a command may begin, of the rest the code spans that begin with one."""
     for block in _FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
@@ -41,18 +41,18 @@ def declared(name: str) -> DeclaredArguments:
 
 
 def problem_of(line: str) -> str:
-    """What of a command line does not exist, "" for nothing."""
+    """Part of a command line that does not exist, "" for none."""
     names = {short: name for short, name, _ in COMMANDS}
-    command, *words = shlex.split(line.replace("...", "").replace("[", "").replace("]", ""))
+    command, *texts = shlex.split(line.replace("...", "").replace("[", "").replace("]", ""))
     if command not in names:
         return "" if command in {"--version", *get_commands()} else f"there is no command {command}"
     known, options = declared(names[command]), set(ALWAYS)
     while True:
         options |= {name for spelled, _ in known.arguments for name in spelled}
-        if (sub := next((word for word in words if word in known.subcommands), None)) is None:
+        if (sub := next((word for word in texts if word in known.subcommands), None)) is None:
             break
         known = known.subcommands[sub]
-    unknown = {word.partition("=")[0] for word in words if word.startswith("-")} - options
+    unknown = {word.partition("=")[0] for word in texts if word.startswith("-")} - options
     return f"{command} has no {', '.join(sorted(unknown))}" if unknown else ""
 
 
@@ -72,7 +72,7 @@ def test_what_exists_and_what_does_not(line: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_command_that_is_shown_exists(page: Path) -> None:
+def test_each_documented_command_exists(page: Path) -> None:
     events = (ROOT / "docs/operations/log-events.md").read_text()
-    shown = [line for line in shown_in(page.read_text()) if f"| `gate {line}` |" not in events]
-    assert [f"gate {line}: {problem}" for line in shown if (problem := problem_of(line))] == []
+    documented = [line for line in commands_in(page.read_text()) if f"| `gate {line}` |" not in events]
+    assert [f"gate {line}: {problem}" for line in documented if (problem := problem_of(line))] == []

@@ -49,7 +49,7 @@ def completed(example: Path, directory: Path, certificate: CertificateFiles) -> 
 
 
 def secrets(example: Path, certificate: CertificateFiles) -> dict[str, str]:
-    """What an example leaves to the environment."""
+    """Variables that an example expects."""
     left = {} if "identity_providers:\n" in example.read_text() else {"IDP_CLIENT_SECRET": "given-by-the-provider"}
     if "signing_key_file" not in example.read_text():
         left["SIGNING_KEY"] = base64.b64encode(certificate.key.read_bytes()).decode()
@@ -71,7 +71,7 @@ def files_named(value: Any) -> Iterator[tuple[str, str]]:
 
 
 @each_example
-def test_checkconfig_finds_nothing_wrong_with_an_example(example: Path, tmp_path: Path, certificate: CertificateFiles) -> None:
+def test_example_passes_check(example: Path, tmp_path: Path, certificate: CertificateFiles) -> None:
     checked = check_configuration(completed(example, tmp_path, certificate), secrets(example, certificate), ALL_CONFIG_CHECKS)
     assert [str(problem) for problem in (*checked.errors, *checked.warnings)] == []
     assert checked.options

@@ -1,4 +1,4 @@
-"""Tests in several processes tell what tests in one would."""
+"""Tests in several processes report what tests in one would."""
 
 import os
 import subprocess
@@ -19,10 +19,10 @@ def broken():
     raise OSError("no fixture")
 
 def test_that_passes():
-    print("said by nobody")
+    print("captured output")
 
 def test_that_fails():
-    print("said by the one that fails")
+    print("output of the failing test")
     assert 1 + 1 == 3
 
 def test_with_a_broken_fixture(broken):
@@ -45,7 +45,7 @@ STOPS = "import pytest\ndef test_that_stops_all():\n    pytest.exit('no more')\n
 LEAKS = "import atexit, os\ndef test_that_passes():\n    atexit.register(os._exit, 3)\n"
 
 
-def told(directory: Path, *arguments: str, **files: str) -> tuple[int, str]:
+def report(directory: Path, *arguments: str, **files: str) -> tuple[int, str]:
     for name, content in files.items():
         (directory / f"test_{name}.py").write_text(content)
     (directory / "pytest.ini").write_text("[pytest]\n")
@@ -56,13 +56,13 @@ def told(directory: Path, *arguments: str, **files: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("forks", ["--forks=0", "--forks=2"])
-def test_every_outcome_is_told(forks: str, tmp_path: Path) -> None:
-    status, text = told(tmp_path, forks, outcomes=OUTCOMES, passes=PASSES)
+def test_every_outcome_is_reported(forks: str, tmp_path: Path) -> None:
+    status, text = report(tmp_path, forks, outcomes=OUTCOMES, passes=PASSES)
     assert status == pytest.ExitCode.TESTS_FAILED
     assert "1 failed, 3 passed, 1 skipped, 1 xfailed, 1 warning, 1 error in" in text
     assert "assert (1 + 1) == 3" in text
-    assert text.count("said by the one that fails") == 2  # by the source and by the test
-    assert "said by nobody" not in text
+    assert text.count("output of the failing test") == 2  # by the source and by the test
+    assert "captured output" not in text
     assert "UserWarning: beware" in text
     assert "OSError: no fixture" in text
     assert "not today" in text
@@ -72,22 +72,22 @@ def test_every_outcome_is_told(forks: str, tmp_path: Path) -> None:
     ("content", "lost"), [(DIES, ["test_that_kills", "test_that_would_follow"]), (STOPS, ["test_that_stops_all"])], ids=["dies", "stops"]
 )
 def test_what_a_process_has_not_done_when_it_ends_has_failed(content: str, lost: list[str], tmp_path: Path) -> None:
-    status, text = told(tmp_path, "--forks=2", ends=content)
+    status, text = report(tmp_path, "--forks=2", ends=content)
     assert status == pytest.ExitCode.TESTS_FAILED
     assert [line for line in text.splitlines() if line.startswith("FAILED")] == [
         f"FAILED test_ends.py::{name} - Its process ended before this test did." for name in lost
     ]
 
 
-def test_a_process_that_ends_badly_after_its_tests_is_told(tmp_path: Path) -> None:
-    status, text = told(tmp_path, "--forks=2", leaks=LEAKS)
+def test_process_that_fails_after_its_tests_is_reported(tmp_path: Path) -> None:
+    status, text = report(tmp_path, "--forks=2", leaks=LEAKS)
     assert status == pytest.ExitCode.TESTS_FAILED
     assert "all tests passed, but their processes ended with [3]" in text
 
 
-def test_after_the_first_failure_that_is_to_end_all_no_other_file_is_begun(tmp_path: Path) -> None:
+def test_no_file_starts_after_the_last_allowed_failure(tmp_path: Path) -> None:
     later = {f"z{number}": PASSES for number in range(20)}
-    status, text = told(tmp_path, "--forks=1", "-x", fails="def test_that_fails():\n    assert 0\n", **later)
+    status, text = report(tmp_path, "--forks=1", "-x", fails="def test_that_fails():\n    assert 0\n", **later)
     assert status == pytest.ExitCode.TESTS_FAILED
     assert "stopping after 1 failures" in text
     assert "1 failed in" in text

@@ -22,7 +22,7 @@ from tests.support.children import ROOT
 SERVICES = ("databroker", "authorize", "authenticate", "proxy")
 VALUES = {path.name.removesuffix("-values.yaml"): path.read_text() for path in sorted((CHART / "ci").glob("*-values.yaml"))}
 IN_DOCS = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "operations" / "kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
-# What is not Kubernetes' own has no schema there: the fields that its users look for.
+# Custom resources have no schema there: the fields that users look for.
 OTHERS = {"ServiceMonitor": ("selector", "endpoints"), "Certificate": ("secretName", "issuerRef"), "Issuer": ()}
 
 IN_EXAMPLES = {path.parent.name: path.read_text() for path in sorted((ROOT / "examples").glob("*/values.yaml"))}
@@ -33,7 +33,7 @@ each_values = pytest.mark.parametrize(
 
 
 def with_(name: str, **changes: Any) -> str:
-    """The values of that name, with dotted keys changed (`__` stands for the dot)."""
+    """The values of that name, with dotted keys changed (`__` is the dot)."""
     content = yaml.safe_load(VALUES[name])
     for dotted, value in changes.items():
         *places, key = dotted.split("__")
@@ -45,7 +45,7 @@ def with_(name: str, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_helm_finds_nothing_wrong_with_the_chart(name: str) -> None:
+def test_chart_passes_helm_lint(name: str) -> None:
     done = helm("lint", "--strict", CHART, "--values", CHART / "ci" / f"{name}-values.yaml")
     assert done.returncode == 0, done.stdout
 
@@ -129,8 +129,8 @@ def test_no_service_gets_a_secret_of_another() -> None:
     assert got["databroker"] == {"SHARED_SECRET", "DATABROKER_STORAGE_CONNECTION_STRING"}
     assert {service for service, names in got.items() if "IDP_CLIENT_SECRET" in names} == {"authenticate"}
     assert {service for service, names in got.items() if "SIGNING_KEY" in names} == {"authorize", "authenticate"}
-    kept = of_kind(rendered(VALUES["own-certificates"]), "Deployment")
-    assert {service for service in SERVICES if "DATABASE_URL" in secrets_of(kept[f"{RELEASE}-{service}"])} == set(SERVICES) - {"proxy"}
+    stored = of_kind(rendered(VALUES["own-certificates"]), "Deployment")
+    assert {service for service in SERVICES if "DATABASE_URL" in secrets_of(stored[f"{RELEASE}-{service}"])} == set(SERVICES) - {"proxy"}
 
 
 def test_every_secret_of_gate_is_refused_in_a_configuration_that_all_may_read() -> None:
@@ -160,8 +160,8 @@ def test_every_pod_is_confined_probed_and_spread(values: str) -> None:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        asked = {probe: container[f"{probe}Probe"]["httpGet"] for probe in ("startup", "readiness", "liveness")}
-        assert asked == {
+        requested = {probe: container[f"{probe}Probe"]["httpGet"] for probe in ("startup", "readiness", "liveness")}
+        assert requested == {
             "startup": {"path": "/livez", "port": "metrics"},
             "readiness": {"path": "/readyz", "port": "metrics"},
             "liveness": {"path": "/livez", "port": "metrics"},
@@ -240,7 +240,7 @@ def test_services_are_called_by_the_names_in_their_certificates() -> None:
     assert (people["dnsNames"], people["secretName"]) == (["authenticate.example.com", "app.example.com"], "gate-tls")
 
 
-def test_a_changed_configuration_starts_the_pods_anew_that_have_it() -> None:
+def test_changed_configuration_restarts_its_pods() -> None:
     def sums(values: str) -> dict[str, str | None]:
         deployments = of_kind(rendered(values), "Deployment")
         return {
@@ -267,13 +267,13 @@ def test_two_memories_or_two_writers_never_run_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "output"),
     [
         ("single", {"secrets__existingSecret": ""}, "secrets.existingSecret: name the Secret"),
         ("single", {"single__replicas": 2}, "are for one pod"),
-        ("single", {"persistence__enabled": False}, "each new pod would ask for certificates anew"),
-        ("ingress", {"config__databroker_storage_type": "memory"}, "each pod would have sessions of its own"),
-        ("split", {"config__databroker_storage_type": "memory"}, "each pod would have sessions of its own"),
+        ("single", {"persistence__enabled": False}, "each new pod would request certificates again"),
+        ("ingress", {"config__databroker_storage_type": "memory"}, "each pod would have separate sessions"),
+        ("split", {"config__databroker_storage_type": "memory"}, "each pod would have separate sessions"),
         ("split", {"tls__mode": "autocert"}, "use cert-manager"),
         ("split", {"tls__secretName": ""}, "tls.secretName: name a Secret"),
         ("split", {"persistence__enabled": True}, "nothing is kept in a pod"),
@@ -282,9 +282,9 @@ def test_two_memories_or_two_writers_never_run_at_once() -> None:
         ("split", {"tls__mode": "ingres"}, "/tls/mode"),
     ],
 )
-def test_what_can_not_work_is_refused_before_anything_is_installed(name: str, changes: dict[str, Any], said: str) -> None:
+def test_what_can_not_work_is_refused_before_anything_is_installed(name: str, changes: dict[str, Any], output: str) -> None:
     refused = templated(with_(name, **changes))
-    assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
+    assert (refused.returncode, output in refused.stderr) == (1, True), refused.stderr
 
 
 def test_the_schema_knows_each_value_and_no_other() -> None:

@@ -1,4 +1,4 @@
-"""What stands beside the chart's values in examples: Kubernetes knows it, and what it names is what the chart makes."""
+"""Manifests in examples: Kubernetes accepts them, and they name what the chart creates."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def ports_of_gate(path: Path) -> set[tuple[str, int]]:
 
 
 @each_file
-def test_kubernetes_knows_what_an_example_says(path: Path) -> None:
+def test_example_matches_kubernetes_schema(path: Path) -> None:
     for manifest in objects(path):
         if manifest["kind"] not in OF_GATEWAYS.get(manifest["apiVersion"], ()):
             kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
@@ -73,20 +73,20 @@ def test_an_example_has_every_host_of_gate(path: Path) -> None:
 
 
 @each_file
-def test_nobody_goes_around_gate_in_an_example(path: Path) -> None:
+def test_example_has_no_route_around_gate(path: Path) -> None:
     (policy,) = [each for each in objects(path) if each["kind"] == "NetworkPolicy"]
     assert policy["metadata"]["namespace"] == "default"
     assert all(rule["from"] for rule in policy["spec"]["ingress"])
     assert values_of(path)["networkPolicy"]["peopleFrom"]
 
 
-def test_envoy_gateway_lets_nobody_in_by_mistake() -> None:
+def test_envoy_gateway_fails_closed() -> None:
     named = of_kind(objects(EXAMPLES / "envoy_gateway" / "routes.yaml"), "SecurityPolicy")
     (policy,) = named.values()
-    asked = policy["spec"]["extAuth"]
-    assert (asked["failOpen"], asked["recomputeRoute"], asked["statusOnError"]) == (False, False, 503)
-    assert "headersToExtAuth" not in asked
-    (token,) = [each for each in asked["contextExtensions"] if each["name"] == "gate_token"]
+    requested = policy["spec"]["extAuth"]
+    assert (requested["failOpen"], requested["recomputeRoute"], requested["statusOnError"]) == (False, False, 503)
+    assert "headersToExtAuth" not in requested
+    (token,) = [each for each in requested["contextExtensions"] if each["name"] == "gate_token"]
     assert (token["type"], token["valueRef"]["kind"], "value" in token) == ("ValueRef", "Secret", False)
 
 
@@ -94,10 +94,10 @@ def test_ingress_nginx_asks_where_gate_answers_and_signs_in_on_the_application_s
     path = EXAMPLES / "ingress_nginx" / "ingress.yaml"
     ingresses = of_kind(objects(path), "Ingress")
     prefix = "nginx.ingress.kubernetes.io/"
-    said = {key.removeprefix(prefix): value for key, value in ingresses["app"]["metadata"]["annotations"].items()}
-    assert said["auth-url"] == f"{values_of(path)['config']['forward_auth_url']}/verify"
+    output = {key.removeprefix(prefix): value for key, value in ingresses["app"]["metadata"]["annotations"].items()}
+    assert output["auth-url"] == f"{values_of(path)['config']['forward_auth_url']}/verify"
     (host,) = [rule["host"] for rule in ingresses["app"]["spec"]["rules"]]
-    assert (said["auth-signin"], said["auth-signin-redirect-param"]) == (f"https://{host}/.gate/sign_in", "gate_redirect_uri")
+    assert (output["auth-signin"], output["auth-signin-redirect-param"]) == (f"https://{host}/.gate/sign_in", "gate_redirect_uri")
     claims = {f"X-Gate-Claim-{claim.title()}" for claim in values_of(path)["config"]["jwt_claims_headers"]}
-    assert set(said["auth-response-headers"].split(",")) == claims | {"X-Gate-Jwt-Assertion", "Cookie", "Authorization"}
+    assert set(output["auth-response-headers"].split(",")) == claims | {"X-Gate-Jwt-Assertion", "Cookie", "Authorization"}
     assert "annotations" not in ingresses["gate"]["metadata"], "gate judges its own pages itself"

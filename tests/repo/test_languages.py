@@ -15,7 +15,7 @@ from tests.support.catalogues import compiled, path_of, po, renewed, texts, writ
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|<[^>]+>")
 # Functions whose words are for people, and where they stand: the number of the first such argument, and the names of others.
-SAYS = {"error_page": (2, {"reason", "advice", "links"}), "Refuse": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
+_SAYING_VERBS = {"error_page": (2, {"reason", "advice", "links"}), "Refuse": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
 # For the people who set something up, or for programs: English.
 ENGLISH_ALONE = {"proxy/verdict_builder.py", "gateproject/admin_site.py"}
 
@@ -39,7 +39,7 @@ def test_a_translation_has_the_same_places_and_is_certain(language: str) -> None
                 if PLACEHOLDER.search(form) or any(file.endswith(".html") for file, _ in message.locations):
                     assert form % dict.fromkeys(PLACEHOLDER.findall(form), "") is not None
                 assert form == form.strip()
-                assert '"' not in form, f"{form}: it may stand in an attribute"
+                assert '"' not in form, f"{form}: it may be in an attribute"
     assert len(list(catalogue)) > 200
 
 
@@ -48,8 +48,8 @@ def test_what_is_compiled_is_what_is_written(language: str) -> None:
     assert compiled(written(language)) == path_of(language, "mo").read_bytes(), "run `make words`"
 
 
-def _forms(said: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    return (said,) if isinstance(said, str) else tuple(said)
+def _forms(output: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    return (output,) if isinstance(output, str) else tuple(output)
 
 
 def test_the_texts_are_found() -> None:
@@ -59,19 +59,19 @@ def test_the_texts_are_found() -> None:
         assert any(text in each for each in known), text
 
 
-def test_words_for_people_are_messages() -> None:
+def test_texts_for_users_are_messages() -> None:
     """A plain text would stay English on every page."""
-    places = [f"{path}:{line} {text!r}" for path, line, text in _plain_words() if str(path) not in ENGLISH_ALONE]
+    places = [f"{path}:{line} {text!r}" for path, line, text in _plain_text() if str(path) not in ENGLISH_ALONE]
     assert places == []
 
 
-def _plain_words() -> Iterator[tuple[Path, int, str]]:
+def _plain_text() -> Iterator[tuple[Path, int, str]]:
     for path, tree in trees().items():
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and (says := SAYS.get(_name(call.func))) is not None:
+            if isinstance(call, ast.Call) and (says := _SAYING_VERBS.get(_name(call.func))) is not None:
                 first, names = says
-                said = [*call.args[first:], *(keyword.value for keyword in call.keywords if keyword.arg in names)]
-                yield from ((path, call.lineno, ast.unparse(text)) for value in said for text in _literals(value))
+                output = [*call.args[first:], *(keyword.value for keyword in call.keywords if keyword.arg in names)]
+                yield from ((path, call.lineno, ast.unparse(text)) for value in output for text in _literals(value))
 
 
 def _name(function: ast.expr) -> str:
@@ -87,22 +87,22 @@ def _literals(value: ast.expr) -> Iterator[ast.expr]:
         yield value
 
 
-_SAID = re.compile(
+_SPOKEN = re.compile(
     r"(?s){%\s*trans\b.*?{%\s*endtrans\s*%}|{#.*?#}|{{.*?}}|{%.*?%}|<style>.*?</style>|<svg.*?</svg>|<link[^>]*>|<meta[^>]*>"
 )
-_WORDS_OF_A_TAG = re.compile(r'\b(?:title|alt|placeholder|aria-label|data-fits|data-done)="[^"]*[A-Za-z][^"]*"')
+_TAG_TEXT = re.compile(r'\b(?:title|alt|placeholder|aria-label|data-fits|data-done)="[^"]*[A-Za-z][^"]*"')
 
 
-def test_templates_hold_no_words_that_are_not_translated() -> None:
+def test_templates_have_no_untranslated_text() -> None:
     for template in (ROOT / "foundation/templates").rglob("*.html"):
-        left = _SAID.sub("", template.read_text())
-        assert _WORDS_OF_A_TAG.findall(left) == [], template
+        left = _SPOKEN.sub("", template.read_text())
+        assert _TAG_TEXT.findall(left) == [], template
         words = set(re.findall(r"[^\W\d_]+", re.sub(r"(?s)<[^>]*>", " ", left)))
         assert words <= {"gate"}, template
 
 
-def test_templates_translate_their_own_words_alone() -> None:
+def test_templates_translate_only_their_text() -> None:
     """`_` makes markup of what it is given: what comes from outside goes through the filter `words`, which makes none."""
     for template in (ROOT / "foundation/templates").rglob("*.html"):
-        for given in re.findall(r"\b(?:_|gettext|ngettext)\(\s*([^\s])", template.read_text()):
-            assert given == '"', template
+        for values in re.findall(r"\b(?:_|gettext|ngettext)\(\s*([^\s])", template.read_text()):
+            assert values == '"', template

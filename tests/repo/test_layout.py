@@ -19,7 +19,7 @@ SOURCES = sorted(
 )
 
 # Class names that stand more than once, each with the reason.  This list may only shrink.
-NAMED_TWICE = {
+SHARED_NAMES = {
     "Command": "Django finds a command of manage.py by this name",
     "Meta": "Django's options of a model",
     "Route": "a setting's name, and the model whose name makes the address of the admin's page",
@@ -45,7 +45,7 @@ def _tests(kind: str) -> Iterator[Path]:
     return (ROOT / "tests" / kind).rglob("test_*.py")
 
 
-def test_every_module_says_first_what_it_is_and_is_short_enough_to_read() -> None:
+def test_every_module_has_a_docstring_and_a_maximum_length() -> None:
     assert [str(source) for source in SOURCES if not _docstring_lines(source)] == [], "has no docstring"
     assert [str(source) for source in SOURCES if _docstring_lines(source) > 12] == [], "its docstring is longer than 12 lines"
     assert [str(source) for source in SOURCES if len((ROOT / source).read_text().splitlines()) > 400] == [], "is longer than 400 lines"
@@ -72,10 +72,10 @@ def test_a_class_name_stands_once() -> None:
         for node in ast.walk(trees()[source]):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name.lstrip("_").lower(), []).append(f"{source}:{node.lineno} {node.name}")
-    twice = {name: found for name, found in places.items() if len(found) > 1}
-    allowed = {name.lower() for name in NAMED_TWICE}
-    assert {name: found for name, found in twice.items() if name not in allowed} == {}
-    assert sorted(allowed - twice.keys()) == [], "is listed in NAMED_TWICE needlessly"
+    duplicates = {name: found for name, found in places.items() if len(found) > 1}
+    allowed = {name.lower() for name in SHARED_NAMES}
+    assert {name: found for name, found in duplicates.items() if name not in allowed} == {}
+    assert sorted(allowed - duplicates.keys()) == [], "is listed in NAMED_TWICE needlessly"
 
 
 def test_a_collection_in_the_middle_of_parsing_changes_nothing() -> None:
@@ -96,7 +96,7 @@ def test_a_collection_in_the_middle_of_parsing_changes_nothing() -> None:
     assert gc.isenabled()
 
 
-def test_every_requirement_says_why_it_is_there() -> None:
+def test_every_requirement_has_a_reason() -> None:
     for name in ("requirements.in", "requirements-demo.in", "requirements-dev.in"):
         for line in (ROOT / name).read_text().splitlines():
             if line and not line.startswith(("#", "-c")):

@@ -20,8 +20,8 @@ def test_the_page_gives_the_level_of_each_event() -> None:
     levels: dict[str, set[str]] = {}
     for name, level in log_events():
         levels.setdefault(name, set()).add(level)
-    wrong = {event.name: event.level for event in LISTED if not levels[event.name] - {""} <= set(event.level.split(", "))}
-    assert wrong == {}
+    differing = {event.name: event.level for event in LISTED if not levels[event.name] - {""} <= set(event.level.split(", "))}
+    assert differing == {}
     assert {word for event in LISTED for word in event.level.split(", ")} <= {"info", "warning", "error"}
 
 

@@ -1,4 +1,4 @@
-"""Names that other people's code keeps to itself, which ours uses nonetheless: each with the test that fails once it means another thing.
+"""Private names of libraries that gate uses: each with the test that fails if its meaning changes.
 
 A library without an upper bound in requirements.in could take one away from a running installation.
 """
@@ -86,10 +86,10 @@ DOCUMENTED = {"_value_", "_meta", "_replace"}
 
 def test_each_private_name_of_others_has_its_test() -> None:
     used = {(str(source), name) for source, tree in trees().items() for name in _private_of_others(tree)}
-    # `ours` of another file of ours: what its module defines.
-    ours = {name for tree in trees().values() for name in _defined(tree)}
+    # A private name of another module of gate: what that module defines.
+    own_files = {name for tree in trees().values() for name in _defined(tree)}
     listed = {(path, name) for _, path, name in USED}
-    assert {each for each in used if each[1] not in ours} - listed == set(), "lacks a row in USED"
+    assert {each for each in used if each[1] not in own_files} - listed == set(), "lacks a row in USED"
     assert listed - used == set(), "is listed needlessly"
 
 

@@ -1,4 +1,4 @@
-"""Generated code is what its source says: nobody edits it, and nobody forgets to generate it anew."""
+"""Generated code matches its source: it is not edited, and it is current."""
 
 import subprocess
 import sys

@@ -6,7 +6,7 @@ from authorize.policy.reasons import Reason
 from tests.support.children import ROOT
 from tests.support.quoted_texts import MIN_WORDS, quotes_in
 
-# Product texts that tests quote because each is a fact: whoever reads them is a program, or copies them.
+# Product texts that tests quote because each is a fact: client applications read them, or users copy them.
 FACTS = {
     "assigned the user to another subject": "action of the audit log, which is stored and searched for",
     "default-src 'none'; sandbox; frame-ancestors 'none'": "response header",
@@ -14,7 +14,7 @@ FACTS = {
     "`head -c32 /dev/urandom | base64`": "command to copy",
     "contains a path, but it should be set using the path field instead": "wording of the specification",
 }
-# Mutants name source text; the other folder is no code of ours.
+# Mutants name source text; the other folder is third-party code.
 EXEMPT = {"mutants", "node_modules"}
 
 
@@ -41,7 +41,7 @@ def test_no_test_quotes_a_sentence_of_the_product() -> None:
         ('assert "sign-in failed at the identity provider" in events', []),
     ],
 )
-def test_a_quote_is_five_words_in_a_row_that_name_no_log_event(source: str, lines: list[int]) -> None:
-    words = Reason.EMAIL_NOT_LISTED.value.split()[:MIN_WORDS]
-    source = source.replace("WORDS", " ".join(words)).replace("FEWER", " ".join(words[1:]))
-    assert list(quotes_in(source)) == [(line, " ".join(words)) for line in lines]
+def test_quote_is_five_words_in_a_row_except_log_events(source: str, lines: list[int]) -> None:
+    texts = Reason.EMAIL_NOT_LISTED.value.split()[:MIN_WORDS]
+    source = source.replace("WORDS", " ".join(texts)).replace("FEWER", " ".join(texts[1:]))
+    assert list(quotes_in(source)) == [(line, " ".join(texts)) for line in lines]

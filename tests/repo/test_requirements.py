@@ -1,4 +1,4 @@
-"""What is installed together must fit together."""
+"""Requirements that are installed together are compatible."""
 
 import re
 from collections import defaultdict

@@ -36,7 +36,7 @@ def test_the_classes_of_attacks_that_are_named_are_there() -> None:
     assert set(re.findall(r"\bB\d+\b", BOTH)) - CLASSES == set()
 
 
-def test_each_promise_and_each_published_weakness_says_what_shows_it() -> None:
+def test_each_promise_and_published_weakness_names_its_test() -> None:
     """Each promise states its limits, or "none"."""
     assert PROMISES
     assert ADVISORIES

@@ -1,4 +1,4 @@
-"""Every setting is declared once, with all that its reader needs to know, as the specification has it, and is read by somebody."""
+"""Every setting is declared once, documented, as specified, and read by the product."""
 
 import ast
 import re
@@ -35,7 +35,7 @@ def identified(key: SettingKey) -> str:
     return f"{key.owner.__name__}.{key.name}"
 
 
-def test_every_key_says_what_it_means_how_it_is_written_and_gives_an_example() -> None:
+def test_every_key_has_description_type_and_example() -> None:
     unread = [identified(key) for key in ALL_KEYS if key.reader is None and key.model is None]
     assert unread == [], "their types need a Reader (config/fields/basic_types.py)"
     assert [identified(key) for key in ALL_KEYS if not (key.field.description or "").endswith(".")] == [], "a description is a sentence"
@@ -48,11 +48,11 @@ def test_every_key_is_declared_once() -> None:
         assert sorted(names) == sorted(set(names))
 
 
-def test_the_keys_of_the_specification_are_declared_as_it_says() -> None:
+def test_specified_keys_are_declared_as_specified() -> None:
     declared = {(group, key.name): key for group, declared in DECLARED.items() for key in declared}
     assert [each for each in SPECIFIED if each not in declared] == [], "is specified and not declared"
-    wrong = {each: differences(SPECIFICATION[each[0]][each[1]], declared[each]) for each in SPECIFIED}
-    assert {each: found for each, found in wrong.items() if found} == {}
+    differing = {each: differences(SPECIFICATION[each[0]][each[1]], declared[each]) for each in SPECIFIED}
+    assert {each: found for each, found in differing.items() if found} == {}
 
 
 def differences(specified: Mapping[str, Any], key: SettingKey) -> list[str]:
@@ -94,7 +94,7 @@ def test_a_difference_is_noticed(change: dict[str, Any], difference: str) -> Non
     assert difference in found
 
 
-# Who reads a key takes it as an attribute of one of these; in the configuration's own modules also of itself.
+# A key is read as an attribute of one of these; in modules of the configuration also of `self`.
 HOLDERS = frozenset(
     {
         "options",
@@ -145,7 +145,7 @@ def _last_name(node: ast.AST) -> str:
     return getattr(node, "id", "") or getattr(node, "attr", "")
 
 
-def test_every_key_is_read_by_somebody() -> None:
+def test_every_key_is_read() -> None:
     assert [identified(key) for key in ALL_KEYS if not _is_read(key)] == []
 
 
@@ -155,14 +155,14 @@ def _is_read(key: SettingKey) -> bool:
     return attribute in attributes_read() or has_one_value
 
 
-def test_a_key_that_nobody_reads_is_noticed() -> None:
+def test_unread_key_is_noticed() -> None:
     rule = "def _needs_an_effect(settings):\n  settings.f"
     tree = parsed(f"options.a\noptions.b = 1\nother.c\ncompiled.route.d\nor_file('e')\nself.g\n{rule}")
     assert set(_read_in(tree, HOLDERS)) == {"a", "d", "e"}
     assert set(_read_in(tree, HOLDERS | {"self"})) == {"a", "d", "e", "g"}
 
 
-def test_a_default_is_shown_as_a_file_has_it() -> None:
+def test_default_is_documented_as_written_in_a_file() -> None:
     assert [identified(key) for key in ALL_KEYS if re.match(r"<|\w+\(.*\)$", str(key.default))] == []
 
 

@@ -11,7 +11,7 @@ from tests.support.options import parse_options
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "gate@.service"
-MOST_EXPOSED = 2.5  # of 10, as systemd-analyze counts: it begins to call that a medium exposure at 5
+MAX_EXPOSURE = 2.5  # of 10, as systemd-analyze counts: it begins to call that a medium exposure at 5
 
 
 def analyzed(*arguments: str | Path) -> str:
@@ -22,7 +22,7 @@ def analyzed(*arguments: str | Path) -> str:
 
 
 def writable_for(instance: str) -> Path:
-    """What this unit lets a process write to."""
+    """Directories that the unit lets a process write to."""
     (state,) = re.findall(r"^StateDirectory=(.+)$", UNIT.read_text(), re.MULTILINE)
     return Path("/var/lib") / state.replace("%i", instance)
 
@@ -60,34 +60,34 @@ def unit(tmp_path: Path) -> Path:
     return tmp_path / UNIT.name
 
 
-def test_systemd_finds_nothing_wrong_with_the_unit(unit: Path) -> None:
+def test_unit_passes_systemd_analyze(unit: Path) -> None:
     assert [line for line in analyzed("verify", unit).splitlines() if "gate@" in line] == []
 
 
 def test_systemd_knows_every_key_of_the_unit(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("ProtectClock=", "ProtectClocks="))
-    assert "'ProtectClocks' in section" in analyzed("verify", unit), "verify tells of keys that it does not know"
+    assert "'ProtectClocks' in section" in analyzed("verify", unit), "verify reports unknown keys"
 
 
 def test_the_unit_exposes_little(unit: Path) -> None:
     """Ports, sockets and the network are what a proxy is for; callbacks of cffi need memory that may be written and executed."""
     (exposure,) = re.findall(r"Overall exposure level for \S+: ([\d.]+) ", analyzed("security", "--offline=true", "--no-pager", unit))
-    assert float(exposure) < MOST_EXPOSED
+    assert float(exposure) < MAX_EXPOSURE
 
 
-def test_the_unit_is_told_how_gate_does_and_starts_it_anew_where_it_stands_still() -> None:
+def test_unit_has_readiness_and_watchdog() -> None:
     lines = UNIT.read_text().splitlines()
-    # Children tell, too: with `workers` the process that systemd started serves nobody.
+    # Children notify, too: with `workers` the process that systemd started serves no requests.
     assert {"Type=notify", "NotifyAccess=all", "Restart=on-failure", "ExecReload=/bin/kill -HUP $MAINPID"} <= set(lines)
     assert [line for line in lines if line.startswith("WatchdogSec=")] == ["WatchdogSec=60"]
 
 
 def test_the_unit_checks_what_it_starts_and_gives_it_low_ports_and_nothing_else_of_roots() -> None:
-    said = dict(
+    output = dict(
         re.findall(r"^(ExecStart|ExecStartPre|User|NoNewPrivileges|UMask|\w*(?:Bounding|Ambient)\w*)=(.+)$", UNIT.read_text(), re.MULTILINE)
     )
-    start, check = said.pop("ExecStart"), said.pop("ExecStartPre")
+    start, check = output.pop("ExecStart"), output.pop("ExecStartPre")
     assert start.endswith("/gate run --config /etc/gate/%i.yaml")
     assert check == start.replace("gate run", "gate check")
     capabilities = {"AmbientCapabilities": "CAP_NET_BIND_SERVICE", "CapabilityBoundingSet": "CAP_NET_BIND_SERVICE"}
-    assert said == {"User": "gate", "NoNewPrivileges": "yes", "UMask": "0077", **capabilities}
+    assert output == {"User": "gate", "NoNewPrivileges": "yes", "UMask": "0077", **capabilities}

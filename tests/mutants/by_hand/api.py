@@ -1,9 +1,9 @@
-"""Defences of the API: who gets in, what they may, and that nobody comes to more by it."""
+"""Defences of the API: authentication, permissions, and no privilege escalation."""
 
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, omits, replaced, returns, skips
 
-# In place of a step of which the audit log hears.
+# In place of a step that is recorded in the audit log.
 UNTOLD = '__import__("contextlib").nullcontext()'
 
 approvers = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
@@ -15,7 +15,7 @@ made.without(
 )
 made.without("an end is the maker's at the latest", "create_service_account", omits("not_after"))
 made.without(
-    "an account is made when the log has been told",
+    "an account is created after its audit entry",
     "create_service_account",
     replaced("call.audit.step(AuditAction.CREATE_ACCOUNT, ServiceAccount, [(name, name)])", UNTOLD),
 )
@@ -38,17 +38,17 @@ in_admin.without("an administrator sees a secret as the person they are", "_eyes
 
 sessions = door("authenticate.api.sessions_api", "unit/authenticate/api/test_sessions_api.py")
 sessions.without(
-    "an end is told of before",
+    "an end is recorded before",
     "end_session",
     replaced("call.audit.step(AuditAction.END_SESSION, Session, whom.items())", UNTOLD),
 )
 sessions.without(
-    "an end of all is told of before",
+    "an end of all is recorded before",
     "end_sessions_of_person",
     replaced("call.audit.step(AuditAction.END_ALL_SESSIONS, User, person)", UNTOLD),
 )
 
-# Defences of the portal: what is listed, for whom, and what its buttons may change.
+# Defences of the portal: what is listed for which user, and what its buttons may change.
 
 openings = door("authorize.accessible_routes", "unit/authorize/test_accessible_routes.py")
 openings.without("who asks from elsewhere is asked from there", "StartPage.request", replaced("asker.source_ip", "''"))
@@ -75,7 +75,7 @@ own = door(
     "authenticate.session.sessions", "unit/authenticate/portal/test_user_sessions.py", "unit/authenticate/views/test_sessions_page.py"
 )
 own.without(
-    "who has the same id at another issuer is somebody else",
+    "the same id at another issuer is another user",
     "Sessions._are_of_one_person",
     replaced("(other.user_id, other.vouched_by) == (one.user_id, one.vouched_by)", "other.user_id == one.user_id"),
 )

@@ -1,4 +1,4 @@
-"""Defences of the configuration: what it says is understood, or the operator hears why it is not."""
+"""Defences of the configuration: it is understood, or the operator gets an error."""
 
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, skips
@@ -22,7 +22,7 @@ authelia = door("config.importing.authelia.authelia_conversion", "unit/config/im
 authelia.without("a stricter rule before it wins", "_grant", replaced("none_of(...)", "True"))
 
 authentik = door("config.importing.authentik.authentik_conversion", "unit/config/importing/authentik/test_authentik_conversion.py")
-authentik.without("without an application nobody passes", "_bound", replaced("Bound(False)", "Bound(SIGNED_IN)", times=2))
+authentik.without("a closed route without an application forwards nothing", "_bound", replaced("Bound(False)", "Bound(SIGNED_IN)", times=2))
 
 validation = door("config.validation", "unit/config/test_validation.py", "unit/config/test_loader.py")
 validation.without("an unknown key is an error", "Settings.model_config", passes(extra='"ignore"'))
@@ -61,7 +61,9 @@ reload = door("gateproject.process.reload", WITHIN)
 reload.without("a part that fails undoes nothing", "Reload.tell", replaced("Exception", "ZeroDivisionError"))
 kept_by_envoy = door("proxy.envoy.config_publisher", "unit/proxy/envoy/test_config_publisher.py")
 kept_by_envoy.without(
-    "what Envoy refused is not told to it again", "EnvoyConfiguration.restore", replaced("self._before", "(self.options, self._clusters)")
+    "a configuration that Envoy refused is not sent again",
+    "EnvoyConfiguration.restore",
+    replaced("self._before", "(self.options, self._clusters)"),
 )
 kept_by_envoy.without(
     "where a body goes that is still coming stays there",
@@ -99,7 +101,7 @@ rungate = door("gateproject.management.commands.rungate", f"{RELOAD}::test_a_han
 rungate.without("a hangup while gate starts ends nothing", "Command.handle", skips("signal.signal(...)"))
 locate = door("config.parsing.key_positions", "unit/config/parsing/test_key_positions.py", "unit/config/parsing/test_parser.py")
 locate.without(
-    "the elements of a list have places of their own",
+    "each element of a list has its location",
     "locate_json",
     replaced("here, index = (*base, index), index + 1", "here = (*base, index)"),
 )
@@ -112,10 +114,12 @@ forms.without("a file that can't be read is said once", "FileContents.add", skip
 unchanged = door("config.routes.route_cache", "unit/config/test_config_watcher.py", "unit/config/routes/test_route_cache.py")
 unchanged.without("a route that is no other is looked at", "new_routes", replaced("id(route) not in known", "route not in others"))
 unchanged.without(
-    "a route that is written differently is read anew", "_key", replaced("marshal.dumps(written, 0)", "marshal.dumps(sorted(written), 0)")
+    "a route that is written differently is parsed again",
+    "_key",
+    replaced("marshal.dumps(written, 0)", "marshal.dumps(sorted(written), 0)"),
 )
 source = door("config.config_watcher", "unit/config/test_config_watcher.py")
-source.without("the file that will mend a refused configuration is watched", "ConfigSource.load", lacks("*checked.files"))
+source.without("the file that will fix a refused configuration is watched", "ConfigSource.load", lacks("*checked.files"))
 source.without("files that settings name settle, too", "ConfigSource.unsettled", replaced("self._files()", "[self.path]"))
 route_table = door("authorize.policy.route_table", "unit/authorize/policy/test_route_table.py")
 metrics_listener = door(
@@ -127,7 +131,7 @@ metrics_listener.without(
     skips("self._served = ..."),
 )
 reload.without(
-    "a refused configuration is told to Prometheus",
+    "a refused configuration is reported to Prometheus",
     "ConfigurationStatus.but_refused",
     skips("metrics.record_config_rejected(service)"),
     f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
@@ -153,7 +157,7 @@ own_health.without(
 shown_values = door("config.inspect.redaction", "unit/config/inspect/test_redaction.py")
 shown_values.without("the query of a URL is on no page", "_QUERY", in_text(r"\?.*", r"\??(?!.*)"))
 
-# Defences of what is told about decisions: shadow opens nothing, no secret is written down, only administrators read it.
+# Defences of recorded decisions: shadow mode allows nothing, no secret is recorded, only administrators read them.
 
 facts = door("authorize.decision_log.decision_snapshot", "unit/authorize/decision_log/test_decision_snapshot.py")
 facts.without(
@@ -162,7 +166,7 @@ facts.without(
     replaced("looked.claims & identity.claims.keys()", "identity.claims"),
 )
 facts.without("what can't be compared is written down", "identity_facts", lacks('"claim_kinds"'))
-facts.without("groups that are not told are written down as such", "identity_facts", lacks('"untold_groups"'))
+facts.without("unknown groups are recorded as unknown", "identity_facts", lacks('"untold_groups"'))
 
 last_seen_at = door("databroker.projection.rows", "unit/databroker/projection/test_rows.py")
 last_seen_at.without(
@@ -188,10 +192,10 @@ admin.without(
 replay = door("authorize.explain.replay", "unit/authorize/explain/test_replay.py")
 replay.without("what was not written down is not guessed", "_replay", replaced("missing_for(route.route, request, person)", "''"))
 
-# Defences of tracing: who leads a trace, how many may, and what is told of a request.
+# Defences of tracing: which peers start a trace, how many, and what a span contains.
 
 spans = door("foundation.telemetry.tracing.spans", "unit/foundation/telemetry/tracing/test_spans.py")
-spans.without("an error's words are not told", "Span.__exit__", replaced("kind.__name__", "str(error)"))
+spans.without("an error's message is not exported", "Span.__exit__", replaced("kind.__name__", "str(error)"))
 
 export = door("foundation.telemetry.tracing.export", "unit/foundation/telemetry/tracing/test_export.py")
 export.without("spans are led nowhere else", "_post", passes(follow_redirects="True"))
@@ -220,11 +224,11 @@ many.without(
     replaced("len(self.policy) <= MOST_MEASURED_ROUTES", "True"),
 )
 by_envoy = door("proxy.envoy.process.envoy_statistics", "unit/proxy/envoy/process/test_envoy_statistics.py")
-by_envoy.without("clusters of no route are not told", "_line", replaced("labels.get(found[1])", "labels.get(found[1], found[1])"))
+by_envoy.without("clusters of no route are not reported", "_line", replaced("labels.get(found[1])", "labels.get(found[1], found[1])"))
 
 output = door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py")
 output.without(
-    "nobody waits for who reads the log",
+    "no request waits for a log reader",
     "NonBlockingOutput._put",
     replaced(
         "if not self._is_awake:\n    self._is_awake = True\n    self._wake.put(None)", "os.write(self._descriptor, self._take().encode())"
@@ -236,7 +240,7 @@ page_metrics = door(
 )
 page_metrics.without("clients' methods make no series of our pages", "PageMetricsMiddleware.label_metric", never('"method" in labels'))
 door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py").without(
-    "last words are heard", "make_output_non_blocking", skips("atexit.register(output.finish)")
+    "last log lines are written", "make_output_non_blocking", skips("atexit.register(output.finish)")
 )
 door("gateproject.process.database_migrations", "unit/gateproject/process/test_database_migrations.py").without(
     "a database of a newer release is left alone", "migrate", skips("_require_known(loader)")

@@ -8,7 +8,7 @@ judge.without("no client chooses HTTP/2", "Judge.how_carried", replaced("not is_
 carried = door(
     "proxy.envoy.proxied.proxied_request", "unit/proxy/envoy/proxied/test_proxied_request.py", "unit/proxy/envoy/test_ext_authz_server.py"
 )
-carried.without("how it ended is told", "EnvoysWord.ending", returns("Ending.COMPLETE"))
+carried.without("how it ended is reported", "EnvoysWord.ending", returns("Ending.COMPLETE"))
 known_ones = door(
     "proxy.envoy.proxied.active_requests",
     "unit/proxy/envoy/proxied/test_active_requests.py",
@@ -24,7 +24,7 @@ unconnected.without(
 tried = door(
     "proxy.envoy.proxied.proxied_request", "unit/proxy/envoy/test_ext_authz_server.py", "unit/proxy/envoy/test_connect_failover.py"
 )
-tried.without("what was sent is sent to nobody else", "_ELSEWHERE", replaced('b"connect-failure"', 'b"connect-failure,reset"'))
+tried.without("what was sent is sent to no other upstream", "_ELSEWHERE", replaced('b"connect-failure"', 'b"connect-failure,reset"'))
 answers = door("proxy.envoy.resources.response_filter", "unit/proxy/envoy/resources/test_response_filter.py")
 answers.without("trailers of requests bring nothing", "AnswerFilter.filters", lacks('"request_trailers_mutations"'))
 answers.without("no trailer sets a cookie", "AnswerFilter.filters", lacks('"response_trailers_mutations"'))
@@ -33,7 +33,7 @@ between = door(
     "unit/proxy/envoy/resources/test_internal_headers.py",
     "integration/test_silent_readers.py::test_a_client_that_speaks_as_gate_does_lifts_no_bound",
 )
-between.without("nobody speaks as gate does", "told_by_envoy", replaced('(PREFIX, "x-envoy-")', '("x-envoy-",)'))
+between.without("no client can claim to be gate", "told_by_envoy", replaced('(PREFIX, "x-envoy-")', '("x-envoy-",)'))
 
 head = door("proxy.envoy.envoy_request_head", "unit/proxy/envoy/test_envoy_request_head.py", "unit/proxy/envoy/test_ext_authz_server.py")
 head.without(
@@ -56,9 +56,9 @@ judge_filter.without("only what gate has marked has a way", "JudgeFilter._to_ups
 judge_filter.without("a body that is not whole leads nowhere", "_coming", replaced("NOWHERE", "CLUSTER"))
 judge_filter.without("a body may be silent for as long as gate bears it", "_coming", replaced("read", "flush"))
 judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", replaced('"content-le"', '"x-nothing"'))
-judge_filter.without("nothing of ours goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
+judge_filter.without("no header of gate goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
 listener = door("proxy.envoy.resources.edge_listener", "unit/proxy/envoy/resources/test_edge_listener.py")
-listener.without("nobody resumes with a certificate", "_chain", lacks('"disable_stateless_session_resumption"'))
+listener.without("no session with a certificate is resumed", "_chain", lacks('"disable_stateless_session_resumption"'))
 listener.without("clients behind a trusted proxy share no connection", "_of_proxies", returns("[]"))
 hosts = door("proxy.envoy.resources.configured_hosts", "unit/proxy/envoy/resources/test_configured_hosts.py")
 hosts.without("a host of pages is read by Envoy", "tunnel_hosts", replaced("tcp.difference", "tcp.union"))
@@ -67,7 +67,7 @@ connections = door("proxy.envoy.resources.http_connection_manager", "unit/proxy/
 connections.without("who asks is the peer", "http_connections", passes(use_remote_address="False"))
 connections.without("a client says nothing in our words", "http_connections", replaced("[told_by_envoy()]", "[]"))
 http3 = door("proxy.envoy.resources.http3_listener", "unit/proxy/envoy/resources/test_http3_listener.py")
-http3.without("nobody sends a request again", "_transport", passes(enable_early_data="True"))
+http3.without("no request is repeated", "_transport", passes(enable_early_data="True"))
 http3.without("who has a connection reaches no other host by it", "_route_config", replaced("sorted(hosts_of(options) - hosts)", "()"))
 http3.without("another host has no connection", "http3_listener", lacks('"filter_chain_match"'))
 

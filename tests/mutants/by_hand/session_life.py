@@ -65,7 +65,7 @@ wanted.without(
 
 decision = door("authorize.policy.decision", "unit/authorize/policy/test_step_up.py")
 decision.without(
-    "whoever needs no session needs one for its strength",
+    "a route without session requires one for its strength",
     "_unless_weak",
     replaced("Outcome.SIGN_IN", "Outcome.ALLOWED"),
 )
@@ -84,7 +84,7 @@ records.without(
     replaced("return 0.0", "return issued if said is None else 0.0"),
 )
 records.without(
-    "nobody proved who they are after the session began", "authenticated_at", replaced("min(max(float(said), 0.0), issued)", "float(said)")
+    "auth_time is never after the session's start", "authenticated_at", replaced("min(max(float(said), 0.0), issued)", "float(said)")
 )
 
 renewal = door("authenticate.session.renewal", "unit/authenticate/session/test_renewal.py")

@@ -41,7 +41,7 @@ oidc.without(
 client = door("authenticate.provider.client", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_django_oidc.py")
 
 oidc.without(
-    "what no rule needs locks nobody out",
+    "an unneeded scope locks no user out",
     "GateBackend._check_scope",
     replaced("if missing.needed: ...", "if missing.needed or missing.other: ..."),
     "unit/authenticate/views/test_callback.py",

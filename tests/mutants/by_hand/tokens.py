@@ -72,7 +72,7 @@ identity.without(
 
 bearer_tokens = door("authenticate.bearer_tokens", "unit/authenticate/test_bearer_tokens.py")
 bearer_tokens.without(
-    "a bearer's token names somebody", "_check_claims", replaced('kind.text(payload, "sub")', 'payload.setdefault("sub", "")')
+    "a bearer token names a subject", "_check_claims", replaced('kind.text(payload, "sub")', 'payload.setdefault("sub", "")')
 )
 bearer_tokens.without(
     "an ID token is no access token", "_check_claims", replaced('has_nonce or says == "ID" or not has_scope', "not has_scope")
@@ -145,7 +145,7 @@ bearer_headers.without(
 )
 bearer_headers.without("no credential goes with a preflight", "_WITHHELD", replaced("(DROP, AUTHORIZATION, COOKIE)", "(DROP,)"))
 bearer_headers.without(
-    "another proxy's upstream sees what ours would", "RouteHeaders.credentials", replaced("_WITHHELD[withheld]", "(DROP,)")
+    "another proxy's upstream gets what gate's would", "RouteHeaders.credentials", replaced("_WITHHELD[withheld]", "(DROP,)")
 )
 
 CARRIED = "contract/test_verdict_matrix.py"
@@ -167,15 +167,15 @@ challenges = door("foundation.auth_challenges", "unit/foundation/test_auth_chall
 challenges.without("every 401 says how to prove who one is", "_REQUIRED_HEADERS", lacks("401"))
 challenges.without("every 503 says when to come back", "_REQUIRED_HEADERS", lacks("503"))
 own_answers = door("proxy.responses.renderer", "unit/proxy/responses/test_renderer.py")
-own_answers.without("an answer of ours says what its status owes", "send_response", lacks("*missing_headers(...)"))
+own_answers.without("a response of gate has the headers of its status", "send_response", lacks("*missing_headers(...)"))
 own_answers.without("an answer to gRPC says it, too", "send_grpc_error", lacks("*missing_headers(...)"))
 own_pages = door("gateproject.middleware", "unit/gateproject/test_middleware.py")
 own_pages.without(
-    "a page of ours says what its status owes", "ResponseHeadersMiddleware.process_response", replaced("response.status_code", "200")
+    "a page of gate has the headers of its status", "ResponseHeadersMiddleware.process_response", replaced("response.status_code", "200")
 )
 told_alike = door("proxy.verdict_builder", ALIKE)
 told_alike.without(
-    "other proxies hear of trouble what our own clients do",
+    "other proxies get the errors of gate's clients",
     "refused",
     always("isinstance(error, BadRequest)"),
 )

@@ -156,7 +156,7 @@ CERTIFICATE_KEY: []
   {{- fail "tls.secretName: name a Secret of type kubernetes.io/tls, or set tls.mode to autocert or ingress" -}}
 {{- end -}}
 {{- if and (eq .Values.tls.mode "autocert") (eq .Values.mode "single") (not .Values.persistence.enabled) -}}
-  {{- fail "persistence.enabled: without it each new pod would ask for certificates anew, and the authority would soon refuse" -}}
+  {{- fail "persistence.enabled: without it each new pod would request certificates again, and the authority would soon refuse" -}}
 {{- end -}}
 {{- if and .Values.persistence.enabled (eq .Values.mode "split") -}}
   {{- fail "persistence.enabled: with mode split records are in Redis or PostgreSQL, and nothing is kept in a pod" -}}
@@ -173,7 +173,7 @@ CERTIFICATE_KEY: []
 {{- $pod := include "gate.pod" (dict "root" . "service" $keeper) | fromJson -}}
 {{- if or (gt (int $pod.replicas) 1) $pod.autoscaling.enabled -}}
   {{- if eq (include "gate.store" .) "memory" -}}
-    {{- fail (printf "%s.replicas: with databroker_storage_type memory each pod would have sessions of its own: use kvstore or database (PostgreSQL)" $keeper) -}}
+    {{- fail (printf "%s.replicas: with databroker_storage_type memory each pod would have separate sessions: use kvstore or database (PostgreSQL)" $keeper) -}}
   {{- end -}}
   {{- if or .Values.persistence.enabled (eq .Values.tls.mode "autocert") -}}
     {{- fail (printf "%s.replicas: a volume, and certificates by autocert on it, are for one pod" $keeper) -}}
