@@ -31,10 +31,10 @@ response_headers.without(
 )
 
 cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")
-cookies.without("our cookies are ours in any case", "is_gate_cookie", replaced("name.lower()", "name"))
-cookies.without("the companions are ours", "is_gate_cookie", never('read.startswith(own + b"_")'))
+cookies.without("gate's cookies are recognized in any case", "is_gate_cookie", replaced("name.lower()", "name"))
+cookies.without("binding cookies are recognized", "is_gate_cookie", never('read.startswith(own + b"_")'))
 cookies.without(
-    "cookies named with a prefix are ours",
+    "cookies with a prefix are recognized",
     "is_gate_cookie",
     replaced("(folded, folded.removeprefix(HOST_PREFIX.lower().encode()))", "(folded.removeprefix(HOST_PREFIX.lower().encode()),)"),
 )
@@ -57,15 +57,15 @@ header_values.without("one group can't read as two", "header_value", replaced('_
 
 WORDS = "contract/test_verdict_matrix.py"
 told_headers = door("authorize.upstream.identity_header_templates", "unit/authorize/upstream/test_identity_header_templates.py")
-told_headers.without("no bare name of another is told", "PersonFacts.value", replaced("identity.own_subject", "identity.subject"))
+told_headers.without("no bare name of another issuer is sent", "PersonFacts.value", replaced("identity.own_subject", "identity.subject"))
 told_headers.without(
     "an empty claim is none", "_filled", replaced("(said := header_value(value))", "(said := header_value(value)) is not None")
 )
 header_templates = door("config.routes.route_identity_headers", "unit/config/routes/test_route_identity_headers.py")
-header_templates.without("nobody but gate says who asks", "reserved_headers", returns("()"), WORDS)
+header_templates.without("only gate sets identity headers", "reserved_headers", returns("()"), WORDS)
 TOLD = ("unit/config/routes/test_route_identity_headers.py", "unit/proxy/test_route_forwarding.py")
 header_templates.without(
-    "what an upstream is told on one route nobody says on another",
+    "an identity header of one route is removed on another",
     "IdentityHeaderNames.headers_for",
     replaced("(*own, *there)", "own"),
     *TOLD,
@@ -83,7 +83,7 @@ CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
 
 credentials = door("authorize.upstream.upstream_credentials", "unit/authorize/upstream/test_upstream_credentials.py")
 credentials.without(
-    "a cluster is asked in somebody's name",
+    "a cluster token is sent with an impersonated user",
     "UpstreamCredentials._impersonation",
     replaced("raise NoIdentity(...)", 'return ((b"authorization", authorization),)'),
     CREDENTIALS,
@@ -102,7 +102,7 @@ asked_by_envoys = door("proxy.planes.ext_authz", WORDS)
 asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._cut", never("fold(name) in by_route"))
 
 published = door("authenticate.published_keys", "unit/authenticate/test_published_keys.py")
-published.without("a generated key is nobody's business", "PublishedKeys.run", always("self._key.is_configured"))
+published.without("a generated key is not published", "PublishedKeys.run", always("self._key.is_configured"))
 
 RULE = "provider_tokens_are_guarded"
 PROVIDER_TOKENS = "unit/authorize/upstream/test_provider_token_headers.py"
@@ -155,7 +155,7 @@ upstream.without("little is held for a slow reader", "UpstreamExchange.begin", p
 
 pages = door("foundation.web.pages", "unit/foundation/web/test_pages.py")
 pages.without("pages escape what they show", "_environment", passes(autoescape="False"))
-pages.without("no script of an application's runs in a page of ours", "headers", replaced("hash_source(TIMES_SCRIPT)", "\"'self'\""))
+pages.without("no script of an application runs in a page of gate", "headers", replaced("hash_source(TIMES_SCRIPT)", "\"'self'\""))
 pages.without(
     "a page has the style that its brand's hash names", "headers", replaced("[style, files.style]", "[NO_BRAND.style, files.style]")
 )
@@ -228,14 +228,14 @@ forms.without("a sibling domain plants no form", "KeptForms.__init__", passes(se
 
 cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")
 cookies.without(
-    "a prefix hides no cookie of ours", "is_gate_cookie", replaced("folded.removeprefix(HOST_PREFIX.lower().encode())", "folded")
+    "a prefix hides no cookie of gate", "is_gate_cookie", replaced("folded.removeprefix(HOST_PREFIX.lower().encode())", "folded")
 )
 
-# Defences under ASGI servers that are not ours: what they leave in doubt is not let in, and what they say of a client is not believed.
+# Defences under third-party ASGI servers: ambiguous requests are refused, and client addresses are not trusted.
 
 scope = door("proxy.third_party_asgi.strict_scope", "unit/proxy/third_party_asgi/test_strict_scope.py")
 scope.without(
-    "a path that nobody names is refused",
+    "a missing path is refused",
     "_target",
     replaced(
         "if not isinstance(raw_path, bytes) or not isinstance(query, bytes):\n    ...",

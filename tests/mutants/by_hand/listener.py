@@ -80,7 +80,7 @@ silence.without(
 
 tunnels = door("proxy.planes.embedded", "unit/proxy/planes/test_embedded.py")
 tunnels.without(
-    "one session has only so many tunnels",
+    "one session has a limited number of tunnels",
     "DataPlane._tunnel",
     replaced("self.streams.tunnels(...) >= MOST_TUNNELS", "self.streams.tunnels(...) < 0"),
 )
@@ -103,17 +103,19 @@ pages_headers.without(
     replaced("page_context(request).incoming.site.headers", "()"),
 )
 health = door("proxy.responses.builtin_pages", TRANSPORT)
-health.without("nobody keeps an answer about health", "answer", omits("is_for_now"))
+health.without("a health response is not cached", "answer", omits("is_for_now"))
 
 FULL = "integration/test_descriptors.py"
 places = door("proxy.listener.bounded_accept", FULL)
 places.without("new clients leave room for upstreams", "BoundedAccept.doRead", never("is_exhausted(self.fileno())"))
 said = door("proxy.upstreams.upstream_errors", FULL)
 said.without(
-    "an upstream that can't be asked for lack of descriptors is told", "UpstreamErrors._reported", skips("report_exhaustion(UPSTREAMS)")
+    "an upstream that cannot be dialed for lack of descriptors is reported",
+    "UpstreamErrors._reported",
+    skips("report_exhaustion(UPSTREAMS)"),
 )
 
-# Defences of certificates that gate gets by itself: proofs for the authority alone, keys for nobody, patience after failures.
+# Defences of certificates that gate gets by itself: challenge responses for the authority alone, no key disclosed, backoff after failures.
 
 before_tls = door("proxy.listener.tls.acme_challenge", "unit/proxy/listener/tls/test_acme_challenge.py")
 before_tls.without(
@@ -165,7 +167,7 @@ door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_http1
     "requests sent ahead are not all kept", "Channel.dataReceived", never("len(self._buffer) > listener_limits.BODY_BUFFER_BYTES")
 )
 door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_exchange.py").without(
-    "without our 100 nobody knows what follows", "Channel.closes_after", never("head.expects_continue")
+    "without gate's 100 the rest of the connection is undefined", "Channel.closes_after", never("head.expects_continue")
 )
 door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_http1_channel.py").without(
     "a head that takes too long ends", "Channel._next_request", skips("self._deadline.start(...)")

@@ -97,7 +97,7 @@ route_table.without(
     ),
 )
 route_table.without(
-    "a wildcard stands for one label", "RouteTable._wildcard_of", replaced("host.partition('.')[2]", "'.'.join(host.split('.')[-2:])")
+    "a wildcard matches one label", "RouteTable._wildcard_of", replaced("host.partition('.')[2]", "'.'.join(host.split('.')[-2:])")
 )
 route_table.without(
     "a request never matches a route for TCP",
@@ -120,7 +120,7 @@ errors.without("the log says whose the path is to others", "AmbiguousPath.operat
 
 compiled_route = door("authorize.policy.compiled_route", "unit/authorize/policy/test_compiled_route.py")
 compiled_route.without(
-    "what is open to everyone waits for nobody",
+    "a public route waits for no identity",
     "CompiledRoute.is_for_people",
     always("_FOR_NOBODY.isdisjoint(self.route.criteria)"),
 )
@@ -169,7 +169,7 @@ truth.without(
 expressions = door("authorize.policy.language.expression_compiler", "unit/authorize/policy/language/test_expression_compiler.py")
 expressions.without("nor and not turn the answer round", "_none.evaluate", returns("some(case, trace)"))
 expressions.without(
-    "a reason that counts the other way round is not told",
+    "an inverted reason is not reported",
     "_evaluation",
     always('expression.operator in ("and", "or")'),
 )
@@ -201,7 +201,7 @@ requests.without(
 cases = door(
     "authorize.policy.criterion", "unit/authorize/policy/test_criterion.py", "unit/authorize/policy/language/test_request_criteria.py"
 )
-cases.without("on nobody a person's criterion may be either", "every.evaluate", replaced("step = nobody", "step = yes"))
+cases.without("without a user, a criterion on the user may be either", "every.evaluate", replaced("step = nobody", "step = yes"))
 cases.without("what can't be evaluated is unknown", "every.evaluate", replaced("steps[UNKNOWN]", "yes"))
 
 moments = door("authorize.policy.language.time_criteria", "unit/authorize/policy/language/test_time_criteria.py")
@@ -233,7 +233,7 @@ identity_facts = door("authorize.identity.identity_builder", "unit/authorize/ide
 address_facts = door("databroker.claims", "unit/authorize/identity/test_identity_builder.py")
 identity_facts.without("a foreign token is known by its id", "identity_of", passes(email="_text(user.email)"), *ENTRIES)
 identity_facts.without(
-    "groups that were to be told and were not are in doubt", "_has_untold_groups", replaced("provider.expects_groups_claim", "False")
+    "requested groups that are missing are unknown", "_has_untold_groups", replaced("provider.expects_groups_claim", "False")
 )
 identity_facts.without("groups that can't be read are in doubt", "_has_untold_groups", replaced("not names_all_groups(values)", "False"))
 address_facts.without("every source must vouch for an address", "may_match_by_email", replaced("all(...)", "any(...)"))
@@ -282,7 +282,7 @@ named = door(
     "gateproject.management.broker_access", "unit/gateproject/management/commands/test_grants.py", "integration/test_endsessions.py"
 )
 named.without(
-    "an address that only looks like another's names nobody",
+    "an address that only resembles another matches no user",
     "users_by_email",
     replaced("verified_email(record.id, record.data, options.providers)", 'record.data.get("email")'),
 )
@@ -290,7 +290,7 @@ rules = door("authorize.approval_policy", "unit/authorize/test_approval_policy.p
 rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
 desk = door("authenticate.access_requests.access_request_service", "unit/authenticate/access_requests/test_access_request_service.py")
 desk.without(
-    "nobody answers themselves by a program whose secret they know",
+    "no user approves their request with a service account whose secret they know",
     "Caller.approval",
     replaced("self.secret_viewers", "()"),
 )
@@ -327,7 +327,7 @@ asking.without("who comes second changes nothing", "AskedAccesses._put", omits("
 
 service = door("authorize.service", "unit/authorize/test_service.py")
 service.without(
-    "a preflight carries nobody's identity",
+    "a preflight has no identity",
     "AuthorizeService.check",
     replaced("decision.is_allowed and not decision.is_preflight", "decision.is_allowed"),
 )

@@ -33,7 +33,7 @@ server.without(
     "AuthInterceptor.intercept_service",
     replaced("method.startswith(PUBLIC_SERVICES)", '"NoSuch" in method or method.startswith(OPEN_SERVICES)'),
 )
-server.without("callers are not told what went wrong inside", "_abort", replaced('"internal error; see the server\'s log"', "str(error)"))
+server.without("callers do not get internal errors", "_abort", replaced('"internal error; see the server\'s log"', "str(error)"))
 server.without("two processes never share a port", "_server_options", replaced('("grpc.so_reuseport", 0)', '("grpc.so_reuseport", 1)'))
 UNPROVEN = "unit/foundation/rpc/test_unproven_calls.py"
 server.without(
@@ -70,13 +70,13 @@ words.without(
     replaced("[name for name in not_the_clients if name not in told]", "[]"),
 )
 words.without(
-    "an Envoy is told what it may carry itself",
+    "Envoy learns which requests it may forward",
     "ExtAuthzResponder._verdict",
     replaced("self._pipeline.verdicts.of(judged, Asker.ENVOY)", "self._pipeline.verdicts.of(judged)"),
 )
-words.without("an answer is remembered with whom it names", "ExtAuthzResponder._verdict", replaced("verdict.told", "()"))
+words.without("a response is cached with its user", "ExtAuthzResponder._verdict", replaced("verdict.told", "()"))
 words.without("an answer is remembered with what it takes away", "ExtAuthzResponder._cut", replaced("tuple(sorted(removed))", "()"))
 
 envoys = door("gateproject.process.rpc_services", "unit/authorize/rpc/test_ext_authz.py")
 envoys.without("a wrong token is not saved by one in the question", "RpcServices._is_an_envoy", replaced("not given", "len(given) != 2"))
-envoys.without("a token in a question must be one of ours", "RpcServices._is_token", replaced("any(...)", "bool(given)"))
+envoys.without("a token in a check must be configured", "RpcServices._is_token", replaced("any(...)", "bool(given)"))

@@ -1,4 +1,4 @@
-"""Defences of what a provider pushes: who may push, whom it is about, and what a deactivation ends."""
+"""Defences of what a provider pushes: who may push, which user it concerns, and what a deactivation ends."""
 
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, lacks, never, omits, replaced, returns
@@ -41,11 +41,11 @@ records.without(
     ),
 )
 records.without(
-    "another issuer has told what it has told",
+    "records of another issuer stay those of that issuer",
     "AccessRecords.told_by_others",
     replaced("{group: by for group, by in told_by.items() if not applies_to_issuer(by, self.issuer)}", "{group: by for group, by in ()}"),
 )
-directory.without("who is in a group is looked at anew for each issuer", "ScimGroups._write", always("self._access.is_ours(old)"))
+directory.without("membership is evaluated for each issuer", "ScimGroups._write", always("self._access.is_ours(old)"))
 directory.without("a PUT does not activate by omission", "ScimUsers.replace", omits("was_active"))
 directory.without("a PATCH does not activate by omission", "ScimUsers.patch", omits("was_active"))
 directory.without(
@@ -81,7 +81,7 @@ resources.without(
 resources.without("passwords are not kept", "_LEFT_OUT", lacks('"password"'))
 
 trail = door("authenticate.audit_trail", "unit/authenticate/test_audit_trail.py", "unit/authenticate/views/test_scim_endpoint.py")
-trail.without("what can't be told is done all the same", "_write", replaced("OperationalError", "ZeroDivisionError"))
+trail.without("a change without audit entry still applies", "_write", replaced("OperationalError", "ZeroDivisionError"))
 trail.without("one odd entry loses no other", "_write", replaced("_write_one(entry)", "AssertionError()"))
 
 changes = door("authenticate.scim.audit_text", "unit/authenticate/scim/test_audit_text.py")
@@ -96,7 +96,7 @@ changes.without(
 UNIT = "unit/authenticate/directory"
 
 api = door("authenticate.directory.vendors.api", f"{UNIT}/vendors/test_api.py")
-api.without("an error tells no query", "_place", replaced("f\"{parts.hostname or ''}{parts.path}\"", 'f"{url}"'))
+api.without("an error contains no query", "_place", replaced("f\"{parts.hostname or ''}{parts.path}\"", 'f"{url}"'))
 
 sync = door("authenticate.directory.sync", f"{UNIT}/test_sync.py")
 sync.without("a reading replaces no look-up that came since its comparison", "apply", omits("only_if_version"))
@@ -137,5 +137,5 @@ settings.without("who was never pushed has unknown groups", "groups_are_recorded
 service = door("authenticate.directory.provider_directory", f"{UNIT}/test_provider_directory.py")
 service.without("a late look-up replaces no newer record", "ProviderDirectory._put", omits("only_if_version"))
 service.without(
-    "a restart is no reason to ask anew", "DirectorySchedule._until_due", replaced("last.began + self._interval - self._clock()", "0.0")
+    "a restart does not repeat a run", "DirectorySchedule._until_due", replaced("last.began + self._interval - self._clock()", "0.0")
 )

@@ -4,7 +4,7 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import in_text, lacks, omits, passes, replaced, returns
 
 sealing = door("foundation.crypto.sealing", "unit/foundation/crypto/test_sealing.py")
-sealing.without("each purpose has a key of its own", "derive_key", passes(info='b"gate/1/"'))
+sealing.without("each purpose has its key", "derive_key", passes(info='b"gate/1/"'))
 sealing.without("a claim that is not there is a refusal", "Sealer.open", replaced("Claims(claims)", "dict(claims)"))
 
 session_cookie = door("foundation.crypto.session_cookie", "unit/foundation/crypto/test_session_cookie.py")
@@ -28,7 +28,7 @@ session_cookie.without(
 session_cookie.without("a companion is one session's", "SessionCookies._binding_values", lacks("session_id"))
 session_cookie.without("a companion is one host's", "SessionCookies._binding_values", lacks("host_port"))
 session_cookie.without(
-    "a companion is made under a key of ours",
+    "a binding cookie is made under a derived key",
     "SessionCookies._binding_values",
     replaced('hmac.digest(key, told, "sha256")', 'hmac.digest(b"known", told, "sha256")'),
 )
@@ -44,14 +44,14 @@ prefix = door(
     "unit/foundation/crypto/test_cookies.py",
     "unit/foundation/crypto/test_session_cookie.py",
 )
-prefix.without("nobody else sets a cookie of this host", "host_prefixed_name", replaced("HOST_PREFIX + name", "name"))
+prefix.without("no other host sets a cookie of this host", "host_prefixed_name", replaced("HOST_PREFIX + name", "name"))
 prefix.without("a planted cookie is cleared where it is", "expire_all_paths", lacks("*_domains_of(host_port)"))
 
 admin_cookies = door("gateproject.settings", "unit/gateproject/test_settings.py")
-admin_cookies.without("nobody plants an admin's session", "cookie_settings", passes(secure="False"))
+admin_cookies.without("no other host plants an admin's session", "cookie_settings", passes(secure="False"))
 
 attempts = door("foundation.crypto.sign_in_attempts", "unit/foundation/crypto/test_sign_in_attempts.py")
-attempts.without("nobody plants an attempt", "SignInAttempts.__init__", passes(secure="False"))
+attempts.without("no other host plants a sign-in attempt", "SignInAttempts.__init__", passes(secure="False"))
 attempts.without("an attempt belongs to its host", "SignInAttempts._audience", returns("attempt_id"))
 attempts.without("an attempt answers to its own id", "SignInAttempts._audience", returns("host_port"))
 attempts.without(
@@ -65,14 +65,14 @@ hand_over.without("a hand-over is for five minutes", "HandoffTokens.seal", passe
 
 signed_urls = door("foundation.crypto.signed_urls", "unit/foundation/crypto/test_signed_urls.py")
 signed_urls.without(
-    "a signed URL is ours",
+    "a signed URL is verified",
     "UrlSigner.verify",
     replaced("any((hmac.compare_digest(claimed, _signature(key, base, params).encode()) for key in self._keys))", "claimed_signature"),
 )
 signed_urls.without("the signature covers the address", "_signature", replaced("_join(url, params)", '_join("", params)'))
 
 csrf = door("foundation.crypto.csrf_token", "unit/foundation/crypto/test_csrf_token.py")
-csrf.without("nobody plants a CSRF token", "CsrfTokens.__init__", passes(secure="False"))
+csrf.without("no other host plants a CSRF token", "CsrfTokens.__init__", passes(secure="False"))
 csrf.without(
     "a CSRF token needs its cookie",
     "CsrfTokens.check",
@@ -121,7 +121,7 @@ records.without("resealing loses no write", "SealedStore.reseal", omits("only_if
 
 redis_scripts = door("databroker.store.redis_scripts", "integration/databroker/store/test_redis_store.py", "contract/test_stores.py")
 redis_scripts.without(
-    "a server that began anew is another",
+    "a restarted server is another",
     "_PRELUDE",
     in_text("found[3] ~= run_id", "not found[3]"),
     "integration/databroker/store/test_redis_store.py",
@@ -164,9 +164,9 @@ replica.without(
         "asyncio.get_running_loop().call_at(ends, self._grow_old)", "asyncio.get_running_loop().call_at(ends + 10**6, self._grow_old)"
     ),
 )
-replica.without("a stale copy answers nobody who has seen more", "Replica.catch_up", replaced("self.is_serving", "self._is_following"))
+replica.without("a stale copy answers no client that has seen more", "Replica.catch_up", replaced("self.is_serving", "self._is_following"))
 replica.without(
-    "nobody goes on from what a callback missed",
+    "no reader continues after a missed callback",
     "Replica.run",
     replaced("log.exception(...)", "raise"),
 )

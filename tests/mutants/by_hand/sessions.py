@@ -1,11 +1,11 @@
-"""Defences of what lives: sessions that ended stay ended, streams end with them, the admin is for whom it names."""
+"""Defences of what lives: ended sessions stay ended, streams end with them, the admin is for administrators."""
 
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, constant, in_text, never, replaced, returns, skips
 
 replica = door("databroker.replica", "unit/databroker/test_replica.py")
 replica.without(
-    "a cached identity hears that a record expired",
+    "a cached identity expires with its record",
     "Replica.version",
     replaced("cache.version(id, self._clock())", "cache.held_version(id)"),
 )
@@ -13,7 +13,7 @@ replica.without("a new service account is seen at once", "SEEN_AT_ONCE", constan
 
 streams = door("proxy.planes.open_streams", "unit/proxy/planes/test_open_streams.py")
 streams.without(
-    "one stream's trouble is nobody else's",
+    "one stream's failure affects no other",
     "OpenStreams._end",
     replaced("asyncio.get_running_loop().call_soon(self._end_now, stream)", "self._end_now(stream)"),
 )
@@ -30,7 +30,7 @@ streams.without(
 
 known_end = door("authorize.service", "contract/test_authorizers.py", "unit/authorize/test_service.py")
 known_end.without("access for a while ends when it was to end", "_known_end", replaced("min(ends, span.until)", "ends"))
-known_end.without("a session ends whoever has signed it in", "_known_end", replaced("identity.is_own", "identity.own_subject"))
+known_end.without("a session ends whichever provider signed it in", "_known_end", replaced("identity.is_own", "identity.own_subject"))
 told_end = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
 told_end.without("an end that another process knows is known", "_end", returns("math.inf"))
 
@@ -50,7 +50,7 @@ password_login.without(
         "page_context(request).options.admin_password_login",
     ),
 )
-admin_site.without("the admin is for whom it names", "GateAdminSite.login", never("not may_administer(request, identity)"))
+admin_site.without("the admin is for administrators", "GateAdminSite.login", never("not may_administer(request, identity)"))
 admin_site.without("the admin's next page is the admin's", "_target", always("is_inside"))
 
 databroker_admin = door("databroker.admin.session_admin", "unit/databroker/admin/test_session_admin.py")
@@ -61,12 +61,10 @@ databroker_admin.without(
 )
 
 audit = door("databroker.audit_log", "unit/databroker/test_audit_log.py", "unit/databroker/admin/test_session_admin.py")
-audit.without("what failed is told as failed", "AuditLog.step", replaced("action.failure", "action"))
+audit.without("a failure is reported as a failure", "AuditLog.step", replaced("action.failure", "action"))
 audit.without("nothing becomes a formula in a spreadsheet", "_plain", replaced('_FORMULA.sub(r"\\1\'", text)', "text"))
 audit.without("no text of an entry stops the others", "_entry", replaced("plain_text(text)", "text"))
-audit.without(
-    "no sign-in is named by an address that nobody verified", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
-)
+audit.without("no sign-in is named by an unverified address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")'))
 
 entries = door("databroker.models", "unit/databroker/test_audit_log.py")
 entries.without(
@@ -101,7 +99,7 @@ refused.without(
 
 ending = door("databroker.admin.end_sessions_action", "unit/databroker/admin/test_end_sessions_action.py")
 ending.without(
-    "the weaker sessions of a browser are told of, too",
+    "the weaker sessions of a browser are recorded, too",
     "EndSessionsAction._end",
     replaced("[*async_to_sync(earlier_of)(broker, chosen), *chosen]", "chosen"),
 )
@@ -113,9 +111,7 @@ rows = door("databroker.projection.rows", "integration/test_admin_secrets.py")
 rows.without("no token reaches the tables", "add_session", in_text("user_agent", "access_token"))
 
 shown_groups = door("databroker.claims", "unit/databroker/test_claims.py")
-shown_groups.without(
-    "what a list has besides is not forgotten", "_values", replaced("PartialValues(comparable)", "ListedValues(comparable)")
-)
+shown_groups.without("other entries of a list are kept", "_values", replaced("PartialValues(comparable)", "ListedValues(comparable)"))
 shown_groups.without("a claim of null is not missing", "_values", replaced("NullValues() if _is_nothing(value) else PartialValues()", "()"))
 shown_groups.without("a name with a dot is no path", "_path_part", replaced('tail.replace("\\\\", r"\\\\").replace(".", r"\\.")', "tail"))
 

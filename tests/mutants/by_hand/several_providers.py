@@ -1,4 +1,4 @@
-"""Defences of several identity providers: whose word counts for whom, and what goes to which."""
+"""Defences of several identity providers: which provider speaks for which user, and where requests go."""
 
 from tests.mutants.mutant import door
 from tests.mutants.operations import replaced, skips
@@ -14,9 +14,7 @@ entries.without(
 
 loader = door("authorize.identity.identity_loader", "unit/authorize/identity/test_identity_loader.py")
 loader.without("a group is of the directory that names it", "IdentityLoader._groups", replaced("prefix + id", "id"))
-loader.without(
-    "a name gives way to an id of its own directory alone", "IdentityLoader._rule_group_names", replaced("prefix + name", "name")
-)
+loader.without("a name yields to an id of the same directory only", "IdentityLoader._rule_group_names", replaced("prefix + name", "name"))
 
 own = door("databroker.provider_scope", "unit/databroker/test_provider_scope.py")
 own.without("a directory's groups are its own", "OwnRecords._stored", replaced("self._prefix + id", "id"))
@@ -27,7 +25,7 @@ pushed.without("what is pushed is the pusher's", "ScimDirectory.__init__", repla
 
 removed_directories = door("authenticate.removed_directories", "unit/authenticate/test_removed_directories.py")
 removed_directories.without(
-    "what a removed directory had told goes",
+    "records of a removed directory go",
     "RemovedDirectories._may_be_gone",
     replaced("of not in (self._pushed if type in _PUSHED else self._kept)", "False"),
 )
@@ -53,10 +51,10 @@ rows.without(
 rows.without("no name in the tables passes for an address", "add_user", replaced("display_name(...)", '_text(said, "name", 255)'))
 logged = door("databroker.audit_log", "unit/databroker/test_audit_log.py")
 logged.without(
-    "the audit log calls nobody by another's address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
+    "the audit log names no user by another's address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
 )
 granted = door("gateproject.management.commands.grants", "unit/gateproject/management/commands/test_grants.py")
-granted.without("nobody's access is revoked by another's address", "_address_of", replaced("owned_email_for(...)", "record.person"))
+granted.without("no user's access is revoked by another's address", "_address_of", replaced("owned_email_for(...)", "record.person"))
 
 codes = door("authenticate.service", MIXED_UP)
 codes.without("a code is known in capitals", "_essence", replaced("code.lower()", "code"))

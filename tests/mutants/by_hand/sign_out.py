@@ -4,9 +4,7 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import always, lacks, replaced
 
 logout_token = door("authenticate.provider.logout_token", "unit/authenticate/provider/test_logout_token.py")
-logout_token.without(
-    "a logout token has an id of its own", "verify", replaced('LOGOUT_TOKEN.text(payload, "jti")', 'str(payload.get("jti", ""))')
-)
+logout_token.without("a logout token has an id", "verify", replaced('LOGOUT_TOKEN.text(payload, "jti")', 'str(payload.get("jti", ""))'))
 logout_token.without(
     "a token is remembered for as long as it is good",
     "verify",
@@ -32,9 +30,7 @@ provider_sessions.without(
 )
 
 backchannel = door("authenticate.views.provider_logout_endpoints", "unit/authenticate/views/test_provider_logout_endpoints.py")
-backchannel.without(
-    "of the provider's troubles no stranger hears", "backchannel_logout", replaced("(WrongToken, WrongTime)", "ProviderError")
-)
+backchannel.without("a provider's failure is not disclosed", "backchannel_logout", replaced("(WrongToken, WrongTime)", "ProviderError"))
 backchannel.without("a form has one token", "backchannel_logout", replaced("len(tokens) != 1", "not tokens"))
 backchannel.without(
     "a browser says each thing once", "frontchannel_logout", replaced("any((len(values) != 1 for values in named))", "not all(named)")
@@ -50,19 +46,19 @@ backchannel.without(
 
 post_logout_redirect = door("authenticate.post_logout_redirect", "unit/authenticate/test_post_logout_redirect.py")
 post_logout_redirect.without(
-    "sign-out leads to hosts of ours",
+    "sign-out leads to hosts of gate",
     "PostLogoutRedirect.url",
     replaced("target.short(MAX_URL) if target is not None else self._default", "wanted or self._default"),
 )
 post_logout_redirect.without(
-    "what is no longer ours is not gone to", "PostLogoutRedirect.url_of", replaced("self.url(wanted, is_route_origin)", "wanted")
+    "a removed host is not a target", "PostLogoutRedirect.url_of", replaced("self.url(wanted, is_route_origin)", "wanted")
 )
 
 provider_client = door(
     "authenticate.provider.client", "unit/authenticate/provider/test_client.py", "unit/authenticate/views/test_sign_out.py"
 )
 provider_client.without(
-    "a silent provider keeps nobody signed in",
+    "a silent provider keeps no user signed in",
     "ProviderClient.end_session_url",
     replaced("asyncio.timeout(timeout)", "asyncio.timeout(None)"),
 )
