@@ -4,8 +4,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
 from authenticate import post_logout_redirect
+from authenticate.page_paths import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from authenticate.scim.scim_authenticator import PATH as SCIM_PATH
-from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH, page_context
+from authenticate.service import page_context
 from authenticate.views.access_page import PAGE as ACCESS
 from authenticate.views.access_page import access
 from authenticate.views.api_endpoint import api

@@ -159,7 +159,7 @@ class SessionRecord(RecordValue):
 
 
 def issuer_in(claims: Mapping[str, Any]) -> str:
-    """The ID token's `iss`, which userinfo can't replace (authenticate/provider/client.py); "" where there was none."""
+    """The ID token's `iss`, which userinfo can't replace (authenticate/provider/provider_client.py); "" where there was none."""
     named = claims.get("iss")
     return named if isinstance(named, str) else ""
 
@@ -341,7 +341,7 @@ class ProgramRecord(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class ProviderSession(RecordValue):
-    """Link from one of the provider's sessions to one of ours; its id names both (authenticate/session/provider_sessions.py)."""
+    """Link from one of the provider's sessions to one of ours; its id names both (authenticate/session/session_index.py)."""
 
     subject: str  # `sub` of its ID token
 

@@ -85,7 +85,7 @@ class GateAdminSite(AdminSite):
             return answer
         identity = identity_of(request)
         if identity is None:
-            return HttpResponseRedirect(own.authenticate.sign_in_url_for(_target(request)))
+            return HttpResponseRedirect(own.authenticate.redirects.sign_in_url(_target(request)))
         if not may_administer(request, identity):
             stranger = Actor(ActorKind.USER, identity.user_id, identity.shown_as)
             record_action(

@@ -9,11 +9,11 @@ from typing import Any
 
 import structlog
 
-from authenticate.directory.base import DirectoryPerson
-from authenticate.directory.follower import DirectoryFollower
-from authenticate.directory.reading import DirectoryReading
-from authenticate.directory.source import DirectorySource
-from authenticate.directory.vendors.api import Sleep
+from authenticate.directory.file_watcher import DirectoryFollower
+from authenticate.directory.snapshot import DirectoryPerson
+from authenticate.directory.sync_run import DirectoryReading
+from authenticate.directory.vendor_source import DirectorySource
+from authenticate.directory.vendors.directory_api import Sleep
 from config.issuers import applies_to_issuer
 from config.options import Options
 from config.provider_config import ProviderConfig

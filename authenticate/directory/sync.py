@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from authenticate.directory.base import DirectoryError, DirectorySnapshot
+from authenticate.directory.snapshot import DirectoryError, DirectorySnapshot
 from databroker.broker_client import BrokerClient
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.base import VersionConflict

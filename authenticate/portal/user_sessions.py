@@ -10,7 +10,7 @@ from django.db import Error
 
 from authenticate.portal.programmatic_clients import programs_of
 from authenticate.portal.user_agent import in_words
-from authenticate.session.sessions import Sessions
+from authenticate.session.session_service import Sessions
 from databroker.broker_client import BrokerClient
 from databroker.projection.rows import LastSeen, last_seen_at
 from databroker.records import ProgramRecord, SessionRecord

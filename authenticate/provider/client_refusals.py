@@ -12,8 +12,8 @@
 import re
 from typing import NamedTuple
 
-from authenticate.provider.http import ProviderResponse
-from authenticate.provider.tokens import error_code, error_text
+from authenticate.provider.provider_http import ProviderResponse
+from authenticate.provider.token_response import error_code, error_text
 
 _CREDENTIALS = re.compile("credential|client secret|invalid client|authentication failed", re.IGNORECASE)
 _REDIRECT_URI = re.compile("redirect[ _-]?ur[il]", re.IGNORECASE)

@@ -16,10 +16,11 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import generate_code_challenge
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from authenticate.provider.client import ProviderClient, with_query
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.issuer import matches_issuer
-from authenticate.provider.tokens import AskedAnother, GrantRefused, SignedIn, Tokens
+from authenticate.provider.provider_client import ProviderClient, with_query
+from authenticate.provider.sign_in_result import AskedAnother, SignedIn
+from authenticate.provider.token_response import GrantRefused, Tokens
 from config.options import Options
 from databroker.records import UserRecord
 from foundation.errors import BadRequest, ProviderError
@@ -129,13 +130,13 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
             return await self.login_stale()
         client = self.client_of_attempt()
         check_sender(params, client.provider.issuer)
-        if not await self.service.spend_state(state):
+        if not await self.service.replay_guard.consume_state(state):
             return await self.login_stale()
         if "error" in params:
             return self.login_failure(params["error"], params.get("error_description", ""))
         if not params.get("code"):
             raise BadRequest(Message("the identity provider sent no authorization code"))
-        if not await self.service.spend_code(params["code"]):
+        if not await self.service.replay_guard.consume_code(params["code"]):
             log.warning("authorization code replay rejected", provider=client.provider.id)
             raise BadRequest(Message("the response was issued by a different identity provider"))
         discovery = await client.discovery()

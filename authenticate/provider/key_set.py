@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import jwt
 
-from authenticate.provider.http import ProviderHttp
-from authenticate.provider.single_flight import Place, SingleFlightCache
+from authenticate.provider.provider_http import ProviderHttp
+from authenticate.provider.single_flight_cache import Place, SingleFlightCache
 from foundation.errors import ProviderError
 
 LIFETIME = 3600.0

@@ -9,7 +9,7 @@ import jwt
 
 from authenticate.provider import strict_json
 from authenticate.provider.key_set import Keys, KeySet, fitting_key
-from authenticate.provider.single_flight import Place
+from authenticate.provider.single_flight_cache import Place
 from foundation.crypto.sealing import from_text
 from foundation.errors import ProviderError
 

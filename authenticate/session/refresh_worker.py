@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from authenticate.provider.kinds.base import AccessRefused
-from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
+from authenticate.provider.provider_errors import AccessRefused
+from authenticate.session.refresh_requests import WantedRefreshes
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
-from authenticate.session.wanted_tokens import WantedRefreshes
+from authenticate.session.session_refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from databroker.broker_client import BrokerClient, every
 from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, report_malformed
 from databroker.store.base import ANEW, StartOver

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.access_requests.access_request_service import Caller, duration_words, route_name
-from authenticate.service import ACCESS_PATH as PAGE
+from authenticate.page_paths import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
 from authenticate.views.actors import caller_of
@@ -51,7 +51,7 @@ async def access(request: HttpRequest) -> HttpResponse:
 def _sign_in_url(request: HttpRequest) -> str:
     service = page_context(request).authenticate
     chosen = service.access.linked(request.GET.get("route", ""))
-    return service.sign_in_url_for(PAGE if chosen is None else f"{PAGE}?route={service.access.links.id_of(chosen)}")
+    return service.redirects.sign_in_url(PAGE if chosen is None else f"{PAGE}?route={service.access.links.id_of(chosen)}")
 
 
 @view_helpers.requires_session(*METHODS, back=BACK, sign_in_url=_sign_in_url)

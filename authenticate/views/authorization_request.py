@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.provider.django_oidc import GateRequestView, library_settings
-from authenticate.provider.pushed_request import pushed
+from authenticate.provider.par import pushed
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService
 from authenticate.step_up import StepUpRequest

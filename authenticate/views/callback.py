@@ -8,7 +8,8 @@ from django.http import HttpRequest, HttpResponse
 
 from authenticate.provider.claim_limits import ClaimsTooLarge
 from authenticate.provider.django_oidc import CodeRefused, GateCallbackView, ScopeReduced
-from authenticate.provider.tokens import AskedAnother, cleaned
+from authenticate.provider.sign_in_result import AskedAnother
+from authenticate.provider.token_response import cleaned
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import page_context
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
@@ -84,7 +85,7 @@ class CallbackView(GateCallbackView):
         if session is None:
             return self._start_again(Message("This sign-in has expired, was already completed, or was started in another browser."))
         target = self._target()
-        return responses.redirect(service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD)
+        return responses.redirect(service.redirects.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD)
 
     def login_failure(self, error: str, description: str = "") -> HttpResponse:
         """The provider's error.  Its description is for the log alone: whoever sends the browser here writes it, and a page of ours
@@ -127,7 +128,7 @@ class CallbackView(GateCallbackView):
             return self._deactivated()
         target = self._target()
         await self._end_oldest(session, now)
-        location = service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
+        location = service.redirects.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
         planted = service.sessions.clear_conflicting(view_helpers.cookie_headers(request), service.host_port, request.path)
         cookies = [*planted, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
         cookies += service.choice.remembered(session.provider) if "chosen" in self.attempt else []

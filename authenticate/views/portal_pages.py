@@ -31,7 +31,9 @@ LONGEST_NUMBER = 6  # digits of a page's number
 def _sign_in_url(request: HttpRequest) -> str:
     """URL of the sign-in, at the provider that a link to this page names, for the page of sign-in to judge."""
     named = request.GET.get("gate_idp", "")
-    return page_context(request).authenticate.sign_in_url_for(PAGE, **({"gate_idp": named} if 0 < len(named) <= LONGEST_PROVIDER else {}))
+    return page_context(request).authenticate.redirects.sign_in_url(
+        PAGE, **({"gate_idp": named} if 0 < len(named) <= LONGEST_PROVIDER else {})
+    )
 
 
 @view_helpers.requires_session(

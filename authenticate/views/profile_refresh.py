@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.service import AuthenticateService
-from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded
+from authenticate.session.session_refresh import RefreshStep, RefreshUnderWay, SessionEnded
 from authenticate.views import view_helpers
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError

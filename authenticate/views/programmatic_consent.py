@@ -6,9 +6,10 @@ import structlog
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
+from authenticate.page_paths import CALLBACK_PATH
 from authenticate.portal import programmatic_clients
 from authenticate.redirect_targets import RedirectTarget
-from authenticate.service import CALLBACK_PATH, AuthenticateService, page_context
+from authenticate.service import AuthenticateService, page_context
 from authenticate.step_up import StepUpRequest
 from authenticate.views import view_helpers
 from authorize.policy.reasons import Reason
@@ -68,7 +69,7 @@ async def program(request: HttpRequest) -> HttpResponse:
     session = await view_helpers.session_of(request)
     if session is None or asked.shortfall(session.claims, session.issued, now):
         named = {"gate_providers": " ".join(wanted.providers)} if wanted.providers else {}
-        return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}", **asked.to_url(), **named))
+        return responses.redirect(service.redirects.sign_in_url(f"{PATH}?request={sealed}", **asked.to_url(), **named))
     if wanted.providers and session.provider not in wanted.providers:
         return _elsewhere(request, service, sealed)
     if request.method == "POST" and view_helpers.is_from_our_page(request, service, session):
@@ -95,7 +96,7 @@ async def _agreed(
     program = ProgramRecord(route.host_port, urlsplit(wanted.redirect_uri).netloc, service.clock())
     await programmatic_clients.remember(service.broker, session, program)
     log.info("program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=gate.request_id)
-    response = responses.redirect(service.program_location(session, route, wanted.redirect_uri))
+    response = responses.redirect(service.redirects.programmatic_location(session, route, wanted.redirect_uri))
     response.status_code = 303
     return response
 

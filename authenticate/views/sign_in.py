@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from authenticate.portal.icons import PATH as ICONS
-from authenticate.provider_choice import ProviderChoice, Providers
+from authenticate.provider_selection import ProviderChoice, Providers
 from authenticate.service import page_context
 from authenticate.step_up import OLD, StepUpRequest
 from authenticate.views import view_helpers
@@ -34,7 +34,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     gate = page_context(request)
     query = str(request.META.get("QUERY_STRING", ""))
     try:
-        params = gate.authenticate.sign_in_params(query)
+        params = gate.authenticate.redirects.sign_in_params(query)
     except UrlExpired as error:
         return _too_old(request, error)
     except SealError:
@@ -53,7 +53,7 @@ async def choose(request: HttpRequest) -> HttpResponse:
         raise BadRequest(Message("the sign-in link repeats a parameter"))
     query, id, address = ("".join(values) for values in said.values())
     try:
-        params = page_context(request).authenticate.sign_in_params(query)
+        params = page_context(request).authenticate.redirects.sign_in_params(query)
     except UrlExpired as error:
         return _too_old(request, error)
     except SealError:
@@ -85,7 +85,7 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], question: Prov
     asked = StepUpRequest.from_url(params)
     session = await service.sessions.find(headers, service.host_port, now)
     if session is not None and not (shortfall := asked.shortfall(session.claims, session.issued, now)):
-        return responses.redirect(service.return_location(session, target, attempt_id))
+        return responses.redirect(service.redirects.return_location(session, target, attempt_id))
     candidates = service.choice.among(params.get("gate_providers", ""))
     provider = _provider(service.choice, candidates, question, session, headers)
     if provider is None:

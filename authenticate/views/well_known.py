@@ -3,7 +3,8 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH, page_context
+from authenticate.page_paths import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
+from authenticate.service import page_context
 from foundation.web import responses
 
 JWKS_PATH = "/.well-known/gate/jwks.json"

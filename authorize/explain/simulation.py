@@ -123,7 +123,7 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
     email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
     session = SessionRecord("described", user_id, subject, provider, signed_in, math.inf, said)
     if provider == JWT:
-        verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_tokens.py)
+        verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_token_verification.py)
     user = UserRecord(user_id, email or "", verified, name or "", said)
     # Temporary access is of people who sign in here.
     has_access = person.granted and provider in options.providers

@@ -1,6 +1,6 @@
 """Provider tokens: what an upstream is told of those that the provider gave for a person, fresh, or the request is refused.
 
-Who refreshes is the elected process that knows the provider (`authenticate/session/wanted_tokens.py`), asked by a record of the broker.
+Who refreshes is the elected process that knows the provider (`authenticate/session/refresh_requests.py`), asked by a record of the broker.
 """
 
 import asyncio

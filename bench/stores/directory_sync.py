@@ -17,8 +17,8 @@ import time
 from base64 import b64encode
 from pathlib import Path
 
-from authenticate.directory.reading import DirectoryReading
-from authenticate.directory.source import DirectorySource
+from authenticate.directory.sync_run import DirectoryReading
+from authenticate.directory.vendor_source import DirectorySource
 from authorize.identity.identity_loader import IdentityLoader
 from authorize.policy.decision import decide
 from authorize.policy.policy_request import access_request

@@ -18,12 +18,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
-from authenticate.provider.client import ProviderClient
 from authenticate.provider.client_refusals import ClientRefusal, client_refusal
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.http import ProviderResponse
-from authenticate.provider.pushed_request import is_accepted, push
-from authenticate.provider.tokens import error_text
+from authenticate.provider.par import is_accepted, push
+from authenticate.provider.provider_client import ProviderClient
+from authenticate.provider.provider_http import ProviderResponse
+from authenticate.provider.token_response import error_text
 from config.options import Options
 from config.parsing.document import KeyPath
 from config.provider_config import ProviderConfig

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from django.conf import settings
 
-from authenticate.service import STOP_GRACE
+from authenticate.background_work import STOP_GRACE_SECONDS
 from authorize.decision_log import persistence
 from authorize.decision_log.decision_log import DecisionLog, DecisionRecorder
 from authorize.ext_authz_types import ExtAuthzParts
@@ -352,14 +352,14 @@ class Runtime:
         ]
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:
-            self.run_in_background(old.bearers.close(STOP_GRACE), "old bearer tokens")
+            self.run_in_background(old.bearers.close(STOP_GRACE_SECONDS), "old bearer tokens")
         if old.authenticate is not None:
             old.authenticate.replaced_by(options)
-            self.run_in_background(old.authenticate.stop(STOP_GRACE), "old sign-ins")
+            self.run_in_background(old.authenticate.stop(STOP_GRACE_SECONDS), "old sign-ins")
         if services.authenticate is not None:
             steps.append(("sign-in", partial(services.authenticate.start, alone=self.peers.is_primary)))
         if old.directory is not None:  # first, so that the new one finds the lease free
-            steps.append(("directory of before", partial(old.directory.stop, STOP_GRACE)))
+            steps.append(("directory of before", partial(old.directory.stop, STOP_GRACE_SECONDS)))
         if services.directory is not None and self.peers.is_primary:
             steps.append(("directory", services.directory.start))
         for part, step in steps:

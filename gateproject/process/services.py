@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from authenticate.bearer_tokens import BearerTokens
-from authenticate.directory.service import DirectoryService
+from authenticate.bearer_token_verification import BearerTokens
+from authenticate.directory.directory_service import DirectoryService
 from authenticate.service import AuthenticateService
 from authorize.authorizer import Authorizer
 from authorize.service import AuthorizeService

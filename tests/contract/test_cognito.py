@@ -14,7 +14,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 from structlog.testing import capture_logs
 
-from authenticate.bearer_tokens import BearerSession, BearerTokens
+from authenticate.bearer_token_verification import BearerSession, BearerTokens
 from foundation.auth_challenges import InvalidToken
 from tests.support.authenticate_site import Site
 from tests.support.cognito import Cognito, Pool

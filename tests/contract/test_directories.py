@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from authenticate.directory import source
-from authenticate.directory.vendors.registry import DIRECTORIES
+from authenticate.directory import vendor_source
+from authenticate.directory.vendors.vendor_registry import DIRECTORIES
 from databroker.records import DirectoryUser
 from tests.support.directory_stage import Stage
 from tests.support.fake_api import Answer, FakeApi, Request, as_json
@@ -89,7 +89,7 @@ async def test_what_changes_is_followed(stage: Stage) -> None:
 
 
 async def test_one_person_is_looked_up_as_the_whole_reading_tells_of_them(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "LOOK_UP_SECONDS", 60.0)  # nobody waits here, and the machine may be busy
+    monkeypatch.setattr(vendor_source, "LOOK_UP_SECONDS", 60.0)  # nobody waits here, and the machine may be busy
     for user in ("ann", "zoe"):
         wanted = stage.directory.expected_user(user)
         person = await stage.source.look_up(wanted.id, f"token of {user}")

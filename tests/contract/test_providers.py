@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from authenticate.provider.kinds.registry import PROVIDERS
-from authenticate.session.refresh import RefreshStep, SessionEnded
+from authenticate.provider.kinds.kind_registry import PROVIDERS
+from authenticate.session.session_refresh import RefreshStep, SessionEnded
 from databroker.records import SessionRecord
 from tests.support import fake_idp
 from tests.support.authenticate_site import Browser, Site

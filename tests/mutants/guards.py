@@ -5,18 +5,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 GUARDS = {
-    "authenticate": "admin audit_trail bearer_tokens post_logout_redirect provider_choice published_keys redirect_targets "
-    "removed_directories removed_providers service step_up",
+    "authenticate": "admin audit_writer background_work bearer_token_verification browser_redirects jwks_publisher post_logout_redirect "
+    "provider_selection redirect_targets removed_directories removed_providers replay_guard service step_up",
     "authenticate.access_requests": "access_request_service access_webhook",
     "authenticate.api": "api_authenticator access_requests_api api_call cursors request_parsing service_accounts_api sessions_api",
-    "authenticate.directory": "file provider_directory reading sync",
-    "authenticate.directory.vendors": "api auth0 azure builder gitlab okta vendor",
+    "authenticate.directory": "file_source provider_directory sync_run sync",
+    "authenticate.directory.vendors": "directory_api auth0_directory azure_directory snapshot_builder gitlab_directory okta_directory vendor",
     "authenticate.portal": "preferences programmatic_clients",
-    "authenticate.provider": "address_scope claim_limits client client_refusals clients discovery django_oidc http id_token issuer key_set "
-    "logout_token pushed_request signed_token single_flight strict_json tokens",
-    "authenticate.provider.kinds": "azure base generic github oidc",
+    "authenticate.provider": "address_scope claim_limits client_refusals client_registry discovery django_oidc email_verification id_token "
+    "issuer key_set logout_token par provider_client provider_http signed_token single_flight_cache strict_json token_response",
+    "authenticate.provider.kinds": "azure_provider generic_provider github_provider oidc_provider",
     "authenticate.scim": "scim_authenticator directory_writer attribute_paths audit_text scim_directory scim_filter index patch resources",
-    "authenticate.session": "linked_index other_sessions provider_logout provider_sessions refresh refresh_worker renewal sessions wanted_tokens",
+    "authenticate.session": "linked_account_index other_session_refresh provider_initiated_logout refresh_grant refresh_requests "
+    "refresh_worker session_index session_refresh session_service",
     "authenticate.views": "view_helpers api_endpoint authorization_request callback actors portal_pages programmatic_consent provider_logout_endpoints profile_refresh scim_endpoint sessions_page sign_in "
     "sign_out",
     "authorize": "accessible_routes admin approval_policy authorizer config_checks ext_authz_types service user_entry_checks",
@@ -98,7 +99,7 @@ MORE_TESTS = {
     "databroker": "contract/test_stores.py integration/databroker/store/test_redis_store.py integration/test_admin_secrets.py "
     "unit/authenticate/access_requests/test_access_request_service.py unit/authenticate/scim/test_scim_directory.py unit/authorize/identity "
     "unit/authorize/test_several_providers.py",
-    "foundation": "unit/authenticate/test_published_keys.py unit/authorize/policy/language/test_identity_criteria.py "
+    "foundation": "unit/authenticate/test_jwks_publisher.py unit/authorize/policy/language/test_identity_criteria.py "
     "unit/authorize/rpc/test_ext_authz.py unit/authorize/test_several_providers.py",
     "gateproject": "unit/authorize/rpc/test_ext_authz.py",
     "proxy": "integration/proxy/autocert/test_acme_client.py unit/authorize/rpc/test_ext_authz.py",

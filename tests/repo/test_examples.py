@@ -11,7 +11,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from authenticate.directory.file import read
+from authenticate.directory.file_source import read
 from config.loader import check_configuration, load_options
 from config.reference.schema import json_schema
 from foundation.errors import ConfigError

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from asgiref.testing import ApplicationCommunicator
 
-from authenticate.provider.client import ProviderClient
+from authenticate.provider.provider_client import ProviderClient
 from authenticate.service import AuthenticateService
 from authorize.policy.policy_request import access_request
 from authorize.service import AuthorizeService

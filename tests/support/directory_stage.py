@@ -10,9 +10,9 @@ async with FakeDirectory.of("okta") as directory:
 from pathlib import Path
 from typing import Any
 
-from authenticate.directory.reading import DirectoryReading, ReadOptions
-from authenticate.directory.source import DirectorySource
-from authenticate.directory.vendors.registry import vendor_of
+from authenticate.directory.sync_run import DirectoryReading, ReadOptions
+from authenticate.directory.vendor_source import DirectorySource
+from authenticate.directory.vendors.vendor_registry import vendor_of
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore
 from tests.support.fake_directories import FakeDirectory

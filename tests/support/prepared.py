@@ -41,7 +41,7 @@ LIBRARIES = """
 """.split()  # noqa: SIM905 - easier to read
 # They need no settings of Django's, and bring most of what a gate is made of.
 DEFINITIONS = """
-    authenticate.bearer_tokens authenticate.directory.provider_directory authenticate.scim.scim_directory
+    authenticate.bearer_token_verification authenticate.directory.provider_directory authenticate.scim.scim_directory
     authenticate.session.refresh_worker authorize.config_checks config.options config.inspect.config_diff proxy.autocert.certificate_renewal
     proxy.envoy.ext_authz_server proxy.service
 """.split()  # noqa: SIM905 - easier to read

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from authenticate.provider.client import ProviderClient
-from authenticate.session.refresh import SessionRefresh
+from authenticate.provider.provider_client import ProviderClient
 from authenticate.session.refresh_worker import RefreshWorker
+from authenticate.session.session_refresh import SessionRefresh
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
 from databroker.store.base import StoreBackend
 from tests.support.authenticate_site import Clock

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
-from authenticate.directory.base import DirectoryPerson, DirectorySnapshot
-from authenticate.directory.vendors import retry_delay
-from authenticate.directory.vendors.api import Credentials, DirectoryApi
-from authenticate.directory.vendors.builder import DirectoryBuilder
-from authenticate.provider.http import ProviderResponse
+from authenticate.directory.snapshot import DirectoryPerson, DirectorySnapshot
+from authenticate.directory.vendors import rate_limits
+from authenticate.directory.vendors.directory_api import Credentials, DirectoryApi
+from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder
+from authenticate.provider.provider_http import ProviderResponse
 from config.issuers import DEFAULT_URLS, expected_issuer
 from config.provider_config import ProviderConfig
 from config.settings.directory_account import DirectoryAccount
@@ -55,7 +55,7 @@ class Vendor(ABC):
 
     def is_limited(self, answer: ProviderResponse) -> bool:
         """Rate-limited response."""
-        return retry_delay.is_limited(answer)
+        return rate_limits.is_limited(answer)
 
     @abstractmethod
     async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:

@@ -9,11 +9,11 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from authenticate.directory.follower import FileSource
-from authenticate.directory.reading import COMMAND, DirectoryReading, ReadOptions
-from authenticate.directory.source import DirectorySource
+from authenticate.directory.file_watcher import FileSource
 from authenticate.directory.sync import DirectoryChanges, Value
-from authenticate.directory.vendors.registry import vendor_of
+from authenticate.directory.sync_run import COMMAND, DirectoryReading, ReadOptions
+from authenticate.directory.vendor_source import DirectorySource
+from authenticate.directory.vendors.vendor_registry import vendor_of
 from config.options import Options
 from config.provider_config import ProviderConfig
 from databroker.records import DIRECTORY_USER, DirectoryRunRecord, DirectoryUser

@@ -72,7 +72,9 @@ choices = door("authenticate.portal.preferences", "unit/authenticate/portal/test
 choices.without("choices are bounded", "toggled", replaced("(*choices.favourites, key)[-MOST_FAVOURITES:]", "(*choices.favourites, key)"))
 
 own = door(
-    "authenticate.session.sessions", "unit/authenticate/portal/test_user_sessions.py", "unit/authenticate/views/test_sessions_page.py"
+    "authenticate.session.session_service",
+    "unit/authenticate/portal/test_user_sessions.py",
+    "unit/authenticate/views/test_sessions_page.py",
 )
 own.without(
     "the same id at another issuer is another user",

@@ -101,7 +101,7 @@ verdicts.without(
 asked_by_envoys = door("proxy.planes.ext_authz", WORDS)
 asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._cut", never("fold(name) in by_route"))
 
-published = door("authenticate.published_keys", "unit/authenticate/test_published_keys.py")
+published = door("authenticate.jwks_publisher", "unit/authenticate/test_jwks_publisher.py")
 published.without("a generated key is not published", "PublishedKeys.run", always("self._key.is_configured"))
 
 RULE = "provider_tokens_are_guarded"

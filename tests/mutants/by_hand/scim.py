@@ -80,7 +80,7 @@ resources.without(
 )
 resources.without("passwords are not kept", "_LEFT_OUT", lacks('"password"'))
 
-trail = door("authenticate.audit_trail", "unit/authenticate/test_audit_trail.py", "unit/authenticate/views/test_scim_endpoint.py")
+trail = door("authenticate.audit_writer", "unit/authenticate/test_audit_writer.py", "unit/authenticate/views/test_scim_endpoint.py")
 trail.without("a change without audit entry still applies", "_write", replaced("OperationalError", "ZeroDivisionError"))
 trail.without("one odd entry loses no other", "_write", replaced("_write_one(entry)", "AssertionError()"))
 
@@ -95,17 +95,17 @@ changes.without(
 
 UNIT = "unit/authenticate/directory"
 
-api = door("authenticate.directory.vendors.api", f"{UNIT}/vendors/test_api.py")
+api = door("authenticate.directory.vendors.directory_api", f"{UNIT}/vendors/test_directory_api.py")
 api.without("an error contains no query", "_place", replaced("f\"{parts.hostname or ''}{parts.path}\"", 'f"{url}"'))
 
 sync = door("authenticate.directory.sync", f"{UNIT}/test_sync.py")
 sync.without("a reading replaces no look-up that came since its comparison", "apply", omits("only_if_version"))
 
-reading = door("authenticate.directory.reading", f"{UNIT}/test_reading.py")
+reading = door("authenticate.directory.sync_run", f"{UNIT}/test_sync_run.py")
 reading.without("only one reads at a time", "DirectoryReading.run", returns("await self._run()"))
 reading.without("a reading has an end", "DirectoryReading._fetched", replaced("asyncio.timeout(self.timeout)", "asyncio.timeout(None)"))
 
-builder = door("authenticate.directory.vendors.builder", f"{UNIT}/vendors/test_builder.py")
+builder = door("authenticate.directory.vendors.snapshot_builder", f"{UNIT}/vendors/test_snapshot_builder.py")
 builder.without("a listed person is their issuer's", "DirectoryBuilder.snapshot", omits("issuer"))
 vendor = door("authenticate.directory.vendors.vendor", f"{UNIT}/vendors/test_vendor.py", f"{UNIT}/test_provider_directory.py")
 vendor.without(
@@ -117,7 +117,7 @@ vendor.without(
     "a group that is looked up is their issuer's", "Vendor.person", replaced("replace(groups[id], issuer=self.issuer)", "groups[id]")
 )
 
-gitlab = door("authenticate.directory.vendors.gitlab", f"{UNIT}/vendors/test_gitlab.py")
+gitlab = door("authenticate.directory.vendors.gitlab_directory", f"{UNIT}/vendors/test_gitlab_directory.py")
 gitlab.without(
     "a group of one's own does not count",
     "GitLabDirectory.look_up",

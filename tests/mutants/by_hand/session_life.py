@@ -6,7 +6,7 @@ from tests.mutants.operations import omits, replaced, skips
 updates = door("databroker.broker_client", "unit/databroker/test_broker_client.py")
 updates.without("an update loses no concurrent write", "update", omits("only_if_version"))
 
-refresh = door("authenticate.session.refresh", "unit/authenticate/session/test_refresh.py")
+refresh = door("authenticate.session.session_refresh", "unit/authenticate/session/test_session_refresh.py")
 refresh.without(
     "a session has one renewal anywhere",
     "SessionRefresh._alone",
@@ -23,7 +23,7 @@ refresh.without(
     replaced("(AnotherPerson, ClaimsTooLarge, WrongToken)", "(AnotherPerson, ClaimsTooLarge)"),
 )
 
-renewal = door("authenticate.session.renewal", "unit/authenticate/session/test_renewal.py")
+renewal = door("authenticate.session.refresh_grant", "unit/authenticate/session/test_refresh_grant.py")
 renewal.without("a token that is not of now says nothing", "_refreshed_payload", replaced("WrongTime", "ZeroDivisionError"))
 
 issuers = door("config.issuers", "unit/config/test_issuers.py")
@@ -32,7 +32,7 @@ issuers.without(
     "applies_to_issuer",
     replaced("matches_issuer(said_by, issuer)", "matches_issuer(issuer, said_by)"),
 )
-own_sessions = door("authenticate.session.sessions", "unit/authenticate/session/test_sessions.py")
+own_sessions = door("authenticate.session.session_service", "unit/authenticate/session/test_session_service.py")
 own_sessions.without("a session knows its issuer", "Sessions._new", omits("issuer"))
 
 worker = door("authenticate.session.refresh_worker", "unit/authenticate/session/test_refresh_worker.py")
@@ -43,7 +43,7 @@ worker.without(
     replaced("self.since + GRACE", "self.since"),
 )
 
-tokens = door("authenticate.provider.tokens", "unit/authenticate/provider/test_tokens.py")
+tokens = door("authenticate.provider.token_response", "unit/authenticate/provider/test_token_response.py")
 tokens.without(
     "a token fits into a header",
     "_token",
@@ -53,7 +53,7 @@ tokens.without(
     ),
 )
 
-wanted = door("authenticate.session.wanted_tokens", "unit/authenticate/session/test_wanted_tokens.py")
+wanted = door("authenticate.session.refresh_requests", "unit/authenticate/session/test_refresh_requests.py")
 wanted.without("a slow provider holds up no other", "WantedRefreshes._renew", replaced("self._turns[...]", "self._turns['']"))
 wanted.without(
     "a provider's refreshes that requests wait for are bounded",
@@ -87,7 +87,7 @@ records.without(
     "auth_time is never after the session's start", "authenticated_at", replaced("min(max(float(said), 0.0), issued)", "float(said)")
 )
 
-renewal = door("authenticate.session.renewal", "unit/authenticate/session/test_renewal.py")
+renewal = door("authenticate.session.refresh_grant", "unit/authenticate/session/test_refresh_grant.py")
 renewal.without(
     "a refresh makes no sign-in stronger",
     "with_new_claims",

@@ -80,7 +80,7 @@ together.without(
     "end_sessions",
     replaced("([id for id in earlier if id not in chosen], chosen)", "(chosen, [id for id in earlier if id not in chosen])"),
 )
-at_the_provider = door("authenticate.session.provider_logout", "unit/authenticate/test_endings.py")
+at_the_provider = door("authenticate.session.provider_initiated_logout", "unit/authenticate/test_endings.py")
 at_the_provider.without(
     "the provider's word ends what a session grew out of",
     "ProviderLogout._end",
@@ -90,7 +90,7 @@ by_the_directory = door("authenticate.scim.directory_writer", "unit/authenticate
 by_the_directory.without(
     "who is deactivated is out everywhere", "AccessRecords.end_sessions", replaced("await end_sessions_of_user(...)", "()")
 )
-refused = door("authenticate.session.refresh", "unit/authenticate/test_endings.py")
+refused = door("authenticate.session.session_refresh", "unit/authenticate/test_endings.py")
 refused.without(
     "a session that is refused ends with what it grew out of",
     "SessionRefresh._ended",

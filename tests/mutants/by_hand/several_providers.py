@@ -56,9 +56,9 @@ logged.without(
 granted = door("gateproject.management.commands.grants", "unit/gateproject/management/commands/test_grants.py")
 granted.without("no user's access is revoked by another's address", "_address_of", replaced("owned_email_for(...)", "record.person"))
 
-codes = door("authenticate.service", MIXED_UP)
-codes.without("a code is known in capitals", "_essence", replaced("code.lower()", "code"))
-codes.without("a code is known with signs behind it", "_essence", replaced("'[^a-z0-9]|[a-z0-9](?=[^a-z0-9]|$)'", "'$'"))
+codes = door("authenticate.replay_guard", MIXED_UP)
+codes.without("a code is known in capitals", "_canonical_code", replaced("code.lower()", "code"))
+codes.without("a code is known with signs behind it", "_canonical_code", replaced("'[^a-z0-9]|[a-z0-9](?=[^a-z0-9]|$)'", "'$'"))
 
 removed = door("authenticate.removed_providers", "unit/authenticate/test_removed_providers.py")
 removed.without("sessions of a removed provider end", "RemovedProviders._end", skips("ended = await end_sessions(self._broker, ids)"))
@@ -76,10 +76,10 @@ desk.without(
 )
 asked = door("databroker.grants.request_store", "unit/authenticate/access_requests/test_access_request_service.py")
 asked.without("a request remembers the account", "AskedAccess.names", replaced("self.account", '""'))
-replaced_service = door("authenticate.service", AT_SIGN_IN)
+replaced_service = door("authenticate.background_work", AT_SIGN_IN)
 replaced_service.without(
-    "late writers are found by a second sweep", "AuthenticateService._sweep", replaced("SWEEP_PAUSES", "SWEEP_PAUSES[:1]")
+    "late writers are found by a second sweep", "BackgroundWork._clean_up_sessions", replaced("CLEANUP_DELAYS", "CLEANUP_DELAYS[:1]")
 )
 replaced_service.without(
-    "late pushes are found by a second sweep", "AuthenticateService._tidy", replaced("SWEEP_PAUSES", "SWEEP_PAUSES[:1]")
+    "late pushes are found by a second sweep", "BackgroundWork._clean_up_directories", replaced("CLEANUP_DELAYS", "CLEANUP_DELAYS[:1]")
 )

@@ -6,7 +6,7 @@ from tests.mutants.operations import in_text, lacks, omits, passes, replaced, sk
 key_set = door("authenticate.provider.key_set", "unit/authenticate/provider/test_key_set.py", "unit/authenticate/provider/test_id_token.py")
 key_set.without("at_hash is of its algorithm", "ALGORITHMS", replaced("hashlib.sha384", "hashlib.sha256", 3))
 key_set.without(
-    "older keys judge no refreshed token", "KeySet.newer_keys", omits("fetched_after"), "unit/authenticate/session/test_refresh.py"
+    "older keys judge no refreshed token", "KeySet.newer_keys", omits("fetched_after"), "unit/authenticate/session/test_session_refresh.py"
 )
 
 discovery = door("authenticate.provider.discovery", "unit/authenticate/provider/test_discovery.py")
@@ -19,7 +19,7 @@ discovery.without(
 connection_errors = door("foundation.connection_errors", "unit/foundation/test_connection_errors.py")
 connection_errors.without("a cause that its library hides is found", "_causes", lacks("error.__context__"))
 
-provider_http = door("authenticate.provider.http", "unit/authenticate/provider/test_http.py")
+provider_http = door("authenticate.provider.provider_http", "unit/authenticate/provider/test_provider_http.py")
 provider_http.without("the provider's redirects are not followed", "ProviderHttp.__init__", passes(follow_redirects="True"))
 
 address_scope = door("authenticate.provider.address_scope", "unit/authenticate/provider/test_address_scope.py")
@@ -38,7 +38,9 @@ oidc.without(
     "unit/authenticate/views/test_callback.py",
 )
 
-client = door("authenticate.provider.client", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_django_oidc.py")
+client = door(
+    "authenticate.provider.provider_client", "unit/authenticate/views/test_callback.py", "unit/authenticate/provider/test_django_oidc.py"
+)
 
 oidc.without(
     "an unneeded scope locks no user out",
@@ -46,8 +48,8 @@ oidc.without(
     replaced("if missing.needed: ...", "if missing.needed or missing.other: ..."),
     "unit/authenticate/views/test_callback.py",
 )
-REGISTRY = "unit/authenticate/provider/kinds/test_registry.py"
-scopes = door("authenticate.provider.kinds.oidc", REGISTRY)
+REGISTRY = "unit/authenticate/provider/kinds/test_kind_registry.py"
+scopes = door("authenticate.provider.kinds.oidc_provider", REGISTRY)
 scopes.without(
     "what was taken out is seen, beside what was given",
     "OIDCProvider.missing_scopes",
@@ -55,18 +57,18 @@ scopes.without(
 )
 scopes.without("scopes may stand between commas", "OIDCProvider.scope_names", replaced(r're.split(r"[,\s]+", scopes)', "scopes.split()"))
 scopes.without("Google's long names are known everywhere", "OIDCProvider.scope_names", replaced("name.removeprefix(_LONG)", "name"))
-scopes_of_azure = door("authenticate.provider.kinds.azure", REGISTRY)
+scopes_of_azure = door("authenticate.provider.kinds.azure_provider", REGISTRY)
 scopes_of_azure.without("another's address is not Microsoft Graph's", "_GRAPH", in_text("(https:", "(.*|https:"))
 scopes_of_azure.without("the case of a scope says nothing", "AzureProvider.scope_names", replaced("name.lower()", "name"))
 
-echoes = door("authenticate.provider.tokens", "unit/authenticate/provider/test_client.py")
+echoes = door("authenticate.provider.token_response", "unit/authenticate/provider/test_provider_client.py")
 echoes.without("secrets are blanked out of a provider's words", "cleaned", skips("words = ..."))
 echoes.without(
     "secrets are blanked out of a provider's code",
     "error_text",
     replaced("cleaned(error_code(answer), answer.secrets)", "error_code(answer)"),
 )
-questions = door("authenticate.provider.http", "unit/authenticate/provider/test_client.py")
+questions = door("authenticate.provider.provider_http", "unit/authenticate/provider/test_provider_client.py")
 questions.without("credentials are secrets of a question", "_secrets", replaced("{credentials}", "set[str]()"))
 answers = door("authenticate.views.view_helpers", "unit/authenticate/views/test_callback.py")
 answers.without("a network has no more than its share", "sign_in_slot", replaced("places.acquire(network)", 'places.acquire("")'))
@@ -76,15 +78,15 @@ client.without(
     "ProviderClient.bounded",
     replaced('check_claims(claims, f"the identity provider {self.provider.id}")', "claims"),
     "unit/authenticate/provider/test_claim_limits.py",
-    "unit/authenticate/test_bearer_tokens.py",
+    "unit/authenticate/test_bearer_token_verification.py",
 )
-bearer_claims = door("authenticate.bearer_tokens", "unit/authenticate/test_bearer_tokens.py")
+bearer_claims = door("authenticate.bearer_token_verification", "unit/authenticate/test_bearer_token_verification.py")
 bearer_claims.without(
     "claims of another issuer are bounded",
     "BearerTokens._claims",
     replaced('check_claims(claims, f"the issuer {trust.issuer}")', "claims"),
 )
-renewal = door("authenticate.session.refresh", "unit/authenticate/provider/test_claim_limits.py")
+renewal = door("authenticate.session.session_refresh", "unit/authenticate/provider/test_claim_limits.py")
 renewal.without(
     "whose claims grow keeps no old ones",
     "SessionRefresh.renew",
@@ -92,6 +94,8 @@ renewal.without(
 )
 
 provider = door(
-    "authenticate.provider.kinds.base", "unit/authenticate/provider/kinds/test_oidc.py", "unit/authenticate/views/test_callback.py"
+    "authenticate.provider.email_verification",
+    "unit/authenticate/provider/kinds/test_oidc_provider.py",
+    "unit/authenticate/views/test_callback.py",
 )
 provider.without("an address that either does not vouch for is unverified", "merged", lacks("**doubted"))

@@ -11,7 +11,7 @@ logout_token.without(
     replaced('LOGOUT_TOKEN.time(payload, "exp") + LEEWAY', 'LOGOUT_TOKEN.time(payload, "exp")'),
 )
 
-other_sessions = door("authenticate.session.other_sessions", "unit/authenticate/session/test_other_sessions.py")
+other_sessions = door("authenticate.session.other_session_refresh", "unit/authenticate/session/test_other_session_refresh.py")
 other_sessions.without(
     "a second sign-out is not forgotten",
     "OtherSessions.refresh_soon",
@@ -19,7 +19,7 @@ other_sessions.without(
 )
 other_sessions.without("a provider that ends the others later is asked again", "OtherSessions._refresh", replaced("PAUSES", "PAUSES[:1]"))
 
-provider_sessions = door("authenticate.session.provider_sessions", "unit/authenticate/session/test_provider_sessions.py")
+provider_sessions = door("authenticate.session.session_index", "unit/authenticate/session/test_session_index.py")
 provider_sessions.without(
     "an old word ends no new sign-in", "ProviderSessions.has_signed_out", always("vouched <= SignedOutNote.from_record(note).issued")
 )
@@ -55,7 +55,9 @@ post_logout_redirect.without(
 )
 
 provider_client = door(
-    "authenticate.provider.client", "unit/authenticate/provider/test_client.py", "unit/authenticate/views/test_sign_out.py"
+    "authenticate.provider.provider_client",
+    "unit/authenticate/provider/test_provider_client.py",
+    "unit/authenticate/views/test_sign_out.py",
 )
 provider_client.without(
     "a silent provider keeps no user signed in",
@@ -64,18 +66,20 @@ provider_client.without(
 )
 
 oidc_provider = door(
-    "authenticate.provider.kinds.oidc", "unit/authenticate/provider/test_client.py", "unit/authenticate/provider/kinds/test_oidc.py"
+    "authenticate.provider.kinds.oidc_provider",
+    "unit/authenticate/provider/test_provider_client.py",
+    "unit/authenticate/provider/kinds/test_oidc_provider.py",
 )
 oidc_provider.without("the access token is revoked, too", "OIDCProvider.revocable_tokens", lacks('(session.access_token, "access_token")'))
 
-keycloak = door("authenticate.provider.kinds.generic", "unit/authenticate/provider/kinds/test_generic.py")
+keycloak = door("authenticate.provider.kinds.generic_provider", "unit/authenticate/provider/kinds/test_generic_provider.py")
 keycloak.without(
     "a sign-out leaves the other browsers at Keycloak",
     "GenericProvider.revocable_tokens",
     replaced("is_keycloak(discovery)", "False"),
 )
 keycloak.without("nothing outlives its sign-out", "GenericProvider.asked_scopes", replaced("KEYCLOAK_SCOPES", "self.default_scopes"))
-google = door("authenticate.provider.kinds.google", "unit/authenticate/provider/kinds/test_generic.py")
+google = door("authenticate.provider.kinds.google_provider", "unit/authenticate/provider/kinds/test_generic_provider.py")
 google.without(
     "a sign-out leaves the other browsers at Google",
     "GoogleProvider.revocable_tokens",

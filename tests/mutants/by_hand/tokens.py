@@ -70,7 +70,7 @@ identity.without(
     replaced("self.provider not in OF_NO_PROVIDER", "bool(self.provider)"),
 )
 
-bearer_tokens = door("authenticate.bearer_tokens", "unit/authenticate/test_bearer_tokens.py")
+bearer_tokens = door("authenticate.bearer_token_verification", "unit/authenticate/test_bearer_token_verification.py")
 bearer_tokens.without(
     "a bearer token names a subject", "_check_claims", replaced('kind.text(payload, "sub")', 'payload.setdefault("sub", "")')
 )
@@ -121,16 +121,16 @@ bearer_tokens.without(
     "a route takes its own kind", "BearerTokens.bearer_of", replaced("(trust, ...)", "(next(iter(self._trusts.values())), ...)")
 )
 
-newer_keys = door("authenticate.provider.signed_token", "unit/authenticate/test_bearer_tokens.py")
+newer_keys = door("authenticate.provider.signed_token", "unit/authenticate/test_bearer_token_verification.py")
 newer_keys.without(
     "tokens that wait for newer keys are bounded",
     "verified_by_keys",
     replaced("key_set.newer_keys(jwks_uri, than=than, place=place)", "key_set.newer_keys(jwks_uri, than=than)"),
 )
-key_set = door("authenticate.provider.key_set", "unit/authenticate/test_bearer_tokens.py")
+key_set = door("authenticate.provider.key_set", "unit/authenticate/test_bearer_token_verification.py")
 key_set.without("tokens that wait for another fetch of newer keys are bounded", "KeySet.newer_keys", omits("place"))
 
-userinfo = door("authenticate.provider.kinds.oidc", "unit/authenticate/test_bearer_tokens.py")
+userinfo = door("authenticate.provider.kinds.oidc_provider", "unit/authenticate/test_bearer_token_verification.py")
 userinfo.without(
     "a 403 alone says nothing of a token", "OIDCProvider.userinfo", replaced('error == "insufficient_scope"', "answer.status == 403")
 )

@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 
-from authenticate.session.refresh import RefreshStep, SessionEnded
+from authenticate.session.session_refresh import RefreshStep, SessionEnded
 from databroker.admin.end_sessions_action import EndSessionsAction
 from databroker.records import SESSION, Record
 from foundation.errors import ProviderError

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 
-from authenticate import service
-from authenticate.session.linked_index import LinkedIndex
-from authenticate.session.refresh import RefreshStep, SessionEnded
-from authenticate.session.sessions import Sessions
+from authenticate import background_work
+from authenticate.session.linked_account_index import LinkedIndex
+from authenticate.session.session_refresh import RefreshStep, SessionEnded
+from authenticate.session.session_service import Sessions
 from authenticate.views.profile import described_person
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.records import DIRECTORY_USER, SESSION, DirectoryUser, SessionRecord
@@ -236,7 +236,7 @@ async def test_what_comes_after_the_first_sweep_is_found_by_the_second(
     idps: dict[str, FakeIdP], tmp_path: Path, django_pages: ASGIHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process, or a push under way, writes by the former configuration when this one is in force here."""
-    monkeypatch.setattr(service, "SWEEP_PAUSES", (0.0, 0.3))
+    monkeypatch.setattr(background_work, "CLEANUP_DELAYS", (0.0, 0.3))
     entries = [entry("corp", idps["corp"]), entry("third", idps["third"])]
     site = SeveralSite(tmp_path, idps, django_pages, identity_providers=entries)
     await site.service.start()

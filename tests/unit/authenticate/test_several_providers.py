@@ -11,7 +11,7 @@ from django.core.handlers.asgi import ASGIHandler
 from structlog.testing import capture_logs
 
 from authenticate.provider.signed_token import WrongToken
-from authenticate.session.refresh import RefreshStep
+from authenticate.session.session_refresh import RefreshStep
 from authorize.policy.reasons import Reason
 from databroker.grants.grant_records import TemporaryAccess
 from databroker.grants.grant_store import TemporaryAccesses

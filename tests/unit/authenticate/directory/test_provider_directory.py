@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from authenticate.directory.directory_service import DirectoryService
 from authenticate.directory.provider_directory import RETRY, DirectorySchedule
-from authenticate.directory.service import DirectoryService
-from authenticate.directory.source import DirectorySource
+from authenticate.directory.vendor_source import DirectorySource
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
 from foundation.errors import ProviderError
 from tests.support.fake_api import as_json
 from tests.support.options import make_options
-from tests.unit.authenticate.directory.test_reading import Held
+from tests.unit.authenticate.directory.test_sync_run import Held
 
 
 class Stop(Exception):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from authenticate.directory.base import DirectorySnapshot
-from authenticate.directory.file import parse
+from authenticate.directory.file_source import parse
+from authenticate.directory.snapshot import DirectorySnapshot
 from authenticate.directory.sync import NEVER_SKIPPED, WRITES_AT_ONCE, TooManyGone, apply, check_removals, difference
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore

@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from authenticate.portal import user_sessions as module
 from authenticate.portal.user_sessions import MOST_SHOWN, others_of, own_sessions
-from authenticate.session.sessions import Sessions
+from authenticate.session.session_service import Sessions
 from databroker.projection.rows import LastSeen
 from databroker.records import SESSION, SessionRecord
 from databroker.store.memory import MemoryStore

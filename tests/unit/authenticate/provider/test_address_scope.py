@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 
 from authenticate.provider import address_scope
 from authenticate.provider.address_scope import AddressRefused, AddressScope, address_kinds
-from authenticate.provider.client import ProviderClient
-from authenticate.provider.clients import ProviderClients
+from authenticate.provider.client_registry import ProviderClients
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.http import ProviderHttp
-from authenticate.provider.pushed_request import pushed
+from authenticate.provider.par import pushed
+from authenticate.provider.provider_client import ProviderClient
+from authenticate.provider.provider_http import ProviderHttp
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
 from tests.support.fake_idp import FakeIdP

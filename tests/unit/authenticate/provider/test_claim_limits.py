@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from authenticate.provider import claim_limits
 from authenticate.provider.claim_limits import MAX_BYTES, MAX_DEPTH, MAX_MEMBERS, ClaimsTooLarge, check_claims, excess_of
-from authenticate.session.refresh import RefreshStep, SessionEnded
+from authenticate.session.session_refresh import RefreshStep, SessionEnded
 from databroker.records import USER
 from tests.support.authenticate_site import Site
 

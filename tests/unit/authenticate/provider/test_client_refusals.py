@@ -5,7 +5,7 @@ import json
 import pytest
 
 from authenticate.provider.client_refusals import client_refusal
-from authenticate.provider.http import ProviderResponse
+from authenticate.provider.provider_http import ProviderResponse
 
 URI = "https://auth.example.com/oauth2/callback"
 

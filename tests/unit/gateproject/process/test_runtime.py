@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from authenticate.directory.service import DirectoryService
+from authenticate.directory.directory_service import DirectoryService
 from authenticate.service import AuthenticateService
 from config.config_watcher import ConfigSource
 from config.options import Options

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authenticate.directory.vendors.vendor import Vendor, link_next, origin, segment
-from authenticate.provider.http import ProviderResponse
+from authenticate.provider.provider_http import ProviderResponse
 from databroker.records import DirectoryGroup
 from tests.support.providers import a_provider
 

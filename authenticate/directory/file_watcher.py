@@ -1,0 +1,84 @@
+"""Directory file watcher: the directory in the data broker follows `directory_file`, which is read whenever it changes."""
+
+import asyncio
+from pathlib import Path
+
+import structlog
+
+from authenticate.directory import file_source
+from authenticate.directory.snapshot import DirectoryError, DirectorySnapshot, TimeBudget
+from authenticate.directory.sync import apply, difference
+from config.fields.setting_files import stamp_of
+from config.provider_config import ProviderConfig
+from databroker.broker_client import BrokerClient
+from foundation.errors import BrokerError, ConfigError
+from foundation.readiness import HealthTracker
+
+log = structlog.get_logger(__name__)
+
+POLL = 1.0  # seconds between two looks at the file
+
+
+class FileSource:
+    """The file as the source of one reading."""
+
+    def __init__(self, path: Path, provider: ProviderConfig):
+        self._path = path
+        self.provider = provider
+
+    def __str__(self) -> str:
+        return f"directory_file {self._path.name}"
+
+    async def fetch(self, budget: TimeBudget) -> DirectorySnapshot:
+        try:
+            return await asyncio.to_thread(file_source.read, self._path, self.provider)
+        except ConfigError as error:
+            raise DirectoryError(str(error)) from error
+
+    async def close(self) -> None:
+        """Close nothing: the file is read at once."""
+
+
+class DirectoryFollower:
+    """Watcher that reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
+
+    def __init__(
+        self, path: Path, broker: BrokerClient, provider: ProviderConfig, *, poll: float = POLL, health: HealthTracker | None = None
+    ):
+        self._health = health or HealthTracker()
+        self._path = path
+        self._broker = broker
+        self._provider = provider
+        self._poll = poll
+        self._seen: object = None
+
+    async def run(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(self._poll)
+
+    async def look(self) -> None:
+        stamp = stamp_of(self._path)
+        if stamp == self._seen:
+            return
+        try:
+            snapshot = file_source.read(self._path, self._provider)
+            changes = await difference(snapshot, self._broker)
+            await apply(changes, self._broker)
+        except ConfigError as error:
+            self._health.mark_down(f"{self._path.name} is invalid, the previous version stays active: {error}")
+            log.error(
+                "directory file invalid",
+                provider=self._provider.id,
+                file=str(self._path),
+                problems=str(error),
+            )
+        except BrokerError as error:
+            self._health.mark_down(str(error))
+            log.warning("directory write failed", provider=self._provider.id, error=str(error))
+            return
+        else:
+            self._health.mark_up()
+            found = {"users": len(snapshot.users), "groups": len(snapshot.groups)}
+            log.info("directory sync completed", provider=self._provider.id, **found, put=len(changes.put), deleted=len(changes.delete))
+        self._seen = stamp

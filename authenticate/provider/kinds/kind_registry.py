@@ -1,0 +1,37 @@
+"""Provider registry: the class of each kind of provider, a written list; the configuration accepts no other."""
+
+from authenticate.provider.kinds.azure_provider import AzureProvider
+from authenticate.provider.kinds.generic_provider import GenericProvider
+from authenticate.provider.kinds.github_provider import GitHubProvider
+from authenticate.provider.kinds.google_provider import GoogleProvider
+from authenticate.provider.kinds.oidc_provider import OIDCProvider
+from config.provider_config import ProviderConfig
+
+
+class OneLoginProvider(OIDCProvider):
+    default_scopes = ("openid", "profile", "email", "groups", "offline_access")  # its groups come by a scope of their own
+
+
+class GitLabProvider(OIDCProvider):
+    default_scopes = ("openid", "profile", "email", "api")  # a refresh token comes without being asked for
+    needed_scopes = ("profile", "email", "read_api")  # the last for the look-up of groups at sign-in
+
+    def scope_names(self, scopes: str) -> frozenset[str]:
+        names = super().scope_names(scopes)
+        return names | {"read_api"} if "api" in names else names
+
+
+PROVIDERS: dict[str, type[OIDCProvider]] = {
+    "oidc": GenericProvider,
+    "google": GoogleProvider,
+    "azure": AzureProvider,
+    "okta": OIDCProvider,
+    "onelogin": OneLoginProvider,
+    "github": GitHubProvider,
+    "gitlab": GitLabProvider,
+    "auth0": OIDCProvider,
+}
+
+
+def provider_of(configured: ProviderConfig) -> OIDCProvider:
+    return PROVIDERS[configured.kind].of(configured)

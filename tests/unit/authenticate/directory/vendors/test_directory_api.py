@@ -1,0 +1,164 @@
+"""One host only, at its pace, and never pages."""
+
+import pytest
+
+from authenticate.directory.snapshot import DirectoryError, TimeBudget
+from authenticate.directory.vendors import directory_api as api_module
+from authenticate.directory.vendors.directory_api import DirectoryApi, RateLimiter, parsed
+from authenticate.directory.vendors.vendor_credentials import FixedHeaders
+from authenticate.provider.provider_http import ProviderResponse
+from foundation.errors import ProviderError
+
+BASE = "https://api.example.com/v1"
+
+
+class Http:
+    """Answers from a list, and remembers what it was asked."""
+
+    def __init__(self, *answers: ProviderResponse | ProviderError):
+        self.answers = list(answers)
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    async def send(self, method: str, url: str, headers: dict[str, str], content: bytes = b"") -> ProviderResponse:
+        self.asked.append((url, dict(headers)))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, ProviderError):
+            raise answer
+        return answer
+
+
+def ok(body: bytes = b"{}") -> ProviderResponse:
+    return ProviderResponse(200, "application/json", body)
+
+
+class Asked:
+    def __init__(self, *answers: ProviderResponse | ProviderError, left: float = 100.0, attempts: int = 6):
+        self.http = Http(*answers)
+        self.slept: list[float] = []
+        self.budget = TimeBudget(ends=left, attempts=attempts, now=lambda: 0.0)
+        credentials = FixedHeaders({"Authorization": "secret"})
+        self.api = DirectoryApi(
+            BASE,
+            self.http,
+            credentials,
+            self.budget,
+            pace=RateLimiter(None),
+            sleep=self.sleep,
+            clock=lambda: 0.0,
+            jitter=lambda: 1.0,  # type: ignore[arg-type]
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    async def pages(self, next_page) -> list[object]:
+        return [page async for _, page in self.api.pages("/x", None, next_page)]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://evil.example/v1/x",
+        "http://api.example.com/v1/x",
+        "https://api.example.com:8443/v1/x",
+        "https://api.example.com@evil.example/x",
+        "https://user@api.example.com/x",
+        "//evil.example/x",
+        "https://api.example.com.evil.example/x",
+        "https:/\\evil.example/x",
+        "https://api.example.com\\.evil.example/x",
+        "https://api.example.com\n.evil.example/x",
+        "https://[::1/x",
+        "ftp://api.example.com/x",
+        "javascript:1",
+    ],
+)
+async def test_nothing_but_the_directorys_own_host_is_asked(address: str) -> None:
+    asked = Asked(ok())
+    with pytest.raises(DirectoryError, match="another host"):
+        await asked.api.get(address)
+    with pytest.raises(DirectoryError, match="another host"):
+        await asked.pages(lambda answer, page: address)
+    assert [url for url, _ in asked.http.asked] == [f"{BASE}/x"]
+
+
+@pytest.mark.parametrize("address", ["https://api.example.com/v1/x?after=2", "https://API.example.com:443/other"])
+async def test_its_own_host_is(address: str) -> None:
+    asked = Asked(ok())
+    await asked.api.get(address)
+    assert asked.http.asked == [(address, {"Authorization": "secret"})]
+
+
+async def test_a_token_endpoint_is_not_shown_the_token() -> None:
+    asked = Asked(ok())
+    await asked.api.token("https://login.example.com/token", {"a": "b"})
+    assert "Authorization" not in asked.http.asked[0][1]
+
+
+async def test_a_listing_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_module, "MAX_PAGES", 10)
+    asked = Asked(ok())
+    numbers = iter(range(1000))
+    with pytest.raises(DirectoryError, match="pages"):
+        await asked.pages(lambda answer, page: f"/x?after={next(numbers)}")
+    assert len(asked.http.asked) == 10
+
+
+async def test_a_page_that_leads_to_itself_is_asked_for_once() -> None:
+    asked, again = Asked(ok()), iter(["/x"] * 20)
+    with pytest.raises(DirectoryError, match="pages"):
+        await asked.pages(lambda answer, page: next(again, None))
+    assert len(asked.http.asked) == 1
+
+
+async def test_what_passes_is_tried_again_longer_each_time_and_not_for_ever() -> None:
+    asked = Asked(ProviderError("away"), attempts=4)
+    with pytest.raises(DirectoryError, match="away"):
+        await asked.api.get("/x")
+    assert asked.slept == [1, 2, 4]
+    assert asked.budget.requests == 4
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 400, 401, 403, 404, 410])
+async def test_what_will_not_change_is_not_tried_again(status: int) -> None:
+    asked = Asked(ProviderResponse(status, "", b""))
+    with pytest.raises(DirectoryError, match=f"status {status}"):
+        await asked.api.get("/x")
+    assert len(asked.http.asked) == 1
+
+
+async def test_nobody_waits_for_longer_than_there_is_time() -> None:
+    asked = Asked(ProviderResponse(429, "", b"", {"retry-after": "99"}), left=99.0)
+    with pytest.raises(DirectoryError, match="idp_refresh_directory_timeout"):
+        await asked.api.get("/x")
+    assert asked.slept == []
+
+
+async def test_an_error_tells_no_query() -> None:
+    with pytest.raises(DirectoryError) as raised:
+        await Asked(ProviderResponse(400, "", b"")).api.get("/x", {"cursor": "hunter2"})
+    assert "hunter2" not in str(raised.value)
+    assert "api.example.com/v1/x" in str(raised.value)
+
+
+async def test_a_pace_is_shared_by_all() -> None:
+    now, slept = 0.0, []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(round(seconds, 6))
+
+    pace = RateLimiter(10, now=lambda: now, sleep=sleep)
+    for _ in range(4):
+        await pace.turn()
+    assert slept == [0.1, 0.2, 0.3]
+    now = 100.0
+    await pace.turn()
+    assert len(slept) == 3
+
+
+def test_a_page_is_an_object_or_a_list() -> None:
+    assert parsed(ok(b' {"a": 1}'), BASE) == {"a": 1}
+    assert parsed(ok(b"[1]"), BASE) == [1]
+    for body in (b"", b"1", b"<html>", b'{"a": NaN}', b'{"a": 1, "a": 2}'):
+        with pytest.raises(DirectoryError):
+            parsed(ok(body), BASE)

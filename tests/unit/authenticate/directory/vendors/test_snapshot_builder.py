@@ -1,0 +1,73 @@
+"""What is gathered becomes one snapshot: nothing twice, groups in groups, and nothing without a bound."""
+
+import pytest
+
+from authenticate.directory.snapshot import DirectoryError
+from authenticate.directory.vendors import snapshot_builder
+from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder, entries, id_of, reached, text_of
+
+
+@pytest.mark.parametrize(("value", "id"), [("a", "a"), (7, "7"), ("00u1", "00u1"), ("auth0|é", "auth0|é")])
+def test_an_id_is_text_or_a_number(value: object, id: str) -> None:
+    assert id_of({"id": value}) == id
+
+
+@pytest.mark.parametrize("value", ["", None, True, 1.5, [], {}, "a\nb", " a", "x" * 256, "a\0"])
+def test_anything_else_is_no_id(value: object) -> None:
+    with pytest.raises(DirectoryError):
+        id_of({"id": value})
+
+
+@pytest.mark.parametrize("entry", [None, [], "x", 1, {}])
+def test_what_is_no_entry_has_no_id(entry: object) -> None:
+    with pytest.raises(DirectoryError):
+        id_of(entry)
+
+
+def test_text_for_people_is_one_line_and_has_an_end() -> None:
+    assert text_of({"name": " Zoë\n東京 \0"}, "name") == "Zoë 東京"
+    assert text_of({"a": "", "b": 5, "c": "C"}, "a", "b", "c") == "C"
+    assert len(text_of({"name": "x" * 1000}, "name")) == snapshot_builder.LONGEST_NAME
+
+
+def test_a_page_without_its_list_is_an_error() -> None:
+    assert entries([1]) == entries({"data": [1]}, "data") == [1]
+    for page in ({}, {"data": {}}, {"data": None}, "x"):
+        with pytest.raises(DirectoryError):
+            entries(page, "data")
+
+
+def test_a_deep_chain_of_groups_is_climbed_and_a_circle_ends() -> None:
+    parents = {str(number): {str(number + 1)} for number in range(5000)}
+    assert len(reached("0", parents)) == 5001
+    assert reached("a", {"a": {"b"}, "b": {"a", "c"}}) == {"a", "b", "c"}
+
+
+def test_a_group_that_nobody_listed_is_no_group() -> None:
+    described = DirectoryBuilder()
+    described.user("u")
+    described.group("g")
+    described.nested("g", "unlisted")
+    described.members("unlisted", ["u"])
+    described.members("g", ["u", "u", "unlisted user"])
+    snapshot = described.snapshot("okta", "https://corp.okta.com")
+    assert {each.issuer for each in (*snapshot.users.values(), *snapshot.groups.values())} == {snapshot.issuer} == {"https://corp.okta.com"}
+    assert {user.id: user.group_ids for user in snapshot.users.values()} == {"okta/u": ("g",)}
+    assert set(snapshot.groups) == {"g"}
+
+
+@pytest.mark.parametrize(
+    ("name", "fill"),
+    [
+        ("MAX_USERS", lambda it, number: it.user(str(number))),
+        ("MAX_GROUPS", lambda it, number: it.group(str(number))),
+        ("MAX_MEMBERSHIPS", lambda it, number: it.members("g", [str(number)])),
+    ],
+)
+def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch, name: str, fill) -> None:
+    monkeypatch.setattr(snapshot_builder, name, 5)
+    described = DirectoryBuilder()
+    for number in range(5):
+        fill(described, number)
+    with pytest.raises(DirectoryError, match="more than 5"):
+        fill(described, 5)

@@ -1,0 +1,90 @@
+"""Rows of the audit log come a moment later, all of them and in their order; and memory is bounded where the database is slow."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from django.db import OperationalError
+from structlog.testing import capture_logs
+
+from authenticate import audit_writer
+from authenticate.audit_writer import AuditTrail
+from databroker.audit_log import pushed_entry
+from databroker.models import AppendOnly, AuditEntry
+from tests.support.database import in_database
+
+pytestmark = pytest.mark.usefixtures("database")
+NOW = 1_800_000_000.0
+
+
+def push(number: int) -> AuditEntry:
+    return pushed_entry(NOW + number, "192.0.2.7", "changed the user", "user", f"okta/{number}", "Ann")
+
+
+def rows() -> list[tuple[str, float]]:
+    return [(entry.object_id, entry.when.timestamp()) for entry in AuditEntry.objects.order_by("pk")]
+
+
+@pytest.fixture
+async def started() -> AsyncIterator[AuditTrail]:
+    noted = AuditTrail()
+    noted.start()
+    yield noted
+    await noted.stop()
+
+
+async def test_every_change_is_written_in_its_order_and_with_its_time(started: AuditTrail) -> None:
+    for number in range(1200):
+        await started.note(push(number))
+    assert await in_database(rows) == []
+    await until_written(1200)
+    assert await in_database(rows) == [(f"okta/{number}", NOW + number) for number in range(1200)]
+    await started.note(push(1200))
+    await started.stop()
+    assert len(await in_database(rows)) == 1201
+
+
+async def test_who_is_faster_than_the_database_waits_for_it(started: AuditTrail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_writer, "MOST_WAITING", 3)
+    for number in range(3):
+        await started.note(push(number))
+    fourth = asyncio.ensure_future(started.note(push(3)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not fourth.done()
+    await fourth
+    await started.stop()
+    assert [id for id, _ in await in_database(rows)] == [f"okta/{number}" for number in range(4)]
+
+
+async def until_written(number: int) -> None:
+    async with asyncio.timeout(20):
+        while len(await in_database(rows)) < number:
+            await asyncio.sleep(0.01)
+
+
+async def test_an_entry_that_no_database_takes_loses_no_other(started: AuditTrail, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = push(1)
+    odd.action = None  # as a text that the database refuses
+    for entry in (push(0), odd, push(2)):
+        await started.note(entry)
+    with capture_logs() as logged:
+        await started.stop()
+    assert [id for id, _ in await in_database(rows)] == ["okta/0", "okta/2"]
+    assert [(line["event"], line["id"]) for line in logged] == [("audit log entry lost", "okta/1")]
+
+
+async def test_where_the_database_is_unavailable_each_entry_is_named_and_none_is_tried_alone(
+    started: AuditTrail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*arguments: object, **options: object) -> None:
+        raise OperationalError("unavailable")
+
+    tried: list[AuditEntry] = []
+    monkeypatch.setattr(AppendOnly, "bulk_create", unavailable)
+    monkeypatch.setattr(AuditEntry, "save", tried.append)
+    for number in range(3):
+        await started.note(push(number))
+    with capture_logs() as logged:
+        await started.stop()
+    assert ([line["id"] for line in logged], tried) == (["okta/0", "okta/1", "okta/2"], [])

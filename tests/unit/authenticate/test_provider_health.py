@@ -1,0 +1,83 @@
+"""Providers are looked at where an operator must hear of them, and each is in trouble for itself alone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from authenticate import provider_health
+from authenticate.provider.client_registry import ProviderClients
+from authenticate.provider_health import ProviderWatch
+from foundation.errors import ProviderError
+from foundation.readiness import ReadinessState
+from tests.support.eventually import eventually
+from tests.support.fake_idp import DISCOVERY, Answer, FakeIdP
+from tests.support.options import make_options
+from tests.support.providers import a_provider
+
+AWAY = Answer(status=500)
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_health, "LOOK_EVERY", 0.005)
+
+
+@pytest.fixture
+def sole(tmp_path: Path, idp: FakeIdP) -> ProviderClients:
+    return ProviderClients(make_options(tmp_path, idp_provider_url=idp.issuer), lambda: 1000.0)
+
+
+@asynccontextmanager
+async def running(watch: ProviderWatch, clients: ProviderClients) -> AsyncIterator[None]:
+    task = asyncio.create_task(watch.run())
+    yield
+    task.cancel()
+    await asyncio.wait({task})
+    await clients.close()
+
+
+async def test_a_sole_provider_is_asked_once(idp: FakeIdP, sole: ProviderClients) -> None:
+    watch = ProviderWatch(sole)
+    assert watch.readiness().reason == "not contacted yet"
+    async with running(watch, sole):
+        await eventually(lambda: watch.readiness().reason.startswith("responded at"))
+    assert [request.path for request in idp.requests] == [DISCOVERY]
+
+
+async def test_trouble_is_told_once_and_known_to_be_over(idp: FakeIdP, sole: ProviderClients) -> None:
+    idp.bend.answers[DISCOVERY] = AWAY
+    watch = ProviderWatch(sole)
+    with capture_logs() as logged:
+        async with running(watch, sole):
+            await eventually(lambda: len(idp.requests) > 3)
+            assert watch.readiness().state is ReadinessState.DEGRADED
+            assert watch.readiness().reason.startswith("sign-in is unavailable since")
+            del idp.bend.answers[DISCOVERY]
+            await eventually(lambda: watch.readiness().state is ReadinessState.OK)
+    told = [entry["event"] for entry in logged if "unavailable" in entry["event"]]
+    assert told == ["identity provider unavailable"]
+
+
+async def test_of_several_none_is_asked_before_somebody_needs_it_and_the_trouble_of_one_is_its_own(idp: FakeIdP, tmp_path: Path) -> None:
+    clients = ProviderClients(make_options(tmp_path), lambda: 1000.0)
+    clients.configured = {id: a_provider(id, url=idp.issuer) for id in ("corp", "partner")}
+    watch = ProviderWatch(clients)
+    async with running(watch, clients):
+        await asyncio.sleep(0)
+        assert clients.made == ()
+        assert watch.readiness().reason == "not contacted yet"
+        corp, partner = (client for client in clients.all())
+        await corp.discovery()
+        idp.bend.answers[DISCOVERY] = AWAY
+        with pytest.raises(ProviderError):
+            await partner.discovery()
+        await eventually(lambda: watch.readiness().reason.startswith("sign-in at partner is unavailable since"))
+        assert "corp" not in watch.readiness().reason
+        asked = len(idp.requests)
+        await eventually(lambda: len(idp.requests) > asked)
+        del idp.bend.answers[DISCOVERY]
+        await eventually(lambda: watch.readiness().state is ReadinessState.OK)

@@ -1,0 +1,94 @@
+"""Where somebody signs in, as far as it can be told without asking them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authenticate.provider_selection import ProviderChoice, Providers
+from config.settings.identity_providers import IN_PLACE
+from databroker.records import SessionRecord
+from foundation.errors import BadRequest
+from tests.support.options import make_options
+
+
+def entry(id: str, *domains: str) -> dict[str, Any]:
+    said = {"provider": "oidc", "url": f"https://idp.{id}.example", "client_id": "gate", "client_secret": "secret"}
+    return {"id": id, **said, "domains": [*domains]}
+
+
+@pytest.fixture
+def choice(tmp_path: Path) -> ProviderChoice:
+    entries = [entry("corp", "corp.example", "both.example"), entry("partner", "partner.example", "both.example"), entry("none")]
+    return ProviderChoice(make_options(tmp_path, **{**dict.fromkeys(IN_PLACE), "identity_providers": entries}))
+
+
+def ids(providers: Providers) -> list[str]:
+    return [provider.id for provider in providers]
+
+
+def session_of(provider: str) -> SessionRecord:
+    return SessionRecord("s1", f"{provider}/1", "1", provider, 1000.0, 2000.0)
+
+
+def test_a_link_names_some_of_those_that_are_configured_or_all(choice: ProviderChoice) -> None:
+    assert ids(choice.among("")) == ["corp", "partner", "none"]
+    assert ids(choice.among("none corp")) == ["corp", "none"]
+    assert ids(choice.among("gone corp")) == ["corp"]
+    with pytest.raises(BadRequest, match="no longer configured"):
+        choice.among("gone")
+
+
+def test_a_wish_is_for_one_of_them(choice: ProviderChoice) -> None:
+    assert choice.wanted(choice.among(""), "partner").id == "partner"
+    with pytest.raises(BadRequest, match="in the link"):
+        choice.wanted(choice.among("corp none"), "partner")
+
+
+@pytest.mark.parametrize(
+    ("named", "session", "cookie", "left"),
+    [
+        ("", None, b"", None),
+        ("corp", None, b"__Host-_gate_idp=partner", "corp"),
+        ("", None, b"__Host-_gate_idp=partner", "partner"),
+        ("corp none", None, b"__Host-_gate_idp=partner", None),
+        ("", None, b"_gate_idp=partner", None),
+        ("", None, b"__Host-_gate_idp=partner; __Host-_gate_idp=corp", None),
+        ("", None, b"__Host-_gate_idp=\xff", None),
+        ("", "none", b"__Host-_gate_idp=partner", "none"),
+        ("corp partner", "none", b"__Host-_gate_idp=partner", None),
+    ],
+)
+def test_nobody_is_asked_where_one_is_left(
+    choice: ProviderChoice, named: str, session: str | None, cookie: bytes, left: str | None
+) -> None:
+    found = choice.left(choice.among(named), session_of(session) if session else None, [cookie])
+    assert (found.id if found is not None else None) == left
+
+
+@pytest.mark.parametrize(
+    ("address", "id"),
+    [
+        ("ann@corp.example", "corp"),
+        ("Ann@Corp.Example ", "corp"),
+        ("ann@both.example", None),
+        ("ann@sub.corp.example", None),
+        ("corp.example", "corp"),
+        ("", None),
+        ("@", None),
+        ("a" * 400 + "@corp.example", None),
+    ],
+)
+def test_an_address_is_of_the_one_provider_that_may_tell_it(choice: ProviderChoice, address: str, id: str | None) -> None:
+    found = choice.of_address(choice.among(""), address)
+    assert (found.id if found is not None else None) == id
+
+
+def test_what_is_remembered_is_for_this_host_alone_and_can_be_forgotten(choice: ProviderChoice, tmp_path: Path) -> None:
+    (remembered,), (forgotten,) = choice.remembered("corp"), choice.forgotten()
+    assert remembered.startswith("__Host-_gate_idp=corp; ")
+    assert all(word in remembered for word in ("HttpOnly", "Secure", "SameSite=Lax", "Path=/"))
+    assert "Domain" not in remembered
+    assert "Max-Age=0" in forgotten
+    sole = ProviderChoice(make_options(tmp_path))
+    assert (sole.remembered("oidc"), sole.forgotten()) == ([], [])
