@@ -25,12 +25,12 @@ from foundation.tasks import spawn
 from foundation.telemetry.exposition import MetricFamilies
 from foundation.web.asgi_types import Application
 from proxy.envoy.access_log_reader import FLUSH_ARGUMENTS, EnvoyAccessLog
-from proxy.envoy.config_publisher import EnvoyConfiguration
+from proxy.envoy.config_publisher import EnvoyConfigPublisher
 from proxy.envoy.connect_failover import UnconnectedRequests
-from proxy.envoy.downstream_connections import Connections
+from proxy.envoy.downstream_connections import DownstreamConnections
 from proxy.envoy.envoy_rejection_log import note_envoy_refusal
-from proxy.envoy.ext_authz_listener import JudgeListener
-from proxy.envoy.ext_authz_server import Judge
+from proxy.envoy.ext_authz_listener import ExtAuthzListener
+from proxy.envoy.ext_authz_server import ExtAuthzServer
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.process.envoy_process import EnvoyProcess, find
 from proxy.envoy.process.envoy_statistics import EnvoyStatistics, merged
@@ -61,9 +61,9 @@ class EnvoyDataPlane:
     """Envoy data plane.  Made before the event loop runs: ConfigError where there is no Envoy, or somebody else has the address."""
 
     _live: int | None = None  # process id of the Envoy that said it is live
-    _watch: asyncio.Task[None] | None = None
-    _showing: asyncio.Task[None] | None = None
-    _following: asyncio.Task[None] | None = None
+    _overload_task: asyncio.Task[None] | None = None
+    _secrets_task: asyncio.Task[None] | None = None
+    _control_task: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -74,79 +74,79 @@ class EnvoyDataPlane:
     ):
         if not sys.platform.startswith("linux"):
             raise ConfigError([Problem("data_plane", "envoy requires Linux. Use `embedded`")])
-        program = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
+        executable = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
         bind(options.address, "address").close()
         scheme = "http" if options.insecure_server else "https"
-        self._token, self._judged_mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self._token, self._secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._files = options.data_dir / "envoy"
         self._files.mkdir(mode=0o700, exist_ok=True)
-        self._lock = _locked(self._files)
+        self._lock = _lock_directory(self._files)
         # Paths of sockets are short: 107 bytes.
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
         sockets = GateSockets.below(self.socket_directory)
         admin, cuts = (self.socket_directory / name for name in ("admin", "cuts"))
-        self.socket, self.passthrough_socket = _listening(sockets.gate), _listening(sockets.unread)
-        self._unconnected_socket = _listening(sockets.unconnected)
-        self._certificates = EnvoyCertificates(acme_state or AcmeState(), _listening(sockets.acme))
+        self.socket, self.passthrough_socket = _listen(sockets.gate), _listen(sockets.unread)
+        self._failover_socket = _listen(sockets.unconnected)
+        self._certificates = EnvoyCertificates(acme_state or AcmeState(), _listen(sockets.acme))
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._connections = connections = Connections(cuts, lambda: self._process.kill())
-        self.internal_listener = InternalListener(application, service, self._judged_mark, scheme, connections.cut)
-        self._carried = CarriedRequests(connections, time.monotonic)
+        self._connections = connections = DownstreamConnections(cuts, lambda: self._process.kill())
+        self.internal_listener = InternalListener(application, service, self._secret, scheme, connections.reset)
+        self._active_requests = CarriedRequests(connections, time.monotonic)
         readers = {
-            OF_JUDGED: self._carried.tell,
-            OF_UPLOADS: self._carried.tell_upload,
+            OF_JUDGED: self._active_requests.tell,
+            OF_UPLOADS: self._active_requests.tell_upload,
             OF_REFUSED: note_envoy_refusal,
-            OF_UPGRADES: EndedUpgrades(connections.finish).tell,
+            OF_UPGRADES: EndedUpgrades(connections.shut_down).tell,
         }
         self._access_log = EnvoyAccessLog({first.strip(): reader for first, reader in readers.items()})
-        self._most = _limits(options, self._workers)
+        self._limits = _build_limits(options, self._workers)
         self._discovery = Discovery(self._files, admin)
-        self._configuration = EnvoyConfiguration(
-            options, self._discovery, self._certificates, self._carried, self._listeners, self._most.to_upstream
+        self._configuration = EnvoyConfigPublisher(
+            options, self._discovery, self._certificates, self._active_requests, self._build_listeners, self._limits.to_upstream
         )
-        cluster_of = self._configuration.cluster_of
-        self._judge = Judge(service, self._carried, cluster_of, self._token, self._judged_mark, scheme)
-        self._judge_socket, self._admin = sockets.judge, admin
+        cluster_of = self._configuration.find_cluster
+        self._ext_authz_server = ExtAuthzServer(service, self._active_requests, cluster_of, self._token, self._secret, scheme)
+        self._ext_authz_socket, self._admin = sockets.judge, admin
         self.statistics = EnvoyStatistics(admin)
-        self._judge_listener: JudgeListener | None = None
-        self._reader: asyncio.Task[None] | None = None
-        started_with = bootstrap(self._files, sockets, admin, self._most, [cut_listener(cuts, options.address.port)])
+        self._ext_authz_listener: ExtAuthzListener | None = None
+        self._access_log_task: asyncio.Task[None] | None = None
+        started_with = bootstrap(self._files, sockets, admin, self._limits, [cut_listener(cuts, options.address.port)])
         write(self._files / "bootstrap.json", json.dumps(started_with))
-        self._process = self._child(program)
+        self._process = self._build_process(executable)
 
-    def _child(self, program: Path) -> EnvoyProcess:
+    def _build_process(self, program: Path) -> EnvoyProcess:
         arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
         arguments += ["--concurrency", str(self._workers), *FLUSH_ARGUMENTS]
         inherited = (self._access_log.fd,)
-        return EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited, self._envoy_has_ended)
+        return EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited, self._on_envoy_exit)
 
-    def _envoy_has_ended(self) -> None:
-        self._connections.envoy_has_ended()
-        self._carried.envoy_has_ended()
+    def _on_envoy_exit(self) -> None:
+        self._connections.on_envoy_exit()
+        self._active_requests.envoy_has_ended()
 
     def __repr__(self) -> str:
         return f"<EnvoyDataPlane {self._process}>"
 
     async def start(self) -> None:
         """Start, and return when Envoy listens; ConfigError where it refuses to."""
-        self._judge_listener = JudgeListener(_listening(self._judge_socket), self._judge.answer)
-        self._reader = spawn(self._access_log.run(), name="what envoy carried")
-        PlainHttpListener(UnconnectedRequests(self._carried), self._unconnected_socket)
+        self._ext_authz_listener = ExtAuthzListener(_listen(self._ext_authz_socket), self._ext_authz_server.respond)
+        self._access_log_task = spawn(self._access_log.run(), name="what envoy carried")
+        PlainHttpListener(UnconnectedRequests(self._active_requests), self._failover_socket)
         self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._configuration.options))
         self._configuration.publish()
-        self._following = spawn(self._connections.follow(), name="control connection to envoy")
+        self._control_task = spawn(self._connections.keep_open(), name="control connection to envoy")
         self._process.start()
-        await self._configuration.taken()
+        await self._configuration.wait_applied()
         with suppress(TimeoutError):  # without it gate forwards everything itself, and readiness says so
             async with asyncio.timeout(CONTROL_TIMEOUT):
-                await self._connections.opened()
-        self._note_live(True)
-        self._watch = spawn(watch(self._admin, self._most, self._note_live), name="envoy's pressure")
-        self._showing = spawn(self._certificates.follow(self._discovery.show), name="what envoy shows")
+                await self._connections.wait_open()
+        self._set_live(True)
+        self._overload_task = spawn(watch(self._admin, self._limits, self._set_live), name="envoy's pressure")
+        self._secrets_task = spawn(self._certificates.follow(self._discovery.show), name="what envoy shows")
         options = self._configuration.options
         log.info("envoy is listening", address=str(options.address), tls=not options.insecure_server)
 
-    def _note_live(self, is_live: bool) -> None:
+    def _set_live(self, is_live: bool) -> None:
         self._live = self._process.pid if is_live else None
 
     def with_statistics(self, families: MetricFamilies, service: str, labels: Mapping[str, str]) -> MetricFamilies:
@@ -160,9 +160,9 @@ class EnvoyDataPlane:
             return failing(READINESS_PART, "not running, restarting. The log has its output")
         if self._live != pid:
             return failing(READINESS_PART, "starting")
-        if not self._connections.can_cut:
+        if not self._connections.can_reset:
             return degraded(READINESS_PART, "no control connection: gate forwards all requests itself")
-        late = self._configuration.late
+        late = self._configuration.pending_reason
         return (
             degraded(READINESS_PART, f"its certificates and upstreams are from before the last reload: {late}")
             if late
@@ -175,57 +175,57 @@ class EnvoyDataPlane:
 
     def rollback(self) -> None:
         """Roll back to what Envoy had before `prepare`."""
-        self._configuration.restore()
+        self._configuration.rollback()
 
     async def drain(self) -> None:
         """Drain: accept no more connections, and let what is carried end, for a while."""
         await self._discovery.stop_accepting()
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                await self._carried.is_idle.wait()
+                await self._active_requests.is_idle.wait()
 
     async def stop(self) -> None:
-        for task in (self._watch, self._showing, self._following):
+        for task in (self._overload_task, self._secrets_task, self._control_task):
             if task is not None:
                 task.cancel()
         self._configuration.stop()
         await self._process.stop()
         await asyncio.sleep(LAST_WORDS)
-        self._carried.end_all()
-        if self._judge_listener is not None:
-            self._judge_listener.close()
-        if self._reader is not None:
-            self._reader.cancel()
+        self._active_requests.end_all()
+        if self._ext_authz_listener is not None:
+            self._ext_authz_listener.close()
+        if self._access_log_task is not None:
+            self._access_log_task.cancel()
         self.close()
 
     def close(self) -> None:
         self._lock.close()
         self.socket.close()
         self.passthrough_socket.close()
-        self._unconnected_socket.close()
+        self._failover_socket.close()
         self._certificates.close()
         self._access_log.close()
         shutil.rmtree(self.socket_directory, ignore_errors=True)
 
-    def _listeners(self, options: Options) -> list[Json]:
-        listeners = [listener(options, self._files, JudgeFilter.of(options, self._token, self._judged_mark, self._access_log.path))]
-        if (http3 := http3_listener(options, self._files, self._judged_mark, self._access_log.path)) is not None:
+    def _build_listeners(self, options: Options) -> list[Json]:
+        listeners = [listener(options, self._files, JudgeFilter.of(options, self._token, self._secret, self._access_log.path))]
+        if (http3 := http3_listener(options, self._files, self._secret, self._access_log.path)) is not None:
             listeners.append(http3)
         return listeners
 
 
-def _limits(options: Options, workers: int) -> EnvoyLimits:
+def _build_limits(options: Options, workers: int) -> EnvoyLimits:
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
-    heap, wanted = options.envoy_max_heap, options.envoy_max_connections
+    heap, requested = options.envoy_max_heap, options.envoy_max_connections
     if descriptors == resource.RLIM_INFINITY:
-        return EnvoyLimits(heap, wanted)
-    limits = EnvoyLimits.within(descriptors, heap, wanted, workers)
-    if limits.connections < wanted:
+        return EnvoyLimits(heap, requested)
+    limits = EnvoyLimits.within(descriptors, heap, requested, workers)
+    if limits.connections < requested:
         log.warning("envoy_max_connections lowered", connections=limits.connections, descriptors=descriptors)
     return limits
 
 
-def _locked(directory: Path) -> TextIO:
+def _lock_directory(directory: Path) -> TextIO:
     """Lock a directory for as long as the file is open: Envoy takes its listeners from whoever wrote the files there last."""
     file = (directory / "lock").open("w")
     try:
@@ -239,7 +239,7 @@ def _locked(directory: Path) -> TextIO:
     return file
 
 
-def _listening(path: Path) -> socket.socket:
+def _listen(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind(str(path))
     listening.listen(1024)

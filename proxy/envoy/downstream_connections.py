@@ -20,35 +20,35 @@ CONFIRM_TIMEOUT, _GRACE = 1.0, 0.05
 # Connections in one request: below what Envoy's overload manager may reset, and less than a millisecond of the event loop.
 MAX_PEERS = 1000
 _RECONNECT_INTERVAL = 0.05  # seconds
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.2  # seconds
+_FIRST_PAUSE, _MAX_PAUSE = 0.02, 0.2  # seconds
 
 
 # enforcement-point: Authorization: Revocation of requests that Envoy forwards
-class Connections:
+class DownstreamConnections:
     """Clients' connections to Envoy, each named by its peer: the address and port of the socket, whoever the client behind it is.
 
     gate keeps one control connection open.  Without it nothing is forwarded by Envoy (`can_cut`), so what is forwarded can be cut with no
     new file descriptor on either side.
     """
 
-    def __init__(self, path: Path, end_envoy: Callable[[], None]):
+    def __init__(self, path: Path, kill_envoy: Callable[[], None]):
         self._path = path
-        self._end_envoy = end_envoy
+        self._kill_envoy = kill_envoy
         self._control: ControlConnection | None = None
         self._is_missing, self._is_open = asyncio.Event(), asyncio.Event()
         self._is_missing.set()
-        self._turn = asyncio.Lock()
-        self._envoy_end = asyncio.Event()  # of the Envoy that runs now
+        self._lock = asyncio.Lock()
+        self._envoy_exited = asyncio.Event()  # of the Envoy that runs now
         self._was_open = False  # to that Envoy: else it has forwarded nothing
 
     def __repr__(self) -> str:
-        return f"<Connections {'open' if self.can_cut else 'not open'}>"
+        return f"<DownstreamConnections {'open' if self.can_reset else 'not open'}>"
 
     @property
-    def can_cut(self) -> bool:
+    def can_reset(self) -> bool:
         return self._control is not None
 
-    async def follow(self) -> None:
+    async def keep_open(self) -> None:
         """Keep the control connection open, for ever."""
         while True:
             await self._is_missing.wait()
@@ -57,63 +57,63 @@ class Connections:
             except OSError:  # Envoy does not listen yet, or gate has no file descriptor
                 await asyncio.sleep(_RECONNECT_INTERVAL)
 
-    async def opened(self) -> None:
+    async def wait_open(self) -> None:
         """Wait until the control connection is open."""
         await self._is_open.wait()
 
-    async def cut(self, peers: Iterable[Address]) -> int:
+    async def reset(self, peers: Iterable[Address]) -> int:
         """Reset the connections of these peers.  Return how many were open, once Envoy has confirmed that none is, or has ended."""
-        return sum([await self._cut(piece) for piece in _pieces(peers)])
+        return sum([await self._reset(piece) for piece in _batches(peers)])
 
-    async def finish(self, peers: Iterable[Address]) -> set[Address]:
+    async def shut_down(self, peers: Iterable[Address]) -> set[Address]:
         """End the connections of these peers that Envoy only keeps open for its clients.  Return those whose clients have not received
         everything yet."""
         left: set[Address] = set()
-        for piece in _pieces(peers):
-            async with self._turn:
-                answer = await self._asked("/finish", piece)
+        for piece in _batches(peers):
+            async with self._lock:
+                answer = await self._call("/finish", piece)
             unsent = answer or b""
-            left.update(piece if answer is None else (peer for peer in piece if records_for([peer]) in _records(unsent)))
+            left.update(piece if answer is None else (peer for peer in piece if records_for([peer]) in _split_records(unsent)))
         return left
 
-    def envoy_has_ended(self) -> None:
+    def on_envoy_exit(self) -> None:
         """Note that the Envoy process has ended, and all its connections with it."""
         self._was_open = False
-        self._envoy_end.set()
-        self._envoy_end = asyncio.Event()
+        self._envoy_exited.set()
+        self._envoy_exited = asyncio.Event()
         self._close()
 
-    async def _cut(self, peers: Sequence[Address]) -> int:
-        end = self._envoy_end
-        async with self._turn:
+    async def _reset(self, peers: Sequence[Address]) -> int:
+        end = self._envoy_exited
+        async with self._lock:
             if end.is_set() or not self._was_open:
                 return 0
             try:
-                answer = await self._asked("/cut", peers)
+                answer = await self._call("/cut", peers)
             except OSError:  # Envoy names a peer in a way that gate can't read
                 answer = None
             if answer is None and not end.is_set():
                 log.error("envoy restarted: connection reset unconfirmed", connections=len(peers))
                 metrics.envoy_unconfirmed_resets.inc()
-                self._end_envoy()
+                self._kill_envoy()
                 await end.wait()
             return len(answer or b"") // RECORD_BYTES
 
-    async def _asked(self, path: str, peers: Sequence[Address]) -> bytes | None:
+    async def _call(self, path: str, peers: Sequence[Address]) -> bytes | None:
         """Answer to one request, empty where Envoy ends meanwhile; None where there is none in time."""
-        asking = spawn(self._until_answered(path, records_for(peers)), name="request to envoy's control listener")
+        call = spawn(self._call_with_retries(path, records_for(peers)), name="request to envoy's control listener")
         try:
             for seconds in (CONFIRM_TIMEOUT, _GRACE):
-                await asyncio.wait({asking}, timeout=seconds)
-            return asking.result() if asking.done() else None
+                await asyncio.wait({call}, timeout=seconds)
+            return call.result() if call.done() else None
         finally:
-            if not asking.done():
-                asking.cancel()
+            if not call.done():
+                call.cancel()
                 self._close()  # an answer that comes now would be taken for that of the next request
 
-    async def _until_answered(self, path: str, body: bytes) -> bytes:
-        end = self._envoy_end
-        for pause in backoff_delays(_FIRST_PAUSE, _LONGEST_PAUSE):
+    async def _call_with_retries(self, path: str, body: bytes) -> bytes:
+        end = self._envoy_exited
+        for pause in backoff_delays(_FIRST_PAUSE, _MAX_PAUSE):
             try:
                 if self._control is None:
                     await self._open()
@@ -128,8 +128,8 @@ class Connections:
 
     async def _open(self) -> None:
         """Open the control connection.  OSError."""
-        end = self._envoy_end
-        control = await ControlConnection.open(self._path, self._lost)
+        end = self._envoy_exited
+        control = await ControlConnection.open(self._path, self._on_lost)
         if end.is_set() or self._control is not None:  # of an Envoy that has ended, or opened concurrently
             control.close()
             return
@@ -144,15 +144,15 @@ class Connections:
             self._is_open.clear()
             self._is_missing.set()
 
-    def _lost(self, control: ControlConnection) -> None:
+    def _on_lost(self, control: ControlConnection) -> None:
         if control is self._control:
             self._close()
 
 
-def _pieces(peers: Iterable[Address]) -> Iterator[list[Address]]:
+def _batches(peers: Iterable[Address]) -> Iterator[list[Address]]:
     listed = list(peers)
     return (listed[at : at + MAX_PEERS] for at in range(0, len(listed), MAX_PEERS))
 
 
-def _records(text: bytes) -> set[bytes]:
+def _split_records(text: bytes) -> set[bytes]:
     return {text[at : at + RECORD_BYTES] for at in range(0, len(text), RECORD_BYTES)}

@@ -14,22 +14,22 @@ from foundation.tasks import spawn
 log = structlog.get_logger(__name__)
 
 # As large may the head of a question be, and what comes with it.
-LONGEST = 256 * 1024
-_LOOK_AGAIN = 0.1  # seconds: whether there are file descriptors again
-_END = b"\r\n\r\n"
+MAX_REQUEST_BYTES = 256 * 1024
+_FD_RETRY_SECONDS = 0.1  # seconds: whether there are file descriptors again
+_HEAD_END = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length: "
-_REFUSED = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_ERROR_RESPONSE = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 # An answer to a head, up to its empty line, and its body.
-Answer = Callable[[bytes, bytes], Awaitable[bytes]]
+Respond = Callable[[bytes, bytes], Awaitable[bytes]]
 
 
-class JudgeListener:
+class ExtAuthzListener:
     """Listener of the judge's socket.  Where file descriptors run short, Envoy waits: those that are left are for what is under way."""
 
-    def __init__(self, listener: socket.socket, answer: Answer):
+    def __init__(self, listener: socket.socket, respond: Respond):
         self._listener = listener
-        self._answer = answer
+        self._respond = respond
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(listener, self._accept)
 
@@ -37,15 +37,15 @@ class JudgeListener:
         if is_exhausted(self._listener.fileno()):
             report_exhaustion(CLIENTS)
             self._loop.remove_reader(self._listener)
-            self._loop.call_later(_LOOK_AGAIN, self._go_on)
+            self._loop.call_later(_FD_RETRY_SECONDS, self._resume_accepting)
             return
         with suppress(OSError):  # it was taken back, or there is no descriptor after all
             connection, _ = self._listener.accept()
             connection.setblocking(False)
-            adopting = self._loop.connect_accepted_socket(lambda: JudgeConnection(self._answer), connection)
+            adopting = self._loop.connect_accepted_socket(lambda: ExtAuthzConnection(self._respond), connection)
             spawn(adopting, name="a connection of envoy's to the judge")
 
-    def _go_on(self) -> None:
+    def _resume_accepting(self) -> None:
         if self._listener.fileno() != -1:
             self._loop.add_reader(self._listener, self._accept)
 
@@ -54,15 +54,15 @@ class JudgeListener:
         self._listener.close()
 
 
-class JudgeConnection(asyncio.Protocol):
+class ExtAuthzConnection(asyncio.Protocol):
     """One connection.  Whatever goes wrong with a question, it is refused, and the connection closed."""
 
     _transport: asyncio.Transport
 
-    def __init__(self, answer: Answer):
-        self._answer = answer
+    def __init__(self, respond: Respond):
+        self._respond = respond
         self._received = b""
-        self._wanted: asyncio.Future[None] | None = None
+        self._data_received: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -71,9 +71,9 @@ class JudgeConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        if self._wanted is not None and not self._wanted.done():
-            self._wanted.set_result(None)
-        if len(self._received) > LONGEST:
+        if self._data_received is not None and not self._data_received.done():
+            self._data_received.set_result(None)
+        if len(self._received) > MAX_REQUEST_BYTES:
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -84,25 +84,27 @@ class JudgeConnection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         try:
             while True:
-                while (question := self._question()) is None:
-                    self._wanted = loop.create_future()
-                    await self._wanted
-                self._transport.write(await self._answer(*question))
+                while (request := self._next_request()) is None:
+                    self._data_received = loop.create_future()
+                    await self._data_received
+                self._transport.write(await self._respond(*request))
         except Exception:  # whatever it is, nothing passes
             log.exception("ext_authz check failed")
-            self._transport.write(_REFUSED)
+            self._transport.write(_ERROR_RESPONSE)
             self._transport.close()
 
-    def _question(self) -> tuple[bytes, bytes] | None:
+    def _next_request(self) -> tuple[bytes, bytes] | None:
         """The next question, None while it is not all there."""
-        end = self._received.find(_END)
+        end = self._received.find(_HEAD_END)
         if end == -1:
             return None
-        at = self._received.find(_LENGTH, 0, end)
-        length = 0 if at == -1 else int(self._received[at + len(_LENGTH) : self._received.index(b"\r", at + 2)])
-        begin = end + len(_END)
-        if len(self._received) < begin + length:
+        length_start = self._received.find(_LENGTH, 0, end)
+        length = (
+            0 if length_start == -1 else int(self._received[length_start + len(_LENGTH) : self._received.index(b"\r", length_start + 2)])
+        )
+        body_start = end + len(_HEAD_END)
+        if len(self._received) < body_start + length:
             return None
-        head, body = self._received[: end + 2], self._received[begin : begin + length]
-        self._received = self._received[begin + length :]
+        head, body = self._received[: end + 2], self._received[body_start : body_start + length]
+        self._received = self._received[body_start + length :]
         return head, body

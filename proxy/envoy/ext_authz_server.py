@@ -32,12 +32,12 @@ from proxy.verdict import Carry
 
 log = structlog.get_logger(__name__)
 
-NameOf = Callable[[Upstream, Route], str | None]
-_NOTHING = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+ClusterLookup = Callable[[Upstream, Route], str | None]
+_EMPTY_OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
 # enforcement-point: Authorization: Decisions for Envoy
-class Judge:
+class ExtAuthzServer:
     """Judge's server.  `service` is asked at each request, as a reload replaces it.
 
     `cluster_of` says None for what Envoy doesn't know yet.  `token` is Envoy's proof, `mark` gate's, that a request was judged.
@@ -46,43 +46,43 @@ class Judge:
     def __init__(
         self,
         service: Callable[[], ProxyService],
-        carried: CarriedRequests,
-        cluster_of: NameOf,
+        active_requests: CarriedRequests,
+        find_cluster: ClusterLookup,
         token: str,
-        mark: str,
+        secret: str,
         scheme: str,
     ):
         self._service = service
-        self._carried = carried
-        self._cluster_of = cluster_of
-        self._token, self._mark = token.encode(), mark.encode()
+        self._active_requests = active_requests
+        self._find_cluster = find_cluster
+        self._token, self._secret = token.encode(), secret.encode()
         self._scheme = scheme
-        self._to_gate = _told([(CLUSTER.encode(), GATE.encode()), (JUDGED.encode(), self._mark)])
+        self._route_to_gate = _build_response([(CLUSTER.encode(), GATE.encode()), (JUDGED.encode(), self._secret)])
 
-    async def answer(self, head: bytes, body: bytes) -> bytes:
+    async def respond(self, head: bytes, body: bytes) -> bytes:
         """Answer to a question of Envoy's.  PermissionError for anybody else's."""
         tokens = _TOKEN.findall(head)
         if len(tokens) != 1 or not hmac.compare_digest(tokens[0], self._token):
             raise PermissionError("not our Envoy")
-        return await self._of_answer(head, body.decode("latin-1")) if _SCRIPT in head else await self.judged(head)
+        return await self.handle_script_call(head, body.decode("latin-1")) if _SCRIPT_HEADER in head else await self.handle_check(head)
 
-    async def judged(self, text: bytes) -> bytes:
+    async def handle_check(self, text: bytes) -> bytes:
         """Answer to the head of a request."""
         try:
-            head = EnvoyRequestHead.of(text)
-            carried = await self.how_carried(head)
-            if carried is None:
-                return self._to_gate
+            head = EnvoyRequestHead.parse(text)
+            request = await self.authorize(head)
+            if request is None:
+                return self._route_to_gate
         except GateError:
-            return self._to_gate
+            return self._route_to_gate
         try:
-            answer = _told(carried.told_to_envoy(self._mark))
+            response = _build_response(request.told_to_envoy(self._secret))
         except ValueError:
-            return self._to_gate
-        self._carried.begin(carried)
-        return answer
+            return self._route_to_gate
+        self._active_requests.begin(request)
+        return response
 
-    async def how_carried(self, head: EnvoyRequestHead) -> CarriedRequest | None:
+    async def authorize(self, head: EnvoyRequestHead) -> CarriedRequest | None:
         """How Envoy carries it; None for what our own data plane must see, also to say what is wrong with it.
 
         Raises GateError for what it would refuse.
@@ -92,7 +92,7 @@ class Judge:
         incoming = service.receive(head.scope(self._scheme))
         if service.owner_of(incoming) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
             return None
-        if not self._carried.can_end or head.facts.peer is None or is_misdirected(service, incoming, head.facts):
+        if not self._active_requests.can_end or head.downstream.peer is None or is_misdirected(service, incoming, head.downstream):
             return None
         if plane.forms.may_be_button(incoming):
             return None  # its body says what it stands for
@@ -103,14 +103,14 @@ class Judge:
             return None
         is_http2 = verdict.route.route.upstream_http2
         is_head = head.method == b"HEAD"  # where a body comes all the same, Envoy would take it for the next answer on that connection
-        if not is_http2 and (is_head or head.is_doubtful or incoming.wants_events or (head.has_body and not head.is_small)):
+        if not is_http2 and (is_head or head.is_ambiguous or incoming.wants_events or (head.has_body and not head.can_buffer)):
             # gate's plane passes a large body on as it comes, and loses no answer meanwhile, sees what was sent as it was sent, and knows a
             # stream from a client that does not read; but HTTP/2 it does not speak.
             return None
-        if not is_http2 and (plane.state.may_be_silent(verdict.route) or is_shared(service, incoming, head.facts)):
+        if not is_http2 and (plane.state.may_be_silent(verdict.route) or is_shared(service, incoming, head.downstream)):
             return None  # it knows an application that thinks, and ends one request of a connection alone
         outgoing = await plane.outgoing(judged, verdict)
-        cluster = self._cluster_of(outgoing.upstream, verdict.route.route)
+        cluster = self._find_cluster(outgoing.upstream, verdict.route.route)
         if cluster is None or (outgoing.connection_use and not is_http2):
             return None  # gate's plane gives it a connection of its own, or looks whether the connection is authenticated
         judged = await pipeline.evaluate_shadow(judged, context)
@@ -119,27 +119,27 @@ class Judge:
         trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, context, outgoing)
         return CarriedRequest(plane, context, judged, outgoing, head, cluster, service.answered, trace)
 
-    async def _of_answer(self, head: bytes, body: str) -> bytes:
+    async def handle_script_call(self, head: bytes, body: str) -> bytes:
         """What the script for answers is told: nothing, or a page."""
         number, _, details = body.partition("\n")
         if head.startswith(_NO_STREAM):
-            self._carried.is_no_stream(number)
-            return _NOTHING
-        page = await self._carried.instead(number, details)
+            self._active_requests.is_no_stream(number)
+            return _EMPTY_OK
+        page = await self._active_requests.instead(number, details)
         if page is None:
-            return _NOTHING
+            return _EMPTY_OK
         headers = b"".join(b"%b\n%b\n" % pair for pair in page.headers if pair[0] != b"content-length")
-        said = b"%d %d\n%b%b" % (page.status, len(headers), headers, page.body)
-        return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(said), said)
+        payload = b"%d %d\n%b%b" % (page.status, len(headers), headers, page.body)
+        return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(payload), payload)
 
 
 _TOKEN = re.compile(rb"\r\n%b: ([^\r]*)(?=\r\n)" % TOKEN.encode())
 # No client can say this.
-_SCRIPT = b"\r\n%b: 1\r\n" % SCRIPT.encode()
+_SCRIPT_HEADER = b"\r\n%b: 1\r\n" % SCRIPT.encode()
 _NO_STREAM = b"POST %b " % NO_STREAM.encode()
 
 
-def _told(headers: Iterable[Header]) -> bytes:
+def _build_response(headers: Iterable[Header]) -> bytes:
     """Answer with these headers.  ValueError where one of them would be more than a line."""
     lines = [b"%b: %b\r\n" % pair for pair in headers]
     text = b"".join(lines)

@@ -8,7 +8,7 @@ from authorize.policy.policy_request import CONNECT
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Application, Header, Headers, Receive, Send
 from foundation.web.message import Message
-from proxy.envoy.envoy_request_head import extensions, is_of_envoy
+from proxy.envoy.envoy_request_head import connection_extensions, is_set_by_envoy
 from proxy.envoy.envoy_tunnel_transport import Cut, EnvoyTunnelEnd
 from proxy.envoy.resources.internal_headers import JUDGED, EdgeFacts, is_between_us
 from proxy.envoy.shared_connection import is_misdirected
@@ -66,10 +66,10 @@ class InternalListener:
         """The request as our listener read it, from the client that Envoy saw; and where to find its tunnel, once it has one."""
         ends: list[EnvoyTunnelEnd] = []
         headers: Headers = scope["headers"]
-        kept = [pair for pair in headers if not (is_between_us(pair[0]) or is_of_envoy(pair[0]))]
+        kept = [pair for pair in headers if not (is_between_us(pair[0]) or is_set_by_envoy(pair[0]))]
         if facts.proto:
             kept.append((b"x-forwarded-proto", facts.proto))
-        seen = {**scope["extensions"], **extensions(self._scheme, facts, headers)}
+        seen = {**scope["extensions"], **connection_extensions(self._scheme, facts, headers)}
         if TUNNEL_EXTENSION in seen and facts.coding:  # which Envoy takes out of a handshake
             kept.append((b"transfer-encoding", facts.coding))
         if scope["method"] == CONNECT and TUNNEL_EXTENSION in seen:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from foundation.web.problem_details import next_step
-from proxy.envoy.envoy_request_head import LARGEST_BODY
+from proxy.envoy.envoy_request_head import MAX_BUFFERED_BODY
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
@@ -59,7 +59,7 @@ def heard(upstream: CanaryUpstream) -> ReceivedRequest:
     return request
 
 
-SIZES = (0, 1, 1000, LARGEST_BODY, LARGEST_BODY + 1, 1_000_000)
+SIZES = (0, 1, 1000, MAX_BUFFERED_BODY, MAX_BUFFERED_BODY + 1, 1_000_000)
 
 
 @pytest.mark.parametrize(("host", "path"), [(APP, b"/in/x"), (BELOW, b"/out/x"), (TWO, b"/in/x")])
@@ -103,7 +103,7 @@ async def test_a_body_over_http_2_has_the_length_that_it_said_or_reaches_nobody(
         assert answer.status == 200
         request = heard(upstream)
         assert (request.body, request.values(b"x-gate-claim-email")) == (b"12345", [])
-        for said, body in ((5, b"1234"), (5, b"123456"), (5, b""), (LARGEST_BODY + 1, b"1")):
+        for said, body in ((5, b"1234"), (5, b"123456"), (5, b""), (MAX_BUFFERED_BODY + 1, b"1")):
             answer = await asyncio.to_thread(asked, said, body)
             assert answer is None or (answer.status >= 400 and "x-gate-" not in str(answer.headers))
         assert upstream.requests == []
@@ -156,7 +156,7 @@ async def test_who_waits_for_a_100_gets_one(gate: RunningGate) -> None:
 
 
 @pytest.mark.parametrize("sent", [0, 90])
-@pytest.mark.parametrize("length", [100, LARGEST_BODY + 1])
+@pytest.mark.parametrize("length", [100, MAX_BUFFERED_BODY + 1])
 async def test_a_client_that_says_nothing_more_of_its_body_is_told_so(gate: RunningGate, length: int, sent: int) -> None:
     def stopped(path: str) -> RawResponse:
         with connected(gate) as client:
@@ -179,7 +179,7 @@ async def has_left(gate: RunningGate, path: str) -> None:
     assert (line["status"], line["ending"], line["method"], line.get("problem")) == (499, "client_disconnected", "POST", None)
 
 
-@pytest.mark.parametrize("length", [100, LARGEST_BODY + 1])
+@pytest.mark.parametrize("length", [100, MAX_BUFFERED_BODY + 1])
 async def test_a_client_that_drips_is_cut_off(gate: RunningGate, length: int) -> None:
     def dripped(path: str) -> None:
         with connected(gate) as client, contextlib.suppress(OSError, Broken):
@@ -197,7 +197,7 @@ async def test_a_client_that_drips_is_cut_off(gate: RunningGate, length: int) ->
     async with CanaryUpstream(port=PORT) as upstream:
         await asyncio.to_thread(dripped, path)
         await has_left(gate, path)
-        is_taken_whole = length <= LARGEST_BODY and gate.builder.settings["data_plane"] == "envoy"
+        is_taken_whole = length <= MAX_BUFFERED_BODY and gate.builder.settings["data_plane"] == "envoy"
         assert (upstream.connections, upstream.requests) == (0 if is_taken_whole else 1, [])
 
 
@@ -246,7 +246,7 @@ async def test_an_upstream_that_refuses_a_body_and_hangs_up_is_heard(gate: Runni
 
     async with CanaryUpstream(script=refuses, port=PORT):
         for _ in range(10):
-            for size, piece in ((LARGEST_BODY, 5000), (LARGEST_BODY, LARGEST_BODY), (500_000, 50_000)):
+            for size, piece in ((MAX_BUFFERED_BODY, 5000), (MAX_BUFFERED_BODY, MAX_BUFFERED_BODY), (500_000, 50_000)):
                 assert await asyncio.to_thread(sent, size, piece) == b"large"
 
 

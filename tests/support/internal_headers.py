@@ -75,8 +75,8 @@ def dropped_names() -> list[str]:
         header_names._STEERING_NAMES,
         (prefix + b"x" for prefix in _PREFIXES),
         (name.encode() for name in _OF_ENVOY),
-        envoy_head._OF_QUESTION,
-        (envoy_head.REMOVED, envoy_head._SHOWN),
+        envoy_head._CHECK_HEADERS,
+        (envoy_head.HEADERS_TO_REMOVE, envoy_head._XFCC),
     )
     plain = sorted({name.decode() for name in known})
     spelled = [*plain, *(name.replace("-", "_") for name in plain), *(name.replace("-", ".") for name in plain)]

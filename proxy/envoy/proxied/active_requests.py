@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 
 from foundation.tasks import spawn
-from proxy.envoy.downstream_connections import Connections
+from proxy.envoy.downstream_connections import DownstreamConnections
 from proxy.envoy.proxied.proxied_request import CarriedRequest, EnvoysWord
 from proxy.envoy.proxied.response_details import bad_status_in
 from proxy.envoy.resources.internal_headers import Address
@@ -26,7 +26,7 @@ _GONE_BY_THEN = 1.0  # seconds
 
 
 class CarriedRequests:
-    def __init__(self, connections: Connections, clock: Callable[[], float]):
+    def __init__(self, connections: DownstreamConnections, clock: Callable[[], float]):
         self._connections = connections
         self._clock = clock
         self._over: dict[str, float] = {}  # before gate had answered, and when
@@ -42,7 +42,7 @@ class CarriedRequests:
     @property
     def can_end(self) -> bool:
         """Whether what Envoy forwards can be ended: else it is to forward nothing."""
-        return self._connections.can_cut
+        return self._connections.can_reset
 
     def begin(self, carried: CarriedRequest) -> None:
         """Begin one, before Envoy is told of it."""
@@ -125,4 +125,4 @@ class CarriedRequests:
         """Those that end together are cut together."""
         await asyncio.sleep(0)
         peers, self._peers = self._peers, set()
-        log.info("connections reset after access ended", connections=await self._connections.cut(peers))
+        log.info("connections reset after access ended", connections=await self._connections.reset(peers))

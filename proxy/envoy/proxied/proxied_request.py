@@ -12,7 +12,7 @@ from foundation.connection_errors import ConnectFailure
 from foundation.errors import AccessRevoked, UpstreamError, UpstreamTimeout
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.web.asgi_types import Headers, Receive, Send
-from proxy.envoy.envoy_request_head import EnvoyRequestHead, rewritten
+from proxy.envoy.envoy_request_head import EnvoyRequestHead, header_mutations
 from proxy.envoy.proxied.proxied_trace import CarriedTrace
 from proxy.envoy.proxied.response_details import bad_status_in, is_late, is_malformed, trouble_in
 from proxy.envoy.resources.internal_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, UPLOAD, Address
@@ -114,7 +114,7 @@ class CarriedRequest:
 
     @property
     def number(self) -> str:
-        return self._head.facts.number
+        return self._head.downstream.number
 
     @property
     def id(self) -> bytes:
@@ -141,12 +141,12 @@ class CarriedRequest:
         if self.is_replaceable:
             told += _ELSEWHERE
         told += [(name, b"%d" % max(1, round(timeout * 1000))) for name, timeout in self._timeouts() if timeout != math.inf]
-        told += rewritten(head, headers, is_http2=self._is_http2())
+        told += header_mutations(head, headers, is_http2=self._is_http2())
         is_marked = True
-        if outgoing.target != head.target or head.is_doubtful:
+        if outgoing.target != head.target or head.is_ambiguous:
             told.append((PATH.encode(), outgoing.target))
             is_marked = False
-        if head.is_bodiless_by_word and not self._is_http2():
+        if head.is_body_undeclared and not self._is_http2():
             told.append((BODILESS.encode(), b"1"))
             is_marked = False
         if outgoing.has_body and not self._is_http2():
@@ -270,8 +270,8 @@ class CarriedRequest:
             self._answered(host, method, status, word.seconds, word.received, word.sent)
 
     def hang_up(self) -> None:
-        if self._head.facts.peer is not None:
-            self._cut(self._head.facts.peer)
+        if self._head.downstream.peer is not None:
+            self._cut(self._head.downstream.peer)
 
     def _end(self, why: Ending) -> None:
         if self._ended_because is None:  # two changes may end it

@@ -62,13 +62,13 @@ reload.without("a part that fails undoes nothing", "Reload.tell", replaced("Exce
 kept_by_envoy = door("proxy.envoy.config_publisher", "unit/proxy/envoy/test_config_publisher.py")
 kept_by_envoy.without(
     "a configuration that Envoy refused is not sent again",
-    "EnvoyConfiguration.restore",
-    replaced("self._before", "(self.options, self._clusters)"),
+    "EnvoyConfigPublisher.rollback",
+    replaced("self._previous", "(self.options, self._clusters)"),
 )
 kept_by_envoy.without(
     "where a body goes that is still coming stays there",
-    "EnvoyConfiguration._publish_clusters",
-    replaced("{**named, **self._recent}", "self._recent"),
+    "EnvoyConfigPublisher._publish_clusters",
+    replaced("{**named, **self._retained}", "self._retained"),
 )
 runtime.without(
     "what is carried is judged by the new policy at once",

@@ -4,7 +4,7 @@ from tests.mutants.mutant import door, script_door
 from tests.mutants.operations import does, lacks, never, passes, replaced, returns
 
 judge = door("proxy.envoy.ext_authz_server", "unit/proxy/envoy/test_ext_authz_server.py")
-judge.without("no client chooses HTTP/2", "Judge.how_carried", replaced("not is_http2", "not incoming.is_grpc", times=3))
+judge.without("no client chooses HTTP/2", "ExtAuthzServer.authorize", replaced("not is_http2", "not incoming.is_grpc", times=3))
 carried = door(
     "proxy.envoy.proxied.proxied_request", "unit/proxy/envoy/proxied/test_proxied_request.py", "unit/proxy/envoy/test_ext_authz_server.py"
 )
@@ -14,7 +14,7 @@ known_ones = door(
     "unit/proxy/envoy/proxied/test_active_requests.py",
     "unit/proxy/envoy/proxied/test_proxied_request.py",
 )
-known_ones.without("connections are cut", "CarriedRequests._cut_soon", replaced("await self._connections.cut(peers)", "0"))
+known_ones.without("connections are cut", "CarriedRequests._cut_soon", replaced("await self._connections.reset(peers)", "0"))
 unconnected = door("proxy.envoy.proxied.active_requests", "unit/proxy/envoy/test_connect_failover.py")
 unconnected.without(
     "nothing is carried a second time",
@@ -38,12 +38,16 @@ between.without("no client can claim to be gate", "told_by_envoy", replaced('(PR
 head = door("proxy.envoy.envoy_request_head", "unit/proxy/envoy/test_envoy_request_head.py", "unit/proxy/envoy/test_ext_authz_server.py")
 head.without(
     "what gate did not write goes",
-    "rewritten",
+    "header_mutations",
     replaced("[name for name in before if name not in new] + head.line.ignored_header_names", "[]"),
 )
-head.without("what HTTP/2 would not accept is set as it was judged", "rewritten", replaced("is_http2 and head.facts.is_http2", "False"))
 head.without(
-    "two Cookies, or Authorizations, have no reading", "EnvoyRequestHead.of", never('any(b"," in last.get(name, b"") for name in _SINGLE)')
+    "what HTTP/2 would not accept is set as it was judged", "header_mutations", replaced("is_http2 and head.downstream.is_http2", "False")
+)
+head.without(
+    "two Cookies, or Authorizations, have no reading",
+    "EnvoyRequestHead.parse",
+    never('any(b"," in last.get(name, b"") for name in _SINGLE)'),
 )
 
 internal_listener = door("proxy.envoy.internal_listener", "unit/proxy/envoy/test_internal_listener.py")

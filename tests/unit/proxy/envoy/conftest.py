@@ -10,7 +10,7 @@ from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.envoy.ext_authz_server import Judge
+from proxy.envoy.ext_authz_server import ExtAuthzServer
 from proxy.envoy.proxied.active_requests import CarriedRequests
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import ForwardingResources
@@ -63,7 +63,9 @@ async def stage(tmp_path: Path) -> Stage:
     service = ProxyService(options, AuthorizationPipeline(options, authorize, resources, lambda: 0.0), resources)
     connections = NoConnections()
     carried = CarriedRequests(connections, lambda: 0.0)
-    judge = Judge(lambda: service, carried, lambda upstream, route: f"to-{upstream.host}-{route.upstream_http2}", TOKEN, MARK, "https")
+    judge = ExtAuthzServer(
+        lambda: service, carried, lambda upstream, route: f"to-{upstream.host}-{route.upstream_http2}", TOKEN, MARK, "https"
+    )
     return Stage(judge, carried, connections, await sign_in(broker, options), resources.streams)
 
 

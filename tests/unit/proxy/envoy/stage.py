@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from proxy.envoy.downstream_connections import Connections
-from proxy.envoy.envoy_request_head import REMOVED
-from proxy.envoy.ext_authz_server import Judge
+from proxy.envoy.downstream_connections import DownstreamConnections
+from proxy.envoy.envoy_request_head import HEADERS_TO_REMOVE
+from proxy.envoy.ext_authz_server import ExtAuthzServer
 from proxy.envoy.proxied.active_requests import CarriedRequests
 from proxy.envoy.resources.internal_headers import NUMBER, Address
 from proxy.planes.open_streams import OpenStreams, Stream
@@ -27,7 +27,7 @@ ROUTES = [
 ]
 
 
-class NoConnections(Connections):
+class NoConnections(DownstreamConnections):
     """None are open; which were cut is in `cuts`, and in `finished` which were to be finished.  Clients of those in
     `unsent` have not taken everything."""
 
@@ -39,20 +39,20 @@ class NoConnections(Connections):
         self.is_open = True
 
     @property
-    def can_cut(self) -> bool:
+    def can_reset(self) -> bool:
         return self.is_open
 
-    async def cut(self, peers: Iterable[Address]) -> int:
+    async def reset(self, peers: Iterable[Address]) -> int:
         self.cuts.append(set(peers))
         return len(self.cuts[-1])
 
-    async def finish(self, peers: Iterable[Address]) -> set[Address]:
+    async def shut_down(self, peers: Iterable[Address]) -> set[Address]:
         self.finished.append(set(peers))
         return self.finished[-1] & self.unsent
 
 
 class Stage:
-    def __init__(self, judge: Judge, carried: CarriedRequests, connections: NoConnections, ann: SignedIn, streams: OpenStreams):
+    def __init__(self, judge: ExtAuthzServer, carried: CarriedRequests, connections: NoConnections, ann: SignedIn, streams: OpenStreams):
         self.judge, self.carried, self.connections, self.ann, self.streams = judge, carried, connections, ann, streams
 
     def cookie(self, host: str) -> tuple[str, str]:
@@ -60,7 +60,7 @@ class Stage:
 
     async def ask(self, question: bytes) -> dict[str, bytes | None]:
         """The headers that gate sets; what it removes has None."""
-        return told(await self.judge.answer(question, b""))
+        return told(await self.judge.respond(question, b""))
 
     async def begin(self, question: bytes) -> tuple[str, Stream]:
         """Number and stream of a request that Envoy carries from now on."""
@@ -88,5 +88,5 @@ def told(answer: bytes) -> dict[str, bytes | None]:
         name, _, value = line.partition(b": ")
         assert name.decode() not in found
         found[name.decode()] = value
-    removed = found.pop(REMOVED.decode(), b"") or b""
+    removed = found.pop(HEADERS_TO_REMOVE.decode(), b"") or b""
     return found | dict.fromkeys(name.decode() for name in removed.split(b",") if name)

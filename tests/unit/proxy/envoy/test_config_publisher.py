@@ -12,7 +12,7 @@ import pytest
 from config.options import Options
 from foundation.errors import ConfigError
 from proxy.envoy import config_publisher
-from proxy.envoy.config_publisher import EnvoyConfiguration
+from proxy.envoy.config_publisher import EnvoyConfigPublisher
 from proxy.envoy.proxied.active_requests import CarriedRequests
 from proxy.envoy.resources import file_discovery
 from proxy.envoy.resources.bootstrap import Json
@@ -58,7 +58,7 @@ class Told:
         files.taken = self.envoy.taken  # type: ignore[assignment, method-assign]
         self.carried = CarriedRequests(NoConnections(), lambda: 0.0)
         certificates = EnvoyCertificates(AcmeState(), listening)
-        self.configuration = EnvoyConfiguration(self.options(1000), files, certificates, self.carried, self._listeners, 1000)
+        self.configuration = EnvoyConfigPublisher(self.options(1000), files, certificates, self.carried, self._listeners, 1000)
         self.configuration.publish()
 
     def options(self, *ports: int, headers: str = "", **of_route: Any) -> Options:
@@ -76,16 +76,16 @@ class Told:
         return {int(json.dumps(each["load_assignment"]).partition('"port_value": ')[2].partition("}")[0]) for each in resources}
 
     async def settled(self) -> None:
-        await eventually(lambda: self.configuration._catching_up is None or self.configuration._catching_up.done())
+        await eventually(lambda: self.configuration._retry_task is None or self.configuration._retry_task.done())
 
     def knows(self, options: Options) -> bool:
         (route,) = options.policy
-        return self.configuration.cluster_of(Upstream.build(route, 0), route) is not None
+        return self.configuration.find_cluster(Upstream.build(route, 0), route) is not None
 
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
-    monkeypatch.setattr(config_publisher, "CATCH_UP_EVERY", 0.01)
+    monkeypatch.setattr(config_publisher, "RETRY_INTERVAL", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield Told(tmp_path, listening)
 
@@ -102,14 +102,14 @@ async def test_nobody_waits_for_an_upstream_and_gate_carries_until_envoy_has_it(
     assert await told.configuration.prepare(changed) == ""
     assert (told.envoy.waited, told.ports(), told.knows(changed)) == (0, {1000}, False)
     await eventually(lambda: told.knows(changed))
-    assert (told.configuration.late, told.ports()) == ("", {1000, 1001})
+    assert (told.configuration.pending_reason, told.ports()) == ("", {1000, 1001})
 
 
 async def test_of_reloads_that_follow_each_other_envoy_reads_the_upstreams_once_and_a_request_of_each_finds_its_own(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(config_publisher, "CATCH_UP_EVERY", 1000.0)
+        patched.setattr(config_publisher, "RETRY_INTERVAL", 1000.0)
         for port in (1001, 1002, 1003):
             changed = told.options(port)
             await told.configuration.prepare(changed)
@@ -117,7 +117,7 @@ async def test_of_reloads_that_follow_each_other_envoy_reads_the_upstreams_once_
         assert told.ports() == {1000}
         told.configuration.stop()
         await told.settled()
-    told.configuration._catch_up_soon()
+    told.configuration._schedule_retry()
     await eventually(lambda: told.knows(changed))
     assert (told.envoy.waited, told.ports()) == (1, {1000, 1001, 1002, 1003})
     await told.settled()
@@ -134,10 +134,10 @@ async def test_what_can_not_be_written_is_written_later(told: Told, monkeypatch:
         patched.setattr(file_discovery, "write", full)
         changed = told.options(1001)
         await told.configuration.prepare(changed)
-        await eventually(lambda: told.configuration.late == "no space")
+        await eventually(lambda: told.configuration.pending_reason == "no space")
     assert told.knows(told.options(1000)) is False
     await eventually(lambda: told.knows(changed))
-    assert (told.configuration.late, told.ports()) == ("", {1000, 1001})
+    assert (told.configuration.pending_reason, told.ports()) == ("", {1000, 1001})
 
 
 async def test_a_certificate_of_the_operators_is_waited_for_and_so_is_what_envoy_listens_by(told: Told, tmp_path: Path) -> None:
@@ -175,31 +175,31 @@ async def test_what_is_refused_while_envoy_is_told_of_something_else_is_taken_ou
         await told.configuration.prepare(told.options(1002, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")))
     await eventually(lambda: told.knows(told.options(1001)))
     await told.settled()
-    assert (told.ports(), told.configuration.late) == ({1000, 1001}, "")
+    assert (told.ports(), told.configuration.pending_reason) == ({1000, 1001}, "")
 
 
 async def test_an_upstream_that_envoy_refuses_after_all_is_gates_and_the_process_says_so(told: Told) -> None:
     told.envoy.said = [ConfigurationRejected("no such thing")]
     changed = told.options(1001)
     await told.configuration.prepare(changed)
-    await eventually(lambda: told.configuration.late == "no such thing")
+    await eventually(lambda: told.configuration.pending_reason == "no such thing")
     assert not told.knows(changed)
     assert await told.configuration.prepare(changed) == "no such thing", "the next reload says so, too"
     told.envoy.said = [None]
-    await eventually(lambda: told.configuration.late == "")
+    await eventually(lambda: told.configuration.pending_reason == "")
     assert told.knows(changed)
 
 
 async def test_a_rollback_is_what_envoy_had_and_is_waited_for_by_nobody(told: Told) -> None:
     await told.configuration.prepare(told.options(1001))
-    told.configuration.restore()
+    told.configuration.rollback()
     assert told.knows(told.options(1000))
     assert not told.knows(told.options(1001))
 
 
 async def test_the_upstream_of_a_body_that_is_still_coming_is_not_taken_away(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     (route,) = told.configuration.options.policy
-    used = told.configuration.cluster_of(Upstream.build(route, 0), route)
+    used = told.configuration.find_cluster(Upstream.build(route, 0), route)
     monkeypatch.setattr(told.carried, "clusters", lambda: {used})
     for port in (1001, 1002, 1003):
         await told.configuration.prepare(told.options(port))
@@ -212,4 +212,4 @@ async def test_the_upstream_of_a_body_that_is_still_coming_is_not_taken_away(tol
 
 
 def test_it_says_what_it_is(told: Told) -> None:
-    assert repr(told.configuration) == "<EnvoyConfiguration <EnvoyClusters of 1 upstreams>>"
+    assert repr(told.configuration) == "<EnvoyConfigPublisher <EnvoyClusters of 1 upstreams>>"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.envoy import downstream_connections as module
-from proxy.envoy.downstream_connections import MAX_PEERS, Connections
+from proxy.envoy.downstream_connections import MAX_PEERS, DownstreamConnections
 from proxy.envoy.process.control_connection import ControlConnection
 from proxy.envoy.resources.control_listener import RECORD_BYTES, records_for
 from tests.support.eventually import eventually
@@ -71,74 +71,74 @@ async def envoy(tmp_path: Path) -> AsyncIterator[FakeEnvoy]:
 
 
 @pytest.fixture
-async def connections(envoy: FakeEnvoy, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connections]:
+async def connections(envoy: FakeEnvoy, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DownstreamConnections]:
     """Of an Envoy that ends when it is told to."""
     monkeypatch.setattr(module, "CONFIRM_TIMEOUT", 0.5)
 
     def end() -> None:
         envoy.ends += 1
-        asyncio.get_running_loop().call_soon(made.envoy_has_ended)
+        asyncio.get_running_loop().call_soon(made.on_envoy_exit)
 
-    made = Connections(envoy.path, end)
-    following = asyncio.get_running_loop().create_task(made.follow())
-    await eventually(lambda: made.can_cut)
+    made = DownstreamConnections(envoy.path, end)
+    following = asyncio.get_running_loop().create_task(made.keep_open())
+    await eventually(lambda: made.can_reset)
     yield made
     following.cancel()
-    made.envoy_has_ended()
+    made.on_envoy_exit()
 
 
-async def test_one_connection_serves_all_requests(envoy: FakeEnvoy, connections: Connections) -> None:
-    assert await connections.cut([ONE, OTHER]) == 2
+async def test_one_connection_serves_all_requests(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
+    assert await connections.reset([ONE, OTHER]) == 2
     envoy.answers = [answer(records_for([ONE]))]
-    assert await connections.finish([ONE, OTHER]) == {ONE}
+    assert await connections.shut_down([ONE, OTHER]) == {ONE}
     assert envoy.requests == [("/cut", records_for([ONE, OTHER])), ("/finish", records_for([ONE, OTHER]))]
     assert (envoy.connected, envoy.ends) == (1, 0)
 
 
-async def test_many_are_cut_in_bounded_pieces(envoy: FakeEnvoy, connections: Connections) -> None:
+async def test_many_are_cut_in_bounded_pieces(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
     peers = [(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 1) for number in range(300_000)]
-    assert await connections.cut(peers) == len(peers)
+    assert await connections.reset(peers) == len(peers)
     assert max(len(body) for _, body in envoy.requests) == MAX_PEERS * RECORD_BYTES < 1 << 16
     assert sum(len(body) for _, body in envoy.requests) == len(peers) * RECORD_BYTES
 
 
 @pytest.mark.parametrize("bad", [answer(b"", b"503 Service Unavailable"), answer(b"", b"413 Payload Too Large"), b"nonsense\r\n\r\n"])
-async def test_an_answer_that_confirms_nothing_is_no_confirmation(envoy: FakeEnvoy, connections: Connections, bad: bytes) -> None:
+async def test_an_answer_that_confirms_nothing_is_no_confirmation(envoy: FakeEnvoy, connections: DownstreamConnections, bad: bytes) -> None:
     envoy.answers = [bad]
-    assert await connections.cut([ONE]) == 1
+    assert await connections.reset([ONE]) == 1
     assert [path for path, _ in envoy.requests] == ["/cut", "/cut"]
     envoy.answers = [bad] * 100
-    assert await connections.cut([ONE]) == 0
+    assert await connections.reset([ONE]) == 0
     assert envoy.ends == 1
 
 
-async def test_an_envoy_that_does_not_answer_is_ended(envoy: FakeEnvoy, connections: Connections) -> None:
+async def test_an_envoy_that_does_not_answer_is_ended(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
     envoy.is_silent = True
-    assert await asyncio.gather(*(connections.cut([ONE]) for _ in range(20))) == [0] * 20
+    assert await asyncio.gather(*(connections.reset([ONE]) for _ in range(20))) == [0] * 20
     assert envoy.ends == 1, "its end is that of all"
 
 
 async def test_without_a_descriptor_at_gate_envoy_is_ended(
-    envoy: FakeEnvoy, connections: Connections, monkeypatch: pytest.MonkeyPatch
+    envoy: FakeEnvoy, connections: DownstreamConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def no_descriptor(path: Path, on_lost: Callable[[ControlConnection], None]) -> ControlConnection:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(ControlConnection, "open", no_descriptor)
-    assert await connections.cut([ONE]) == 1, "the connection is open already"
+    assert await connections.reset([ONE]) == 1, "the connection is open already"
     envoy.answers = [b"nonsense\r\n\r\n"]
-    assert await connections.cut([ONE]) == 0
-    assert (envoy.ends, connections.can_cut) == (1, False)
+    assert await connections.reset([ONE]) == 0
+    assert (envoy.ends, connections.can_reset) == (1, False)
 
 
-async def test_a_peer_that_can_not_be_named_ends_envoy(envoy: FakeEnvoy, connections: Connections) -> None:
-    assert await connections.cut([("@", 1)]) == 0
+async def test_a_peer_that_can_not_be_named_ends_envoy(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
+    assert await connections.reset([("@", 1)]) == 0
     assert envoy.ends == 1
 
 
-async def test_an_event_loop_that_stands_still_ends_no_envoy(envoy: FakeEnvoy, connections: Connections) -> None:
+async def test_an_event_loop_that_stands_still_ends_no_envoy(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
     """The answer was there in time."""
-    cutting = asyncio.get_running_loop().create_task(connections.cut([ONE]))
+    cutting = asyncio.get_running_loop().create_task(connections.reset([ONE]))
     await eventually(lambda: envoy.requests)
     time.sleep(1.0)
     assert (await cutting, envoy.ends) == (1, 0)
@@ -146,40 +146,40 @@ async def test_an_event_loop_that_stands_still_ends_no_envoy(envoy: FakeEnvoy, c
 
 async def test_what_an_envoy_forwarded_that_has_ended_is_over(tmp_path: Path) -> None:
     """One that has not been connected to has forwarded nothing."""
-    connections = Connections(tmp_path / "cuts", lambda: pytest.fail("it was ended"))
-    assert await connections.cut([ONE]) == 0
+    connections = DownstreamConnections(tmp_path / "cuts", lambda: pytest.fail("it was ended"))
+    assert await connections.reset([ONE]) == 0
 
 
-async def test_after_the_end_of_envoy_the_next_one_is_connected_to(envoy: FakeEnvoy, connections: Connections) -> None:
-    connections.envoy_has_ended()
-    assert not connections.can_cut
-    await eventually(lambda: connections.can_cut)
-    assert await connections.cut([ONE]) == 1
+async def test_after_the_end_of_envoy_the_next_one_is_connected_to(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
+    connections.on_envoy_exit()
+    assert not connections.can_reset
+    await eventually(lambda: connections.can_reset)
+    assert await connections.reset([ONE]) == 1
     assert envoy.connected == 2
 
 
 async def test_a_request_to_finish_that_is_not_answered_finishes_nobody_and_ends_no_envoy(
-    envoy: FakeEnvoy, connections: Connections
+    envoy: FakeEnvoy, connections: DownstreamConnections
 ) -> None:
     envoy.is_silent = True
-    assert await connections.finish([ONE]) == {ONE}
+    assert await connections.shut_down([ONE]) == {ONE}
     assert envoy.ends == 0
     envoy.is_silent = False
-    await eventually(lambda: connections.can_cut)
-    assert await connections.cut([OTHER]) == 1
+    await eventually(lambda: connections.can_reset)
+    assert await connections.reset([OTHER]) == 1
 
 
 async def test_opened_waits_until_the_control_connection_is_open(tmp_path: Path) -> None:
     envoy = FakeEnvoy(tmp_path / "cuts")
-    connections = Connections(envoy.path, lambda: None)
-    following = asyncio.create_task(connections.follow())
-    opened = asyncio.create_task(connections.opened())
+    connections = DownstreamConnections(envoy.path, lambda: None)
+    following = asyncio.create_task(connections.keep_open())
+    opened = asyncio.create_task(connections.wait_open())
     await asyncio.sleep(0.1)
     assert not opened.done()
     await envoy.start()
     async with asyncio.timeout(10):
         await opened
-    assert connections.can_cut
+    assert connections.can_reset
     following.cancel()
-    connections.envoy_has_ended()
+    connections.on_envoy_exit()
     await envoy.stop()

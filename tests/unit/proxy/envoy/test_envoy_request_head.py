@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from foundation.errors import BadRequest
-from proxy.envoy.envoy_request_head import REMOVED, EnvoyRequestHead, rewritten
+from proxy.envoy.envoy_request_head import HEADERS_TO_REMOVE, EnvoyRequestHead, header_mutations
 from proxy.envoy.resources.internal_headers import CLIENT_CONNECTION, CLIENT_PROTO, JUDGED
 from proxy.incoming_request import TLS
 from tests.support.client_certificates import authority
@@ -14,7 +14,7 @@ from tests.unit.proxy.envoy.conftest import Ask
 
 
 def scope_of(question: bytes) -> dict[str, Any]:
-    return EnvoyRequestHead.of(question).scope("https")
+    return EnvoyRequestHead.parse(question).scope("https")
 
 
 def test_a_request_becomes_what_our_listener_would_have_made_of_it(ask: Ask) -> None:
@@ -84,17 +84,17 @@ def test_the_certificates_that_were_shown_are_those_that_envoy_wrote(ask: Ask) -
 
 def test_without_a_server_name_there_is_none(ask: Ask) -> None:
     assert scope_of(ask(server_name=""))["extensions"][TLS]["server_name"] is None
-    assert EnvoyRequestHead.of(ask()).scope("http")["extensions"] == {}
+    assert EnvoyRequestHead.parse(ask()).scope("http")["extensions"] == {}
 
 
 def told(head: EnvoyRequestHead, after: list[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]], set[bytes]]:
-    headers = rewritten(head, after)
-    removed = dict(headers).get(REMOVED, b"")
-    return [pair for pair in headers if pair[0] != REMOVED], set(removed.split(b",")) - {b""}
+    headers = header_mutations(head, after)
+    removed = dict(headers).get(HEADERS_TO_REMOVE, b"")
+    return [pair for pair in headers if pair[0] != HEADERS_TO_REMOVE], set(removed.split(b",")) - {b""}
 
 
 def test_only_what_differs_is_written_and_everything_else_goes(ask: Ask) -> None:
-    head = EnvoyRequestHead.of(ask("/", ("accept", "*/*"), ("x_gate_claim_email", "evil"), ("x-a", "1,2"), ("x-c", "3"), ("x-d", "4,5")))
+    head = EnvoyRequestHead.parse(ask("/", ("accept", "*/*"), ("x_gate_claim_email", "evil"), ("x-a", "1,2"), ("x-c", "3"), ("x-d", "4,5")))
     sets, removed = told(head, [(b"accept", b"*/*"), (b"X-A", b"1"), (b"x-b", b"1"), (b"x-d", b"4,5"), (b"content-length", b"3")])
     assert sets == [(b"x-a", b"1"), (b"x-b", b"1"), (b"x-d", b"4,5")], "what may be several lines is written as it was judged"
     assert removed == {b"x_gate_claim_email", b"x-c"}
@@ -103,15 +103,15 @@ def test_only_what_differs_is_written_and_everything_else_goes(ask: Ask) -> None
 @pytest.mark.parametrize(("protocol", "is_http2", "is_set"), [("HTTP/2", True, True), ("HTTP/2", False, False), ("HTTP/1.1", True, False)])
 def test_between_http2_and_http2_each_header_is_set_as_it_was_judged(protocol: str, is_http2: bool, is_set: bool, ask: Ask) -> None:
     """Envoy may have blanks around a value, which an upstream with HTTP/2 does not accept and its question does not show."""
-    head = EnvoyRequestHead.of(ask("/", ("x-a", "1"), protocol=protocol))
-    assert rewritten(head, [(b"x-a", b"1")], is_http2=is_http2) == ([(b"x-a", b"1")] if is_set else [])
+    head = EnvoyRequestHead.parse(ask("/", ("x-a", "1"), protocol=protocol))
+    assert header_mutations(head, [(b"x-a", b"1")], is_http2=is_http2) == ([(b"x-a", b"1")] if is_set else [])
 
 
 def test_several_cookie_headers_become_one(ask: Ask) -> None:
-    head = EnvoyRequestHead.of(ask("/", ("cookie", "a=1; _gate=x; b=2")))
+    head = EnvoyRequestHead.parse(ask("/", ("cookie", "a=1; _gate=x; b=2")))
     assert told(head, [(b"cookie", b"a=1"), (b"cookie", b"b=2")]) == ([(b"cookie", b"a=1; b=2")], set())
     with pytest.raises(ValueError, match="several values"):
-        rewritten(head, [(b"x-a", b"1"), (b"x-a", b"2")])
+        header_mutations(head, [(b"x-a", b"1"), (b"x-a", b"2")])
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,6 @@ def test_several_cookie_headers_become_one(ask: Ask) -> None:
     ],
 )
 def test_a_body_is_what_the_head_says_and_over_http_2_what_it_does_not_exclude(told_of: Any, has_body: bool, ask: Ask) -> None:
-    head = EnvoyRequestHead.of(ask(**told_of))
+    head = EnvoyRequestHead.parse(ask(**told_of))
     assert head.has_body is has_body
-    assert head.is_bodiless_by_word is (told_of.get("protocol") == "HTTP/2")
+    assert head.is_body_undeclared is (told_of.get("protocol") == "HTTP/2")

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from proxy.envoy import ext_authz_listener
-from proxy.envoy.ext_authz_listener import LONGEST, JudgeListener
+from proxy.envoy.ext_authz_listener import MAX_REQUEST_BYTES, ExtAuthzListener
 
 
 async def echo(head: bytes, body: bytes) -> bytes:
@@ -25,7 +25,7 @@ async def connection(directory: Path) -> AsyncIterator[tuple[asyncio.StreamReade
     listening.bind(str(directory / "judge"))
     listening.listen()
     listening.setblocking(False)
-    server = JudgeListener(listening, echo)
+    server = ExtAuthzListener(listening, echo)
     reader, writer = await asyncio.open_unix_connection(directory / "judge")
     try:
         yield reader, writer
@@ -53,7 +53,7 @@ async def test_what_can_not_be_answered_is_refused(tmp_path: Path) -> None:
 
 async def test_a_head_without_an_end_is_given_up(tmp_path: Path) -> None:
     async with connection(tmp_path) as (reader, writer), asyncio.timeout(10):
-        writer.write(b"a" * (LONGEST + 1))
+        writer.write(b"a" * (MAX_REQUEST_BYTES + 1))
         with suppress(ConnectionError):
             assert await reader.read() == b""
 

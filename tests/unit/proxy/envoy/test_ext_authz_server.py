@@ -3,7 +3,7 @@
 import pytest
 
 from foundation.crypto.sign_in_attempts import ID_CHARACTERS
-from proxy.envoy.envoy_request_head import LARGEST_BODY
+from proxy.envoy.envoy_request_head import MAX_BUFFERED_BODY
 from proxy.envoy.resources.internal_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, PATH, UPLOAD
 from proxy.sign_in.saved_forms import FIELD
 from tests.support.asgi import SCRIPT
@@ -67,7 +67,7 @@ async def test_all_else_goes_to_gate_as_it_came(host: str, path: str, headers: t
     assert repr(stage.carried) == "<CarriedRequests 0 under way>"
 
 
-@pytest.mark.parametrize("length", ["1", str(LARGEST_BODY)])
+@pytest.mark.parametrize("length", ["1", str(MAX_BUFFERED_BODY)])
 async def test_a_small_body_is_taken_whole_before_its_request_is_marked(length: str, stage: Stage, ask: Ask) -> None:
     for protocol in ("HTTP/1.1", "HTTP/2"):
         told = await stage.ask(ask("/in", ("content-length", length), host="open.example.com", method="POST", protocol=protocol))
@@ -77,7 +77,7 @@ async def test_a_small_body_is_taken_whole_before_its_request_is_marked(length: 
     assert UPLOAD not in empty
 
 
-@pytest.mark.parametrize("length", ["", str(LARGEST_BODY + 1), "9" * 30])
+@pytest.mark.parametrize("length", ["", str(MAX_BUFFERED_BODY + 1), "9" * 30])
 async def test_any_other_body_is_read_by_gate(length: str, stage: Stage, ask: Ask) -> None:
     said = (("content-length", length),) if length else ()
     told = await stage.ask(ask("/in", *said, host="open.example.com", method="POST", has_body=True))
@@ -115,14 +115,14 @@ async def test_who_is_refused_is_not_carried(stage: Stage, ask: Ask, host: str) 
 
 
 async def test_an_upstream_that_envoy_does_not_know_is_served_by_gate(stage: Stage, ask: Ask) -> None:
-    stage.judge._cluster_of = lambda upstream, route: None
+    stage.judge._find_cluster = lambda upstream, route: None
     assert (await stage.ask(ask("/in", host="open.example.com")))[CLUSTER] == b"gate"
 
 
 async def test_only_our_envoy_is_answered(stage: Stage, ask: Ask) -> None:
     for token in ("", "x" * 43, f"{TOKEN}\r\nx-gate-edge-token: {TOKEN}"):
         with pytest.raises(PermissionError):
-            await stage.judge.answer(ask().replace(TOKEN.encode(), token.encode()), b"")
+            await stage.judge.respond(ask().replace(TOKEN.encode(), token.encode()), b"")
 
 
 async def test_what_may_be_several_lines_or_other_bytes_goes_on_as_it_was_judged(stage: Stage, ask: Ask) -> None:
@@ -158,13 +158,13 @@ async def test_a_line_break_in_what_gate_would_write_is_never_told(stage: Stage,
 async def test_a_page_of_gates_is_told_to_the_script_for_answers(stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", ("accept", "text/html"), host="open.example.com"))
     question = ask("/instead", ("x-gate-edge-script", "1"), method="POST")
-    said = (await stage.judge.answer(question, f"{number}\nresponse_timeout".encode())).partition(b"\r\n\r\n")[2]
+    said = (await stage.judge.respond(question, f"{number}\nresponse_timeout".encode())).partition(b"\r\n\r\n")[2]
     line, _, rest = said.partition(b"\n")
     status, length = map(int, line.split(b" "))
     assert status == 504
     assert b"content-type\ntext/html; charset=utf-8\n" in rest[:length]
     assert rest[length:].startswith(b"<!doctype html>")
-    unknown = await stage.judge.answer(question, b"77\nresponse_timeout")
+    unknown = await stage.judge.respond(question, b"77\nresponse_timeout")
     assert unknown.endswith(b"content-length: 0\r\n\r\n")
 
 

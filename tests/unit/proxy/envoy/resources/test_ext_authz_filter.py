@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.envoy_request_head import LARGEST_BODY
+from proxy.envoy.envoy_request_head import MAX_BUFFERED_BODY
 from proxy.envoy.resources import upgrade_reaper
 from proxy.envoy.resources.bootstrap import GATE
 from proxy.envoy.resources.ext_authz_filter import FILTER, JudgeFilter, none_of
@@ -69,7 +69,7 @@ def test_the_first_route_is_that_of_what_nobody_has_judged_yet_and_leads_nowhere
 
 def test_envoy_waits_by_the_measure_of_bodies_for_all_that_it_may_take_whole(judge: JudgeFilter) -> None:
     pattern = re.compile(conditions(judge.routes("9s", "3s")[0])[0]["string_match"]["safe_regex"]["regex"])
-    assert all(pattern.fullmatch(str(length)) for length in (1, 10, LARGEST_BODY))
+    assert all(pattern.fullmatch(str(length)) for length in (1, 10, MAX_BUFFERED_BODY))
     assert not any(pattern.fullmatch(length) for length in ("0", "00", "", "1000000"))
 
 

@@ -23,7 +23,7 @@ async def told(upgrades: EndedUpgrades) -> None:
 
 async def test_an_end_is_passed_on_once_and_together_with_others() -> None:
     connections = NoConnections()
-    upgrades = EndedUpgrades(connections.finish)
+    upgrades = EndedUpgrades(connections.shut_down)
     upgrades.tell(LINE)
     upgrades.tell(OTHER_LINE)
     await told(upgrades)
@@ -36,7 +36,7 @@ async def test_who_has_not_taken_everything_is_asked_again_until_envoy_gives_up(
     monkeypatch.setattr(upgrade_reaper, "KEPT_SECONDS", 0.02)
     connections = NoConnections()
     connections.unsent = {ONE}
-    upgrades = EndedUpgrades(connections.finish)
+    upgrades = EndedUpgrades(connections.shut_down)
     upgrades.tell(LINE)
     upgrades.tell(OTHER_LINE)
     await told(upgrades)
@@ -48,7 +48,7 @@ async def test_who_has_not_taken_everything_is_asked_again_until_envoy_gives_up(
 
 async def test_odd_lines_and_connections_with_other_requests_are_left_alone() -> None:
     connections = NoConnections()
-    upgrades = EndedUpgrades(connections.finish)
+    upgrades = EndedUpgrades(connections.shut_down)
     for line in ("", "-", "- HTTP/1.1", "192.0.2.7:5000", "192.0.2.7:5000 HTTP/2"):
         upgrades.tell(line)
     await told(upgrades)
