@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from authenticate.access_requests.access_request_service import Caller, duration_words
+from authenticate.access_requests.access_request_service import AccessActor, format_duration
 from authenticate.service import page_context
 from authenticate.views.actors import caller_of
 from authenticate.views.view_helpers import session_of
@@ -70,7 +70,7 @@ class AccessForAWhileAdmin(PageAdmin):
             self.message_user(request, AWAY, messages.ERROR)
 
 
-async def caller_in_admin(request: HttpRequest) -> Caller | None:
+async def caller_in_admin(request: HttpRequest) -> AccessActor | None:
     """The administrator as the desk knows people; None of one who came in by password, or whose session has just ended."""
     gate = page_context(request)
     entered_by, session = request.session.get(SESSION_KEY), await session_of(request)
@@ -89,7 +89,7 @@ async def _step(request: HttpRequest) -> str:
     if caller is None or do not in DONE:
         raise AccessError("only administrators signed in by single sign-on can decide requests; nothing was changed")
     if do == "refuse":
-        await desk.refuse(caller, id, nonce)
+        await desk.deny(caller, id, nonce)
         return DONE[do]
     asked = await desk.approve(caller, id, nonce, gate.authorize.identity_of_session)
     return DONE[do] if asked.until else "Approved. More approvals are needed."
@@ -125,19 +125,19 @@ async def first_of(found: AsyncGenerator[Any], most: int = MOST_READ) -> list[An
     return first
 
 
-def _waits(desk: Any, held: HeldRequest, caller: Caller | None) -> dict[str, Any]:
+def _waits(desk: Any, held: HeldRequest, caller: AccessActor | None) -> dict[str, Any]:
     asked, route = held.asked, desk.rules.route(held.asked.route)
     asking = None if route is None else route.access_requests
     return {
         "asked": asked,
         "person_url": _person_url(asked.user_id),
         "value": f"{held.id} {asked.nonce}",
-        "duration": duration_words(asked.duration),
+        "duration": format_duration(asked.duration),
         "needed": 0 if asking is None else asking.approvals,
         "is_gone": route is None,
         "since": time_element(asked.asked),
         "until": time_element(asked.expires),
-        "may_answer": caller is not None and desk.may_answer(caller, asked),
+        "may_answer": caller is not None and desk.can_decide(caller, asked),
     }
 
 

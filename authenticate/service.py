@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from authenticate.access_requests.access_request_service import AccessDesk
+from authenticate.access_requests.access_request_service import AccessRequestService
 from authenticate.access_requests.access_webhook import AccessWebhook
-from authenticate.api.api_authenticator import ApiAccess
+from authenticate.api.api_authenticator import ApiAuthenticator
 from authenticate.audit_writer import AuditTrail
 from authenticate.background_work import BackgroundWork
 from authenticate.browser_redirects import BrowserRedirects
@@ -85,8 +85,8 @@ class AuthenticateService:
         self.choice = ProviderChoice(options)
         self.portal = Portal(options, broker)
         self._access_webhook = AccessWebhook(options, f"{self.origin}{ACCESS_PATH}", clock)
-        self.access = AccessDesk(options, broker, clock, self._access_webhook.tell)
-        self.api_access = ApiAccess(broker, clock)
+        self.access = AccessRequestService(options, broker, clock, self._access_webhook.enqueue)
+        self.api_access = ApiAuthenticator(broker, clock)
         self.api_places = ConcurrencyLimit(MOST_API_CALLS, MOST_OF_ONE_PROGRAM, options.process_count)
         pushing = [provider for provider in options.providers.values() if provider.has_scim]
         self.scim: Mapping[str, ScimDirectory] = {provider.id: ScimDirectory(provider, broker, clock) for provider in pushing}

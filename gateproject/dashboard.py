@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from authenticate.access_requests.access_request_service import route_name
+from authenticate.access_requests.access_request_service import route_title
 from authenticate.admin import first_of
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
@@ -134,7 +134,7 @@ def _failing(gate: ProxyPageContext) -> tuple[tuple[str, str], ...]:
     known = gate.proxy.upstream_errors
     if not known.are_any:
         return ()
-    errors = ((route_name(route), next(filter(None, last_errors(route, known)), "")) for route in gate.options.policy)
+    errors = ((route_title(route), next(filter(None, last_errors(route, known)), "")) for route in gate.options.policy)
     return tuple(each for each in errors if each[1])
 
 

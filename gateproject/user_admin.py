@@ -11,8 +11,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from authenticate.access_requests.access_request_service import duration_words
-from authenticate.portal.programmatic_clients import programs_of
+from authenticate.access_requests.access_request_service import format_duration
+from authenticate.portal.programmatic_clients import list_clients
 from authorize.identity.identity_builder import holder_of_account
 from authorize.models import LoggedDecision
 from databroker.admin.group_admin import origin_of
@@ -142,11 +142,11 @@ async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
     held = await TemporaryAccesses(broker).of(*holder)
     asked = [each.asked for each in await AskedAccesses(broker).of_person(*holder)]
     given = [(each.route_name or each.route, time_element(each.until), f"{each.why} (granted by {each.by})") for each in held]
-    return given, [(f"{each.route_name}, for {duration_words(each.duration)}", time_element(each.expires), each.why) for each in asked]
+    return given, [(f"{each.route_name}, for {format_duration(each.duration)}", time_element(each.expires), each.why) for each in asked]
 
 
 async def _programs(broker: Any, sessions: list[Session]) -> list[tuple[Session, list[ProgramRecord]]]:
-    found = await asyncio.gather(*(programs_of(broker, session.pk) for session in sessions))
+    found = await asyncio.gather(*(list_clients(broker, session.pk) for session in sessions))
     return list(zip(sessions, found, strict=True))
 
 

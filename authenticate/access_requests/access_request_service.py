@@ -32,23 +32,23 @@ from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
-NO_REASON = "no reason given"
+DEFAULT_REASON = "no reason given"
 
 
-class NotYours(AccessError):
+class NotPermitted(AccessError):
     """Whoever asks may not do that."""
 
     status = 403
 
 
-class NoSuchRequest(AccessError):
+class RequestNotFound(AccessError):
     """It is over, was answered by somebody else, or is of a route that is not there any more."""
 
     status = 404
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class AccessActor:
     """Caller of the desk: who is signed in, with an identity made of their records at this moment."""
 
     session: SessionRecord
@@ -58,35 +58,35 @@ class Caller:
     secret_viewers: tuple[str, ...] = ()  # of a program: all who could answer by it
 
     @property
-    def holder(self) -> AccessHolder:
+    def grant_subject(self) -> AccessHolder:
         """Who has what this caller is given."""
         return holder_of(self.session.user_id, self.session.vouched_by, self.identity.linked_id)
 
-    def is_same_person(self, user_id: str, issuer: str) -> bool:
-        return self.holder == (user_id, issuer)
+    def is_user(self, user_id: str, issuer: str) -> bool:
+        return self.grant_subject == (user_id, issuer)
 
     @property
     def email(self) -> str:
         """Address by which users are told apart, canonical. An unverified one counts too: it may be the second account of a user."""
         return self.identity.rule_email or canonical_email(self.session.claims.get("email"))
 
-    def has_asked(self, asked: AskedAccess) -> bool:
+    def is_requester_of(self, asked: AskedAccess) -> bool:
         """Whether it is, or may be, this person who has asked: by a second account as well, of the same address, or by a program."""
-        return not self.approval(0.0).names.isdisjoint(asked.names)
+        return not self.as_approval(0.0).names.isdisjoint(asked.names)
 
-    def step(self, action: AuditAction, asked: AskedAccess) -> AbstractAsyncContextManager[None]:
+    def audited(self, action: AuditAction, asked: AskedAccess) -> AbstractAsyncContextManager[None]:
         """Step about a request, recorded before it is taken."""
-        return self.audit.step(action, User, [(asked.user_id, words_of(asked))])
+        return self.audit.step(action, User, [(asked.user_id, describe_request(asked))])
 
-    def approval(self, at: float) -> AccessApproval:
+    def as_approval(self, at: float) -> AccessApproval:
         secret_viewers = (self.session.user_id, *self.secret_viewers)
-        return AccessApproval(self.holder.id, self.session.id, self.name, at, self.email, secret_viewers)
+        return AccessApproval(self.grant_subject.id, self.session.id, self.name, at, self.email, secret_viewers)
 
 
-Identities = Callable[[str], Awaitable[Identity | None]]
+IdentityLookup = Callable[[str], Awaitable[Identity | None]]
 
 
-class AccessDesk:
+class AccessRequestService:
     """Access desk of one set of Options.  AccessError says what can't be done, and why; BrokerError."""
 
     def __init__(
@@ -101,29 +101,29 @@ class AccessDesk:
         self._accesses = TemporaryAccesses(broker, clock)
         self._clock = clock
 
-    def linked(self, link_id: str) -> Route | None:
+    def route_for_link(self, link_id: str) -> Route | None:
         """Return the route that accepts access requests and has this id in links (`RouteLinks`), or None."""
         return self._linked.get(link_id)
 
-    async def ask(self, caller: Caller, route: Route, why: str, seconds: float) -> None:
+    async def create(self, caller: AccessActor, route: Route, why: str, seconds: float) -> None:
         asking = route.access_requests
         if asking is None or not caller.identity.is_own:
-            raise NoSuchRequest(Message("this application does not accept access requests"))
+            raise RequestNotFound(Message("this application does not accept access requests"))
         if not 0 < seconds <= asking.max_duration.total_seconds():
             raise AccessError(
-                Message("access can be requested for at most %(duration)s", duration=duration_words(asking.max_duration.total_seconds()))
+                Message("access can be requested for at most %(duration)s", duration=format_duration(asking.max_duration.total_seconds()))
             )
         if not may_request(route, caller.identity):
-            raise NotYours(Message("this application does not accept users of your identity provider"))
-        said = checked_why(why) if why.strip() or asking.reason == REQUIRED else NO_REASON
-        holder = caller.holder
+            raise NotPermitted(Message("this application does not accept users of your identity provider"))
+        said = checked_why(why) if why.strip() or asking.reason == REQUIRED else DEFAULT_REASON
+        holder = caller.grant_subject
         asked = AskedAccess(
             nonce=secrets.token_hex(16),
             user_id=holder.id,
             issuer=holder.issuer,
             person=caller.name,
             route=route.grant_key,
-            route_name=route_name(route),
+            route_name=route_title(route),
             why=said,
             duration=seconds,
             asked=self._clock(),
@@ -131,65 +131,65 @@ class AccessDesk:
             account=caller.session.user_id,
         )
         await self._asked.require_place(asked)
-        async with caller.step(AuditAction.REQUEST_ACCESS, asked):
+        async with caller.audited(AuditAction.REQUEST_ACCESS, asked):
             await self._asked.add(asked)
-        self._say(caller, "asked", asked, f"{asked.person} requests access to {asked.route_name} for {duration_words(seconds)}: {said}")
+        self._say(caller, "asked", asked, f"{asked.person} requests access to {asked.route_name} for {format_duration(seconds)}: {said}")
 
-    async def break_glass(self, caller: Caller, route: Route, why: str, seconds: float) -> None:
+    async def break_glass(self, caller: AccessActor, route: Route, why: str, seconds: float) -> None:
         """Give oneself access at once, where the rule allows it to these people; loudly."""
         asking = route.access_requests.break_glass if route.access_requests is not None else None
-        if asking is None or not self.may_break_glass(caller, route):
-            raise NotYours(Message("you don't have emergency access to this application; nothing was changed"))
+        if asking is None or not self.can_break_glass(caller, route):
+            raise NotPermitted(Message("you don't have emergency access to this application; nothing was changed"))
         if not 0 < seconds <= asking.max_duration.total_seconds():
             raise AccessError(
-                Message("emergency access is limited to %(duration)s", duration=duration_words(asking.max_duration.total_seconds()))
+                Message("emergency access is limited to %(duration)s", duration=format_duration(asking.max_duration.total_seconds()))
             )
-        now, holder, said = self._clock(), caller.holder, checked_why(why)
+        now, holder, said = self._clock(), caller.grant_subject, checked_why(why)
         by, until = f"{caller.name} (break-glass)", now + seconds
-        access = TemporaryAccess(secrets.token_hex(16), route.grant_key, now, until, by, said, route_name(route))
-        words = f"{caller.name}, {access.route_name}, for {duration_words(seconds)}: {said}"
+        access = TemporaryAccess(secrets.token_hex(16), route.grant_key, now, until, by, said, route_title(route))
+        words = f"{caller.name}, {access.route_name}, for {format_duration(seconds)}: {said}"
         async with caller.audit.step(AuditAction.BREAK_GLASS, User, [(holder.id, words)]):
             log.warning("break-glass access used", user_id=holder.id, route=access.route_name, until=until)
             await self._accesses.give(UserRecord(holder.id, name=caller.name, issuer=holder.issuer), access)
-        line = f"EMERGENCY: {caller.name} used break-glass access to {access.route_name} for {duration_words(seconds)}: {said}"
+        line = f"EMERGENCY: {caller.name} used break-glass access to {access.route_name} for {format_duration(seconds)}: {said}"
         self._tell(AccessEvent(BROKE_GLASS, caller.name, holder.id, access.route_name, said, caller.name, line, until))
 
-    def may_break_glass(self, caller: Caller, route: Route) -> bool:
+    def can_break_glass(self, caller: AccessActor, route: Route) -> bool:
         return self.rules.may_break_glass(route.grant_key, caller.identity, self._clock())
 
-    async def withdraw(self, caller: Caller, id: str, nonce: str) -> None:
+    async def withdraw(self, caller: AccessActor, id: str, nonce: str) -> None:
         held = await self._found(id, nonce)
-        if not caller.is_same_person(held.asked.user_id, held.asked.issuer):
-            raise NoSuchRequest(_GONE)
+        if not caller.is_user(held.asked.user_id, held.asked.issuer):
+            raise RequestNotFound(_GONE)
         await self._end(caller, held, AuditAction.WITHDRAW_REQUEST)
         self._say(caller, "withdrawn", held.asked, f"{held.asked.person} withdrew the request for {held.asked.route_name}")
 
-    async def refuse(self, caller: Caller, id: str, nonce: str) -> None:
+    async def deny(self, caller: AccessActor, id: str, nonce: str) -> None:
         held = await self._found(id, nonce)
         self._check(caller, held.asked)
         await self._end(caller, held, AuditAction.DENY_REQUEST)
         self._say(caller, "refused", held.asked, f"{caller.name} denied {held.asked.person} access to {held.asked.route_name}")
 
-    async def approve(self, caller: Caller, id: str, nonce: str, identities: Identities) -> AskedAccess:
+    async def approve(self, caller: AccessActor, id: str, nonce: str, identities: IdentityLookup) -> AskedAccess:
         """The request with this approval, by which its access is given once there are enough."""
         held = await self._found(id, nonce)
         self._check(caller, held.asked)
         if held.asked.state != APPROVED:
-            async with caller.step(AuditAction.APPROVE_REQUEST, held.asked):
+            async with caller.audited(AuditAction.APPROVE_REQUEST, held.asked):
                 changed = await self._with_approval(caller, held, identities)
             if changed.state != APPROVED:
-                self._say(caller, "approved", changed, f"{caller.name} approved, more approvals needed: {words_of(changed)}")
+                self._say(caller, "approved", changed, f"{caller.name} approved, more approvals needed: {describe_request(changed)}")
                 return changed
             held = await self._found(id, nonce)
         await self._finish(caller, held)
         return held.asked
 
-    async def _with_approval(self, caller: Caller, held: HeldRequest, identities: Identities) -> AskedAccess:
+    async def _with_approval(self, caller: AccessActor, held: HeldRequest, identities: IdentityLookup) -> AskedAccess:
         """Write this approval into a request that others may change at the same time; NoSuchRequest where they have closed it."""
         for _ in range(TRIES):
             route = self._check(caller, held.asked)
             if held.asked.state == APPROVED:
-                raise NoSuchRequest(_GONE)
+                raise RequestNotFound(_GONE)
             changed = await self._approved(caller, held.asked, route, identities)
             try:
                 await self._asked.change(held, changed)
@@ -199,18 +199,18 @@ class AccessDesk:
             return changed
         raise AccessBusy(_BUSY)
 
-    async def revoke(self, caller: Caller, user_id: str, id: str) -> None:
+    async def revoke(self, caller: AccessActor, user_id: str, id: str) -> None:
         """End access before its time: one's own, or where one is an approver."""
         found = await self._accesses.find(user_id, id)
         if found is None or not self._may_revoke(caller, *found):
-            raise NoSuchRequest(_ENDED)
+            raise RequestNotFound(_ENDED)
         await self._revoke(found, caller.name, caller.audit)
 
     async def revoke_as_administrator(self, name: str, user_id: str, id: str, audit: AuditLog) -> None:
         """End anybody's access before its time: that takes away, so no approver need agree.  To give they have no way."""
         found = await self._accesses.find(user_id, id)
         if found is None:
-            raise NoSuchRequest(_ENDED)
+            raise RequestNotFound(_ENDED)
         await self._revoke(found, name, audit)
 
     async def _revoke(self, found: tuple[TemporaryAccessRecord, TemporaryAccess], name: str, audit: AuditLog) -> None:
@@ -218,57 +218,57 @@ class AccessDesk:
         words = f"{held.person}, {access.route_name}"
         async with audit.step(AuditAction.REVOKE_ACCESS, User, [(held.user_id, words)]):
             if not await end_early(self._broker, held, access, self._clock):
-                raise NoSuchRequest(_ENDED)
+                raise RequestNotFound(_ENDED)
         line = f"{name} revoked the access of {held.person} to {access.route_name}"
         self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_name, access.why, name, line))
 
-    async def waiting(self, caller: Caller) -> AsyncGenerator[HeldRequest]:
+    async def pending_for(self, caller: AccessActor) -> AsyncGenerator[HeldRequest]:
         """Requests that this caller may answer.  They are read for approvers alone: each page with a navigation asks for this."""
         now = self._clock()
         if not any(self.rules.may_approve(route.grant_key, caller.identity, now) for route in self.rules.routes):
             return
         async for held in self._asked.all():
-            if self.may_answer(caller, held.asked):
+            if self.can_decide(caller, held.asked):
                 yield held
 
-    async def own(self, caller: Caller) -> list[HeldRequest]:
-        return await self._asked.of_person(*caller.holder)
+    async def list_for(self, caller: AccessActor) -> list[HeldRequest]:
+        return await self._asked.of_person(*caller.grant_subject)
 
-    async def given(self, caller: Caller) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
+    async def grants_visible_to(self, caller: AccessActor) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
         """Access that this caller has, or may end."""
         async for held, access in self._accesses.list():
             if self._may_revoke(caller, held, access):
                 yield held, access
 
-    def may_answer(self, caller: Caller, asked: AskedAccess) -> bool:
+    def can_decide(self, caller: AccessActor, asked: AskedAccess) -> bool:
         """Nobody answers themselves, whatever they are."""
-        if caller.has_asked(asked):
+        if caller.is_requester_of(asked):
             return False
         return self.rules.may_approve(asked.route, caller.identity, self._clock())
 
-    def _may_revoke(self, caller: Caller, held: TemporaryAccessRecord, access: TemporaryAccess) -> bool:
-        if caller.is_same_person(held.user_id, held.issuer):
+    def _may_revoke(self, caller: AccessActor, held: TemporaryAccessRecord, access: TemporaryAccess) -> bool:
+        if caller.is_user(held.user_id, held.issuer):
             return True
         return self.rules.may_approve(access.route, caller.identity, self._clock())
 
-    def _check(self, caller: Caller, asked: AskedAccess) -> Route:
+    def _check(self, caller: AccessActor, asked: AskedAccess) -> Route:
         route = self.rules.route(asked.route)
         if route is None:
-            raise NoSuchRequest(_GONE)
-        if not self.may_answer(caller, asked):
-            raise NotYours(Message("you can't approve or deny this request; nothing was changed"))
+            raise RequestNotFound(_GONE)
+        if not self.can_decide(caller, asked):
+            raise NotPermitted(Message("you can't approve or deny this request; nothing was changed"))
         return route
 
     async def _found(self, id: str, nonce: str) -> HeldRequest:
         held = await self._asked.find(id, nonce)
         if held is None:
-            raise NoSuchRequest(_GONE)
+            raise RequestNotFound(_GONE)
         return held
 
-    async def _approved(self, caller: Caller, asked: AskedAccess, route: Route, identities: Identities) -> AskedAccess:
+    async def _approved(self, caller: AccessActor, asked: AskedAccess, route: Route, identities: IdentityLookup) -> AskedAccess:
         """The request with this approval and those that still count: of different people, each of whom is an approver now."""
         now = self._clock()
-        own = caller.approval(now)
+        own = caller.as_approval(now)
         others = [each for each in asked.approvals if each.names.isdisjoint(own.names)]
         approvals = (*[each for each in others if await self._counts(each, asked, identities, now)], own)
         asking = route.access_requests
@@ -277,7 +277,7 @@ class AccessDesk:
         lasts = min(asked.duration, asking.max_duration.total_seconds())  # the rule may have changed since
         return replace(asked, approvals=approvals, state=APPROVED, duration=lasts, until=now + lasts)
 
-    async def _counts(self, approval: AccessApproval, asked: AskedAccess, identities: Identities, now: float) -> bool:
+    async def _counts(self, approval: AccessApproval, asked: AskedAccess, identities: IdentityLookup, now: float) -> bool:
         identity = await identities(approval.session_id) or await identity_of_account(approval.session_id, self._broker, now)
         if identity is None or identity.person_id != approval.user_id:
             return False
@@ -286,13 +286,13 @@ class AccessDesk:
             return False
         return self.rules.may_approve(asked.route, identity, now)
 
-    async def _finish(self, caller: Caller, held: HeldRequest) -> None:
+    async def _finish(self, caller: AccessActor, held: HeldRequest) -> None:
         """Give what was approved.  Whoever comes again after a failure finishes the same: the access has the request's own number."""
         asked, now = held.asked, self._clock()
         by, approved = ", ".join(each.name for each in asked.approvals), max((each.at for each in asked.approvals), default=asked.asked)
         access = TemporaryAccess(asked.nonce, asked.route, min(now, asked.until), asked.until, by, asked.why, asked.route_name)
         try:
-            async with caller.step(AuditAction.GRANT_ACCESS, asked):
+            async with caller.audited(AuditAction.GRANT_ACCESS, asked):
                 await self._accesses.give(UserRecord(asked.user_id, name=asked.person, issuer=asked.issuer), access, approved)
         except AccessBusy:
             raise
@@ -300,10 +300,10 @@ class AccessDesk:
             await self._close(held)
             raise
         log.info("temporary access granted", user_id=asked.user_id, route=asked.route_name, until=asked.until, by=by)
-        self._say(caller, "given", asked, f"{by} granted access: {words_of(asked)}")
+        self._say(caller, "given", asked, f"{by} granted access: {describe_request(asked)}")
         await self._close(held)
 
-    def _say(self, caller: Caller, event: str, asked: AskedAccess, line: str) -> None:
+    def _say(self, caller: AccessActor, event: str, asked: AskedAccess, line: str) -> None:
         self._tell(AccessEvent(event, asked.person, asked.user_id, asked.route_name, asked.why, caller.name, line, asked.until))
 
     async def _close(self, held: HeldRequest) -> None:
@@ -312,14 +312,14 @@ class AccessDesk:
         except VersionConflict:
             return  # another approver has finished it, too
 
-    async def _end(self, caller: Caller, held: HeldRequest, action: AuditAction) -> None:
+    async def _end(self, caller: AccessActor, held: HeldRequest, action: AuditAction) -> None:
         if held.asked.state == APPROVED:
-            raise NoSuchRequest(Message("this request is already approved; nothing was changed"))
+            raise RequestNotFound(Message("this request is already approved; nothing was changed"))
         try:
-            async with caller.step(action, held.asked):
+            async with caller.audited(action, held.asked):
                 await self._asked.close(held)
         except VersionConflict:
-            raise NoSuchRequest(_GONE) from None
+            raise RequestNotFound(_GONE) from None
 
 
 _GONE = Message("this request is already closed; nothing was changed")
@@ -327,11 +327,11 @@ _ENDED = Message("this access has already ended; nothing was changed")
 _BUSY = Message("another approver changed this request; reload the page and try again")
 
 
-def words_of(asked: AskedAccess) -> str:
-    return f"{asked.person}, {asked.route_name}, for {duration_words(asked.duration)}: {asked.why}"
+def describe_request(asked: AskedAccess) -> str:
+    return f"{asked.person}, {asked.route_name}, for {format_duration(asked.duration)}: {asked.why}"
 
 
-def route_name(route: Route) -> str:
+def route_title(route: Route) -> str:
     return route.title or name_of(route)
 
 
@@ -342,7 +342,7 @@ _UNITS = (
 )
 
 
-def duration_words(seconds: float) -> Message:
+def format_duration(seconds: float) -> Message:
     """`1 hour 30 minutes`, in whole minutes."""
     left, said = max(1, round(seconds / 60)), list[Message]()
     for minutes, one, several in _UNITS:

@@ -24,9 +24,9 @@ log = structlog.get_logger(__name__)
 
 SIGNATURE = "X-Gate-Signature"
 TIMEOUT = 10.0  # seconds for one try
-TRIES = 6
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-MOST_WAITING = 500
+MAX_ATTEMPTS = 6
+INITIAL_BACKOFF, MAX_BACKOFF = 1.0, 60.0
+MAX_QUEUE = 500
 BROKE_GLASS = "broke_glass"
 # What Slack's and Teams's markup begins with: a reason must call nobody, lead nowhere, and look like nothing but words.
 _MARKUP = re.compile(r"[\[\]*_~`|#@\\]|(?<=:)//")
@@ -38,13 +38,13 @@ class AccessEvent:
     """What happened; `words` say it in one line that may hold what people wrote."""
 
     event: str
-    person: str
+    requester: str
     user_id: str
     route: str
-    why: str
-    by: str
-    words: str
-    until: float = 0.0  # Unix seconds; 0 where there is no access
+    reason: str
+    actor: str
+    text: str
+    expires_at: float = 0.0  # Unix seconds; 0 where there is no access
 
 
 class AccessWebhook:
@@ -70,11 +70,11 @@ class AccessWebhook:
             if self._waiting:
                 log.warning("access webhook stopped with undelivered events", number=len(self._waiting))
 
-    def tell(self, event: AccessEvent) -> None:
+    def enqueue(self, event: AccessEvent) -> None:
         """Queue what is to be told, at once; where too much waits the oldest is dropped."""
         if self._url is None:
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_QUEUE:
             dropped = self._least_missed()
             self._waiting.remove(dropped)
             log.warning("access webhook queue full, event dropped", about=dropped.event, user_id=dropped.user_id)
@@ -101,8 +101,8 @@ class AccessWebhook:
 
     async def _told(self, client: httpx.AsyncClient, url: SecretText, secret: SecretText, event: AccessEvent) -> None:
         """Try, and try again where that may help; what is given up stands in the log."""
-        body, waits, reason = self._body(event), backoff_delays(FIRST_PAUSE, LONGEST_PAUSE), ""
-        for _ in range(TRIES):
+        body, waits, reason = self._body(event), backoff_delays(INITIAL_BACKOFF, MAX_BACKOFF), ""
+        for _ in range(MAX_ATTEMPTS):
             pause = next(waits)
             try:
                 async with asyncio.timeout(TIMEOUT):
@@ -116,29 +116,29 @@ class AccessWebhook:
                 if answer.status_code < 500 and answer.status_code not in _AGAIN:
                     break
                 asked = retry_after(answer.headers.get("retry-after", ""), self._clock())
-                pause = min(max(pause, asked or 0.0), LONGEST_PAUSE)
+                pause = min(max(pause, asked or 0.0), MAX_BACKOFF)
             await asyncio.sleep(pause)
         log.error("access webhook delivery failed", about=event.event, user_id=event.user_id, reason=reason)
 
     async def _post(self, client: httpx.AsyncClient, url: SecretText, body: bytes, secret: SecretText) -> httpx.Response:
-        signature = signature_of(secret.reveal().encode(), body, int(self._clock()))
+        signature = sign(secret.reveal().encode(), body, int(self._clock()))
         headers = {"Content-Type": "application/json", SIGNATURE: signature}
         async with client.stream("POST", url.reveal(), content=body, headers=headers) as answer:
             return answer  # nobody reads what it says
 
     def _body(self, event: AccessEvent) -> bytes:
-        said = {name: getattr(event, name) for name in ("event", "person", "user_id", "route", "why", "by", "until")}
-        document = {"text": f"{harmless(event.words)} {self._page}", **said, "url": self._page}
+        said = {name: getattr(event, name) for name in ("event", "requester", "user_id", "route", "reason", "actor", "expires_at")}
+        document = {"text": f"{escape_chat_markup(event.text)} {self._page}", **said, "url": self._page}
         return json.dumps(document).encode()
 
 
-def signature_of(secret: bytes, body: bytes, at: int) -> str:
+def sign(secret: bytes, body: bytes, timestamp: int) -> str:
     """`t=<Unix seconds>,v1=<HMAC-SHA256 of "t.body", hexadecimal>`: who checks the time, too, takes no message twice."""
-    digest = hmac.new(secret, b"%d." % at + body, hashlib.sha256).hexdigest()
-    return f"t={at},v1={digest}"
+    digest = hmac.new(secret, b"%d." % timestamp + body, hashlib.sha256).hexdigest()
+    return f"t={timestamp},v1={digest}"
 
 
-def harmless(words: str) -> str:
+def escape_chat_markup(words: str) -> str:
     """Words for a chat: without its markup, and escaped as Slack asks for."""
     plain = _MARKUP.sub(lambda found: {"[": "(", "]": ")", "@": "(at)"}.get(found[0], " "), plain_text(words))
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

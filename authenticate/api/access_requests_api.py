@@ -2,11 +2,11 @@
 
 from pydantic import Field
 
-from authenticate.access_requests.access_request_service import Caller
+from authenticate.access_requests.access_request_service import AccessActor
 from authenticate.api.api_call import ApiCall
 from authenticate.api.api_operation import operation
-from authenticate.api.api_types import ApiAnswer, PageQuery, PlainText, Told, told
-from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.api_types import PageQuery, PlainText, ResponseModel, Timestamp, to_rfc3339
+from authenticate.api.cursors import decode_cursor, encode_cursor
 from authorize.identity.service_account_loader import identity_of
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.grants.request_store import APPROVED, AskedAccesses, HeldRequest
@@ -17,11 +17,11 @@ LIST = "requests"
 ID = r"[0-9a-f]{24}-[0-9a-f]{24}-[0-9]\.[0-9a-f]{32}"
 
 
-class RequestQuery(PageQuery):
+class AccessRequestQuery(PageQuery):
     user_id: PlainText | None = Field(None, description="Only of this user: `provider/subject`.")
 
 
-class WaitingRequest(ApiAnswer):
+class AccessRequestResource(ResponseModel):
     """A request that nobody has answered yet, or not enough."""
 
     id: str
@@ -30,28 +30,28 @@ class WaitingRequest(ApiAnswer):
     route: str
     why: str
     seconds: int
-    asked: Told
-    expires: Told
+    asked: Timestamp
+    expires: Timestamp
     approved_by: list[str]
     may_answer: bool = Field(description="Whether the calling service account is an approver of the route.")
 
 
-class RequestList(ApiAnswer):
-    items: list[WaitingRequest]
+class AccessRequestList(ResponseModel):
+    items: list[AccessRequestResource]
     next: str | None
 
 
-class AnsweredRequest(ApiAnswer):
+class AccessRequestResult(ResponseModel):
     is_given: bool = Field(description="False if more approvals are needed.")
-    until: Told
+    until: Timestamp
 
 
-@operation("GET", "requests", "requests:read", "Pending access requests", query=RequestQuery)
-async def list_requests(call: ApiCall) -> RequestList:
-    query: RequestQuery = call.query
-    after, caller = keys_in(LIST, query.cursor), caller_of(call)
+@operation("GET", "requests", "requests:read", "Pending access requests", query=AccessRequestQuery)
+async def list_requests(call: ApiCall) -> AccessRequestList:
+    query: AccessRequestQuery = call.query
+    after, caller = decode_cursor(LIST, query.cursor), actor_for(call)
     page: list[HeldRequest] = []
-    async for held in AskedAccesses(call.gate.broker, call.gate.clock).all():
+    async for held in AskedAccesses(call.context.broker, call.context.clock).all():
         if (after is not None and held.id <= after[0]) or query.user_id not in (None, held.asked.user_id):
             continue
         page.append(held)
@@ -59,7 +59,7 @@ async def list_requests(call: ApiCall) -> RequestList:
             break
     shown = page[: query.limit]
     items = [_shown(call, caller, held) for held in shown]
-    return RequestList(items=items, next=cursor_at(LIST, shown[-1].id) if len(page) > len(shown) else None)
+    return AccessRequestList(items=items, next=encode_cursor(LIST, shown[-1].id) if len(page) > len(shown) else None)
 
 
 @operation(
@@ -70,10 +70,10 @@ async def list_requests(call: ApiCall) -> RequestList:
     id_pattern=ID,
     problems=(404, 409),
 )
-async def approve_request(call: ApiCall) -> AnsweredRequest:
+async def approve_request(call: ApiCall) -> AccessRequestResult:
     id, _, nonce = call.id.partition(".")
-    asked = await call.gate.desk.approve(caller_of(call), id, nonce, call.gate.identities)
-    return AnsweredRequest(is_given=asked.state == APPROVED, until=told(asked.until))
+    asked = await call.context.desk.approve(actor_for(call), id, nonce, call.context.identities)
+    return AccessRequestResult(is_given=asked.state == APPROVED, until=to_rfc3339(asked.until))
 
 
 @operation(
@@ -84,16 +84,16 @@ async def approve_request(call: ApiCall) -> AnsweredRequest:
     id_pattern=ID,
     problems=(404, 409),
 )
-async def refuse_request(call: ApiCall) -> None:
+async def deny_request(call: ApiCall) -> None:
     id, _, nonce = call.id.partition(".")
-    await call.gate.desk.refuse(caller_of(call), id, nonce)
+    await call.context.desk.deny(actor_for(call), id, nonce)
 
 
-def caller_of(call: ApiCall) -> Caller:
+def actor_for(call: ApiCall) -> AccessActor:
     """The program as the access desk knows who answers: by its own id, which is no person's, and never as one."""
-    account, id = call.program.account, call.program.id
+    account, id = call.principal.account, call.principal.id
     session = SessionRecord(id, id, id, PROVIDER, account.created, account.expires)
-    return Caller(session, identity_of(account, call.gate.clock()), id, call.audit, _known_to(account))
+    return AccessActor(session, identity_of(account, call.context.clock()), id, call.audit, _known_to(account))
 
 
 def _known_to(account: ServiceAccountRecord) -> tuple[str, ...]:
@@ -101,17 +101,17 @@ def _known_to(account: ServiceAccountRecord) -> tuple[str, ...]:
     return tuple(dict.fromkeys(canonical_email(name) or name for name in account.secret_viewers))
 
 
-def _shown(call: ApiCall, caller: Caller, held: HeldRequest) -> WaitingRequest:
+def _shown(call: ApiCall, caller: AccessActor, held: HeldRequest) -> AccessRequestResource:
     asked = held.asked
-    return WaitingRequest(
+    return AccessRequestResource(
         id=f"{held.id}.{asked.nonce}",
         user_id=asked.user_id,
         person=asked.person,
         route=asked.route_name,
         why=asked.why,
         seconds=int(asked.duration),
-        asked=told(asked.asked),
-        expires=told(asked.expires),
+        asked=to_rfc3339(asked.asked),
+        expires=to_rfc3339(asked.expires),
         approved_by=[each.name for each in asked.approvals],
-        may_answer=call.gate.desk.may_answer(caller, asked),
+        may_answer=call.context.desk.can_decide(caller, asked),
     )

@@ -22,11 +22,11 @@ from foundation.errors import BrokerError
 
 log = structlog.get_logger(__name__)
 
-SEEN_EVERY = 60.0  # seconds between two notes of an account's last use
+LAST_USED_INTERVAL = 60.0  # seconds between two notes of an account's last use
 
 
 @dataclass(frozen=True, slots=True)
-class ApiProgram:
+class ApiPrincipal:
     """Program that asks: its account, as the data broker's record says at this moment, and the hash of the secret that it sent."""
 
     account: ServiceAccountRecord
@@ -36,7 +36,7 @@ class ApiProgram:
     def id(self) -> str:
         return f"{PROVIDER}/{self.account.name}"
 
-    def check(self, permission: str) -> None:
+    def require_permission(self, permission: str) -> None:
         """ApiProblem where it has not this permission."""
         if permission not in self.account.permissions:
             raise ApiProblem(
@@ -45,7 +45,7 @@ class ApiProgram:
 
 
 # enforcement-point: Identity: API authentication and permissions
-class ApiAccess:
+class ApiAuthenticator:
     """Door of the API.  No cookie is looked at, and no token in a URL."""
 
     def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
@@ -53,7 +53,7 @@ class ApiAccess:
         self._clock = clock
         self._seen: BoundedCache[str, float] = BoundedCache(1000, 1_000_000)
 
-    async def program_of(self, request: PolicyRequest) -> ApiProgram:
+    async def authenticate(self, request: PolicyRequest) -> ApiPrincipal:
         """The program whose token is in the one Authorization header; ApiProblem.  Raises BrokerError."""
         scheme, token = request_credentials.authorization_of(request)
         if not request_credentials.is_service_account(scheme, token):
@@ -64,14 +64,14 @@ class ApiAccess:
             problem = ApiProblem(401, "the token is expired, rotated or revoked").with_header("WWW-Authenticate", INVALID_TOKEN)
             problem.reason = account.reason
             raise problem
-        return ApiProgram(account, hash_token(token))
+        return ApiPrincipal(account, hash_token(token))
 
-    async def note_use(self, program: ApiProgram, host: str) -> None:
+    async def record_use(self, principal: ApiPrincipal, host: str) -> None:
         """Note when an account was last used, now and then; who wants to know which are used no more finds it with the others."""
-        now, before = self._clock(), self._seen.get(program.id)
-        if before is None or not 0 <= now - before < SEEN_EVERY:
-            self._seen.put(program.id, now, 100)
+        now, before = self._clock(), self._seen.get(principal.id)
+        if before is None or not 0 <= now - before < LAST_USED_INTERVAL:
+            self._seen.put(principal.id, now, 100)
             try:
-                await sync_to_async(write_seen)({program.id: (now, host)})
+                await sync_to_async(write_seen)({principal.id: (now, host)})
             except BrokerError as error:  # whoever can be answered without the tables is
                 log.warning("updating service account last use failed", reason=str(error).partition("\n")[0])

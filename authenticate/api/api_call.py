@@ -4,22 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from authenticate.access_requests.access_request_service import AccessDesk, Identities
-from authenticate.api.api_authenticator import ApiProgram
+from authenticate.access_requests.access_request_service import AccessRequestService, IdentityLookup
+from authenticate.api.api_authenticator import ApiPrincipal
 from config.options import Options
 from databroker.audit_log import AuditLog, program_log
 from databroker.broker_client import BrokerClient
 
 
 @dataclass(frozen=True, slots=True)
-class ApiSurroundings:
+class ApiContext:
     """What a call may use, and where it comes from."""
 
     options: Options
     broker: BrokerClient
     clock: Callable[[], float]
-    desk: AccessDesk
-    identities: Identities
+    desk: AccessRequestService
+    identities: IdentityLookup
     client_address: str
     request_id: str
 
@@ -28,8 +28,8 @@ class ApiSurroundings:
 class ApiCall:
     """Call: who asks, and what of the request has been validated; `query` and `body` are of the operation's models."""
 
-    gate: ApiSurroundings
-    program: ApiProgram
+    context: ApiContext
+    principal: ApiPrincipal
     id: str
     query: Any
     body: Any
@@ -37,4 +37,4 @@ class ApiCall:
     @property
     def audit(self) -> AuditLog:
         """Audit log in the name of the program."""
-        return program_log(self.program.account.name, self.gate.client_address, self.gate.clock, self.gate.request_id)
+        return program_log(self.principal.account.name, self.context.client_address, self.context.clock, self.context.request_id)

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from authenticate.api.api_call import ApiCall
-from authenticate.api.api_types import ApiAnswer, ApiModel, NoQuery
+from authenticate.api.api_types import EmptyQuery, RequestModel, ResponseModel
 
-Handler = Callable[[ApiCall], Awaitable[ApiAnswer | None]]
+Handler = Callable[[ApiCall], Awaitable[ResponseModel | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,18 @@ class ApiOperation:
     path: str
     permission: str
     summary: str
-    handle: Handler = field(repr=False)
-    answer: type[ApiAnswer] | None = None
-    query: type[ApiModel] = NoQuery
-    body: type[ApiModel] | None = None
+    handler: Handler = field(repr=False)
+    response: type[ResponseModel] | None = None
+    query: type[RequestModel] = EmptyQuery
+    body: type[RequestModel] | None = None
     id_pattern: str = ""
     problems: tuple[int, ...] = ()
 
     @property
     def status(self) -> int:
-        return 204 if self.answer is None else 201 if self.name.startswith("create_") else 200
+        return 204 if self.response is None else 201 if self.name.startswith("create_") else 200
 
-    def id_in(self, path: str) -> str | None:
+    def match_path(self, path: str) -> str | None:
         """The id in a path of this operation, "" where it has none; None where the path is another's."""
         before, braces, behind = self.path.partition("{id}")
         if not braces:
@@ -50,8 +50,8 @@ def operation(
     permission: str,
     summary: str,
     *,
-    query: type[ApiModel] = NoQuery,
-    body: type[ApiModel] | None = None,
+    query: type[RequestModel] = EmptyQuery,
+    body: type[RequestModel] | None = None,
     id_pattern: str = "",
     problems: tuple[int, ...] = (),
 ) -> Callable[[Handler], ApiOperation]:
@@ -64,8 +64,8 @@ def operation(
     return declare
 
 
-def operations_at(path: str, operations: Iterable[ApiOperation]) -> Iterator[tuple[ApiOperation, str]]:
+def match_operations(path: str, operations: Iterable[ApiOperation]) -> Iterator[tuple[ApiOperation, str]]:
     """Operations of a path, each with the id that is in it."""
     for operation in operations:
-        if (id := operation.id_in(path)) is not None:
+        if (id := operation.match_path(path)) is not None:
             yield operation, id

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from foundation.errors import GateError
 
-MOST_TOLD = 20
-LONGEST_TOLD = 100
+MAX_ERRORS = 20
+MAX_NAME_LENGTH = 100
 
 
 class ApiProblem(GateError):
@@ -26,20 +26,20 @@ class ApiProblem(GateError):
         return self
 
 
-def no_such(what: str) -> ApiProblem:
+def not_found(what: str) -> ApiProblem:
     return ApiProblem(404, f"{what} not found")
 
 
-def wrong(place: str, findings: Iterable[tuple[str, str]]) -> ApiProblem:
+def invalid_input(place: str, findings: Iterable[tuple[str, str]]) -> ApiProblem:
     """Problem of a query or body, which names each member that is wrong."""
-    errors = [{"in": place, "name": name[:LONGEST_TOLD], "reason": reason} for name, reason in findings][:MOST_TOLD]
+    errors = [{"in": place, "name": name[:MAX_NAME_LENGTH], "reason": reason} for name, reason in findings][:MAX_ERRORS]
     named = ", ".join(f"{each['name']}: {each['reason']}" for each in errors)
     return ApiProblem(400, f"invalid {place}: {named}"[:1000], errors=errors)
 
 
-def of_validation(place: str, error: ValidationError) -> ApiProblem:
+def from_validation_error(place: str, error: ValidationError) -> ApiProblem:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    return wrong(place, [(".".join(map(str, each["loc"])), _reason(each)) for each in found])
+    return invalid_input(place, [(".".join(map(str, each["loc"])), _reason(each)) for each in found])
 
 
 def _reason(found: Mapping[str, Any]) -> str:

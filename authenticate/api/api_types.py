@@ -6,19 +6,19 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
-MOST_OF_A_PAGE, USUAL_OF_A_PAGE = 200, 50
-LONGEST_CURSOR = 1000
+MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE = 200, 50
+MAX_CURSOR_LENGTH = 1000
 _NUMBER = re.compile(r"[1-9][0-9]{0,2}", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-class ApiModel(BaseModel):
+class RequestModel(BaseModel):
     """A part of a request: what it does not know is refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class ApiAnswer(BaseModel):
+class ResponseModel(BaseModel):
     """A part of an answer."""
 
     model_config = ConfigDict(frozen=True)
@@ -50,34 +50,34 @@ def _moment(said: Any) -> datetime:
 
 
 # What no id, name or search has; a NUL is in no text of PostgreSQL.
-PLAIN = r"^[^\x00-\x1f\x7f]*$"
-PlainText = Annotated[str, StringConstraints(min_length=1, max_length=320, pattern=PLAIN)]
-Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+PLAIN_PATTERN = r"^[^\x00-\x1f\x7f]*$"
+PlainText = Annotated[str, StringConstraints(min_length=1, max_length=320, pattern=PLAIN_PATTERN)]
+DateTimeParam = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
 PageSize = Annotated[
     int,
     BeforeValidator(_whole_number),
-    AfterValidator(lambda number: number if number <= MOST_OF_A_PAGE else _too_many()),
-    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_OF_A_PAGE, "default": USUAL_OF_A_PAGE}),
+    AfterValidator(lambda number: number if number <= MAX_PAGE_SIZE else _too_many()),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE, "default": DEFAULT_PAGE_SIZE}),
 ]
-CursorText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")]
+CursorText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_LENGTH, pattern=r"^[A-Za-z0-9_-]+$")]
 
 
 def _too_many() -> int:
-    raise ValueError(f"must be at most {MOST_OF_A_PAGE}")
+    raise ValueError(f"must be at most {MAX_PAGE_SIZE}")
 
 
-class PageQuery(ApiModel):
+class PageQuery(RequestModel):
     """Query of a list: where a page begins, and how much it holds at most."""
 
-    limit: PageSize = Field(USUAL_OF_A_PAGE, description="Maximum number of items.")
+    limit: PageSize = Field(DEFAULT_PAGE_SIZE, description="Maximum number of items.")
     cursor: CursorText | None = Field(None, description="`next` of the previous page.")
 
 
-class NoQuery(ApiModel):
+class EmptyQuery(RequestModel):
     """Query of what has none."""
 
 
-def told(moment: datetime | float | None) -> str | None:
+def to_rfc3339(moment: datetime | float | None) -> str | None:
     """A time as answers write it: UTC, whole seconds; None also for what no calendar has."""
     if moment is None or moment == 0:
         return None
@@ -88,4 +88,4 @@ def told(moment: datetime | float | None) -> str | None:
     return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-Told = Annotated[str | None, WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]})]
+Timestamp = Annotated[str | None, WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]})]

@@ -4,18 +4,18 @@ import base64
 import binascii
 import json
 
-from authenticate.api.api_problems import ApiProblem, wrong
+from authenticate.api.api_problems import ApiProblem, invalid_input
 
-LONGEST_KEY = 340
+MAX_KEY_LENGTH = 340
 
 
-def cursor_at(list_name: str, *keys: str) -> str:
+def encode_cursor(list_name: str, *keys: str) -> str:
     """The cursor behind the item of these keys."""
     said = json.dumps([list_name, *keys], ensure_ascii=False, separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(said).rstrip(b"=").decode()
 
 
-def keys_in(list_name: str, cursor: str | None, count: int = 1) -> tuple[str, ...] | None:
+def decode_cursor(list_name: str, cursor: str | None, count: int = 1) -> tuple[str, ...] | None:
     """Keys of a cursor of this list; None where the list begins.  ApiProblem."""
     if cursor is None:
         return None
@@ -33,8 +33,8 @@ def keys_in(list_name: str, cursor: str | None, count: int = 1) -> tuple[str, ..
 
 def _is_key(text: str) -> bool:
     """Whether a store and a database can look for it."""
-    return len(text) <= LONGEST_KEY and "\0" not in text and text.encode(errors="replace").decode() == text
+    return len(text) <= MAX_KEY_LENGTH and "\0" not in text and text.encode(errors="replace").decode() == text
 
 
 def _not_ours() -> ApiProblem:
-    return wrong("query", [("cursor", "is not valid for this list")])
+    return invalid_input("query", [("cursor", "is not valid for this list")])

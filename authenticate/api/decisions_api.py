@@ -8,9 +8,9 @@ from pydantic import Field
 
 from authenticate.api.api_call import ApiCall
 from authenticate.api.api_operation import operation
-from authenticate.api.api_problems import wrong
-from authenticate.api.api_types import ApiAnswer, Moment, PageQuery, PlainText, Told, told
-from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.api_problems import invalid_input
+from authenticate.api.api_types import DateTimeParam, PageQuery, PlainText, ResponseModel, Timestamp, to_rfc3339
+from authenticate.api.cursors import decode_cursor, encode_cursor
 from authorize.models import LoggedDecision
 from databroker.admin.row_search import MOST_WORDS
 
@@ -27,17 +27,17 @@ class DecisionQuery(PageQuery):
     shadow_outcome: PlainText | None = Field(None, description="Outcome with the rules in `mode: shadow`.")
     client_address: PlainText | None = None
     request_id: PlainText | None = None
-    after: Moment | None = Field(None, description="Not before this time.")
-    before: Moment | None = Field(None, description="Before this time.")
+    after: DateTimeParam | None = Field(None, description="Not before this time.")
+    before: DateTimeParam | None = Field(None, description="Before this time.")
     q: PlainText | None = Field(None, description="Words of a user, route or URL; all must match.")
 
 
-class TakenDecision(ApiAnswer):
+class DecisionResource(ResponseModel):
     """A recorded decision.  `url` has no query."""
 
     id: int
     request_id: str
-    at: Told
+    at: Timestamp
     person_id: str
     person: str
     method: str
@@ -50,20 +50,20 @@ class TakenDecision(ApiAnswer):
     shadow_outcome: str
 
 
-class DecisionList(ApiAnswer):
-    items: list[TakenDecision]
+class DecisionList(ResponseModel):
+    items: list[DecisionResource]
     next: str | None
 
 
 @operation("GET", "decisions", "decisions:read", "Decisions, newest first", query=DecisionQuery)
 async def list_decisions(call: ApiCall) -> DecisionList:
     query: DecisionQuery = call.query
-    keys = keys_in(LIST, query.cursor)
+    keys = decode_cursor(LIST, query.cursor)
     if keys is not None and not (keys[0].isascii() and keys[0].isdecimal() and len(keys[0]) <= 18):
-        raise wrong("query", [("cursor", "is not valid for this list")])
+        raise invalid_input("query", [("cursor", "is not valid for this list")])
     rows = await sync_to_async(_page)(query, None if keys is None else int(keys[0]))
     items = [_of_row(row) for row in rows[: query.limit]]
-    return DecisionList(items=items, next=cursor_at(LIST, str(items[-1].id)) if len(rows) > query.limit else None)
+    return DecisionList(items=items, next=encode_cursor(LIST, str(items[-1].id)) if len(rows) > query.limit else None)
 
 
 def _page(query: DecisionQuery, before: int | None) -> list[LoggedDecision]:
@@ -81,6 +81,6 @@ def _page(query: DecisionQuery, before: int | None) -> list[LoggedDecision]:
     return list(rows.defer("facts").order_by("-pk")[: query.limit + 1])
 
 
-def _of_row(row: LoggedDecision) -> TakenDecision:
+def _of_row(row: LoggedDecision) -> DecisionResource:
     texts = {name: getattr(row, name) for name in (*EXACT, "method", "url", "reason")}
-    return TakenDecision(id=row.pk, at=told(row.at), **texts)
+    return DecisionResource(id=row.pk, at=to_rfc3339(row.at), **texts)

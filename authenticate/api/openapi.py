@@ -38,7 +38,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 
 @cache
 def openapi_document() -> dict[str, Any]:
-    answers = {(each.answer, "serialization") for each in OPERATIONS if each.answer is not None}
+    answers = {(each.response, "serialization") for each in OPERATIONS if each.response is not None}
     bodies = {(each.body, "validation") for each in OPERATIONS if each.body is not None}
     models = sorted((*answers, *bodies), key=lambda each: each[0].__name__)
     _, schemas = models_json_schema(models, ref_template=REF)  # type: ignore[arg-type]
@@ -98,9 +98,9 @@ def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
 def _responses(operation: ApiOperation) -> dict[str, Any]:
     statuses = {*ALWAYS, *operation.problems, *((413, 415) if operation.body is not None else ())}
     problems = {str(status): _problem(status) for status in sorted(statuses)}
-    done: dict[str, Any] = {"description": "Success." if operation.answer is None else phrase(operation.status)}
-    if operation.answer is not None:
-        done["content"] = {"application/json": {"schema": _named(operation.answer)}}
+    done: dict[str, Any] = {"description": "Success." if operation.response is None else phrase(operation.status)}
+    if operation.response is not None:
+        done["content"] = {"application/json": {"schema": _named(operation.response)}}
     return {str(operation.status): done, **problems}
 
 

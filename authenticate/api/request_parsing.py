@@ -5,66 +5,68 @@ from urllib.parse import parse_qsl
 
 from pydantic import ValidationError
 
-from authenticate.api.api_operation import ApiOperation, operations_at
-from authenticate.api.api_problems import ApiProblem, of_validation, wrong
+from authenticate.api.api_operation import ApiOperation, match_operations
+from authenticate.api.api_problems import ApiProblem, from_validation_error, invalid_input
 from authenticate.api.operation_registry import OPERATIONS
 from authenticate.provider import strict_json
 
-MOST_BYTES = 16 * 1024
-MOST_KEYS = 30
+MAX_BODY_BYTES = 16 * 1024
+MAX_QUERY_PARAMS = 30
 JSON = "application/json"
 
 
-def operation_of(method: str, path: str) -> tuple[ApiOperation, str]:
+def find_operation(method: str, path: str) -> tuple[ApiOperation, str]:
     """The operation and the id in its path; ApiProblem 404, or 405 with what is possible there."""
-    found = list(operations_at(path, OPERATIONS))
+    found = list(match_operations(path, OPERATIONS))
     if not found:
         raise ApiProblem(404, "path not found. See /.gate/api/openapi.json")
     for operation, id in found:
         if operation.method == ("GET" if method == "HEAD" else method):
             return operation, id
-    raise ApiProblem(405, f"{method} is not allowed here"[:100]).with_header("Allow", allowed(path))
+    raise ApiProblem(405, f"{method} is not allowed here"[:100]).with_header("Allow", allowed_methods(path))
 
 
-def allowed(path: str) -> str:
+def allowed_methods(path: str) -> str:
     """Methods of a path, for `Allow`; "" where there is nothing."""
-    methods = {operation.method for operation, _ in operations_at(path, OPERATIONS)}
+    methods = {operation.method for operation, _ in match_operations(path, OPERATIONS)}
     if not methods:
         return ""
     return ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))
 
 
-def query_of(operation: ApiOperation, written: str) -> Any:
+def parse_query(operation: ApiOperation, written: str) -> Any:
     try:
         pairs = (
-            parse_qsl(written, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=MOST_KEYS) if written else []
+            parse_qsl(written, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=MAX_QUERY_PARAMS)
+            if written
+            else []
         )
     except ValueError:
-        raise wrong("query", [("", "is not written as key=value, in UTF-8")]) from None
+        raise invalid_input("query", [("", "is not written as key=value, in UTF-8")]) from None
     said = dict(pairs)
     if len(said) != len(pairs):
         names = [name for name, _ in pairs]
-        raise wrong("query", [(name, "occurs twice") for name in said if names.count(name) > 1])
+        raise invalid_input("query", [(name, "occurs twice") for name in said if names.count(name) > 1])
     try:
         return operation.query.model_validate(said)
     except ValidationError as error:
-        raise of_validation("query", error) from None
+        raise from_validation_error("query", error) from None
 
 
-def body_of(operation: ApiOperation, content_type: str, content: bytes) -> Any:
-    if len(content) > MOST_BYTES:
-        raise ApiProblem(413, f"a body must be at most {MOST_BYTES} bytes")
+def parse_body(operation: ApiOperation, content_type: str, content: bytes) -> Any:
+    if len(content) > MAX_BODY_BYTES:
+        raise ApiProblem(413, f"a body must be at most {MAX_BODY_BYTES} bytes")
     if operation.body is None:
         if content:
-            raise wrong("body", [("", "a body is not allowed here")])
+            raise invalid_input("body", [("", "a body is not allowed here")])
         return None
     if content_type.partition(";")[0].strip().lower() != JSON:
         raise ApiProblem(415, f"the body must be {JSON}")
     try:
         said = strict_json.parse_object(content)
     except ValueError as error:
-        raise wrong("body", [("", f"is not an unambiguous JSON object: {error}"[:200])]) from None
+        raise invalid_input("body", [("", f"is not an unambiguous JSON object: {error}"[:200])]) from None
     try:
         return operation.body.model_validate(said)
     except ValidationError as error:
-        raise of_validation("body", error) from None
+        raise from_validation_error("body", error) from None

@@ -4,9 +4,9 @@ from pydantic import Field
 
 from authenticate.api.api_call import ApiCall
 from authenticate.api.api_operation import operation
-from authenticate.api.api_problems import wrong
-from authenticate.api.api_types import ApiAnswer, PageQuery, PlainText
-from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.api_problems import invalid_input
+from authenticate.api.api_types import PageQuery, PlainText, ResponseModel
+from authenticate.api.cursors import decode_cursor, encode_cursor
 from config.routes.route import Route
 
 LIST = "routes"
@@ -16,7 +16,7 @@ class RouteQuery(PageQuery):
     host: PlainText | None = Field(None, description="Only routes of this host, as in `from`.")
 
 
-class ConfiguredAccess(ApiAnswer):
+class RouteAccess(ResponseModel):
     """Who may enter by the route's own keys; `has_policy`: its `policy` says more."""
 
     public: bool
@@ -28,7 +28,7 @@ class ConfiguredAccess(ApiAnswer):
     may_be_asked_for: bool
 
 
-class ListedRoute(ApiAnswer):
+class ListedRoute(ResponseModel):
     """A route, in the order in which they are looked at: the first that fits counts.  Headers stay out: they hold keys."""
 
     place: int
@@ -43,10 +43,10 @@ class ListedRoute(ApiAnswer):
     is_redirect: bool
     is_tcp: bool
     mode: str
-    access: ConfiguredAccess
+    access: RouteAccess
 
 
-class RouteList(ApiAnswer):
+class RouteList(ResponseModel):
     items: list[ListedRoute]
     next: str | None
 
@@ -54,15 +54,15 @@ class RouteList(ApiAnswer):
 @operation("GET", "routes", "routes:read", "Routes, in their order", query=RouteQuery)
 async def list_routes(call: ApiCall) -> RouteList:
     query: RouteQuery = call.query
-    keys = keys_in(LIST, query.cursor)
+    keys = decode_cursor(LIST, query.cursor)
     if keys is not None and not (keys[0].isascii() and keys[0].isdecimal() and len(keys[0]) <= 9):
-        raise wrong("query", [("cursor", "is not valid for this list")])
+        raise invalid_input("query", [("cursor", "is not valid for this list")])
     after = -1 if keys is None else int(keys[0])
-    places = enumerate(call.gate.options.policy)
+    places = enumerate(call.context.options.policy)
     found = [(place, route) for place, route in places if place > after and query.host in (None, route.from_.host)]
     page = found[: query.limit]
     items = [_shown(place, route) for place, route in page]
-    return RouteList(items=items, next=cursor_at(LIST, str(page[-1][0])) if len(found) > len(page) else None)
+    return RouteList(items=items, next=encode_cursor(LIST, str(page[-1][0])) if len(found) > len(page) else None)
 
 
 def _shown(place: int, route: Route) -> ListedRoute:
@@ -79,7 +79,7 @@ def _shown(place: int, route: Route) -> ListedRoute:
         is_redirect=route.redirect is not None,
         is_tcp=route.is_tcp,
         mode=route.mode,
-        access=ConfiguredAccess(
+        access=RouteAccess(
             public=route.allow_public_unauthenticated_access,
             any_authenticated_user=route.allow_any_authenticated_user,
             users=list(route.allowed_users),

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from asgiref.sync import sync_to_async
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from authenticate.api.api_authenticator import ApiProgram
+from authenticate.api.api_authenticator import ApiPrincipal
 from authenticate.api.api_call import ApiCall
 from authenticate.api.api_operation import operation
 from authenticate.api.api_problems import ApiProblem
-from authenticate.api.api_types import PLAIN, ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
-from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.api_types import PLAIN_PATTERN, PageQuery, PlainText, RequestModel, ResponseModel, Timestamp, to_rfc3339
+from authenticate.api.cursors import decode_cursor, encode_cursor
 from databroker.audit_log import AuditAction
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
@@ -22,7 +22,7 @@ LIST = "service_accounts"
 ID = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 USUAL_LIFETIME, LONGEST = (int(timedelta(days=days).total_seconds()) for days in (90, 3660))
 
-GroupText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GROUP, pattern=PLAIN)]
+GroupText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GROUP, pattern=PLAIN_PATTERN)]
 
 
 def _known(name: str) -> str:
@@ -39,11 +39,11 @@ def _whole(number: Any) -> Any:
 PermissionText = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": list(PERMISSIONS)})]
 
 
-class AccountQuery(PageQuery):
+class ServiceAccountQuery(PageQuery):
     q: PlainText | None = Field(None, description="Part of a name, group, permission or creator.")
 
 
-class AccountToMake(ApiModel):
+class ServiceAccountCreate(RequestModel):
     name: Annotated[str, StringConstraints(pattern=f"^{ID}$", max_length=63)] = Field(
         description="Name of the calling service account, two hyphens, and a suffix: `ci` creates `ci--nightly`."
     )
@@ -56,41 +56,41 @@ class AccountToMake(ApiModel):
     )
 
 
-class ListedAccount(ApiAnswer):
+class ListedAccount(ResponseModel):
     name: str
     groups: list[str]
     permissions: list[str]
-    created: Told
+    created: Timestamp
     created_by: str
-    rotated: Told
-    expires: Told
-    last_used: Told
+    rotated: Timestamp
+    expires: Timestamp
+    last_used: Timestamp
     last_host: str
     ended_with_maker: bool = Field(description="Whether it is rejected because a creator was revoked, has expired, or has another secret.")
 
 
-class AccountList(ApiAnswer):
+class ServiceAccountList(ResponseModel):
     items: list[ListedAccount]
     next: str | None
 
 
-class MadeAccount(ApiAnswer):
+class ServiceAccountCreated(ResponseModel):
     name: str
     token: str = Field(description="Secret, returned only once.")
-    expires: Told
+    expires: Timestamp
 
 
-@operation("GET", "service_accounts", "service_accounts:read", "Service accounts, by name", query=AccountQuery)
-async def list_service_accounts(call: ApiCall) -> AccountList:
-    query: AccountQuery = call.query
-    after = keys_in(LIST, query.cursor)
+@operation("GET", "service_accounts", "service_accounts:read", "Service accounts, by name", query=ServiceAccountQuery)
+async def list_service_accounts(call: ApiCall) -> ServiceAccountList:
+    query: ServiceAccountQuery = call.query
+    after = decode_cursor(LIST, query.cursor)
     found = sorted(await _accounts(call).list(), key=lambda account: account.name)
     fits = [each for each in found if (after is None or each.name > after[0]) and _fits(each, query.q)]
     page = fits[: query.limit]
     rows = await sync_to_async(ServiceAccount.objects.in_bulk)([account.name for account in page])
-    ended = ended_with_maker(found, call.gate.clock())
+    ended = ended_with_maker(found, call.context.clock())
     items = [_shown(account, rows.get(account.name), account.name in ended) for account in page]
-    return AccountList(items=items, next=cursor_at(LIST, page[-1].name) if len(fits) > len(page) else None)
+    return ServiceAccountList(items=items, next=encode_cursor(LIST, page[-1].name) if len(fits) > len(page) else None)
 
 
 @operation(
@@ -98,14 +98,14 @@ async def list_service_accounts(call: ApiCall) -> AccountList:
     "service_accounts",
     "service_accounts:write",
     "Create a service account with at most the rights of the caller",
-    body=AccountToMake,
+    body=ServiceAccountCreate,
     problems=(409,),
 )
-async def create_service_account(call: ApiCall) -> MadeAccount:
-    wanted: AccountToMake = call.body
-    lifetime = lifetime_of(wanted, call.program, call.gate.clock())
+async def create_service_account(call: ApiCall) -> ServiceAccountCreated:
+    wanted: ServiceAccountCreate = call.body
+    lifetime = granted_lifetime(wanted, call.principal, call.context.clock())
     name = wanted.name
-    maker = call.program
+    maker = call.principal
     async with call.audit.step(AuditAction.CREATE_ACCOUNT, ServiceAccount, [(name, name)]):
         token = await _accounts(call).create(
             name,
@@ -117,7 +117,7 @@ async def create_service_account(call: ApiCall) -> MadeAccount:
             secret_viewers=(maker.id, *maker.account.secret_viewers),
             maker_secret_hash=maker.secret_hash,
         )
-    return MadeAccount(name=name, token=token, expires=told(call.gate.clock() + lifetime))
+    return ServiceAccountCreated(name=name, token=token, expires=to_rfc3339(call.context.clock() + lifetime))
 
 
 @operation(
@@ -129,7 +129,7 @@ async def revoke_service_account(call: ApiCall) -> None:
 
 
 # enforcement-point: Identity: Lifetime of service accounts created through the API
-def lifetime_of(wanted: AccountToMake, program: ApiProgram, now: float) -> float:
+def granted_lifetime(wanted: ServiceAccountCreate, program: ApiPrincipal, now: float) -> float:
     """Seconds that the new account lives.  ApiProblem where it would be more than the program that makes it: by its permissions, its
     groups, its end, or its name, which rules and applications may know.
     """
@@ -148,7 +148,7 @@ def lifetime_of(wanted: AccountToMake, program: ApiProgram, now: float) -> float
 
 
 def _accounts(call: ApiCall) -> ServiceAccounts:
-    return ServiceAccounts(call.gate.broker, call.gate.clock)
+    return ServiceAccounts(call.context.broker, call.context.clock)
 
 
 def _fits(account: ServiceAccountRecord, word: str | None) -> bool:
@@ -161,11 +161,11 @@ def _shown(account: ServiceAccountRecord, row: Any, has_ended: bool) -> ListedAc
         name=account.name,
         groups=list(account.groups),
         permissions=list(account.permissions),
-        created=told(account.created),
+        created=to_rfc3339(account.created),
         created_by=account.created_by,
-        rotated=told(account.rotated),
-        expires=told(account.expires) if account.expires < NEVER else None,
-        last_used=told(row.last_seen_at) if row is not None else None,
+        rotated=to_rfc3339(account.rotated),
+        expires=to_rfc3339(account.expires) if account.expires < NEVER else None,
+        last_used=to_rfc3339(row.last_seen_at) if row is not None else None,
         last_host=row.last_host if row is not None else "",
         ended_with_maker=has_ended,
     )

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from authenticate.api.api_call import ApiCall
 from authenticate.api.api_operation import operation
-from authenticate.api.api_problems import no_such
-from authenticate.api.api_types import ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
-from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.api_problems import not_found
+from authenticate.api.api_types import PageQuery, PlainText, RequestModel, ResponseModel, Timestamp, to_rfc3339
+from authenticate.api.cursors import decode_cursor, encode_cursor
 from config.options import Options
 from databroker.admin import row_search
 from databroker.audit_log import AuditAction, name_in_claims
@@ -26,40 +26,40 @@ class SessionQuery(PageQuery):
     q: PlainText | None = Field(None, description="Words of a user or route, the start of an address, or a complete id; all must match.")
 
 
-class PersonToEnd(ApiModel):
+class EndSessionsRequest(RequestModel):
     user_id: PlainText = Field(description="User: `provider/subject`.")
 
 
-class LiveSession(ApiAnswer):
+class LiveSession(ResponseModel):
     """A signed-in browser.  When it was last seen is known some seconds later."""
 
     id: str
     user_id: str
-    since: Told
-    expires: Told
+    since: Timestamp
+    expires: Timestamp
     client_address: str
     user_agent: str
-    last_seen_at: Told
+    last_seen_at: Timestamp
     last_host: str
 
 
-class SessionList(ApiAnswer):
+class SessionList(ResponseModel):
     items: list[LiveSession]
     next: str | None
 
 
-class EndedSessions(ApiAnswer):
+class EndSessionsResult(ResponseModel):
     ended: int
 
 
 @operation("GET", "sessions", "sessions:read", "Sessions, by id", query=SessionQuery)
 async def list_sessions(call: ApiCall) -> SessionList:
     query: SessionQuery = call.query
-    after = keys_in(LIST, query.cursor)
+    after = decode_cursor(LIST, query.cursor)
     rows = await sync_to_async(_page)(query, after)
     more = len(rows) > query.limit
     items = [_of_row(row) for row in rows[: query.limit]]
-    return SessionList(items=items, next=cursor_at(LIST, items[-1].id) if more else None)
+    return SessionList(items=items, next=encode_cursor(LIST, items[-1].id) if more else None)
 
 
 def _page(query: SessionQuery, after: tuple[str, ...] | None) -> list[Session]:
@@ -76,11 +76,11 @@ def _of_row(row: Session) -> LiveSession:
     return LiveSession(
         id=row.pk,
         user_id=row.user_id or "",
-        since=told(row.since),
-        expires=told(row.expires),
+        since=to_rfc3339(row.since),
+        expires=to_rfc3339(row.expires),
         client_address=row.client_address,
         user_agent=row.user_agent,
-        last_seen_at=told(row.last_seen_at),
+        last_seen_at=to_rfc3339(row.last_seen_at),
         last_host=row.last_host,
     )
 
@@ -88,44 +88,44 @@ def _of_row(row: Session) -> LiveSession:
 @operation("GET", "sessions/{id}", "sessions:read", "One session", id_pattern=ID, problems=(404,))
 async def get_session(call: ApiCall) -> LiveSession:
     """By the data broker, which knows of an end at once; the table follows it."""
-    record = await call.gate.broker.get(SESSION, call.id)
+    record = await call.context.broker.get(SESSION, call.id)
     if record is None:
-        raise no_such("session")
+        raise not_found("session")
     row = await Session.objects.filter(pk=call.id).afirst()
     data = record.data
     return LiveSession(
         id=record.id,
         user_id=str(data.get("user_id") or ""),
-        since=told(data.get("issued")),
-        expires=told(data.get("expires")),
+        since=to_rfc3339(data.get("issued")),
+        expires=to_rfc3339(data.get("expires")),
         client_address=str(data.get("client_address") or ""),
         user_agent=str(data.get("user_agent") or ""),
-        last_seen_at=told(row.last_seen_at if row else None),
+        last_seen_at=to_rfc3339(row.last_seen_at if row else None),
         last_host=row.last_host if row else "",
     )
 
 
 @operation("DELETE", "sessions/{id}", "sessions:end", "End a session immediately", id_pattern=ID, problems=(404,))
 async def end_session(call: ApiCall) -> None:
-    record = await call.gate.broker.get(SESSION, call.id)
+    record = await call.context.broker.get(SESSION, call.id)
     if record is None:
-        raise no_such("session")
-    whom = {id: id for id in await earlier_of(call.gate.broker, [record.id])} | {record.id: _words(record, call.gate.options)}
+        raise not_found("session")
+    whom = {id: id for id in await earlier_of(call.context.broker, [record.id])} | {record.id: _words(record, call.context.options)}
     over: list[str] = []
     async with call.audit.step(AuditAction.END_SESSION, Session, whom.items()):
         try:
-            await end_sessions(call.gate.broker, [record.id], over)
+            await end_sessions(call.context.broker, [record.id], over)
         finally:
             for id in over:
                 del whom[id]
 
 
-@operation("POST", "end_sessions", "sessions:end", "End all sessions of a user immediately", body=PersonToEnd)
-async def end_sessions_of_person(call: ApiCall) -> EndedSessions:
+@operation("POST", "end_sessions", "sessions:end", "End all sessions of a user immediately", body=EndSessionsRequest)
+async def end_user_sessions(call: ApiCall) -> EndSessionsResult:
     whom = call.body.user_id
     person = [(whom, str(await User.objects.filter(pk=whom).afirst() or whom))]
     async with call.audit.step(AuditAction.END_ALL_SESSIONS, User, person):
-        return EndedSessions(ended=len(await end_sessions_of_user(call.gate.broker, whom)))
+        return EndSessionsResult(ended=len(await end_sessions_of_user(call.context.broker, whom)))
 
 
 def _words(record: Record, options: Options) -> str:

@@ -5,31 +5,31 @@ from pydantic import Field
 
 from authenticate.api.api_call import ApiCall
 from authenticate.api.api_operation import operation
-from authenticate.api.api_types import ApiAnswer, PageQuery, PlainText, Told, told
-from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.api_types import PageQuery, PlainText, ResponseModel, Timestamp, to_rfc3339
+from authenticate.api.cursors import decode_cursor, encode_cursor
 from databroker.admin import row_search
 from databroker.models import Group, Membership, User
 
 LIST = "people"
 # Of one person; the number of all is told.
-MOST_GROUPS = 500
+MAX_GROUPS = 500
 
 
-class PeopleQuery(PageQuery):
+class UserQuery(PageQuery):
     id: PlainText | None = Field(None, description="Only this user: `provider/subject`.")
     email: PlainText | None = Field(None, description="Only the user with exactly this address, verified by a provider that may assert it.")
     group: PlainText | None = Field(None, description="Only members of the group with this id.")
     q: PlainText | None = Field(None, description="Words of an id, address, name or group; all must match.")
 
 
-class GroupOfPerson(ApiAnswer):
+class UserGroup(ResponseModel):
     id: str
     name: str
     from_directory: bool
     from_claim: bool
 
 
-class ListedPerson(ApiAnswer):
+class ListedPerson(ResponseModel):
     """A person, as they were told of last; `groups` holds the first 500 by id, and `group_count` is the number of all."""
 
     id: str
@@ -41,23 +41,23 @@ class ListedPerson(ApiAnswer):
         )
     )
     name: str
-    last_sign_in_at: Told
-    groups: list[GroupOfPerson]
+    last_sign_in_at: Timestamp
+    groups: list[UserGroup]
     group_count: int
 
 
-class PeopleList(ApiAnswer):
+class UserList(ResponseModel):
     items: list[ListedPerson]
     next: str | None
 
 
-@operation("GET", "people", "people:read", "Users with their groups, by id", query=PeopleQuery)
-async def list_people(call: ApiCall) -> PeopleList:
-    query: PeopleQuery = call.query
-    return await sync_to_async(_page)(query, keys_in(LIST, query.cursor))
+@operation("GET", "people", "people:read", "Users with their groups, by id", query=UserQuery)
+async def list_users(call: ApiCall) -> UserList:
+    query: UserQuery = call.query
+    return await sync_to_async(_page)(query, decode_cursor(LIST, query.cursor))
 
 
-def _page(query: PeopleQuery, after: tuple[str, ...] | None) -> PeopleList:
+def _page(query: UserQuery, after: tuple[str, ...] | None) -> UserList:
     rows = User.objects.all()
     if query.id is not None:
         rows = rows.filter(pk=query.id)
@@ -77,24 +77,24 @@ def _page(query: PeopleQuery, after: tuple[str, ...] | None) -> PeopleList:
             email=user.email,
             unauthoritative_email=user.unauthoritative_email,
             name=user.name,
-            last_sign_in_at=told(user.last_sign_in_at),
-            groups=groups.get(user.pk, [])[:MOST_GROUPS],
+            last_sign_in_at=to_rfc3339(user.last_sign_in_at),
+            groups=groups.get(user.pk, [])[:MAX_GROUPS],
             group_count=len(groups.get(user.pk, [])),
         )
         for user in shown
     ]
-    return PeopleList(items=items, next=cursor_at(LIST, shown[-1].pk) if len(page) > len(shown) else None)
+    return UserList(items=items, next=encode_cursor(LIST, shown[-1].pk) if len(page) > len(shown) else None)
 
 
-def _groups(people: list[str]) -> dict[str, list[GroupOfPerson]]:
+def _groups(people: list[str]) -> dict[str, list[UserGroup]]:
     members = list(
         Membership.objects.filter(user_id__in=people)
         .order_by("group_id")
         .values_list("user_id", "group_id", "from_directory", "from_claim")
     )
     names = dict(Group.objects.filter(pk__in={group for _, group, _, _ in members}).values_list("pk", "name"))
-    found: dict[str, list[GroupOfPerson]] = {}
+    found: dict[str, list[UserGroup]] = {}
     for user, group, from_directory, from_claim in members:
-        told_of = GroupOfPerson(id=group, name=names.get(group, ""), from_directory=from_directory, from_claim=from_claim)
+        told_of = UserGroup(id=group, name=names.get(group, ""), from_directory=from_directory, from_claim=from_claim)
         found.setdefault(user, []).append(told_of)
     return found

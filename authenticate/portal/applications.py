@@ -7,7 +7,7 @@ from authorize.accessible_routes import Opening, start_path
 from config.routes.route import Route
 from foundation.values import Url, WatchedFile, parse_ip
 
-LOWEST_FREE_PORT = 1024  # below it only an administrator of the machine may listen
+FIRST_UNPRIVILEGED_PORT = 1024  # below it only an administrator of the machine may listen
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,16 @@ class Application:
     command: str
     icon: str | WatchedFile | None
     needs_step_up: bool
-    is_partial: bool
+    has_partial_access: bool
     order: tuple[bool, str, str, str]
 
-    def fits(self, words: Iterable[str]) -> bool:
+    def matches(self, words: Iterable[str]) -> bool:
         """Whether all of these words, case-folded, are in what is said of it."""
         said = "\n".join((self.title, self.description, self.category, self.address)).casefold()
         return all(word in said for word in words)
 
 
-def application(opening: Opening, authenticate_url: Url, link_id: str) -> Application:
+def to_application(opening: Opening, authenticate_url: Url, link_id: str) -> Application:
     """Application of an opening; `authenticate_url` says at which port of gate's the pages are."""
     route, path = opening.route.route, start_path(opening.route) or "/"
     address = route.from_.host_port if path == "/" else f"{route.from_.host_port}{path}"
@@ -54,7 +54,7 @@ def application(opening: Opening, authenticate_url: Url, link_id: str) -> Applic
         command=_command(route.from_, authenticate_url) if route.is_tcp else "",
         icon=route.icon,
         needs_step_up=opening.needs_step_up,
-        is_partial=opening.is_partial,
+        has_partial_access=opening.is_partial,
         order=(not category, category.casefold(), title.casefold(), key),
     )
 
@@ -81,7 +81,7 @@ def _name_of_host(host: str) -> str:
 def _command(address: Url, authenticate_url: Url) -> str:
     """Line for a terminal.  Hosts and ports of a configuration hold nothing that a shell reads."""
     parts = ["gate tunnel", address.host_port]
-    if address.port is not None and address.port >= LOWEST_FREE_PORT:
+    if address.port is not None and address.port >= FIRST_UNPRIVILEGED_PORT:
         parts.append(f"--listen 127.0.0.1:{address.port}")
     if authenticate_url.port is not None:
         parts.append(f"--url https://{address.host}:{authenticate_url.port}")

@@ -13,7 +13,7 @@ PATH = "/.gate/icons/"
 _ENDINGS = {image.PNG: ".png", image.SVG: ".svg"}
 
 # Lines in a square of 24, drawn with a round pen; the names are those of config/routes/route_portal.py.
-DRAWN = {
+BUILTIN_ICON_PATHS = {
     "book": "M5 4h11a3 3 0 0 1 3 3v13H8a3 3 0 0 1-3-3zm0 13a3 3 0 0 1 3-3h11",
     "calendar": "M4 6h16v14H4zm0 4h16M8 3v4m8-4v4",
     "chart": "M4 4v16h16M8 16v-4m4 4V8m4 8v-6",
@@ -57,13 +57,13 @@ class Icons:
     def _name(self, icon: WatchedFile) -> str:
         return hmac.digest(self._key, icon.content, "sha256").hex()[:32] + _ENDINGS[image.media_type(icon.content)]
 
-    def drawn(self, icon: str | WatchedFile | None) -> tuple[str, str]:
+    def icon_source(self, icon: str | WatchedFile | None) -> tuple[str, str]:
         """Where a picture is and how it is drawn, one of them or none: (path of a file, lines of a drawing of ours)."""
         if isinstance(icon, WatchedFile):
-            return self.path_of(icon), ""
-        return "", DRAWN.get(icon or "", "")
+            return self.path_for(icon), ""
+        return "", BUILTIN_ICON_PATHS.get(icon or "", "")
 
-    def path_of(self, icon: WatchedFile) -> str:
+    def path_for(self, icon: WatchedFile) -> str:
         return PATH + self._name(icon)
 
     def find(self, name: str) -> ServedIcon | None:

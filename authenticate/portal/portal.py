@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from authenticate.portal.applications import Application, application
-from authenticate.portal.icons import DRAWN, Icons
-from authenticate.portal.preferences import choices_of
+from authenticate.portal.applications import Application, to_application
+from authenticate.portal.icons import BUILTIN_ICON_PATHS, Icons
+from authenticate.portal.preferences import load_preferences
 from authorize.accessible_routes import SLICE, Opening
 from authorize.authorizer import Authorizer
 from authorize.policy.policy_request import PolicyRequest
@@ -27,9 +27,9 @@ from foundation.web.message import Message
 T = TypeVar("T")
 
 FAVOURITES = Message("Favourites")
-MOST_RECENT = 6
-MOST_ON_A_PAGE = 100
-LONGEST_SEARCH = 200
+MAX_RECENT_SHOWN = 6
+PAGE_SIZE = 100
+MAX_SEARCH_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PortalPage:
     """Page `number` of `pages`, of `found` applications: (heading, tiles) of each section."""
 
     sections: list[tuple[str, list[Markup]]]
-    found: int
+    match_count: int
     number: int
     pages: int
 
@@ -67,28 +67,28 @@ class Portal:
         self._tiles: dict[tuple[str, bool, bool, str], Markup] = {}
 
     async def applications(
-        self, authorize: Authorizer, asker: PolicyRequest, cookies: Iterable[bytes], session: SessionRecord
+        self, authorize: Authorizer, request: PolicyRequest, cookies: Iterable[bytes], session: SessionRecord
     ) -> Applications:
         """Applications of this session's person; BrokerError."""
-        opened = await authorize.accessible_routes(asker, cookies)
-        choices = await choices_of(self._broker, session)
+        opened = await authorize.accessible_routes(request, cookies)
+        choices = await load_preferences(self._broker, session)
         every = [self._application(each) async for each in _in_slices(opened)]
         every.sort(key=lambda each: each.order)
         by_key = {each.key: each for each in every}
         recent = [by_key[key] for key in choices.opened if key in by_key]
         starred = frozenset(choices.favourites)
-        return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MOST_RECENT]))
+        return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MAX_RECENT_SHOWN]))
 
-    async def page(self, shown: Applications, search: str = "", number: int = 1, language: str = ENGLISH) -> PortalPage:
+    async def page(self, applications: Applications, search: str = "", number: int = 1, language: str = ENGLISH) -> PortalPage:
         """Page of what fits a search, favourites first; the nearest one where there is none of this number."""
-        words = search[:LONGEST_SEARCH].casefold().split()
-        starred = {each.id for each in shown.favourites}
-        ordered = (*shown.favourites, *(each for each in shown.all if each.id not in starred))
-        found = [each async for each in _in_slices(ordered) if each.fits(words)] if words else ordered
-        pages = max(1, ceil(len(found) / MOST_ON_A_PAGE))
+        words = search[:MAX_SEARCH_LENGTH].casefold().split()
+        starred = {each.id for each in applications.favourites}
+        ordered = (*applications.favourites, *(each for each in applications.all if each.id not in starred))
+        found = [each async for each in _in_slices(ordered) if each.matches(words)] if words else ordered
+        pages = max(1, ceil(len(found) / PAGE_SIZE))
         number = min(max(1, number), pages)
         sections: dict[str, list[Markup]] = {}
-        async for each in _in_slices(found[(number - 1) * MOST_ON_A_PAGE : number * MOST_ON_A_PAGE]):
+        async for each in _in_slices(found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]):
             heading = FAVOURITES if each.id in starred else each.category
             sections.setdefault(heading, []).append(self._tile(each, language, is_favourite=each.id in starred))
         return PortalPage(list(sections.items()), len(found), number, pages)
@@ -96,7 +96,7 @@ class Portal:
     def _application(self, opening: Opening) -> Application:
         place = opening.route.id, opening.needs_step_up
         if (known := self._applications.get(place)) is None:
-            known = self._applications[place] = application(opening, self._url, self._links.id_of(opening.route.route))
+            known = self._applications[place] = to_application(opening, self._url, self._links.id_of(opening.route.route))
         return known
 
     def _tile(self, shown: Application, language: str, *, is_favourite: bool) -> Markup:
@@ -108,8 +108,8 @@ class Portal:
                 language,
                 app=shown,
                 is_favourite=is_favourite,
-                drawn=DRAWN.get(icon, "") if isinstance(icon, str) else "",
-                picture=self.icons.path_of(icon) if isinstance(icon, WatchedFile) else "",
+                drawn=BUILTIN_ICON_PATHS.get(icon, "") if isinstance(icon, str) else "",
+                picture=self.icons.path_for(icon) if isinstance(icon, WatchedFile) else "",
             )
         return tile
 

@@ -5,16 +5,16 @@ import hashlib
 from databroker.broker_client import BrokerClient
 from databroker.records import PROGRAMMATIC_CLIENT, ProgramRecord, SessionRecord
 
-MOST_SHOWN = 20  # of one session
+MAX_SHOWN = 20  # of one session
 
 
-async def remember(broker: BrokerClient, session: SessionRecord, program: ProgramRecord) -> None:
+async def record_client(broker: BrokerClient, session: SessionRecord, client: ProgramRecord) -> None:
     """Note that a program was let in; the record ends with the session.  BrokerError."""
-    name = hashlib.sha256(f"{program.host}|{program.redirect_host}".encode()).hexdigest()[:16]
-    await broker.put(PROGRAMMATIC_CLIENT, f"{session.id}/{name}", program.to_data(), expires=session.expires)
+    name = hashlib.sha256(f"{client.host}|{client.redirect_host}".encode()).hexdigest()[:16]
+    await broker.put(PROGRAMMATIC_CLIENT, f"{session.id}/{name}", client.to_data(), expires=session.expires)
 
 
-async def programs_of(broker: BrokerClient, session_id: str) -> list[ProgramRecord]:
+async def list_clients(broker: BrokerClient, session_id: str) -> list[ProgramRecord]:
     """Programs that act by a session.  BrokerError."""
-    records = await broker.page(PROGRAMMATIC_CLIENT, f"{session_id}/", MOST_SHOWN)
+    records = await broker.page(PROGRAMMATIC_CLIENT, f"{session_id}/", MAX_SHOWN)
     return [ProgramRecord.from_record(record) for record in records if record.id.startswith(f"{session_id}/")]

@@ -31,7 +31,7 @@ _SYSTEMS = (
 UNKNOWN = Message("Unknown browser")
 
 
-def in_words(user_agent: str) -> str:
+def describe_user_agent(user_agent: str) -> str:
     """`Firefox on Windows`."""
     browser, system = (next((name for pattern, name in names if re.search(pattern, user_agent)), "") for names in (_BROWSERS, _SYSTEMS))
     if not browser:

@@ -8,8 +8,8 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error
 
-from authenticate.portal.programmatic_clients import programs_of
-from authenticate.portal.user_agent import in_words
+from authenticate.portal.programmatic_clients import list_clients
+from authenticate.portal.user_agent import describe_user_agent
 from authenticate.session.session_service import Sessions
 from databroker.broker_client import BrokerClient
 from databroker.projection.rows import LastSeen, last_seen_at
@@ -17,44 +17,44 @@ from databroker.records import ProgramRecord, SessionRecord
 
 log = structlog.get_logger(__name__)
 
-MOST_SHOWN = 100
+MAX_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
-class OwnSession:
+class UserSession:
     """Session as its person is told of it.  `last_seen_at` is None where nothing is known of it."""
 
     id: str
     browser: str
     address: str
-    since: float
-    until: float
+    started_at: float
+    expires_at: float
     last_seen_at: LastSeen | None
-    is_this: bool
-    programs: tuple[ProgramRecord, ...]
+    is_current: bool
+    clients: tuple[ProgramRecord, ...]
 
 
-async def own_sessions(sessions: Sessions, broker: BrokerClient, this: SessionRecord, now: float) -> list[OwnSession]:
+async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: SessionRecord, now: float) -> list[UserSession]:
     """Live sessions of the person of `this`, which comes first, then the newest.  BrokerError."""
-    found = (await others_of(sessions, this, now))[: MOST_SHOWN - 1]
+    found = (await other_sessions(sessions, this, now))[: MAX_SHOWN - 1]
     seen = await _last_seen([each.id for each in found])
-    programs = await asyncio.gather(*(programs_of(broker, each.id) for each in (this, *found)))
+    programs = await asyncio.gather(*(list_clients(broker, each.id) for each in (this, *found)))
     return [
-        OwnSession(
+        UserSession(
             id=each.id,
-            browser=in_words(each.user_agent),
+            browser=describe_user_agent(each.user_agent),
             address=each.client_address,
-            since=each.issued,
-            until=each.expires,
+            started_at=each.issued,
+            expires_at=each.expires,
             last_seen_at=seen.get(each.id),
-            is_this=each is this,
-            programs=tuple(let_in),
+            is_current=each is this,
+            clients=tuple(let_in),
         )
         for each, let_in in zip((this, *found), programs, strict=True)
     ]
 
 
-async def others_of(sessions: Sessions, this: SessionRecord, now: float) -> list[SessionRecord]:
+async def other_sessions(sessions: Sessions, this: SessionRecord, now: float) -> list[SessionRecord]:
     """Live sessions of the same person in other browsers, the newest first: what this one grew out of is this browser's."""
     found = [each for each in await sessions.of_person(this, now) if each.id != this.id]
     ages = {each.id: (each.issued, each.id) for each in found}

@@ -8,7 +8,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate.access_requests.access_request_service import Caller, duration_words, route_name
+from authenticate.access_requests.access_request_service import AccessActor, format_duration, route_title
 from authenticate.page_paths import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
@@ -50,7 +50,7 @@ async def access(request: HttpRequest) -> HttpResponse:
 
 def _sign_in_url(request: HttpRequest) -> str:
     service = page_context(request).authenticate
-    chosen = service.access.linked(request.GET.get("route", ""))
+    chosen = service.access.route_for_link(request.GET.get("route", ""))
     return service.redirects.sign_in_url(PAGE if chosen is None else f"{PAGE}?route={service.access.links.id_of(chosen)}")
 
 
@@ -63,7 +63,7 @@ async def _access(request: HttpRequest, service: AuthenticateService, session: S
     return await (_change if request.method == "POST" else _page)(request, service, caller)
 
 
-async def _change(request: HttpRequest, service: AuthenticateService, caller: Caller) -> HttpResponse:
+async def _change(request: HttpRequest, service: AuthenticateService, caller: AccessActor) -> HttpResponse:
     """Do what a button says; BrokerError leaves a page of its own, and nothing half done that another try would not finish."""
     try:
         await _do(request, service, caller)
@@ -81,20 +81,20 @@ async def _change(request: HttpRequest, service: AuthenticateService, caller: Ca
     return response
 
 
-async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller) -> None:
+async def _do(request: HttpRequest, service: AuthenticateService, caller: AccessActor) -> None:
     gate, desk, sent = page_context(request), service.access, request.POST
     id, _, nonce = sent.get("request", "").partition(" ")
     match sent.get("do", ""):
         case "ask" | "break_glass" as do:
-            route = desk.linked(sent.get("route", ""))
+            route = desk.route_for_link(sent.get("route", ""))
             if route is None:
                 raise AccessError(Message("this application does not accept access requests; nothing was changed"))
-            step = desk.ask if do == "ask" else desk.break_glass
+            step = desk.create if do == "ask" else desk.break_glass
             await step(caller, route, sent.get("why", ""), _seconds(sent.get("duration", "")))
         case "withdraw":
             await desk.withdraw(caller, id, nonce)
         case "refuse":
-            await desk.refuse(caller, id, nonce)
+            await desk.deny(caller, id, nonce)
         case "approve":
             await desk.approve(caller, id, nonce, gate.authorize.identity_of_session)
         case "end":
@@ -108,15 +108,15 @@ def _seconds(written: str) -> float:
     return float(written) if written.isascii() and written.isdigit() and len(written) < 9 else 0.0
 
 
-async def _page(request: HttpRequest, service: AuthenticateService, caller: Caller) -> HttpResponse:
+async def _page(request: HttpRequest, service: AuthenticateService, caller: AccessActor) -> HttpResponse:
     desk, headers, now = service.access, view_helpers.cookie_headers(request), service.clock()
     token, cookie = service.csrf.token_for(headers, now, bound_to=caller.session.id)
-    chosen = desk.linked(request.GET.get("route", ""))
+    chosen = desk.route_for_link(request.GET.get("route", ""))
     if chosen is not None and not may_request(chosen, caller.identity):
         chosen = None
-    given = [each async for each in desk.given(caller)]
-    waiting = [held async for held in desk.waiting(caller)]
-    own = await desk.own(caller)
+    granted = [each async for each in desk.grants_visible_to(caller)]
+    pending = [held async for held in desk.pending_for(caller)]
+    requests = await desk.list_for(caller)
     response = responses.page(
         request,
         "authenticate/access.html",
@@ -127,28 +127,28 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Call
         csrf=token,
         time=time_element,
         form=None if chosen is None else _form(chosen, desk.links),
-        glass=_glass(chosen) if chosen is not None and desk.may_break_glass(caller, chosen) else None,
+        glass=_glass(chosen) if chosen is not None and desk.can_break_glass(caller, chosen) else None,
         is_lost="route" in request.GET and chosen is None,
-        routes=[(desk.links.id_of(route), route_name(route)) for route in await _askable(request, service, caller)],
-        is_sent="sent" in request.GET and bool(own),
-        own=[_waits(held, service) for held in own],
-        pending=len(waiting),
-        waiting=[_waits(held, service) for held in sorted(waiting, key=lambda held: held.asked.asked)[:MOST_SHOWN]],
-        more=max(0, len(waiting) - MOST_SHOWN),
-        given=[_has(each, caller) for each in given[:MOST_SHOWN]],
+        routes=[(desk.links.id_of(route), route_title(route)) for route in await _askable(request, service, caller)],
+        is_sent="sent" in request.GET and bool(requests),
+        requests=[_waits(held, service) for held in requests],
+        pending=len(pending),
+        to_review=[_waits(held, service) for held in sorted(pending, key=lambda held: held.asked.asked)[:MOST_SHOWN]],
+        more=max(0, len(pending) - MOST_SHOWN),
+        grants=[_has(each, caller) for each in granted[:MOST_SHOWN]],
         longest_why=LONGEST_WHY,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])
 
 
-async def _askable(request: HttpRequest, service: AuthenticateService, caller: Caller) -> list[Route]:
+async def _askable(request: HttpRequest, service: AuthenticateService, caller: AccessActor) -> list[Route]:
     """Routes that may be asked for by who can't open them now; those that are hidden in the portal are hidden here, too."""
     gate = page_context(request)
     opened = await gate.authorize.accessible_routes(gate.incoming.request, view_helpers.cookie_headers(request))
     known = {opening.route.id for opening in opened}
     requestable = [route for route in service.access.rules.routes if may_request(route, caller.identity)]
     found = [route for route in requestable if route.is_in_portal and route.id not in known]
-    return sorted(found, key=lambda route: route_name(route).casefold())
+    return sorted(found, key=lambda route: route_title(route).casefold())
 
 
 def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
         raise RuntimeError("this route does not accept access requests")
     return {
         "id": links.id_of(route),
-        "words": route_name(route),
+        "words": route_title(route),
         "address": route.from_.host_port,
         "needs_reason": asking.reason == REQUIRED,
         "durations": list(_durations(asking.max_duration)),
@@ -174,7 +174,7 @@ def _glass(route: Route) -> list[tuple[int, str]]:
 def _durations(lasts: timedelta) -> Iterator[tuple[int, str]]:
     longest = int(lasts.total_seconds())
     for seconds in (*(each for each in DURATIONS if each < longest), longest):
-        yield seconds, duration_words(seconds)
+        yield seconds, format_duration(seconds)
 
 
 def _waits(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _waits(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
         "user_id": asked.user_id,
         "route": asked.route_name,
         "why": asked.why,
-        "duration": duration_words(asked.duration),
+        "duration": format_duration(asked.duration),
         "asked": asked.asked,
         "expires": asked.expires,
         "approvers": [each.name for each in asked.approvals],
@@ -195,8 +195,8 @@ def _waits(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
     }
 
 
-def _has(each: tuple[TemporaryAccessRecord, TemporaryAccess], caller: Caller) -> dict[str, Any]:
+def _has(each: tuple[TemporaryAccessRecord, TemporaryAccess], caller: AccessActor) -> dict[str, Any]:
     held, access = each
-    is_own = caller.is_same_person(held.user_id, held.issuer)
+    is_own = caller.is_user(held.user_id, held.issuer)
     said = {"person": YOU if is_own else held.person, "route": access.route_name, "why": access.why, "by": access.by}
     return {**said, "value": f"{held.user_id} {access.place}", "until": access.until, "is_own": is_own}

@@ -1,6 +1,6 @@
 """Callers of the access desk: who is signed in, from their records at this moment."""
 
-from authenticate.access_requests.access_request_service import Caller
+from authenticate.access_requests.access_request_service import AccessActor
 from authenticate.service import AuthenticatePageContext
 from databroker.audit_log import Actor, ActorKind, AuditLog
 from databroker.records import USER, SessionRecord
@@ -8,7 +8,7 @@ from databroker.session_reader import user_of
 from foundation.email_address import unambiguous_name
 
 
-async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> Caller | None:
+async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> AccessActor | None:
     """Who is signed in, as decisions know them at this moment."""
     identity = await gate.authorize.identity_of_session(session.id)
     if identity is None or identity.user_id != session.user_id:
@@ -16,7 +16,7 @@ async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> Ca
     user = user_of(session, await gate.authenticate.broker.get(USER, session.user_id))
     name = unambiguous_name(user.email if identity.rule_email else "", user.name, user.id)
     audit = AuditLog(Actor(ActorKind.USER, session.user_id, name), gate.client_address, gate.authenticate.clock)
-    return Caller(session, identity, name, audit)
+    return AccessActor(session, identity, name, audit)
 
 
 async def pending_requests(gate: AuthenticatePageContext, session: SessionRecord) -> int | None:
@@ -27,4 +27,4 @@ async def pending_requests(gate: AuthenticatePageContext, session: SessionRecord
     if not gate.authenticate.access.rules:
         return None
     caller = await caller_of(gate, session)
-    return 0 if caller is None else len([held async for held in gate.authenticate.access.waiting(caller)])
+    return 0 if caller is None else len([held async for held in gate.authenticate.access.pending_for(caller)])

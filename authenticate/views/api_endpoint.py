@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from pydantic import BaseModel
 
-from authenticate.api.api_call import ApiCall, ApiSurroundings
+from authenticate.api.api_call import ApiCall, ApiContext
 from authenticate.api.api_problems import ApiProblem
 from authenticate.api.openapi import openapi_document
-from authenticate.api.request_parsing import allowed, body_of, operation_of, query_of
+from authenticate.api.request_parsing import allowed_methods, find_operation, parse_body, parse_query
 from authenticate.service import AuthenticateService, page_context
 from databroker.audit_log import AuditLogAway
 from foundation.errors import BrokerError, GateError
@@ -30,7 +30,7 @@ async def api(request: HttpRequest, path: str) -> HttpResponse:
     try:
         if path == DOCUMENT:
             return _document(request)
-        if request.method == "OPTIONS" and (methods := allowed(path)):
+        if request.method == "OPTIONS" and (methods := allowed_methods(path)):
             return responses.finished(HttpResponse(status=204, headers={"Allow": methods}))
         return await _answer(request, path)
     except ApiProblem as problem:
@@ -48,15 +48,15 @@ async def api(request: HttpRequest, path: str) -> HttpResponse:
 async def _answer(request: HttpRequest, path: str) -> HttpResponse:
     gate = page_context(request)
     service = gate.authenticate
-    operation, id = operation_of(request.method or "", path)
+    operation, id = find_operation(request.method or "", path)
     with _place(service, ""):
-        program = await service.api_access.program_of(gate.incoming.request)
+        program = await service.api_access.authenticate(gate.incoming.request)
     with _place(service, program.id):
-        program.check(operation.permission)
-        query = query_of(operation, request.META.get("QUERY_STRING", ""))
-        body = body_of(operation, request.headers.get("Content-Type", ""), request.body)
-        await service.api_access.note_use(program, service.host_port)
-        around = ApiSurroundings(
+        program.require_permission(operation.permission)
+        query = parse_query(operation, request.META.get("QUERY_STRING", ""))
+        body = parse_body(operation, request.headers.get("Content-Type", ""), request.body)
+        await service.api_access.record_use(program, service.host_port)
+        around = ApiContext(
             service.options,
             service.broker,
             service.clock,
@@ -65,7 +65,7 @@ async def _answer(request: HttpRequest, path: str) -> HttpResponse:
             gate.client_address,
             gate.request_id,
         )
-        answer = await operation.handle(ApiCall(around, program, id, query, body))
+        answer = await operation.handler(ApiCall(around, program, id, query, body))
     return responses.finished(HttpResponse(status=204)) if answer is None else _json(answer, operation.status)
 
 

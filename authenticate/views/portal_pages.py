@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 from authenticate.portal import preferences
 from authenticate.portal.applications import Application
 from authenticate.portal.icons import PATH as ICONS
-from authenticate.portal.portal import LONGEST_SEARCH, Applications
+from authenticate.portal.portal import MAX_SEARCH_LENGTH, Applications
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
 from authenticate.views.actors import pending_requests
@@ -42,7 +42,7 @@ def _sign_in_url(request: HttpRequest) -> str:
 async def portal(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     if view_helpers.wants_json(request):
         return responses.json_page(await described_person(service, session))
-    shown, search = await _applications(request, session), request.GET.get("q", "")[:LONGEST_SEARCH]
+    shown, search = await _applications(request, session), request.GET.get("q", "")[:MAX_SEARCH_LENGTH]
     headers = view_helpers.cookie_headers(request)
     token, cookie = service.csrf.token_for(headers, service.clock(), bound_to=session.id)
     person = await described_person(service, session)
@@ -88,8 +88,8 @@ async def change_portal(request: HttpRequest, service: AuthenticateService, sess
     if found is None:
         reason = Message("Application not found; nothing was changed.")
         return responses.error_page(request, 404, reason, links=BACK)
-    edit = preferences.toggled if "favourite" in request.POST else preferences.opened
-    await preferences.change(service.broker, session, edit, found.key, service.clock())
+    edit = preferences.toggle_favourite if "favourite" in request.POST else preferences.record_opened
+    await preferences.update_preferences(service.broker, session, edit, found.key, service.clock())
     if "favourite" not in request.POST:
         return responses.finished(HttpResponse(status=204))
     response = responses.redirect(f"{PAGE}#a-{found.id}")
@@ -100,7 +100,7 @@ async def change_portal(request: HttpRequest, service: AuthenticateService, sess
 @view_helpers.requires_session("GET", "HEAD", back=BACK, sign_in_url=_sign_in_url)
 async def why(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     """Why somebody can't see what they look for.  Only what is listed for them is looked at: of all else it says the same, there or not."""
-    wanted = " ".join(request.GET.get("address", "")[:LONGEST_SEARCH].split())
+    wanted = " ".join(request.GET.get("address", "")[:MAX_SEARCH_LENGTH].split())
     person = (await described_person(service, session))["user"]
     return responses.page(
         request,
@@ -156,7 +156,7 @@ def _described(shown: Application) -> dict[str, Any]:
         "url": shown.url or shown.key,
         "tunnel": shown.command,
         "step_up": shown.needs_step_up,
-        "some_pages": shown.is_partial,
+        "some_pages": shown.has_partial_access,
     }
 
 
@@ -168,7 +168,7 @@ def _looked_up(shown: Applications, wanted: str) -> list[Application]:
         host = None
     at_host = [each for each in shown.all if wanted and host and urlsplit(each.key).hostname == host]
     words = wanted.casefold().split()
-    return at_host or [each for each in shown.all if words and each.fits(words)][:10]
+    return at_host or [each for each in shown.all if words and each.matches(words)][:10]
 
 
 async def _administers(request: HttpRequest, headers: list[bytes]) -> bool:

@@ -94,7 +94,7 @@ async def _agreed(
     gate = page_context(request)
     # First the note: nobody acts for a person without their page saying so.
     program = ProgramRecord(route.host_port, urlsplit(wanted.redirect_uri).netloc, service.clock())
-    await programmatic_clients.remember(service.broker, session, program)
+    await programmatic_clients.record_client(service.broker, session, program)
     log.info("program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=gate.request_id)
     response = responses.redirect(service.redirects.programmatic_location(session, route, wanted.redirect_uri))
     response.status_code = 303

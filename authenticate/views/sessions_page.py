@@ -5,7 +5,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.portal.user_sessions import MOST_SHOWN, others_of, own_sessions
+from authenticate.portal.user_sessions import MAX_SHOWN, list_user_sessions, other_sessions
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
 from authenticate.views.actors import pending_requests
@@ -54,7 +54,7 @@ async def sessions(request: HttpRequest, service: AuthenticateService, session: 
 async def _end(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     """End one session, or all but this; one of somebody else is as one that does not exist."""
     if "end_others" in request.POST:
-        chosen = await others_of(service.sessions, session, service.clock())
+        chosen = await other_sessions(service.sessions, session, service.clock())
     else:
         found = await service.sessions.own(session, request.POST.get("end", ""), service.clock())
         if found is None:
@@ -106,14 +106,14 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
         shows_times=True,
         files=portal_files(service),
         style=pages.static_path(STYLE),
-        sessions=await own_sessions(service.sessions, service.broker, session, now),
+        sessions=await list_user_sessions(service.sessions, service.broker, session, now),
         pending=await pending_requests(page_context(request), session),
         person=person,
         told=_told(service, person),
         claims=claims,
         technical=technical,
         csrf=token,
-        most=MOST_SHOWN,
+        most=MAX_SHOWN,
         time=time_element,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])

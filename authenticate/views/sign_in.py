@@ -125,7 +125,7 @@ def _question(request: HttpRequest, candidates: Providers, question: ProviderQue
             (
                 f"{CHOOSE_PATH}?{urlencode({CHOICE: question.query, 'gate_idp': each.id})}",
                 each.display_name,
-                service.portal.icons.drawn(each.icon),
+                service.portal.icons.icon_source(each.icon),
             )
             for each in candidates
         ],

@@ -19,7 +19,7 @@ from typing import Any
 import django
 import structlog
 
-from authenticate.portal.portal import MOST_ON_A_PAGE
+from authenticate.portal.portal import PAGE_SIZE
 from tests.support.fake_idp import FakeIdP
 
 GOAL_SIZE = 60_000  # bytes
@@ -77,7 +77,7 @@ async def measured(directory: Path) -> tuple[list[float], list[float], list[floa
         page = await browser.get("/.gate/")
         walls.append(time.perf_counter() - wall)
         processors.append(time.thread_time() - processor)
-        assert f"of {-(-ROUTES // MOST_ON_A_PAGE)}</span>" in page.text
+        assert f"of {-(-ROUTES // PAGE_SIZE)}</span>" in page.text
     watching.cancel()
     await site.service.stop()
     await idp.stop()

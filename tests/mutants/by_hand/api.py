@@ -11,7 +11,9 @@ approvers.without("a program is no approver by a group", "AccessRules._names_acc
 
 made = door("authenticate.api.service_accounts_api", "unit/authenticate/api/test_service_accounts_api.py")
 made.without(
-    "no program puts others into groups that it is not in", "lifetime_of", replaced("sorted(set(wanted.groups) - set(own.groups))", "[]")
+    "no program puts others into groups that it is not in",
+    "granted_lifetime",
+    replaced("sorted(set(wanted.groups) - set(own.groups))", "[]"),
 )
 made.without("an end is the maker's at the latest", "create_service_account", omits("not_after"))
 made.without(
@@ -44,7 +46,7 @@ sessions.without(
 )
 sessions.without(
     "an end of all is recorded before",
-    "end_sessions_of_person",
+    "end_user_sessions",
     replaced("call.audit.step(AuditAction.END_ALL_SESSIONS, User, person)", UNTOLD),
 )
 
@@ -69,7 +71,9 @@ accent = door("foundation.web.brand", "unit/foundation/web/test_brand.py")
 accent.without("text in the accent can be read", "readable", replaced("contrast(each, ground) >= ENOUGH", "True"))
 
 choices = door("authenticate.portal.preferences", "unit/authenticate/portal/test_preferences.py")
-choices.without("choices are bounded", "toggled", replaced("(*choices.favourites, key)[-MOST_FAVOURITES:]", "(*choices.favourites, key)"))
+choices.without(
+    "choices are bounded", "toggle_favourite", replaced("(*choices.favourites, key)[-MAX_FAVOURITES:]", "(*choices.favourites, key)")
+)
 
 own = door(
     "authenticate.session.session_service",

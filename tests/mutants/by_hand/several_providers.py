@@ -68,10 +68,10 @@ removed.without("sessions of a removed provider end", "RemovedProviders._end", s
 JUDGED, AT_SIGN_IN = "unit/authorize/test_linked_accounts.py", "unit/authenticate/test_linked_accounts.py"
 
 desk = door("authenticate.access_requests.access_request_service", "unit/authenticate/access_requests/test_access_request_service.py")
-desk.without("linked accounts are one person", "Caller.holder", replaced("self.identity.linked_id", '""'))
+desk.without("linked accounts are one person", "AccessActor.grant_subject", replaced("self.identity.linked_id", '""'))
 desk.without(
     "an account approves nothing that it asked as another person",
-    "Caller.approval",
+    "AccessActor.as_approval",
     replaced("(self.session.user_id, *self.secret_viewers)", "self.secret_viewers"),
 )
 asked = door("databroker.grants.request_store", "unit/authenticate/access_requests/test_access_request_service.py")

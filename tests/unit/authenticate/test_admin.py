@@ -12,8 +12,8 @@ from django.db import OperationalError
 from django.http import HttpResponse
 
 import authenticate.admin as admin_page
-import databroker.admin.session_admin
-from authenticate.access_requests.access_request_service import Caller
+import databroker.admin
+from authenticate.access_requests.access_request_service import AccessActor
 from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog
 from databroker.grants.grant_records import KEPT, TemporaryAccess
 from databroker.grants.grant_store import TemporaryAccesses
@@ -45,7 +45,7 @@ class Admin:
             authorize=authorize,
         )
 
-        async def caller(request: Any) -> Caller | None:
+        async def caller(request: Any) -> AccessActor | None:
             if self.is_person is None:
                 return None
             actor = Actor(ActorKind.USER, f"oidc/{self.is_person}", self.is_person)

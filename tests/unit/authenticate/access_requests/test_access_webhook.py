@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.access_requests import access_webhook
-from authenticate.access_requests.access_webhook import MOST_WAITING, AccessEvent, AccessWebhook, harmless, signature_of
+from authenticate.access_requests.access_webhook import MAX_QUEUE, AccessEvent, AccessWebhook, escape_chat_markup, sign
 from tests.support.closing import stop_accepting
 from tests.support.options import make_options
 
@@ -52,8 +52,8 @@ class Chat:
 
 @pytest.fixture
 async def chat(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Chat]:
-    monkeypatch.setattr(access_webhook, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(access_webhook, "LONGEST_PAUSE", 0.002)
+    monkeypatch.setattr(access_webhook, "INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(access_webhook, "MAX_BACKOFF", 0.002)
     chat = Chat()
     await chat.start()
     yield chat
@@ -68,16 +68,16 @@ def hook(directory: Path, url: str, **settings: Any) -> AccessWebhook:
 async def test_each_event_is_told_and_signed(chat: Chat, tmp_path: Path) -> None:
     told = hook(tmp_path, chat.url)
     told.start()
-    told.tell(replace(EVENT, words="ann asks for <!channel>"))
+    told.enqueue(replace(EVENT, text="ann asks for <!channel>"))
     await chat.heard.wait()
     await told.stop()
     ((head, body),) = chat.messages
     document = json.loads(body)
     assert document["text"] == "ann asks for &lt;!channel&gt; https://auth.example.com/.gate/access"
-    assert (document["event"], document["user_id"], document["until"]) == ("asked", "oidc/1", 7.0)
+    assert (document["event"], document["user_id"], document["expires_at"]) == ("asked", "oidc/1", 7.0)
     expected = hmac.new(SECRET.encode(), b"1800000000." + body, hashlib.sha256).hexdigest()
     assert f"x-gate-signature: t=1800000000,v1={expected}".encode() in head.lower()
-    assert signature_of(SECRET.encode(), body, 1_800_000_000).endswith(expected)
+    assert sign(SECRET.encode(), body, 1_800_000_000).endswith(expected)
 
 
 @pytest.mark.parametrize("answers", [[b"500 No"], [b"503 No\r\nRetry-After: 1"], [b"429 No", b"502 No"], [b"408 No"]])
@@ -85,7 +85,7 @@ async def test_what_may_pass_is_tried_again(chat: Chat, tmp_path: Path, answers:
     chat.answers = [*answers, b"200 OK"]
     told = hook(tmp_path, chat.url)
     told.start()
-    told.tell(EVENT)
+    told.enqueue(EVENT)
     await chat.heard.wait()
     await told.stop()
     assert len(chat.messages) == len(answers) + 1
@@ -97,8 +97,8 @@ async def test_what_is_final_is_given_up_and_leads_nowhere(chat: Chat, tmp_path:
     told = hook(tmp_path, chat.url)
     told.start()
     with capture_logs() as logs:
-        told.tell(EVENT)
-        told.tell(replace(EVENT, event="given"))
+        told.enqueue(EVENT)
+        told.enqueue(replace(EVENT, event="given"))
         await chat.heard.wait()
         await told.stop()
     assert [json.loads(body)["event"] for _, body in chat.messages] == ["asked", "given"]
@@ -109,12 +109,12 @@ async def test_what_is_final_is_given_up_and_leads_nowhere(chat: Chat, tmp_path:
 
 
 async def test_nobody_waits_for_one_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_webhook, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(access_webhook, "LONGEST_PAUSE", 0.002)
+    monkeypatch.setattr(access_webhook, "INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(access_webhook, "MAX_BACKOFF", 0.002)
     told = hook(tmp_path, "http://127.0.0.1:1/x")
     with capture_logs() as logs:
-        for _ in range(MOST_WAITING + 3):
-            told.tell(EVENT)
+        for _ in range(MAX_QUEUE + 3):
+            told.enqueue(EVENT)
         told.start()
         while not any(each["event"] == "access webhook delivery failed" for each in logs):
             await asyncio.sleep(0.001)
@@ -125,33 +125,33 @@ async def test_nobody_waits_for_one_that_is_away(tmp_path: Path, monkeypatch: py
 
 async def test_a_flood_of_one_hides_neither_a_broken_glass_nor_what_others_did(chat: Chat, tmp_path: Path) -> None:
     told = hook(tmp_path, chat.url)
-    told.tell(replace(EVENT, event="broke_glass", user_id="oidc/mallory"))
-    told.tell(replace(EVENT, user_id="oidc/ann"))
+    told.enqueue(replace(EVENT, event="broke_glass", user_id="oidc/mallory"))
+    told.enqueue(replace(EVENT, user_id="oidc/ann"))
     with capture_logs() as logs:
-        for number in range(MOST_WAITING + 50):
-            told.tell(replace(EVENT, user_id="oidc/mallory", until=float(number)))
+        for number in range(MAX_QUEUE + 50):
+            told.enqueue(replace(EVENT, user_id="oidc/mallory", expires_at=float(number)))
     assert {(each["about"], each["user_id"]) for each in logs} == {("asked", "oidc/mallory")}
-    chat.answers = [b"200 OK"] * MOST_WAITING
+    chat.answers = [b"200 OK"] * MAX_QUEUE
     told.start()
     await chat.heard.wait()
     await told.stop()
     heard = [json.loads(body) for _, body in chat.messages]
     assert [(each["event"], each["user_id"]) for each in heard[:2]] == [("broke_glass", "oidc/mallory"), ("asked", "oidc/ann")]
-    assert [each["until"] for each in heard[2:]] == [float(number) for number in range(52, MOST_WAITING + 50)]
+    assert [each["expires_at"] for each in heard[2:]] == [float(number) for number in range(52, MAX_QUEUE + 50)]
 
 
 async def test_of_nothing_but_broken_glasses_the_oldest_goes(tmp_path: Path) -> None:
     told = hook(tmp_path, "http://127.0.0.1:1/x")
     with capture_logs() as logs:
-        for number in range(MOST_WAITING + 1):
-            told.tell(replace(EVENT, event=access_webhook.BROKE_GLASS, until=float(number)))
+        for number in range(MAX_QUEUE + 1):
+            told.enqueue(replace(EVENT, event=access_webhook.BROKE_GLASS, expires_at=float(number)))
     assert [each["about"] for each in logs] == ["broke_glass"]
 
 
 async def test_without_a_url_nobody_is_told(tmp_path: Path) -> None:
     told = AccessWebhook(make_options(tmp_path), "https://auth.example.com/.gate/access", lambda: 0.0)
     told.start()
-    told.tell(EVENT)
+    told.enqueue(EVENT)
     await told.stop()
 
 
@@ -165,4 +165,4 @@ async def test_without_a_url_nobody_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_what_people_write_is_words_to_a_chat(words: str, shown: str) -> None:
-    assert harmless(words) == shown
+    assert escape_chat_markup(words) == shown

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from authenticate.api.api_authenticator import SEEN_EVERY
+from authenticate.api.api_authenticator import LAST_USED_INTERVAL
 from databroker.models import ServiceAccount
 from databroker.records import SERVICE_ACCOUNT
 from databroker.service_account_store import ServiceAccounts
@@ -118,10 +118,10 @@ async def test_the_last_use_of_an_account_is_noted_now_and_then(api: ApiSite) ->
     await api.done("GET", "routes")
     first = await seen()
     assert first
-    api.site.clock.ahead = SEEN_EVERY / 2
+    api.site.clock.ahead = LAST_USED_INTERVAL / 2
     await api.done("GET", "routes")
     assert await seen() == first
-    api.site.clock.ahead = SEEN_EVERY + 1
+    api.site.clock.ahead = LAST_USED_INTERVAL + 1
     await api.done("GET", "routes")
     assert await seen() > first
 

@@ -6,14 +6,14 @@ from typing import Any, cast
 import pytest
 from django.db import OperationalError
 
-from authenticate.api.api_authenticator import ApiProgram
+from authenticate.api.api_authenticator import ApiPrincipal
 from authenticate.api.api_call import ApiCall
 from databroker.audit_log import AuditLogAway
 from databroker.models import AuditEntry, User
 from databroker.records import ServiceAccountRecord
 from tests.support.database import in_database
 
-ROBOT = ApiProgram(ServiceAccountRecord("robot", (), 1.0, 2e9, "", permissions=("sessions:end",)))
+ROBOT = ApiPrincipal(ServiceAccountRecord("robot", (), 1.0, 2e9, "", permissions=("sessions:end",)))
 
 
 def call() -> ApiCall:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authenticate.api.api_operation import operations_at
+from authenticate.api.api_operation import match_operations
 from authenticate.api.operation_registry import OPERATIONS
 
 
@@ -26,7 +26,7 @@ from authenticate.api.operation_registry import OPERATIONS
     ],
 )
 def test_a_path_is_one_lists_or_one_things(path: str, found: list[tuple[str, str]]) -> None:
-    assert [(operation.name, id) for operation, id in operations_at(path, OPERATIONS)] == found
+    assert [(operation.name, id) for operation, id in match_operations(path, OPERATIONS)] == found
 
 
 def test_statuses_say_what_was_done() -> None:

@@ -2,14 +2,14 @@
 
 from pydantic import ValidationError
 
-from authenticate.api.api_problems import LONGEST_TOLD, MOST_TOLD, ApiProblem, no_such, of_validation, wrong
+from authenticate.api.api_problems import MAX_ERRORS, MAX_NAME_LENGTH, ApiProblem, from_validation_error, invalid_input, not_found
 from authenticate.api.api_types import PageQuery
 
 
 def test_each_wrong_member_is_named_within_bounds() -> None:
-    problem = wrong("query", [("x" * 1000, "is wrong")] * 100)
-    assert len(problem.members["errors"]) == MOST_TOLD
-    assert {len(each["name"]) for each in problem.members["errors"]} == {LONGEST_TOLD}
+    problem = invalid_input("query", [("x" * 1000, "is wrong")] * 100)
+    assert len(problem.members["errors"]) == MAX_ERRORS
+    assert {len(each["name"]) for each in problem.members["errors"]} == {MAX_NAME_LENGTH}
     assert len(str(problem)) <= 1000
 
 
@@ -17,7 +17,7 @@ def test_what_pydantic_finds_is_said_in_our_words() -> None:
     try:
         PageQuery.model_validate({"limit": "many", "colour": "a secret"})
     except ValidationError as error:
-        problem = of_validation("query", error)
+        problem = from_validation_error("query", error)
     assert problem.status == 400
     limit, colour = problem.members["errors"]
     assert (limit["in"], limit["name"]) == ("query", "limit")
@@ -28,4 +28,4 @@ def test_what_pydantic_finds_is_said_in_our_words() -> None:
 
 def test_a_problem_has_headers_of_its_own() -> None:
     problem = ApiProblem(405, "no").with_header("Allow", "GET")
-    assert (problem.status, problem.headers, no_such("session").status) == (405, {"Allow": "GET"}, 404)
+    assert (problem.status, problem.headers, not_found("session").status) == (405, {"Allow": "GET"}, 404)

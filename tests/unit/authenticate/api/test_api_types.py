@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from authenticate.api.api_types import MOST_OF_A_PAGE, CursorText, Moment, PageQuery, PlainText, told
+from authenticate.api.api_types import MAX_PAGE_SIZE, CursorText, DateTimeParam, PageQuery, PlainText, to_rfc3339
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "+5", " 5", "5 ", "1_0", "5.0", "1e2", "٥", "201", "9999", "", "05", "true"])
@@ -19,7 +19,7 @@ def test_a_page_size_is_a_whole_number_within_bounds(said: str) -> None:
 
 
 def test_the_largest_page_may_be_asked_for() -> None:
-    assert PageQuery.model_validate({"limit": str(MOST_OF_A_PAGE)}).limit == MOST_OF_A_PAGE
+    assert PageQuery.model_validate({"limit": str(MAX_PAGE_SIZE)}).limit == MAX_PAGE_SIZE
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_the_largest_page_may_be_asked_for() -> None:
     ],
 )
 def test_times_are_those_of_rfc_3339(said: str, meant: datetime) -> None:
-    assert TypeAdapter(Moment).validate_python(said) == meant
+    assert TypeAdapter(DateTimeParam).validate_python(said) == meant
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_times_are_those_of_rfc_3339(said: str, meant: datetime) -> None:
 )
 def test_what_is_no_time_is_refused(said: Any) -> None:
     with pytest.raises(ValidationError):
-        TypeAdapter(Moment).validate_python(said)
+        TypeAdapter(DateTimeParam).validate_python(said)
 
 
 @given(st.text())
 def test_any_text_is_a_time_or_refused(said: str) -> None:
     with suppress(ValidationError):
-        assert TypeAdapter(Moment).validate_python(said).tzinfo is UTC
+        assert TypeAdapter(DateTimeParam).validate_python(said).tzinfo is UTC
 
 
 @pytest.mark.parametrize("said", ["", "a\0b", "a\nb", "\x7f", "x" * 321])
@@ -66,8 +66,8 @@ def test_a_cursor_has_the_form_of_one(said: str) -> None:
 
 @pytest.mark.parametrize("moment", [None, 0, 0.0, float("nan"), float("inf"), 1e30, -1e30, "soon"])
 def test_what_no_calendar_has_is_told_as_nothing(moment: Any) -> None:
-    assert told(moment) is None
+    assert to_rfc3339(moment) is None
 
 
 def test_times_are_told_in_utc() -> None:
-    assert told(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+    assert to_rfc3339(1_800_000_000.9) == "2027-01-15T08:00:00Z"

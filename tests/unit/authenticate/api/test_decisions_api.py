@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from authenticate.api.cursors import cursor_at
+from authenticate.api.cursors import encode_cursor
 from authorize.models import LoggedDecision
 from tests.support.api_site import ApiSite
 from tests.support.database import in_database
@@ -64,9 +64,9 @@ async def test_decisions_are_found_by_what_they_were(api: ApiSite, query: str, e
 
 @pytest.mark.parametrize("key", ["", "x", "-1", "1.5", "٣", "9" * 19, "9" * 300])
 async def test_a_cursor_of_no_decision_is_refused(api: ApiSite, key: str) -> None:
-    await api.problem(400, "GET", f"decisions?cursor={cursor_at('decisions', key)}")
+    await api.problem(400, "GET", f"decisions?cursor={encode_cursor('decisions', key)}")
 
 
 async def test_a_cursor_beyond_all_decisions_is_a_place(api: ApiSite) -> None:
     await in_database(_make)
-    assert await found(api, f"cursor={cursor_at('decisions', '9' * 18)}") == ["2", "1", "0"]
+    assert await found(api, f"cursor={encode_cursor('decisions', '9' * 18)}") == ["2", "1", "0"]

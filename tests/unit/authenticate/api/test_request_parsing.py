@@ -4,29 +4,29 @@ import pytest
 
 from authenticate.api.api_problems import ApiProblem
 from authenticate.api.operation_registry import OPERATIONS
-from authenticate.api.request_parsing import MOST_BYTES, MOST_KEYS, allowed, body_of, operation_of, query_of
+from authenticate.api.request_parsing import MAX_BODY_BYTES, MAX_QUERY_PARAMS, allowed_methods, find_operation, parse_body, parse_query
 
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
-LIST, END, END_ALL = BY_NAME["list_sessions"], BY_NAME["end_session"], BY_NAME["end_sessions_of_person"]
+LIST, END, END_ALL = BY_NAME["list_sessions"], BY_NAME["end_session"], BY_NAME["end_user_sessions"]
 
 
 def refused(query: str) -> list[tuple[str, str]]:
     with pytest.raises(ApiProblem) as caught:
-        query_of(LIST, query)
+        parse_query(LIST, query)
     assert caught.value.status == 400
     return [(each["name"], each["reason"]) for each in caught.value.members["errors"]]
 
 
 def refused_body(content: bytes, content_type: str = "application/json", operation: object = END_ALL) -> ApiProblem:
     with pytest.raises(ApiProblem) as caught:
-        body_of(operation, content_type, content)  # type: ignore[arg-type]
+        parse_body(operation, content_type, content)  # type: ignore[arg-type]
     return caught.value
 
 
 def test_a_query_is_read() -> None:
-    query = query_of(LIST, "limit=7&user_id=oidc%2Falice&q=a+b")
+    query = parse_query(LIST, "limit=7&user_id=oidc%2Falice&q=a+b")
     assert (query.limit, query.user_id, query.q, query.cursor) == (7, "oidc/alice", "a b", None)
-    assert query_of(LIST, "").limit == 50
+    assert parse_query(LIST, "").limit == 50
 
 
 def test_what_a_query_does_not_know_is_named() -> None:
@@ -36,7 +36,7 @@ def test_what_a_query_does_not_know_is_named() -> None:
     assert refused("q=") == [("q", "String should have at least 1 character")]
 
 
-@pytest.mark.parametrize("query", ["q", "&", "q=%ff", "q=%ed%a0%80", "&".join(f"a{n}=1" for n in range(MOST_KEYS + 1))])
+@pytest.mark.parametrize("query", ["q", "&", "q=%ff", "q=%ed%a0%80", "&".join(f"a{n}=1" for n in range(MAX_QUERY_PARAMS + 1))])
 def test_what_is_no_query_is_refused(query: str) -> None:
     ((name, reason),) = refused(query)
     assert name == ""
@@ -49,12 +49,12 @@ def test_control_characters_are_refused(query: str) -> None:
 
 
 def test_a_body_is_one_json_object() -> None:
-    assert body_of(END_ALL, "application/json; charset=utf-8", b'{"user_id": "oidc/alice"}').user_id == "oidc/alice"
+    assert parse_body(END_ALL, "application/json; charset=utf-8", b'{"user_id": "oidc/alice"}').user_id == "oidc/alice"
     for content in (b"", b"[]", b"null", b"{", b'{"user_id": "a", "user_id": "b"}', b'{"user_id": NaN}', b"\xff", b"[" * 9000):
         assert refused_body(content).status == 400
     assert refused_body(b'{"user_id": "a"}', "text/plain").status == 415
     assert refused_body(b'{"user_id": "a"}', "").status == 415
-    assert refused_body(b" " * (MOST_BYTES + 1)).status == 413
+    assert refused_body(b" " * (MAX_BODY_BYTES + 1)).status == 413
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def test_a_body_has_what_it_must_and_nothing_else(content: bytes) -> None:
 
 
 def test_who_needs_no_body_may_send_none() -> None:
-    assert body_of(END, "", b"") is None
+    assert parse_body(END, "", b"") is None
     assert refused_body(b"{}", "application/json", END).status == 400
 
 
 def test_what_is_possible_somewhere_is_said() -> None:
-    assert operation_of("HEAD", "sessions")[0] is LIST
+    assert find_operation("HEAD", "sessions")[0] is LIST
     with pytest.raises(ApiProblem) as caught:
-        operation_of("PUT", "sessions/x")
+        find_operation("PUT", "sessions/x")
     assert (caught.value.status, caught.value.headers) == (405, {"Allow": "DELETE, GET, HEAD, OPTIONS"})
     with pytest.raises(ApiProblem) as caught:
-        operation_of("HEAD", "end_sessions")
+        find_operation("HEAD", "end_sessions")
     assert (caught.value.status, caught.value.headers) == (405, {"Allow": "OPTIONS, POST"})
     with pytest.raises(ApiProblem) as caught:
-        operation_of("GET", "nothing")
+        find_operation("GET", "nothing")
     assert caught.value.status == 404
-    assert allowed("nothing") == ""
+    assert allowed_methods("nothing") == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 
-from authenticate.api.cursors import cursor_at
+from authenticate.api.cursors import encode_cursor
 from tests.support.api_site import ApiSite
 from tests.support.authenticate_site import Site
 from tests.support.fake_idp import FakeIdP
@@ -54,4 +54,4 @@ async def test_routes_of_one_host_are_found(api: ApiSite) -> None:
 
 @pytest.mark.parametrize("key", ["", "-1", "x", "9" * 30])
 async def test_a_cursor_of_no_route_is_refused(api: ApiSite, key: str) -> None:
-    await api.problem(400, "GET", f"routes?cursor={cursor_at('routes', key)}")
+    await api.problem(400, "GET", f"routes?cursor={encode_cursor('routes', key)}")

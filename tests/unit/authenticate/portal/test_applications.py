@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.portal.applications import Application, application
+from authenticate.portal.applications import Application, to_application
 from authorize.accessible_routes import Opening
 from config.routes.route import Route
 from foundation.values import Url
@@ -15,7 +15,7 @@ AUTHENTICATE = Url("https", "auth.example.com")
 
 def of(host: str = "team-wiki.example.com", at: Url = AUTHENTICATE, *, needs_step_up: bool = False, **keys: Any) -> Application:
     route = Route.model_validate({"from": f"https://{host}", "to": "http://up", "allow_any_authenticated_user": True, **keys})
-    return application(Opening(table(route).routes()[0], needs_step_up), at, "id")
+    return to_application(Opening(table(route).routes()[0], needs_step_up), at, "id")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_address_is_the_one_that_the_route_names() -> None:
 )
 def test_a_tunnel_has_a_command_and_no_address_for_browsers(port: int, at: Url, command: str) -> None:
     keys = {"from": f"tcp+https://db.example.com:{port}", "to": "tcp://127.0.0.1:9", "allow_any_authenticated_user": True}
-    found = application(Opening(table(Route.model_validate(keys)).routes()[0]), at, "id")
+    found = to_application(Opening(table(Route.model_validate(keys)).routes()[0]), at, "id")
     assert (found.url, found.command, found.title) == ("", command, f"Db {port}")
 
 
@@ -63,6 +63,6 @@ def test_categories_come_in_order_and_what_has_none_last() -> None:
 
 def test_a_search_looks_at_all_that_is_said() -> None:
     shown = of(title="Wiki", description="Minutes and plans", category="Engineering")
-    assert shown.fits(["wiki", "plans", "engine"])
-    assert shown.fits([])
-    assert not shown.fits(["wiki", "money"])
+    assert shown.matches(["wiki", "plans", "engine"])
+    assert shown.matches([])
+    assert not shown.matches(["wiki", "money"])

@@ -18,7 +18,7 @@ def test_each_file_is_served_under_a_name_that_only_gate_can_make(tmp_path: Path
     hidden = {"from": "https://d.example.com", "icon": "b.png", "portal": "hide", **ROUTE}
     options = make_options(tmp_path, policy=[*policy, hidden])
     icons = Icons(options)
-    names = [icons.path_of(route.icon).removeprefix(PATH) for route in options.policy[:2]]
+    names = [icons.path_for(route.icon).removeprefix(PATH) for route in options.policy[:2]]
     assert [name[-4:] for name in names] == [".svg", ".png"]
     assert [(found.content, found.media_type) for name in names if (found := icons.find(name))] == [
         (SVG, "image/svg+xml"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from authenticate.portal import preferences
-from authenticate.portal.portal import MOST_RECENT, Portal
+from authenticate.portal.portal import MAX_RECENT_SHOWN, Portal
 from authorize.accessible_routes import Opening
 from authorize.authorizer import Authorizer
 from authorize.policy.policy_request import PolicyRequest
@@ -44,8 +44,8 @@ def headings(sections: list[tuple[str, list[Any]]]) -> list[tuple[str, int]]:
 async def test_favourites_stand_first_and_nowhere_else(tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(a="Tools|Zebra", b="Wiki", c="Tools|Ant", d="Bank")  # type: ignore[assignment]
-    await preferences.change(broker, SESSION, preferences.toggled, "https://b.example.com/", 0.0)
-    await preferences.change(broker, SESSION, preferences.toggled, "https://gone.example.com/", 0.0)
+    await preferences.update_preferences(broker, SESSION, preferences.toggle_favourite, "https://b.example.com/", 0.0)
+    await preferences.update_preferences(broker, SESSION, preferences.toggle_favourite, "https://gone.example.com/", 0.0)
     shown = await portal.applications(authorize, request(), [], SESSION)
     assert [each.title for each in shown.all] == ["Ant", "Zebra", "Bank", "Wiki"]
     sections = (await portal.page(shown)).sections
@@ -78,18 +78,18 @@ async def test_many_are_told_by_pages(
     authorize: Authorizer = Opened(**{f"a{at:03}": f"A{at:03}" for at in range(250)})  # type: ignore[assignment]
     page = await portal.page(await portal.applications(authorize, request(), [], SESSION), search, number)
     titles = [re.findall("<b><bdi>(A[0-9]+)", tile)[0] for _, tiles in page.sections for tile in tiles]
-    assert (titles[:1] + titles[-1:], page.found, page.number, page.pages) == expected
+    assert (titles[:1] + titles[-1:], page.match_count, page.number, page.pages) == expected
 
 
 async def test_what_was_opened_is_told_while_it_may_be_opened(tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(**{f"a{number}": f"A{number}" for number in range(9)})  # type: ignore[assignment]
     for number in (1, 2, 3, 4, 5, 6, 7):
-        await preferences.change(broker, SESSION, preferences.opened, f"https://a{number}.example.com/", 0.0)
-    await preferences.change(broker, SESSION, preferences.opened, "https://gone.example.com/", 0.0)
+        await preferences.update_preferences(broker, SESSION, preferences.record_opened, f"https://a{number}.example.com/", 0.0)
+    await preferences.update_preferences(broker, SESSION, preferences.record_opened, "https://gone.example.com/", 0.0)
     shown = await portal.applications(authorize, request(), [], SESSION)
     assert [each.title for each in shown.recent] == ["A7", "A6", "A5", "A4", "A3", "A2"]
-    assert len(shown.recent) == MOST_RECENT
+    assert len(shown.recent) == MAX_RECENT_SHOWN
     assert shown.find(shown.all[0].id) is shown.all[0]
     assert shown.find("0" * 16) is None
 

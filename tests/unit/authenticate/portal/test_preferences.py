@@ -22,10 +22,10 @@ def broker() -> MemoryStore:
 
 async def test_a_favourite_is_kept_until_it_is_none_any_more(broker: MemoryStore) -> None:
     for key in ("https://b/", "https://a/"):
-        await preferences.change(broker, session(), preferences.toggled, key, NOW)
-    assert (await preferences.choices_of(broker, session())).favourites == ("https://b/", "https://a/")
-    await preferences.change(broker, session(), preferences.toggled, "https://b/", NOW)
-    assert (await preferences.choices_of(broker, session())).favourites == ("https://a/",)
+        await preferences.update_preferences(broker, session(), preferences.toggle_favourite, key, NOW)
+    assert (await preferences.load_preferences(broker, session())).favourites == ("https://b/", "https://a/")
+    await preferences.update_preferences(broker, session(), preferences.toggle_favourite, "https://b/", NOW)
+    assert (await preferences.load_preferences(broker, session())).favourites == ("https://a/",)
 
 
 async def test_what_was_opened_last_stands_first_and_once(broker: MemoryStore) -> None:
@@ -33,39 +33,39 @@ async def test_what_was_opened_last_stands_first_and_once(broker: MemoryStore) -
         "https://a/",
         "https://b/",
         "https://a/",
-        *(f"https://{number}/" for number in range(preferences.MOST_OPENED - 1)),
+        *(f"https://{number}/" for number in range(preferences.MAX_RECENT - 1)),
         "https://a/",
     ):
-        await preferences.change(broker, session(), preferences.opened, key, NOW)
-    opened = (await preferences.choices_of(broker, session())).opened
-    assert len(opened) == preferences.MOST_OPENED
+        await preferences.update_preferences(broker, session(), preferences.record_opened, key, NOW)
+    opened = (await preferences.load_preferences(broker, session())).opened
+    assert len(opened) == preferences.MAX_RECENT
     assert opened[0] == "https://a/"
     assert len(set(opened)) == len(opened)
 
 
 async def test_they_are_one_person_s_alone(broker: MemoryStore) -> None:
-    await preferences.change(broker, session(), preferences.toggled, "https://a/", NOW)
+    await preferences.update_preferences(broker, session(), preferences.toggle_favourite, "https://a/", NOW)
     for other in (session("oidc/2"), session(issuer="https://other.example")):
-        assert (await preferences.choices_of(broker, other)).favourites == ()
+        assert (await preferences.load_preferences(broker, other)).favourites == ()
 
 
 async def test_two_browsers_lose_nothing_of_each_other_s(broker: MemoryStore) -> None:
     keys = {"https://a/", "https://b/", "https://c/"}
-    await asyncio.gather(*(preferences.change(broker, session(), preferences.toggled, key, NOW) for key in keys))
-    assert set((await preferences.choices_of(broker, session())).favourites) == keys
+    await asyncio.gather(*(preferences.update_preferences(broker, session(), preferences.toggle_favourite, key, NOW) for key in keys))
+    assert set((await preferences.load_preferences(broker, session())).favourites) == keys
 
 
 async def test_no_more_are_kept_than_a_record_should_hold(broker: MemoryStore) -> None:
-    full = PortalChoices(tuple(f"https://{number}/" for number in range(preferences.MOST_FAVOURITES)), issuer=session().issuer)
+    full = PortalChoices(tuple(f"https://{number}/" for number in range(preferences.MAX_FAVOURITES)), issuer=session().issuer)
     await broker.put(PORTAL_PREFERENCES, "oidc/1", full.to_data())
-    await preferences.change(broker, session(), preferences.toggled, "https://a/", NOW)
-    found = (await preferences.choices_of(broker, session())).favourites
-    assert (len(found), found[-1], found[0]) == (preferences.MOST_FAVOURITES, "https://a/", "https://1/")
+    await preferences.update_preferences(broker, session(), preferences.toggle_favourite, "https://a/", NOW)
+    found = (await preferences.load_preferences(broker, session())).favourites
+    assert (len(found), found[-1], found[0]) == (preferences.MAX_FAVOURITES, "https://a/", "https://1/")
     record = await broker.get(PORTAL_PREFERENCES, "oidc/1")
     assert record is not None
-    assert record.expires == NOW + preferences.KEPT
+    assert record.expires == NOW + preferences.RETENTION_SECONDS
 
 
 async def test_a_record_that_makes_no_sense_is_none(broker: MemoryStore) -> None:
     await broker.put(PORTAL_PREFERENCES, "oidc/1", {"favourites": 7, "issuer": session().issuer})
-    assert await preferences.choices_of(broker, session()) == PortalChoices(issuer=session().issuer)
+    assert await preferences.load_preferences(broker, session()) == PortalChoices(issuer=session().issuer)

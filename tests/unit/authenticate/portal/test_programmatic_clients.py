@@ -12,10 +12,10 @@ def session(id: str) -> SessionRecord:
 async def test_each_is_told_of_its_own_session() -> None:
     broker = MemoryStore(lambda: 0.0)
     first, second = ProgramRecord("app.example.com", "localhost:1234", 10.0), ProgramRecord("db.example.com", "localhost:9", 20.0)
-    await programmatic_clients.remember(broker, session("s1"), first)
-    await programmatic_clients.remember(broker, session("s1"), ProgramRecord("app.example.com", "localhost:1234", 30.0))
-    await programmatic_clients.remember(broker, session("s2"), second)
-    assert await programmatic_clients.programs_of(broker, "s1") == [ProgramRecord("app.example.com", "localhost:1234", 30.0)]
-    assert await programmatic_clients.programs_of(broker, "s2") == [second]
-    assert await programmatic_clients.programs_of(broker, "s") == []
+    await programmatic_clients.record_client(broker, session("s1"), first)
+    await programmatic_clients.record_client(broker, session("s1"), ProgramRecord("app.example.com", "localhost:1234", 30.0))
+    await programmatic_clients.record_client(broker, session("s2"), second)
+    assert await programmatic_clients.list_clients(broker, "s1") == [ProgramRecord("app.example.com", "localhost:1234", 30.0)]
+    assert await programmatic_clients.list_clients(broker, "s2") == [second]
+    assert await programmatic_clients.list_clients(broker, "s") == []
     assert [record.expires for record in await broker.page(PROGRAMMATIC_CLIENT, "", 10)] == [900.0, 900.0]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authenticate.portal.user_agent import UNKNOWN, in_words
+from authenticate.portal.user_agent import UNKNOWN, describe_user_agent
 
 MOZILLA = "Mozilla/5.0"
 
@@ -27,4 +27,4 @@ MOZILLA = "Mozilla/5.0"
     ],
 )
 def test_it_is_called_as_people_call_it(user_agent: str, words: str) -> None:
-    assert in_words(user_agent) == words
+    assert describe_user_agent(user_agent) == words

@@ -7,7 +7,7 @@ import pytest
 from django.db import OperationalError
 
 from authenticate.portal import user_sessions as module
-from authenticate.portal.user_sessions import MOST_SHOWN, others_of, own_sessions
+from authenticate.portal.user_sessions import MAX_SHOWN, list_user_sessions, other_sessions
 from authenticate.session.session_service import Sessions
 from databroker.projection.rows import LastSeen
 from databroker.records import SESSION, SessionRecord
@@ -50,7 +50,7 @@ async def test_a_browser_is_told_once_whatever_it_had_before(broker: MemoryStore
     await made(broker, sessions, "new-weak")
     await made(broker, sessions, "over", expires=NOW)
     await made(broker, sessions, "of-another", user_id="oidc/2", subject="2")
-    assert [each.id for each in await others_of(sessions, this, NOW)] == ["new", "old"]
+    assert [each.id for each in await other_sessions(sessions, this, NOW)] == ["new", "old"]
 
 
 async def test_when_it_was_last_seen_is_told_where_it_is_known(
@@ -58,8 +58,8 @@ async def test_when_it_was_last_seen_is_told_where_it_is_known(
 ) -> None:
     this, _ = await made(broker, sessions, "this"), await made(broker, sessions, "other")
     monkeypatch.setattr(module, "last_seen_at", lambda ids: {"other": LastSeen(7.0, "wiki.example.com")})
-    found = await own_sessions(sessions, broker, this, NOW)
-    assert [(each.id, each.is_this, each.last_seen_at) for each in found] == [
+    found = await list_user_sessions(sessions, broker, this, NOW)
+    assert [(each.id, each.is_current, each.last_seen_at) for each in found] == [
         ("this", True, None),
         ("other", False, LastSeen(7.0, "wiki.example.com")),
     ]
@@ -68,16 +68,16 @@ async def test_when_it_was_last_seen_is_told_where_it_is_known(
         raise OperationalError("the database is away")
 
     monkeypatch.setattr(module, "last_seen_at", fails)
-    assert [each.last_seen_at for each in await own_sessions(sessions, broker, this, NOW)] == [None, None]
+    assert [each.last_seen_at for each in await list_user_sessions(sessions, broker, this, NOW)] == [None, None]
 
 
 async def test_no_more_are_told_than_a_page_should_hold(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "last_seen_at", lambda ids: {})
     this = await made(broker, sessions, "this")
-    for number in range(MOST_SHOWN + 5):
+    for number in range(MAX_SHOWN + 5):
         await made(broker, sessions, f"other-{number}", issued=float(number))
-    found = await own_sessions(sessions, broker, this, NOW)
-    assert (len(found), found[0].id, found[1].id) == (MOST_SHOWN, "this", f"other-{MOST_SHOWN + 4}")
+    found = await list_user_sessions(sessions, broker, this, NOW)
+    assert (len(found), found[0].id, found[1].id) == (MAX_SHOWN, "this", f"other-{MAX_SHOWN + 4}")
 
 
 async def test_a_tenant_s_person_is_not_another_tenant_s_of_the_same_id(tmp_path: Path, broker: MemoryStore) -> None:
@@ -89,5 +89,5 @@ async def test_a_tenant_s_person_is_not_another_tenant_s_of_the_same_id(tmp_path
     this = await made(broker, sessions, "this", issuer=ours, **azure)
     await made(broker, sessions, "mine", issuer=ours, **azure)
     await made(broker, sessions, "theirs", issuer=theirs, **azure)
-    assert [each.id for each in await others_of(sessions, this, NOW)] == ["mine"]
+    assert [each.id for each in await other_sessions(sessions, this, NOW)] == ["mine"]
     assert await sessions.own(this, "theirs", NOW) is None

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from authenticate.portal.user_sessions import others_of
+from authenticate.portal.user_sessions import other_sessions
 from authenticate.session import session_service
 from databroker.audit_log import AuditAction
 from databroker.end_sessions import end_sessions
@@ -56,7 +56,7 @@ async def test_sign_ins_of_two_tabs_at_the_same_time_end_together(order: tuple[i
     for tab in tabs:
         session = await site.service.sessions.find([of_jar(tab.cookies).encode()], HOST, site.clock())
         assert session is not None
-        others = await others_of(site.service.sessions, session, site.clock())
+        others = await other_sessions(site.service.sessions, session, site.clock())
         assert len(others) == 1, "the stranger's browser"
     await site.service.sessions.end(session)
     for tab, expected in ((tabs[0], False), (tabs[1], False), (stranger, True)):

@@ -81,7 +81,7 @@ async def test_it_says_when_a_session_was_last_seen_and_which_programs_act_by_it
     seen = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
     await in_database(lambda: Session.rows.bulk_create([Session(pk=other.id, last_seen_at=seen, last_host="wiki.example.com")]))
     record = SessionRecord.from_record(other)
-    await programmatic_clients.remember(mine.broker, record, ProgramRecord("app.example.com", "localhost:1234", 1_800_000_000.0))
+    await programmatic_clients.record_client(mine.broker, record, ProgramRecord("app.example.com", "localhost:1234", 1_800_000_000.0))
     page = await text(await signed_in(mine))
     assert "4 Mar 2026, 12:30 UTC</time> at wiki.example.com" in page
     assert "A program at <code>localhost:1234</code> has your access to app.example.com" in page

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from authenticate.portal.icons import DRAWN
+from authenticate.portal.icons import BUILTIN_ICON_PATHS
 from config.fields.setting_files import watched_files
 from config.routes.route_portal import ICONS
 from foundation.values import WatchedFile
@@ -32,4 +32,4 @@ def test_an_icon_holds_shapes_alone(problems: Problems, tmp_path: Path) -> None:
 
 
 def test_each_word_has_its_drawing() -> None:
-    assert tuple(DRAWN) == ICONS
+    assert tuple(BUILTIN_ICON_PATHS) == ICONS
