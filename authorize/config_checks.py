@@ -25,7 +25,7 @@ from authorize.user_entry_checks import (
 )
 from config.loader import ConfigCheck
 from config.options import Options
-from config.parsing.document import path_of
+from config.parsing.document import parse_key_path
 from config.routes.policy.policy_language import ENFORCE
 from config.routes.policy.policy_tests import PolicyTest
 from config.routes.route import Route
@@ -67,7 +67,7 @@ def unusable_route(index: int, route: Route) -> Iterator[Finding]:
     try:
         usable_conditions(route, f"policy[{index}]")
     except ConfigError as error:
-        yield from ((path_of(problem.key), problem.message) for problem in error.problems)
+        yield from ((parse_key_path(problem.key), problem.message) for problem in error.problems)
 
 
 def unreachable_routes(settings: Any) -> Iterator[Finding]:

@@ -5,12 +5,12 @@ from typing import Any
 
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
-from config.parsing.document import KeyPath, path_of
+from config.parsing.document import KeyPath, parse_key_path
 from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
 from config.routes.route_bearer_tokens import ISSUER_SEPARATOR, JWT, USER_CLAIMS
 from config.settings.authenticate_settings import PROVIDERS as KINDS
-from config.settings.identity_providers import groups_claims, provider_kinds, several
+from config.settings.identity_providers import groups_claims, has_multiple_providers, provider_kinds
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.settings.provider_entry import SERVICE_ACCOUNT
 from config.validation import Finding
@@ -21,7 +21,7 @@ _PlacedEntry = tuple[KeyPath, str, frozenset[str]]
 
 def unusable_administrators(settings: Any) -> Iterator[Finding]:
     for problem in unusable_users(settings.admin_allowed_users, "admin_allowed_users"):
-        yield path_of(problem.key), problem.message
+        yield parse_key_path(problem.key), problem.message
 
 
 def entries_for_nobody(settings: Any) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ def entries_for_nobody(settings: Any) -> Iterator[Finding]:
 
 def subjects_of_nobody_in_particular(settings: Any) -> Iterator[Finding]:
     """Subjects alone where there are several providers: each may call somebody so."""
-    if not several(settings):
+    if not has_multiple_providers(settings):
         return
     for place, written, _ in _entries(settings):
         try:
@@ -90,7 +90,7 @@ def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
         for comparison in asked:
             if comparison.argument in of_our_people:
                 yield (
-                    path_of(f"policy[{index}].{comparison.key}"),
+                    parse_key_path(f"policy[{index}].{comparison.key}"),
                     f"matches users of the provider and tokens of {route.bearer_token_issuer}. Add claim/iss to select one",
                 )
 
@@ -106,7 +106,7 @@ def _entries_of(index: int, route: Any) -> Iterator[_PlacedEntry]:
     yield from _listed(("policy", index, "allowed_users"), route.allowed_users, issuers)
     for comparison in iter_comparisons(route.policy):
         if comparison.criterion == "user":
-            place = path_of(f"policy[{index}].{comparison.key}")
+            place = parse_key_path(f"policy[{index}].{comparison.key}")
             yield from ((place, written, issuers) for written in comparison.operand)
 
 

@@ -30,7 +30,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
 from config.options import Options
 from config.routes.route import Route
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
@@ -97,7 +97,9 @@ def provider(number: int) -> dict[str, Any]:
 
 
 def options_with(count: int, providers: int = 1) -> Options:
-    several = {**dict.fromkeys(IN_PLACE), "identity_providers": [provider(number) for number in range(providers)]} if providers > 1 else {}
+    several = (
+        {**dict.fromkeys(PLACEHOLDERS), "identity_providers": [provider(number) for number in range(providers)]} if providers > 1 else {}
+    )
     # The loader reports positions line by line; a bench needs the routes only.
     with tempfile.TemporaryDirectory() as directory:
         base = make_options(Path(directory), jwt_claims_headers=["email", "groups"], **several)

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from config.fields.setting_files import seconds_since_change, stamp_of
-from config.inspect.source_map import Places
-from config.loader import ConfigCheck, check_configuration, options_of
+from config.fields.setting_files import file_stamp, seconds_since_change
+from config.inspect.source_map import SourceMap
+from config.loader import ConfigCheck, check_configuration, require_options
 from config.options import Options
-from config.parsing.document import shown_path
+from config.parsing.document import printable_path
 from config.routes.route_cache import RouteCache
 from foundation.errors import ConfigError, Problem
 
@@ -19,7 +19,7 @@ SETTLED_SECONDS = 1.0  # a file without a change in this time is complete
 MAX_SETTLING_SECONDS = 10.0
 
 
-class ConfigSource:
+class ConfigWatcher:
     """Configuration file (or none) and the environment as it was at the start."""
 
     def __init__(self, path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = ()):
@@ -30,7 +30,7 @@ class ConfigSource:
         self._named: tuple[Path, ...] = ()
         self._seen: object = None
         self._unchanged_since: dict[Path, tuple[object, float]] = {}  # file -> its stamp, and since when it has had that
-        self.places = Places()  # of the values of the configuration that was loaded last
+        self.source_map = SourceMap()  # of the values of the configuration that was loaded last
         self.checksum = ""  # 16 hex digits over the bytes of every file of the configuration that was loaded last
 
     def load(self) -> Options:
@@ -43,8 +43,8 @@ class ConfigSource:
         # What is written while it is being read, by an editor in two steps say, is a change still to come.
         known = dict(zip(files, before, strict=True))
         self._seen = tuple(known.get(path, stamp) for path, stamp in zip(self._files(), self._stamps(), strict=True))
-        options = options_of(checked)
-        self.checksum, self.places = self._checksum(), checked.places
+        options = require_options(checked)
+        self.checksum, self.source_map = self._checksum(), checked.source_map
         return options
 
     def has_changed(self) -> bool:
@@ -60,7 +60,7 @@ class ConfigSource:
             path, seconds = unsettled
             if time.monotonic() > deadline:
                 message = f"is not read while it changes. Write {path.name} under another name in the same directory, then rename it"
-                raise ConfigError([Problem("", message, file=shown_path(path))])
+                raise ConfigError([Problem("", message, file=printable_path(path))])
             await asyncio.sleep(seconds)
 
     def unsettled(self) -> tuple[Path, float] | None:
@@ -73,7 +73,7 @@ class ConfigSource:
 
     def _last_change(self, path: Path, now: float) -> tuple[object, float]:
         """Stamp of a file, and since when it has had that: only of a file seen for the first time the file system is asked."""
-        stamp, before = stamp_of(path), self._unchanged_since.get(path)
+        stamp, before = file_stamp(path), self._unchanged_since.get(path)
         if before is None:
             return stamp, now - seconds_since_change(path)
         return before if before[0] == stamp else (stamp, now)
@@ -93,4 +93,4 @@ class ConfigSource:
         yield from self._named
 
     def _stamps(self) -> tuple[object, ...]:
-        return tuple(map(stamp_of, self._files()))
+        return tuple(map(file_stamp, self._files()))

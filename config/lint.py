@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from config.fields.header_fields import folded
+from config.fields.header_fields import fold_name
 from config.fields.header_template import ASSERTION, Variable
 from config.options import Options
 from config.routes.route import Route
 from config.routes.route_identity_headers import header_templates, sends_assertion, sends_identity, upstream_addresses, uses_provider_token
 from config.routes.route_provider_tokens import allows_plaintext_tokens
-from config.routes.upstreams.upstream_credentials import token_key
-from config.settings.autocert_settings import is_covered, why_not
-from config.settings.identity_providers import place_of_key, provider_entries
+from config.routes.upstreams.upstream_credentials import cluster_token_key
+from config.settings.autocert_settings import ineligible_reason, is_covered
+from config.settings.identity_providers import provider_entries, provider_key_path
 from config.validation import Finding, Rule
 from foundation.values import SecretText, is_loopback, parse_ip
 
 # Setting -> its weak value, and what follows from it.
-SETTINGS: dict[str, tuple[Any, str]] = {
+RISKY_SETTINGS: dict[str, tuple[Any, str]] = {
     "cookie_secure": (
         False,
         (
@@ -37,22 +37,22 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "admin_password_login": (True, "allows password sign-in to the admin without the identity provider. Use admin_allowed_users instead"),
     "autocert_use_staging": (True, "browsers don't trust the certificates of the staging environment"),
 }
-ROUTE_KEYS: dict[str, tuple[Any, str]] = {
+RISKY_ROUTE_KEYS: dict[str, tuple[Any, str]] = {
     "tls_skip_verify": (True, "lets an attacker in the network impersonate the upstream. Set tls_custom_ca or tls_server_name instead"),
 }
-_FEWEST_DIFFERENT_BYTES = 12  # 32 random bytes have fewer with a probability below 10^-15
-_LONGEST_SECONDS = 30 * 24 * 3600
+_MIN_DISTINCT_BYTES = 12  # 32 random bytes have fewer with a probability below 10^-15
+_MAX_SESSION_SECONDS = 30 * 24 * 3600
 
 
 def _weak_values(settings: Options) -> Iterator[Finding]:
-    for key, (weak, consequence) in SETTINGS.items():
+    for key, (weak, consequence) in RISKY_SETTINGS.items():
         if settings.__dict__.get(key) is weak:
             yield (key,), f"is {str(weak).lower()}: {consequence}"
 
 
 def _weak_route_values(settings: Options) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
-        for key, (weak, consequence) in ROUTE_KEYS.items():
+        for key, (weak, consequence) in RISKY_ROUTE_KEYS.items():
             if route.__dict__.get(key) is weak:
                 yield ("policy", index, key), f"is {str(weak).lower()}: {consequence}"
 
@@ -61,28 +61,28 @@ def _guessable_secrets(settings: Options) -> Iterator[Finding]:
     for key in ("cookie_secret", "shared_secret"):
         value = settings.__dict__.get(key)
         for position, secret in enumerate(value if isinstance(value, tuple | list) else [value] if value else []):
-            if len(set(bytes(secret))) < _FEWEST_DIFFERENT_BYTES or _is_a_sequence(bytes(secret)):
+            if len(set(bytes(secret))) < _MIN_DISTINCT_BYTES or _is_sequence(bytes(secret)):
                 path = (key, position) if isinstance(value, tuple | list) and len(value) > 1 else (key,)
                 yield path, "does not look random, so it can be guessed. Generate it with `head -c32 /dev/urandom | base64`"
 
 
-def _is_a_sequence(secret: bytes) -> bool:
+def _is_sequence(secret: bytes) -> bool:
     """Equal steps from byte to byte, as somebody writes who needs 32 of them."""
     steps = {(after - before) % 256 for before, after in itertools.pairwise(secret)}
     return len(steps) == 1
 
 
-def _same_secret_twice(settings: Options) -> Iterator[Finding]:
-    cookie, shared = _all_of(settings.cookie_secret), _all_of(settings.shared_secret)
+def _shared_secret_reuse(settings: Options) -> Iterator[Finding]:
+    cookie, shared = _secrets(settings.cookie_secret), _secrets(settings.shared_secret)
     if cookie & shared:
         yield ("shared_secret",), "is the same as cookie_secret. Generate another one, so that a leak affects only one of them"
 
 
-def _all_of(value: Any) -> set[bytes]:
+def _secrets(value: Any) -> set[bytes]:
     return {bytes(secret) for secret in (value if isinstance(value, tuple | list) else [value])}
 
 
-def _plain_upstream_over_the_network(settings: Options) -> Iterator[Finding]:
+def _plaintext_upstreams(settings: Options) -> Iterator[Finding]:
     """Plain http tells everybody on the way what the upstream is told about a person."""
     for index, route in enumerate(settings.policy):
         if allows_plaintext_tokens(route):
@@ -102,7 +102,7 @@ def _is_private(host: str) -> bool:
     return is_loopback(host) or "." not in host or host.endswith((".internal", ".local", ".svc", ".cluster.local", ".lan", ".home.arpa"))
 
 
-def _anybody_may_say_who_asks(settings: Options) -> Iterator[Finding]:
+def _untrusted_forwarded_headers(settings: Options) -> Iterator[Finding]:
     if settings.insecure_server and not is_loopback(settings.address.host) and not settings.trusted_proxies:
         yield (
             ("insecure_server",),
@@ -113,7 +113,7 @@ def _anybody_may_say_who_asks(settings: Options) -> Iterator[Finding]:
         )
 
 
-def _anybody_may_be_a_balancer(settings: Options) -> Iterator[Finding]:
+def _open_proxy_protocol(settings: Options) -> Iterator[Finding]:
     if settings.use_proxy_protocol and not is_loopback(settings.address.host):
         yield (
             ("use_proxy_protocol",),
@@ -121,7 +121,7 @@ def _anybody_may_be_a_balancer(settings: Options) -> Iterator[Finding]:
         )
 
 
-def _every_peer_is_trusted(settings: Options) -> Iterator[Finding]:
+def _all_peers_trusted(settings: Options) -> Iterator[Finding]:
     for index, network in enumerate(settings.trusted_proxies):
         if network.prefixlen == 0:
             yield (
@@ -137,7 +137,7 @@ _DISCOVERY = "/.well-known/openid-configuration"
 
 def _unfilled_provider(settings: Options) -> Iterator[Finding]:
     for index, entry in enumerate(provider_entries(settings)):
-        place = partial(place_of_key, settings, index)
+        place = partial(provider_key_path, settings, index)
         for key, written in (("client_id", entry.client_id), ("client_secret", entry.client_secret)):
             if _PLACEHOLDER.fullmatch((written.reveal() if isinstance(written, SecretText) else written or "").strip()):
                 yield place(key), "is a placeholder. Write the value that the provider issued"
@@ -151,18 +151,18 @@ def _clusters_without_upgrades(settings: Options) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if route.cluster_service_account_token is not None and not (route.allow_websockets or route.allow_spdy):
             yield (
-                ("policy", index, token_key(route)),
+                ("policy", index, cluster_token_key(route)),
                 "allows no upgrades, so kubectl exec, attach, cp and port-forward fail. Set allow_websockets and allow_spdy on the route",
             )
 
 
-def _identity_in_a_cookie_of_clients(settings: Options) -> Iterator[Finding]:
+def _identity_in_client_cookie(settings: Options) -> Iterator[Finding]:
     """A client's own cookies reach the upstream on every route that does not replace or remove the header."""
     open_upstreams = {upstream for route in settings.policy if not _replaces_cookies(route) for upstream in upstream_addresses(route)}
     for index, route in enumerate(settings.policy):
         for name, parts in header_templates(route).items():
             is_proof = uses_provider_token(parts) or any(isinstance(part, Variable) and part.name == ASSERTION for part in parts)
-            if folded(name) == "cookie" and not is_proof and not open_upstreams.isdisjoint(upstream_addresses(route)):
+            if fold_name(name) == "cookie" and not is_proof and not open_upstreams.isdisjoint(upstream_addresses(route)):
                 yield (
                     ("policy", index, "set_request_headers"),
                     (
@@ -173,19 +173,19 @@ def _identity_in_a_cookie_of_clients(settings: Options) -> Iterator[Finding]:
 
 
 def _replaces_cookies(route: Route) -> bool:
-    return "cookie" in map(folded, (*route.set_request_headers, *route.remove_request_headers))
+    return "cookie" in map(fold_name, (*route.set_request_headers, *route.remove_request_headers))
 
 
 _PLAIN = "is http, which is for development on one machine. Use https"
 
 
-def _plain_provider(settings: Options) -> Iterator[Finding]:
+def _plaintext_provider(settings: Options) -> Iterator[Finding]:
     for index, entry in enumerate(provider_entries(settings)):
         if entry.url.lower().startswith("http:"):
-            yield place_of_key(settings, index, "url"), _PLAIN
+            yield provider_key_path(settings, index, "url"), _PLAIN
 
 
-def _nobody_can_verify_assertions(settings: Options) -> Iterator[Finding]:
+def _unverifiable_assertions(settings: Options) -> Iterator[Finding]:
     # Of a file that can't be read the error tells; authorize signs, and says it of itself.
     if settings.signing_key is not None or settings.signing_key_file is not None or settings.services == "proxy":
         return
@@ -198,19 +198,19 @@ def _nobody_can_verify_assertions(settings: Options) -> Iterator[Finding]:
             return
 
 
-def _sessions_without_end(settings: Options) -> Iterator[Finding]:
-    if settings.cookie_expire.total_seconds() > _LONGEST_SECONDS:
+def _long_sessions(settings: Options) -> Iterator[Finding]:
+    if settings.cookie_expire.total_seconds() > _MAX_SESSION_SECONDS:
         yield ("cookie_expire",), "keeps users signed in for more than 30 days; a stolen cookie is valid as long. Use a shorter time"
 
 
-def _hosts_without_a_certificate(settings: Options) -> Iterator[Finding]:
+def _hosts_without_acme_certificate(settings: Options) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy if settings.autocert else ()):
         host = route.from_.host
-        if (reason := why_not(host, settings)) is not None and not is_covered(host, settings):
+        if (reason := ineligible_reason(host, settings)) is not None and not is_covered(host, settings):
             yield ("policy", index, "from"), f"gets no certificate from autocert: {host} {reason}. Add one to certificates"
 
 
-def _hosts_that_no_certificate_covers(settings: Options) -> Iterator[Finding]:
+def _hosts_without_matching_certificate(settings: Options) -> Iterator[Finding]:
     """Names only: clients look for an address elsewhere in a certificate."""
     ends_tls = not settings.insecure_server and not settings.autocert and settings.services in ("all", "proxy", "authenticate")
     if not ends_tls or not settings.certificate_pairs:
@@ -235,7 +235,7 @@ def _served_hosts(settings: Options) -> Iterator[tuple[tuple[str | int, ...], st
         yield ("policy", index, "from"), route.from_.host
 
 
-def _one_port_unlike_the_others(settings: Options) -> Iterator[Finding]:
+def _inconsistent_port(settings: Options) -> Iterator[Finding]:
     """A port in `from` is what browsers write, so it is the same everywhere, or each host's own."""
     urls: list[tuple[tuple[str | int, ...], Any]] = [
         (("policy", index, "from"), route.from_) for index, route in enumerate(settings.policy) if not route.is_tcp
@@ -256,7 +256,7 @@ def _one_port_unlike_the_others(settings: Options) -> Iterator[Finding]:
     yield path, f"{said}, {others}. Requests to another port match no route"
 
 
-def _the_authority_finds_nobody(settings: Options) -> Iterator[Finding]:
+def _acme_unreachable(settings: Options) -> Iterator[Finding]:
     """It connects to these ports and to no others (RFC 8555 8.3, RFC 8737 3)."""
     redirects = settings.http_redirect_addr
     if settings.autocert and settings.address.port != 443 and (redirects is None or redirects.port != 80):
@@ -269,7 +269,7 @@ def _the_authority_finds_nobody(settings: Options) -> Iterator[Finding]:
         )
 
 
-def _nobody_answers_for_staples(settings: Options) -> Iterator[Finding]:
+def _must_staple_unsupported(settings: Options) -> Iterator[Finding]:
     if settings.autocert and settings.autocert_must_staple and settings.autocert_ca is None:
         yield (
             ("autocert_must_staple",),
@@ -277,24 +277,24 @@ def _nobody_answers_for_staples(settings: Options) -> Iterator[Finding]:
         )
 
 
-WEAKNESSES: tuple[Rule, ...] = (
+LINT_RULES: tuple[Rule, ...] = (
     _weak_values,
     _weak_route_values,
     _guessable_secrets,
-    _same_secret_twice,
-    _plain_upstream_over_the_network,
-    _anybody_may_say_who_asks,
-    _anybody_may_be_a_balancer,
-    _plain_provider,
-    _every_peer_is_trusted,
+    _shared_secret_reuse,
+    _plaintext_upstreams,
+    _untrusted_forwarded_headers,
+    _open_proxy_protocol,
+    _plaintext_provider,
+    _all_peers_trusted,
     _unfilled_provider,
     _clusters_without_upgrades,
-    _identity_in_a_cookie_of_clients,
-    _nobody_can_verify_assertions,
-    _sessions_without_end,
-    _hosts_without_a_certificate,
-    _hosts_that_no_certificate_covers,
-    _one_port_unlike_the_others,
-    _the_authority_finds_nobody,
-    _nobody_answers_for_staples,
+    _identity_in_client_cookie,
+    _unverifiable_assertions,
+    _long_sessions,
+    _hosts_without_acme_certificate,
+    _hosts_without_matching_certificate,
+    _inconsistent_port,
+    _acme_unreachable,
+    _must_staple_unsupported,
 )

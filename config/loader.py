@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from config import removed_keys
-from config.fields.setting_files import LARGEST_CONFIGURATION, SettingFiles, read_capped
+from config.fields.setting_files import MAX_CONFIG_BYTES, SettingFiles, read_capped
 from config.file_forms import FileContents, read_contents
-from config.inspect.source_map import Places
+from config.inspect.source_map import SourceMap
 from config.options import Options
-from config.parsing.document import Document, DocumentError, KeyPath, key_path, shown_path
+from config.parsing.document import Document, DocumentError, KeyPath, format_key_path, printable_path
 from config.parsing.parser import parse
 from config.routes.policy.policy_tests import read_policy_test_file
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache
-from config.settings.identity_providers import in_place_of_one
-from config.settings.rpc_settings import not_needed_by
-from config.validation import Finding, Rule, Settings, broken_rules, partial, validate
+from config.settings.identity_providers import single_provider_placeholders
+from config.settings.rpc_settings import unneeded_settings
+from config.validation import Finding, Rule, Settings, find_violations, valid_subset, validate
 from foundation.errors import ConfigError, Problem
 
 ENVIRONMENT_KEYS = (*Options.attributes(), *removed_keys.SETTINGS)
 EXTENSION = "x-"  # begins keys at the top that are the operator's: a place for YAML anchors
-MOST_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
+MAX_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ConfigCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedConfig:
+class CheckResult:
     """Configuration after its checks.  `options` is None where there are errors.
 
     `files` are those that settings and routes name, whether they could be read or not; routes that were known name none.  `places`
@@ -49,7 +49,7 @@ class CheckedConfig:
     errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: frozenset[Path] = frozenset()
-    places: Places = field(default_factory=Places)
+    source_map: SourceMap = field(default_factory=SourceMap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _ReadConfig:
     directory: Path
 
 
-def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
+def find_config(environ: Mapping[str, str], cwd: Path) -> Path | None:
     """Path of the configuration: `GATE_CONFIG`, else `config.yaml` in the working directory, else None: the environment alone."""
     if named := environ.get("GATE_CONFIG"):
         return cwd / named
@@ -72,24 +72,24 @@ def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
 
 def load_options(path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = ()) -> Options:
     """Options; ConfigError with every problem that can be told now."""
-    return options_of(check_configuration(path, environ, [check for check in checks if not check.warns]))
+    return require_options(check_configuration(path, environ, [check for check in checks if not check.warns]))
 
 
 def check_content(
     content: bytes, extension: str, environ: Mapping[str, str], directory: Path, checks: Sequence[ConfigCheck] = ()
-) -> CheckedConfig:
+) -> CheckResult:
     """Check as of `check_configuration`, for the bytes of a configuration file in `directory`."""
     return _checked(lambda: _ReadConfig(parse(content, extension), "", directory), environ, checks)
 
 
 def check_configuration(
-    path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = (), known: RouteCache | None = None
-) -> CheckedConfig:
+    path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = (), route_cache: RouteCache | None = None
+) -> CheckResult:
     """Check of a configuration.  Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards."""
-    return _checked(lambda: _read(path), environ, checks, "" if path is None else shown_path(path), known)
+    return _checked(lambda: _read(path), environ, checks, "" if path is None else printable_path(path), route_cache)
 
 
-def options_of(checked: CheckedConfig) -> Options:
+def require_options(checked: CheckResult) -> Options:
     """Options of a checked configuration; ConfigError."""
     if checked.options is None:
         raise ConfigError(list(checked.errors))
@@ -99,8 +99,8 @@ def options_of(checked: CheckedConfig) -> Options:
 def _read(path: Path | None) -> _ReadConfig:
     if path is None:
         return _ReadConfig(Document({}), "", Path.cwd())
-    document = parse(read_capped(path, LARGEST_CONFIGURATION), path.suffix)
-    return _ReadConfig(document, shown_path(path), path.absolute().parent)
+    document = parse(read_capped(path, MAX_CONFIG_BYTES), path.suffix)
+    return _ReadConfig(document, printable_path(path), path.absolute().parent)
 
 
 def _checked(
@@ -109,16 +109,16 @@ def _checked(
     checks: Sequence[ConfigCheck],
     file: str = "",
     known: RouteCache | None = None,
-) -> CheckedConfig:
+) -> CheckResult:
     try:
         source = read()
     except DocumentError as error:
-        return CheckedConfig(None, (Problem("", f"the configuration {error}", error.line, error.column, file),))
+        return CheckResult(None, (Problem("", f"the configuration {error}", error.line, error.column, file),))
     except ValueError as error:
-        return CheckedConfig(None, (Problem("", f"cannot load the configuration: {error}", file=file),))
+        return CheckResult(None, (Problem("", f"cannot load the configuration: {error}", file=file),))
     in_file = {} if source.document.value is None else source.document.value
     if not isinstance(in_file, dict):
-        return CheckedConfig(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
+        return CheckResult(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
     settings = {key: value for key, value in in_file.items() if not key.startswith(EXTENSION)}
     return _ConfigChecker(source, environ, known).check(settings, checks)
 
@@ -131,36 +131,41 @@ class _ConfigChecker:
         self._in_environment = {key: environ[key.upper()] for key in ENVIRONMENT_KEYS if environ.get(key.upper())}
         self._documents: dict[str, tuple[str, Document]] = {}  # setting that names a document -> its file, and what is in it
         self._contents = FileContents()
-        self._errors = [replace(problem, file=source.file) for problem in source.document.problems[:MOST_PROBLEMS]]
+        self._errors = [replace(problem, file=source.file) for problem in source.document.problems[:MAX_PROBLEMS]]
         self._warnings: list[Problem] = []
 
-    def check(self, in_file: dict[str, Any], checks: Sequence[ConfigCheck]) -> CheckedConfig:
+    def check(self, in_file: dict[str, Any], checks: Sequence[ConfigCheck]) -> CheckResult:
         """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
         given = _without_nulls(in_file, Options) | self._in_environment
         files = SettingFiles(self._source.directory)
         self._contents = read_contents(Options, given, files)
         given |= self._contents.values
-        raw = {"data_dir": _data_dir(self._environ)} | not_needed_by(given.get("services")) | {**in_place_of_one(given)} | given
+        raw = (
+            {"data_dir": _data_dir(self._environ)}
+            | unneeded_settings(given.get("services"))
+            | {**single_provider_placeholders(given)}
+            | given
+        )
         self._add(self._contents.findings)
         context = {"files": files}
         good = self._good_routes(raw.pop("policy", None), context)
         raw["policy"] = tuple(good.values())
         options, findings = validate(Options, raw, context)
         self._add(_with_file_indexes(findings, list(good)))
-        view = options if options is not None else partial(Options, raw, findings, context)
-        self._add(broken_rules([self._tests_file], view))
+        view = options if options is not None else valid_subset(Options, raw, findings, context)
+        self._add(find_violations([self._tests_file], view))
         for check in checks:
-            self._add(_with_file_indexes(broken_rules([check.rule], view), list(good)), check.kind, warns=check.warns)
+            self._add(_with_file_indexes(find_violations([check.rule], view), list(good)), check.kind, warns=check.warns)
         errors, warnings = (tuple(sorted(found, key=_by_place)) for found in (self._errors, self._warnings))
         read = frozenset(files.read_ones)
-        return CheckedConfig(None, errors, warnings, read) if errors else CheckedConfig(options, (), warnings, read, self._places(in_file))
+        return CheckResult(None, errors, warnings, read) if errors else CheckResult(options, (), warnings, read, self._places(in_file))
 
-    def _places(self, in_file: dict[str, Any]) -> Places:
+    def _places(self, in_file: dict[str, Any]) -> SourceMap:
         written, document = in_file.get("policy"), self._source.document
-        settings = {key: line for key, line in document.lines_of(in_file, ()).items() if in_file[key] is not None}
+        settings = {key: line for key, line in document.key_lines(in_file, ()).items() if in_file[key] is not None}
         of_file = written if isinstance(written, list) and "policy" not in self._in_environment else []
-        lines = [document.lines_of(route, ("policy", index)) for index, route in enumerate(of_file)]
-        return Places(self._source.file, settings, frozenset(self._in_environment), lines)
+        lines = [document.key_lines(route, ("policy", index)) for index, route in enumerate(of_file)]
+        return SourceMap(self._source.file, settings, frozenset(self._in_environment), lines)
 
     def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
         """Index in the list -> route."""
@@ -170,10 +175,10 @@ class _ConfigChecker:
             self._add([(("policy",), str(error))])
             return {}
         if self._known is not None:
-            self._known.begin()
+            self._known.start_generation()
         found: dict[int, Route] = {}
         for index, raw_route in enumerate(routes):
-            if len(self._errors) > MOST_PROBLEMS:
+            if len(self._errors) > MAX_PROBLEMS:
                 break
             if (route := self._route(index, raw_route, context)) is not None:
                 found[index] = route
@@ -193,7 +198,7 @@ class _ConfigChecker:
     def _tests_file(self, view: Options) -> Iterator[Finding]:
         if view.policy_tests_file is not None:
             tests = read_policy_test_file(view.policy_tests_file)
-            self._documents["policy_tests_file"] = (shown_path(view.policy_tests_file.path), tests.document)
+            self._documents["policy_tests_file"] = (printable_path(view.policy_tests_file.path), tests.document)
             yield from tests.findings
 
     def _add(self, findings: Iterable[Finding], kind: str = "invalid-configuration", *, warns: bool = False) -> None:
@@ -201,9 +206,9 @@ class _ConfigChecker:
         for finding in findings:
             if finding[0] and finding[0][0] in self._contents.unread:
                 continue
-            if len(known) == MOST_PROBLEMS:
-                known.append(Problem("", f"too many problems: showing the first {MOST_PROBLEMS}", file=self._source.file))
-            if len(known) > MOST_PROBLEMS:
+            if len(known) == MAX_PROBLEMS:
+                known.append(Problem("", f"too many problems: showing the first {MAX_PROBLEMS}", file=self._source.file))
+            if len(known) > MAX_PROBLEMS:
                 return
             known.append(self._problem(finding, kind))
 
@@ -213,9 +218,9 @@ class _ConfigChecker:
         if other:
             message = message.replace("{other}", self._described(other[0]))
         if path and path[0] in self._in_environment and path[0] not in self._documents:
-            return Problem(key_path([str(path[0]).upper(), *path[1:]]), f"{message} (in the environment)", rule=kind)
+            return Problem(format_key_path([str(path[0]).upper(), *path[1:]]), f"{message} (in the environment)", rule=kind)
         file, place = self._place(path)
-        return Problem(key_path(path), message, *place, file=file, rule=kind)
+        return Problem(format_key_path(path), message, *place, file=file, rule=kind)
 
     def _written_path(self, path: KeyPath) -> KeyPath:
         """What is wrong with a value in a file is found at the key that names the file."""
@@ -224,13 +229,13 @@ class _ConfigChecker:
     def _described(self, path: KeyPath) -> str:
         path = self._written_path(path)
         _, (line, _) = self._place(path)
-        return key_path(path) if line is None else f"{key_path(path)} (line {line})"
+        return format_key_path(path) if line is None else f"{format_key_path(path)} (line {line})"
 
     def _place(self, path: KeyPath) -> tuple[str, tuple[int | None, int | None]]:
         if path and path[0] in self._documents and len(path) > 1:
             file, document = self._documents[str(path[0])]
-            return file, document.place_of(path[1:]) or (None, None)
-        return self._source.file, self._source.document.place_of(path) or (None, None)
+            return file, document.find_location(path[1:]) or (None, None)
+        return self._source.file, self._source.document.find_location(path) or (None, None)
 
 
 def _by_place(problem: Problem) -> tuple[str, int, int]:

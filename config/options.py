@@ -8,16 +8,16 @@ from typing import ClassVar
 from pydantic import Field
 
 from config import removed_keys
-from config.fields.pem import check_authority, check_pair, check_signing_key
+from config.fields.pem import check_ca_certificates, check_key_matches, check_signing_key
 from config.provider_config import ProviderConfig, build_providers
 from config.routes.route import Route
 from config.settings.authenticate_settings import AuthenticateSettings
 from config.settings.authorize_settings import AuthorizeSettings
 from config.settings.autocert_settings import AutocertSettings
-from config.settings.common_settings import AUTO, MOST_MEASURED_ROUTES, SharedSettings
+from config.settings.common_settings import AUTO, MAX_ROUTES_WITH_METRICS, CommonSettings
 from config.settings.databroker_settings import DatabrokerSettings
 from config.settings.directory_settings import DirectorySettings
-from config.settings.group_sources import groups_come_from_somewhere
+from config.settings.group_sources import check_group_source
 from config.settings.identity_providers import IdentityProviderSettings
 from config.settings.proxy_settings import ProxySettings
 from config.settings.rpc_settings import RpcSettings
@@ -42,7 +42,7 @@ def _content(pem: SecretBytes | WatchedFile) -> bytes:
     return pem.content if isinstance(pem, WatchedFile) else pem.reveal()
 
 
-def _transport_is_decided(settings: "Options") -> Iterator[Finding]:
+def _check_tls_configured(settings: "Options") -> Iterator[Finding]:
     forms = (settings.certificate, settings.certificate_key, settings.certificate_file, settings.certificate_key_file)
     if settings.services in ("authorize", "databroker"):
         if not settings.grpc_insecure and not settings.certificates and not any(forms):
@@ -68,22 +68,22 @@ def _transport_is_decided(settings: "Options") -> Iterator[Finding]:
         )
 
 
-def _pairs_are_whole(settings: "Options") -> Iterator[Finding]:
+def _check_pairs_complete(settings: "Options") -> Iterator[Finding]:
     for certificate, key in (("certificate", "certificate_key"), ("certificate_file", "certificate_key_file")):
         if bool(getattr(settings, certificate)) != bool(getattr(settings, key)):
             present, absent = (certificate, key) if getattr(settings, certificate) else (key, certificate)
             yield (present,), f"needs {absent} too"
 
 
-def _pairs_match(settings: "Options") -> Iterator[Finding]:
+def _check_pairs_match(settings: "Options") -> Iterator[Finding]:
     for pair in _certificate_pairs(settings):
         try:
-            check_pair(pair.certificate, pair.key)
+            check_key_matches(pair.certificate, pair.key)
         except ValueError as error:
             yield (pair.source,), str(error)
 
 
-def _signing_key_fits(settings: "Options") -> Iterator[Finding]:
+def _check_signing_key(settings: "Options") -> Iterator[Finding]:
     if settings.signing_key is None:
         return
     try:
@@ -92,22 +92,22 @@ def _signing_key_fits(settings: "Options") -> Iterator[Finding]:
         yield ("signing_key_file" if settings.signing_key_file else "signing_key",), str(error)
 
 
-def _authorities_are_valid(settings: "Options") -> Iterator[Finding]:
-    yield from _unusable_authorities(settings, ("certificate_authority", "client_ca", "autocert_trusted_ca"), ())
+def _check_ca_settings(settings: "Options") -> Iterator[Finding]:
+    yield from _invalid_cas(settings, ("certificate_authority", "client_ca", "autocert_trusted_ca"), ())
     for index, route in enumerate(settings.policy):
-        yield from _unusable_authorities(route, ("tls_custom_ca", "tls_downstream_client_ca"), ("policy", index))
+        yield from _invalid_cas(route, ("tls_custom_ca", "tls_downstream_client_ca"), ("policy", index))
 
 
-def _unusable_authorities(settings: "Options | Route", keys: tuple[str, ...], place: tuple[str | int, ...]) -> Iterator[Finding]:
+def _invalid_cas(settings: "Options | Route", keys: tuple[str, ...], place: tuple[str | int, ...]) -> Iterator[Finding]:
     for key in keys:
         try:
             if (pem := getattr(settings, key)) is not None:
-                check_authority(pem)
+                check_ca_certificates(pem)
         except ValueError as error:
             yield (*place, f"{key}_file" if getattr(settings, f"{key}_file") else key), str(error)
 
 
-def _client_certificates_can_be_had(settings: "Options") -> Iterator[Finding]:
+def _check_client_certificates(settings: "Options") -> Iterator[Finding]:
     """Behind something that ends TLS nobody shows us a certificate: a route that wants one would be closed to everybody."""
     if settings.ext_authz_tokens:
         return  # an Envoy that ends TLS tells us what it was shown
@@ -123,7 +123,7 @@ def _client_certificates_can_be_had(settings: "Options") -> Iterator[Finding]:
             yield ("policy", index, "policy"), "uses client_certificate, which requires client_ca or tls_downstream_client_ca"
 
 
-def _routes_fit_timeout_write(settings: "Options") -> Iterator[Finding]:
+def _check_route_timeouts(settings: "Options") -> Iterator[Finding]:
     limit = settings.timeout_write
     for index, route in enumerate(settings.policy) if limit else ():
         if route.timeout is not None and (route.timeout > limit or route.timeout == timedelta(0)):
@@ -140,12 +140,12 @@ class Options(
     RpcSettings,
     AutocertSettings,
     TracingSettings,
-    SharedSettings,
+    CommonSettings,
 ):
     """Options by the file keys of the specification."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
-        *SharedSettings.RULES,
+        *CommonSettings.RULES,
         *AutocertSettings.RULES,
         *AuthenticateSettings.RULES,
         *ProxySettings.RULES,
@@ -155,14 +155,14 @@ class Options(
         *AuthorizeSettings.RULES,
         *DirectorySettings.RULES,
         *IdentityProviderSettings.RULES,
-        _transport_is_decided,
-        _pairs_are_whole,
-        _pairs_match,
-        _signing_key_fits,
-        _authorities_are_valid,
-        _client_certificates_can_be_had,
-        _routes_fit_timeout_write,
-        groups_come_from_somewhere,
+        _check_tls_configured,
+        _check_pairs_complete,
+        _check_pairs_match,
+        _check_signing_key,
+        _check_ca_settings,
+        _check_client_certificates,
+        _check_route_timeouts,
+        check_group_source,
     )
     REMOVED: ClassVar[dict[str, str]] = removed_keys.SETTINGS
     ELSEWHERE: ClassVar[dict[str, str]] = {
@@ -217,7 +217,7 @@ class Options(
         """Are there metrics of each route, and somebody who may read them?"""
         if self.metrics_address is None:
             return False
-        return len(self.policy) <= MOST_MEASURED_ROUTES if self.metrics_per_route is None else self.metrics_per_route
+        return len(self.policy) <= MAX_ROUTES_WITH_METRICS if self.metrics_per_route is None else self.metrics_per_route
 
     @property
     def service_label(self) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.issuers import DEFAULT_URLS, expected_issuer
-from config.settings.group_sources import groups_are_claimed, groups_are_recorded, has_directory
-from config.settings.identity_providers import NOT_USED, provider_entries
+from config.settings.group_sources import expects_groups_claim, has_directory, has_group_records
+from config.settings.identity_providers import UNUSED, provider_entries
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.settings.provider_entry import IdentityProvider
 from foundation.email_address import canonical_email
@@ -112,13 +112,13 @@ def _configured(settings: "Options", entry: IdentityProvider, *, is_sole: bool) 
         id=entry.id,
         kind=entry.provider,
         url=entry.url,
-        client_id=entry.client_id or NOT_USED,
-        client_secret=entry.client_secret or SecretText(NOT_USED),
+        client_id=entry.client_id or UNUSED,
+        client_secret=entry.client_secret or SecretText(UNUSED),
         scopes=entry.scopes,
         request_params=entry.request_params,
         groups_claim=entry.groups_claim,
-        expects_groups_claim=groups_are_claimed(settings, entry),
-        has_group_records=groups_are_recorded(settings, entry),
+        expects_groups_claim=expects_groups_claim(settings, entry),
+        has_group_records=has_group_records(settings, entry),
         domains=None if entry.domains is None else frozenset(entry.domains),
         links_by_email=entry.link_by == VERIFIED_EMAIL,
         trusts_email=entry.trust_email,

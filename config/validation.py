@@ -16,7 +16,7 @@ from foundation.version import RELEASE
 Finding = tuple[KeyPath, str] | tuple[KeyPath, str, KeyPath]
 Rule = Callable[[Any], Iterator[Finding]]
 
-MOST_DETAILS = 1_100  # of one object; more than anybody is shown
+MAX_DETAILS = 1_100  # of one object; more than anybody is shown
 
 _MESSAGES = {
     "missing": "is required",
@@ -36,10 +36,10 @@ class Settings(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _obey_the_rules(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+    def _run_rules(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
         made = make(given)
         # A route obeyed its rules when it was made, and can't change; it comes by again with the whole configuration.
-        if made is not given and (findings := list(broken_rules(cls.RULES, made))):
+        if made is not given and (findings := list(find_violations(cls.RULES, made))):
             raise PydanticCustomError("rules", "breaks a rule", {"findings": findings})
         return made
 
@@ -51,7 +51,7 @@ class Settings(BaseModel):
 
     @classmethod
     @cache
-    def unsaid(cls) -> Mapping[str, Any]:
+    def defaults(cls) -> Mapping[str, Any]:
         """Attributes with what they are where nothing is written."""
         return {name: field.get_default(call_default_factory=True, validated_data={}) for name, field in cls.model_fields.items()}
 
@@ -63,7 +63,7 @@ class _InvalidSetting(Exception):
     """A rule asked for a setting that is itself wrong: it can't be judged yet."""
 
 
-class PartialSettings:
+class ValidSubset:
     """The settings that are right so far."""
 
     def __init__(self, values: dict[str, Any]):
@@ -75,28 +75,28 @@ class PartialSettings:
 
 def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Model | None, list[Finding]]:
     """Model, or everything that is wrong with it: also the rules whose settings are right although others are not."""
-    raw = _without_most_unknown(model, raw)
+    raw = _limit_unknown_keys(model, raw)
     try:
         return model.model_validate(raw, context=context), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-    findings = [finding for detail in details[:MOST_DETAILS] for finding in _findings(model, detail)]
+    findings = [finding for detail in details[:MAX_DETAILS] for finding in _findings(model, detail)]
     rules_ran = any(detail["type"] == "rules" and not detail["loc"] for detail in details)
     if isinstance(raw, dict) and not rules_ran:
-        findings += list(broken_rules(model.RULES, partial(model, raw, findings, context)))
+        findings += list(find_violations(model.RULES, valid_subset(model, raw, findings, context)))
     return None, findings
 
 
-def _without_most_unknown(model: type[Settings], raw: Any) -> Any:
+def _limit_unknown_keys(model: type[Settings], raw: Any) -> Any:
     """Each unknown key costs a description, of which there may be hundreds of thousands."""
-    if not isinstance(raw, dict) or len(raw) <= MOST_DETAILS:
+    if not isinstance(raw, dict) or len(raw) <= MAX_DETAILS:
         return raw
     known = model.attributes()
     unknown = [key for key in raw if key not in known]
-    return {key: raw[key] for key in (*(key for key in raw if key in known), *unknown[:MOST_DETAILS])}
+    return {key: raw[key] for key in (*(key for key in raw if key in known), *unknown[:MAX_DETAILS])}
 
 
-def broken_rules(rules: Iterable[Rule], settings: object) -> Iterator[Finding]:
+def find_violations(rules: Iterable[Rule], settings: object) -> Iterator[Finding]:
     for rule in rules:
         try:
             yield from rule(settings)
@@ -110,7 +110,7 @@ def _findings(model: type[Settings], detail: Any) -> Iterator[Finding]:
     if detail["type"] == "rules":
         yield from ((path + rest, message) for rest, message, *_ in context["findings"])
     elif detail["type"] == "extra_forbidden":
-        yield path, _about_unknown_key(_model_at(model, path[:-1]), str(path[-1]))
+        yield path, _unknown_key_message(_find_model(model, path[:-1]), str(path[-1]))
     elif detail["type"] == "value_error":
         yield path, str(context["error"])
     else:
@@ -118,14 +118,14 @@ def _findings(model: type[Settings], detail: Any) -> Iterator[Finding]:
 
 
 def _hint(model: type[Settings], path: KeyPath) -> str:
-    owner = _model_at(model, path[:-1])
+    owner = _find_model(model, path[:-1])
     extra = owner.model_fields[owner.attributes()[str(path[-1])]].json_schema_extra
     hint = extra.get("when_missing") if isinstance(extra, dict) else None
     return f"is required: {hint}" if hint else "is required"
 
 
 @lru_cache(maxsize=4096)
-def _about_unknown_key(model: type[Settings], key: str) -> str:
+def _unknown_key_message(model: type[Settings], key: str) -> str:
     if key in model.REMOVED:
         return model.REMOVED[key]
     if key in model.ELSEWHERE:
@@ -140,7 +140,7 @@ def _about_unknown_key(model: type[Settings], key: str) -> str:
     return f"unknown setting. Did you mean {close[0]}?" if close else f"unknown setting (gate v{RELEASE})"
 
 
-def _model_at(model: type[Settings], path: KeyPath) -> type[Settings]:
+def _find_model(model: type[Settings], path: KeyPath) -> type[Settings]:
     """The nested model that `path` leads into; list indexes do not count."""
     for part in path:
         if isinstance(part, str) and part in model.attributes():
@@ -159,10 +159,10 @@ def _nested(model: type[Settings], name: str) -> type[Settings] | None:
     return None
 
 
-def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> PartialSettings:
+def valid_subset(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> ValidSubset:
     """Partial settings: what rules may look at although something else is wrong."""
     wrong = {finding[0][0] for finding in findings if finding[0]}
-    unsaid = model.unsaid()
+    unsaid = model.defaults()
     values: dict[str, Any] = {}
     for key, name in model.attributes().items():
         if key in wrong:
@@ -174,7 +174,7 @@ def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Findi
             values[name] = _adapter(model, name).validate_python(raw[key], context=context)
         except ValidationError:
             continue
-    return PartialSettings(values)
+    return ValidSubset(values)
 
 
 @cache

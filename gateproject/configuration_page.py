@@ -7,15 +7,15 @@ from django.core.paginator import Paginator
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 
-from config.inspect.redaction import ShownValue, route_in_force, settings_in_force
-from config.inspect.source_map import Places
+from config.inspect.redaction import DisplayedValue, effective_route, effective_settings
+from config.inspect.source_map import SourceMap
 from config.options import Options
 from databroker.admin.read_only_admin import PageAdmin
 from proxy.admin import found_routes, told_of
 from proxy.service import page_context
 
 ROUTES_PER_PAGE = 50
-Setting = tuple[str, list[ShownValue], list[ShownValue]]  # title of a group, what is set, what has its default
+Setting = tuple[str, list[DisplayedValue], list[DisplayedValue]]  # title of a group, what is set, what has its default
 
 
 class Configuration(models.Model):
@@ -40,15 +40,15 @@ class ConfigurationAdmin(PageAdmin):
             in_force=gate.in_force,
             groups=list(_groups(options, places)),
             routes=routes,
-            shown_routes=[(route, route_in_force(route, index, places)) for index, route in routes],
+            shown_routes=[(route, effective_route(route, index, places)) for index, route in routes],
             wanted=wanted,
             whose=whose_configuration(options),
             **told_of(gate.configuration),
         )
 
 
-def _groups(options: Options, places: Places) -> list[Setting]:
-    every = settings_in_force(options, places)
+def _groups(options: Options, places: SourceMap) -> list[Setting]:
+    every = effective_settings(options, places)
     return [(title, [it for it in found if not it.is_default], [it for it in found if it.is_default]) for title, found in every]
 
 

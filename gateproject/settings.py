@@ -5,8 +5,8 @@ import secrets
 from pathlib import Path
 
 from authorize.config_checks import CONFIG_CHECKS
-from config.config_watcher import ConfigSource
-from config.loader import config_path
+from config.config_watcher import ConfigWatcher
+from config.loader import find_config
 from config.options import Options
 from config.settings.storage_url import DatabaseUrl
 from foundation.crypto.cookies import host_prefixed_name, is_host_prefixed
@@ -19,8 +19,8 @@ from gateproject.worker_process import WorkerProcess
 GATE_OPTIONS: Options | None = None
 GATE_WORKER: WorkerProcess | None = None  # which of several processes this is, set by `rungate`
 GATE_CONFIG_ERROR: ConfigError | None = None
-GATE_CONFIG_PATH = config_path(os.environ, Path.cwd())  # noqa: TID251 - an entry point
-GATE_SOURCE = ConfigSource(GATE_CONFIG_PATH, os.environ, CONFIG_CHECKS)  # noqa: TID251
+GATE_CONFIG_PATH = find_config(os.environ, Path.cwd())  # noqa: TID251 - an entry point
+GATE_SOURCE = ConfigWatcher(GATE_CONFIG_PATH, os.environ, CONFIG_CHECKS)  # noqa: TID251
 try:
     GATE_OPTIONS = GATE_SOURCE.load()
 except ConfigError as error:

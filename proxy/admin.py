@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from authorize.policy.decision import Outcome
-from config.inspect.policy_text import policy_words
-from config.reference.setting_catalog import written_duration
+from config.inspect.policy_text import describe_policy
+from config.reference.setting_catalog import format_duration
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
 from config.routes.route_identity_headers import sends_identity
@@ -102,7 +102,7 @@ def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, upstream_er
         target=_target(route),
         upstreams=_upstreams(route, clusters, upstream_errors or UpstreamErrors()),
         who=who_may_enter(route),
-        policy=policy_words(route),
+        policy=describe_policy(route),
         is_public=route.allow_public_unauthenticated_access,
         is_in_shadow=route.mode == SHADOW,
         identity="yes" if sends_identity(route) else "no",
@@ -176,7 +176,7 @@ def _upstreams(route: ConfiguredRoute, clusters: Clusters | None, upstream_error
 def _timeout(timeout: timedelta | None) -> str:
     if timeout is None:
         return "default"
-    return written_duration(timeout) if timeout else "none"
+    return format_duration(timeout) if timeout else "none"
 
 
 def _timeout_of_tunnels(route: ConfiguredRoute) -> str:

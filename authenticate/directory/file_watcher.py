@@ -8,7 +8,7 @@ import structlog
 from authenticate.directory import file_source
 from authenticate.directory.snapshot import DirectoryError, DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import apply, difference
-from config.fields.setting_files import stamp_of
+from config.fields.setting_files import file_stamp
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from foundation.errors import BrokerError, ConfigError
@@ -58,7 +58,7 @@ class DirectoryFollower:
             await asyncio.sleep(self._poll)
 
     async def look(self) -> None:
-        stamp = stamp_of(self._path)
+        stamp = file_stamp(self._path)
         if stamp == self._seen:
             return
         try:

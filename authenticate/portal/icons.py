@@ -52,10 +52,10 @@ class Icons:
     def _of(self, icons: Iterable[object]) -> Iterable[tuple[str, ServedIcon]]:
         for icon in icons:
             if isinstance(icon, WatchedFile):
-                yield self._name(icon), ServedIcon(icon.content, image.media_type(icon.content))
+                yield self._name(icon), ServedIcon(icon.content, image.detect_image_type(icon.content))
 
     def _name(self, icon: WatchedFile) -> str:
-        return hmac.digest(self._key, icon.content, "sha256").hex()[:32] + _ENDINGS[image.media_type(icon.content)]
+        return hmac.digest(self._key, icon.content, "sha256").hex()[:32] + _ENDINGS[image.detect_image_type(icon.content)]
 
     def icon_source(self, icon: str | WatchedFile | None) -> tuple[str, str]:
         """Where a picture is and how it is drawn, one of them or none: (path of a file, lines of a drawing of ours)."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from config.routes.route_bearer_tokens import ISSUER_SEPARATOR, JWT
-from config.settings.provider_entry import OF_NO_PROVIDER
+from config.settings.provider_entry import RESERVED_IDS
 from foundation.email_address import unambiguous_name
 
 # What the session ids of those begin with who have no session, but a token of a provider.
@@ -89,7 +89,7 @@ class Identity:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule_domain", self.rule_email.rpartition("@")[2])
-        object.__setattr__(self, "is_own", self.provider not in OF_NO_PROVIDER)
+        object.__setattr__(self, "is_own", self.provider not in RESERVED_IDS)
         object.__setattr__(self, "own_subject", self.subject if self.is_own and self.is_sole else "")
         object.__setattr__(self, "is_foreign", self.provider == JWT)
         object.__setattr__(self, "is_bearer", self.session_id.startswith(BEARER))

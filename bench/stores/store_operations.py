@@ -15,7 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from bench.support.harness import pin
-from config.settings.storage_url import storage_url
+from config.settings.storage_url import parse_storage_url
 from databroker.records import SESSION
 from databroker.replica import Replica
 from databroker.store.base import StoreBackend
@@ -56,7 +56,7 @@ def tell(what: str, value: float, goal: float, *, at_least: bool = False) -> boo
 
 
 def opened(url: str, secret: bytes) -> SealedStore:
-    return SealedStore(KvStore(open_client(storage_url(url), StorageTls(), DEADLINE)), [secret])
+    return SealedStore(KvStore(open_client(parse_storage_url(url), StorageTls(), DEADLINE)), [secret])
 
 
 async def write_and_read(url: str, secret: bytes) -> list[bool]:

@@ -225,13 +225,13 @@ def sqlite() -> Iterator[None]:
 
 @contextmanager
 def postgresql() -> Iterator[None]:
-    from config.settings.storage_url import database_server
+    from config.settings.storage_url import parse_database_url
     from gateproject.settings import _postgresql
     from tests.support.postgresql import PostgresServer
 
     with ExitStack() as stack:
         server = stack.enter_context(PostgresServer())
-        stack.enter_context(database(_postgresql(database_server(server.url))))
+        stack.enter_context(database(_postgresql(parse_database_url(server.url))))
         yield
 
 

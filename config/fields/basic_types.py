@@ -33,13 +33,13 @@ from config.fields.field_type import (
     TEXT,
     URL,
     WEB_URL,
-    SettingReader,
-    Shape,
+    FieldType,
+    JsonSchema,
     control_characters,
 )
 from foundation.values import HostPort, SecretBytes, SecretText, Url, WatchedFile, canonical_host, parse_url
 
-HOW_TO_MAKE_ONE = "generate one with `head -c32 /dev/urandom | base64`"
+KEY_GENERATION_HINT = "generate one with `head -c32 /dev/urandom | base64`"
 _TRUE = frozenset({"1", "t", "true", "y", "yes", "on"})
 _FALSE = frozenset({"0", "f", "false", "n", "no", "off"})
 _UNIT_NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -48,10 +48,10 @@ _PARTS = re.compile(f"(?:{_PART.pattern})+")
 _NO_DURATION = "must be a duration with units, as in 30s, 5m or 1h45m"
 _ADDRESS = re.compile(r"(.*):([0-9]{1,5})")  # port 0: any that is free
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?(?:e-[0-9]{1,2})?")
-_KEY: Shape = {"type": "string", "minLength": 43, "pattern": r"^[A-Za-z0-9+/=]+( *, *[A-Za-z0-9+/=]+)*$"}
-KEY_RING: Shape = {"anyOf": [_KEY, {"type": "array", "minItems": 1, "items": _KEY}]}
+_KEY: JsonSchema = {"type": "string", "minLength": 43, "pattern": r"^[A-Za-z0-9+/=]+( *, *[A-Za-z0-9+/=]+)*$"}
+KEY_RING: JsonSchema = {"anyOf": [_KEY, {"type": "array", "minItems": 1, "items": _KEY}]}
 _PEM_AS_BASE64 = base64.b64encode(b"-----BEGIN ").decode()[:14]
-_LONGEST = timedelta(days=36500)
+_MAX_DURATION = timedelta(days=36500)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -82,17 +82,17 @@ def duration(value: Any) -> timedelta:
         return timedelta(0)
     if not isinstance(value, str) or len(value) > 64:
         raise ValueError(_NO_DURATION)
-    return _measured(value)
+    return _parse_units(value)
 
 
 @lru_cache(maxsize=256)  # thousands of routes have the same few
-def _measured(value: str) -> timedelta:
+def _parse_units(value: str) -> timedelta:
     if not _PARTS.fullmatch(value):
         raise ValueError(_NO_DURATION)
     nanoseconds = sum(Decimal(number) * _UNIT_NANOSECONDS[unit] for number, unit in _PART.findall(value))
     if 0 < nanoseconds < 1000:  # would round to 0, which means "no limit"
         raise ValueError("must be 0 or at least one microsecond")
-    if nanoseconds > int(_LONGEST.total_seconds()) * 10**9:
+    if nanoseconds > int(_MAX_DURATION.total_seconds()) * 10**9:
         raise ValueError("must not be longer than 100 years")
     return timedelta(microseconds=int(nanoseconds // 1000))
 
@@ -116,7 +116,7 @@ def text_list(value: Any) -> tuple[str, ...]:
 
 def text_map(value: Any) -> Mapping[str, str]:
     """Map, or as one text (in the environment) a JSON object or `name:value,name:value`."""
-    pairs = pairs_of(value) if isinstance(value, str) else value
+    pairs = parse_pairs(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping):
         raise ValueError("must be a map of names to text")
     if not all(isinstance(name, str) and name.strip() and isinstance(content, str) for name, content in pairs.items()):
@@ -124,7 +124,7 @@ def text_map(value: Any) -> Mapping[str, str]:
     return dict(pairs)
 
 
-def pairs_of(written: str) -> dict[str, Any]:
+def parse_pairs(written: str) -> dict[str, Any]:
     if written.lstrip().startswith("{"):
         return json_object(written)
     pairs: dict[str, Any] = {}
@@ -159,7 +159,7 @@ def number(value: Any) -> Decimal:
     return Decimal(str(value))
 
 
-def whole_number(value: Any) -> int:
+def integer(value: Any) -> int:
     found = number(value)
     if found < 1 or found != found.to_integral_value():
         raise ValueError("must be a whole number, 1 or more")
@@ -196,9 +196,9 @@ def key_of_32_bytes(value: Any) -> SecretBytes:
     try:
         secret = secret_bytes(value)
     except ValueError as error:
-        raise ValueError(f"{error}: {HOW_TO_MAKE_ONE}") from None
+        raise ValueError(f"{error}: {KEY_GENERATION_HINT}") from None
     if len(secret) != 32:
-        raise ValueError(f"must decode to exactly 32 bytes, not {len(secret)}: {HOW_TO_MAKE_ONE}")
+        raise ValueError(f"must decode to exactly 32 bytes, not {len(secret)}: {KEY_GENERATION_HINT}")
     return secret
 
 
@@ -206,9 +206,9 @@ def key_ring(value: Any) -> tuple[SecretBytes, ...]:
     """Key ring, of one key or a list of them (base64 has no comma): the first seals and signs, all of them open and verify."""
     elements = value.split(",") if isinstance(value, str) else value
     if not isinstance(elements, list | tuple):
-        raise ValueError(f"must be base64 text, or a list of it: {HOW_TO_MAKE_ONE}")
+        raise ValueError(f"must be base64 text, or a list of it: {KEY_GENERATION_HINT}")
     if not elements:
-        raise ValueError(f"must have at least one key: {HOW_TO_MAKE_ONE}")
+        raise ValueError(f"must have at least one key: {KEY_GENERATION_HINT}")
     keys = tuple(key_of_32_bytes(element.strip() if isinstance(element, str) and len(elements) > 1 else element) for element in elements)
     if len(set(keys)) != len(keys):
         raise ValueError("has a duplicate key")
@@ -246,7 +246,7 @@ def networks(value: Any) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network,
     return tuple(network(element) for element in text_list(value))
 
 
-def files_of(info: ValidationInfo) -> Any:
+def setting_files(info: ValidationInfo) -> Any:
     """Files of the validation's context.  This module reads none itself: who validates gives `context={"files": SettingFiles(...)}`."""
     if info.context is None:
         raise ValueError("internal error: file setting validated without a file context")
@@ -259,7 +259,7 @@ def watched_file(value: Any, info: ValidationInfo) -> WatchedFile:
     written = text(value)
     if written.lstrip().startswith((_PEM_AS_BASE64, "-----BEGIN")):  # a message about the path would show a key
         raise ValueError("expected a file path, found PEM content")
-    file: WatchedFile = files_of(info).read(written)
+    file: WatchedFile = setting_files(info).read(written)
     return file
 
 
@@ -271,14 +271,14 @@ def pem_or_file(value: Any, info: ValidationInfo) -> SecretBytes | WatchedFile:
 
 
 def path(value: Any, info: ValidationInfo) -> Path:
-    return value if isinstance(value, Path) else Path(files_of(info).path(text(value)))
+    return value if isinstance(value, Path) else Path(setting_files(info).path(text(value)))
 
 
 def existing_file(value: Any, info: ValidationInfo) -> Path:
-    return value if isinstance(value, Path) else Path(files_of(info).existing(text(value)))
+    return value if isinstance(value, Path) else Path(setting_files(info).existing(text(value)))
 
 
-def or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator:
+def value_or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator:
     """Validator of a setting's own value, or the content of the file that `sibling` names; never both."""
 
     def choose(value: Any, handler: Any, info: ValidationInfo) -> Any:
@@ -292,47 +292,47 @@ def or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator
     return WrapValidator(choose)
 
 
-def file_form(of: str, example: str, *, has_lines: bool = False) -> Any:
+def file_form(setting: str, example: str, *, has_lines: bool = False) -> Any:
     """Declare the key of a file whose content takes the place of the setting `of`: one line of text, or with `has_lines` one value a line.
 
     config/file_forms.py reads it.  Where a file holds another form than the setting (PEM, not base64), the setting has `or_file`.
     """
-    description = f"File form of `{of}`, one a line." if has_lines else f"File form of `{of}`."
-    return Field(None, description=description, examples=[example], json_schema_extra={"file_form_of": of, "has_lines": has_lines})
+    description = f"File form of `{setting}`, one a line." if has_lines else f"File form of `{setting}`."
+    return Field(None, description=description, examples=[example], json_schema_extra={"file_form_of": setting, "has_lines": has_lines})
 
 
-def up_to(most: int) -> SettingReader:
+def integer_up_to(maximum: int) -> FieldType:
     """Reader of a whole number from 0 to `most`; in the environment a number is text."""
 
     def count(value: Any) -> int:
         if isinstance(value, str) and value.isascii() and value.isdigit():
             value = int(value[:20])
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            raise ValueError(f"must be a whole number from 0 to {most}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= maximum:
+            raise ValueError(f"must be a whole number from 0 to {maximum}")
         return value
 
-    shape = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": most}, {"type": "string", "pattern": "^[0-9]+$"}]}
-    return SettingReader("integer", count, shape)
+    shape = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": maximum}, {"type": "string", "pattern": "^[0-9]+$"}]}
+    return FieldType("integer", count, shape)
 
 
-Text = Annotated[str, SettingReader("string", text, TEXT)]
-Secret = Annotated[SecretText, SettingReader("string", lambda value: SecretText(text(value)), TEXT)]
-Bool = Annotated[bool, SettingReader("bool", boolean, BOOL)]
-Number = Annotated[Decimal, SettingReader("number", number, {"type": ["number", "string"]})]
-WholeNumber = Annotated[int, SettingReader("whole number", whole_number, {"type": ["integer", "string"]})]
-Duration = Annotated[timedelta, SettingReader("duration", duration, DURATION)]
-PositiveDuration = Annotated[timedelta, SettingReader("duration", positive_duration, POSITIVE_DURATION)]
-TextList = Annotated[tuple[str, ...], SettingReader("list of string", text_list, LIST)]
-TextMap = Annotated[Mapping[str, str], SettingReader("map string-to-string", text_map, MAP)]
-Address = Annotated[HostPort, SettingReader("host:port", host_port, HOST_PORT)]
-Base64 = Annotated[bytes, SettingReader("base64 string", base64_bytes, BASE64)]
-Base64Secret = Annotated[SecretBytes, SettingReader("base64 string", secret_bytes, BASE64)]
-KeyRing = Annotated[tuple[SecretBytes, ...], SettingReader("base64 string or list", key_ring, KEY_RING)]
-AnyUrl = Annotated[Url, SettingReader("URL", url, URL)]
-WebUrl = Annotated[Url, SettingReader("URL", web_url, WEB_URL)]
+Text = Annotated[str, FieldType("string", text, TEXT)]
+Secret = Annotated[SecretText, FieldType("string", lambda value: SecretText(text(value)), TEXT)]
+Bool = Annotated[bool, FieldType("bool", boolean, BOOL)]
+Number = Annotated[Decimal, FieldType("number", number, {"type": ["number", "string"]})]
+Integer = Annotated[int, FieldType("whole number", integer, {"type": ["integer", "string"]})]
+Duration = Annotated[timedelta, FieldType("duration", duration, DURATION)]
+PositiveDuration = Annotated[timedelta, FieldType("duration", positive_duration, POSITIVE_DURATION)]
+TextList = Annotated[tuple[str, ...], FieldType("list of string", text_list, LIST)]
+TextMap = Annotated[Mapping[str, str], FieldType("map string-to-string", text_map, MAP)]
+Address = Annotated[HostPort, FieldType("host:port", host_port, HOST_PORT)]
+Base64 = Annotated[bytes, FieldType("base64 string", base64_bytes, BASE64)]
+Base64Secret = Annotated[SecretBytes, FieldType("base64 string", secret_bytes, BASE64)]
+KeyRing = Annotated[tuple[SecretBytes, ...], FieldType("base64 string or list", key_ring, KEY_RING)]
+AnyUrl = Annotated[Url, FieldType("URL", url, URL)]
+WebUrl = Annotated[Url, FieldType("URL", web_url, WEB_URL)]
 ServiceUrl = Annotated[WebUrl, AfterValidator(origin_only)]
-Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], SettingReader("list of CIDR", networks, LIST)]
-File = Annotated[WatchedFile, SettingReader("file path", watched_file, TEXT)]
-PemOrFile = Annotated[SecretBytes | WatchedFile, SettingReader("file path or base64 string", pem_or_file, TEXT)]
-FilePath = Annotated[Path, SettingReader("file path", path, TEXT)]
-ExistingFile = Annotated[Path, SettingReader("file path", existing_file, TEXT)]
+Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], FieldType("list of CIDR", networks, LIST)]
+File = Annotated[WatchedFile, FieldType("file path", watched_file, TEXT)]
+PemOrFile = Annotated[SecretBytes | WatchedFile, FieldType("file path or base64 string", pem_or_file, TEXT)]
+FilePath = Annotated[Path, FieldType("file path", path, TEXT)]
+ExistingFile = Annotated[Path, FieldType("file path", existing_file, TEXT)]

@@ -4,12 +4,12 @@ import re
 from typing import Annotated, Any
 
 from config.fields.basic_types import text
-from config.fields.field_type import SettingReader
+from config.fields.field_type import FieldType
 
 _HEX = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})")
 
 
-def colour(value: Any) -> str:
+def color(value: Any) -> str:
     """Colour as `#rrggbb`."""
     written = text(value).strip().lower()
     if not _HEX.fullmatch(written):
@@ -17,4 +17,4 @@ def colour(value: Any) -> str:
     return written if len(written) == 7 else "#" + "".join(digit * 2 for digit in written[1:])
 
 
-Colour = Annotated[str, SettingReader("color", colour, {"type": "string", "pattern": r"^\s*#([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})\s*$"})]
+Colour = Annotated[str, FieldType("color", color, {"type": "string", "pattern": r"^\s*#([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})\s*$"})]

@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any
 
 from config.fields.basic_types import text
-from config.fields.field_type import TEXT, SettingReader
+from config.fields.field_type import TEXT, FieldType
 from foundation.values import parse_url
 
 # Enough for a mailbox that people write to, and nothing that a URL would read as more (RFC 6068 2).
@@ -25,4 +25,4 @@ def contact(value: Any) -> str:
     return str(url)
 
 
-Contact = Annotated[str, SettingReader("e-mail address or URL", contact, TEXT)]
+Contact = Annotated[str, FieldType("e-mail address or URL", contact, TEXT)]

@@ -8,41 +8,41 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, PlainValidator
 from pydantic_core import CoreSchema
 
-Shape = Mapping[str, Any]  # JSON Schema
+JsonSchema = Mapping[str, Any]  # JSON Schema
 
 MAX_NAMED_CHARACTERS = 3
 
-TEXT: Shape = {"type": "string", "pattern": r"\S"}
-WORD: Shape = {"type": ["string", "number", "boolean"]}
-BOOL: Shape = {
+TEXT: JsonSchema = {"type": "string", "pattern": r"\S"}
+WORD: JsonSchema = {"type": ["string", "number", "boolean"]}
+BOOL: JsonSchema = {
     "anyOf": [
         {"type": "boolean"},
         {"type": "integer", "enum": [0, 1]},
         {"type": "string", "pattern": r"^(1|0|[Tt]|TRUE|[Tt]rue|[Yy]|YES|[Yy]es|ON|[Oo]n|[Ff]|FALSE|[Ff]alse|[Nn]|NO|[Nn]o|OFF|[Oo]ff)$"},
     ]
 }
-POSITIVE_DURATION: Shape = {"type": "string", "maxLength": 64, "pattern": r"^(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"}
-DURATION: Shape = {"anyOf": [POSITIVE_DURATION, {"type": "string", "enum": ["0"]}, {"type": "integer", "enum": [0]}]}
-LIST: Shape = {"anyOf": [{"type": "array", "items": TEXT}, TEXT]}
-MAP: Shape = {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, TEXT]}
-BASE64: Shape = {"type": "string", "pattern": r"^[A-Za-z0-9+/]*={0,2}$"}
-HOST_PORT: Shape = {"type": "string", "pattern": r"^$|:[0-9]{1,5}$"}
-URL: Shape = {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]"}
-WEB_URL: Shape = {"type": "string", "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^/?#]"}
-PATH: Shape = {"type": "string", "pattern": r"^/"}
+POSITIVE_DURATION: JsonSchema = {"type": "string", "maxLength": 64, "pattern": r"^(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"}
+DURATION: JsonSchema = {"anyOf": [POSITIVE_DURATION, {"type": "string", "enum": ["0"]}, {"type": "integer", "enum": [0]}]}
+LIST: JsonSchema = {"anyOf": [{"type": "array", "items": TEXT}, TEXT]}
+MAP: JsonSchema = {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, TEXT]}
+BASE64: JsonSchema = {"type": "string", "pattern": r"^[A-Za-z0-9+/]*={0,2}$"}
+HOST_PORT: JsonSchema = {"type": "string", "pattern": r"^$|:[0-9]{1,5}$"}
+URL: JsonSchema = {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]"}
+WEB_URL: JsonSchema = {"type": "string", "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^/?#]"}
+PATH: JsonSchema = {"type": "string", "pattern": r"^/"}
 
 
 @dataclass(frozen=True, eq=False)
-class SettingReader:
+class FieldType:
     """Reader of a setting, in `Annotated`, as in `Bool = Annotated[bool, SettingReader("bool", boolean, BOOL)]`.
 
     `read` is given the value as it is written, and raises ValueError with the reason; it may ask for pydantic's
     ValidationInfo as a second argument.  `shape` is JSON Schema: it accepts whatever `read` does, and tells types apart.
     """
 
-    kind: str
+    type_name: str
     read: Callable[..., Any]
-    shape: Shape
+    schema: JsonSchema
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return PlainValidator(self.read).__get_pydantic_core_schema__(source, handler)
@@ -62,21 +62,21 @@ def control_characters(value: str) -> str:
     return "must not contain control characters"
 
 
-def one_of(*choices: str, otherwise: str = "") -> SettingReader:
+def choice_type(*choices: str, hint: str = "") -> FieldType:
     """Reader of one of `choices`; `otherwise` is advice to who finds none that fits."""
 
     def choose(value: Any) -> str:
         if value in choices:
             return str(value)
-        raise ValueError(f"must be one of {', '.join(choices)}" + (f"; {otherwise}" if otherwise else "") + unusual_characters(value))
+        raise ValueError(f"must be one of {', '.join(choices)}" + (f"; {hint}" if hint else "") + unusual_characters(value))
 
-    return SettingReader("string", choose, {"type": "string", "enum": list(choices)})
+    return FieldType("string", choose, {"type": "string", "enum": list(choices)})
 
 
-def whole_number(least: int, most: int) -> SettingReader:
+def integer_type(minimum: int, maximum: int) -> FieldType:
     def read(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ValueError(f"must be a whole number from {least} to {most}")
+        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+            raise ValueError(f"must be a whole number from {minimum} to {maximum}")
         return value
 
-    return SettingReader("integer", read, {"type": "integer", "minimum": least, "maximum": most})
+    return FieldType("integer", read, {"type": "integer", "minimum": minimum, "maximum": maximum})

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from config.fields.basic_types import boolean, pairs_of, text_list
-from config.fields.field_type import BOOL, LIST, SettingReader, Shape, control_characters
+from config.fields.basic_types import boolean, parse_pairs, text_list
+from config.fields.field_type import BOOL, LIST, FieldType, JsonSchema, control_characters
 from config.fields.header_template import template
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
@@ -18,7 +18,7 @@ CONNECTION_HEADERS = frozenset(
 
 
 # Of which an answer may have several, or which tell what nobody but gate knows.
-_NOT_OF_ANSWERS = {
+_FORBIDDEN_RESPONSE_HEADERS = {
     "set-cookie": "cookies belong to the application",
     "alt-svc": "use the setting http3",
 }
@@ -28,7 +28,7 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Folded name, in which servers that map headers to variables can't tell two names apart."""
     return name.lower().replace("_", "-").replace(".", "-")
 
@@ -41,7 +41,7 @@ def header_name(value: Any) -> str:
 
 def header_map(value: Any) -> Mapping[str, str]:
     """Header map: a map, a JSON object as text, or `Name:value,Name:value`."""
-    pairs = pairs_of(value) if isinstance(value, str) else value
+    pairs = parse_pairs(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping):
         raise ValueError("must be a map of header names to values")
     seen: set[str] = set()
@@ -66,7 +66,7 @@ def _check_header(name: str, content: Any) -> None:
 
 def response_headers(value: Any) -> Mapping[str, str]:
     """Header map as of `header_map`; `disable: true` switches all of them off."""
-    pairs = pairs_of(value) if isinstance(value, str) else value
+    pairs = parse_pairs(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping) or "disable" not in pairs:
         return header_map(pairs)
     try:
@@ -80,7 +80,7 @@ def response_headers(value: Any) -> Mapping[str, str]:
 def request_headers(value: Any) -> Mapping[str, str]:
     headers = header_map(value)
     for name, content in headers.items():
-        if folded(name).startswith("x-gate-"):
+        if fold_name(name).startswith("x-gate-"):
             raise ValueError(f"{name} is an identity header set by gate and cannot be overridden")
         try:
             template(content)
@@ -89,7 +89,7 @@ def request_headers(value: Any) -> Mapping[str, str]:
     return headers
 
 
-def removable_headers(value: Any) -> tuple[str, ...]:
+def removable_request_headers(value: Any) -> tuple[str, ...]:
     names = tuple(header_name(name) for name in text_list(value))
     for name in names:
         if name.lower() in ("host", "content-length", "transfer-encoding"):
@@ -97,16 +97,16 @@ def removable_headers(value: Any) -> tuple[str, ...]:
     return names
 
 
-def answer_headers(value: Any) -> Mapping[str, str]:
+def route_response_headers(value: Any) -> Mapping[str, str]:
     """Header map of a route's answers."""
     headers = header_map(value)
     for name in headers:
-        if name.lower() in _NOT_OF_ANSWERS:
-            raise ValueError(f"{name} can't be set: {_NOT_OF_ANSWERS[name.lower()]}")
+        if name.lower() in _FORBIDDEN_RESPONSE_HEADERS:
+            raise ValueError(f"{name} can't be set: {_FORBIDDEN_RESPONSE_HEADERS[name.lower()]}")
     return headers
 
 
-def removable_answer_headers(value: Any) -> tuple[str, ...]:
+def removable_response_headers(value: Any) -> tuple[str, ...]:
     names = tuple(header_name(name) for name in text_list(value))
     for name in names:
         if name.lower() in CONNECTION_HEADERS:
@@ -122,14 +122,14 @@ def claim_names(value: Any) -> tuple[str, ...]:
     return names
 
 
-HEADER_MAP: Shape = {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, {"type": "string"}]}
-RESPONSE_HEADERS: Shape = {
+HEADER_MAP: JsonSchema = {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, {"type": "string"}]}
+RESPONSE_HEADERS: JsonSchema = {
     "anyOf": [{"type": "object", "properties": {"disable": BOOL}, "additionalProperties": {"type": "string"}}, {"type": "string"}]
 }
 
-ResponseHeaders = Annotated[Mapping[str, str], SettingReader("map string-to-string", response_headers, RESPONSE_HEADERS)]
-RequestHeaders = Annotated[Mapping[str, str], SettingReader("map string-to-string", request_headers, HEADER_MAP)]
-AnswerHeaders = Annotated[Mapping[str, str], SettingReader("map string-to-string", answer_headers, HEADER_MAP)]
-RemovableAnswerHeaders = Annotated[tuple[str, ...], SettingReader("list of string", removable_answer_headers, LIST)]
-RemovableHeaders = Annotated[tuple[str, ...], SettingReader("list of string", removable_headers, LIST)]
-ClaimNames = Annotated[tuple[str, ...], SettingReader("list of string", claim_names, LIST)]
+ResponseHeaders = Annotated[Mapping[str, str], FieldType("map string-to-string", response_headers, RESPONSE_HEADERS)]
+RequestHeaders = Annotated[Mapping[str, str], FieldType("map string-to-string", request_headers, HEADER_MAP)]
+RouteResponseHeaders = Annotated[Mapping[str, str], FieldType("map string-to-string", route_response_headers, HEADER_MAP)]
+RemovableResponseHeaders = Annotated[tuple[str, ...], FieldType("list of string", removable_response_headers, LIST)]
+RemovableRequestHeaders = Annotated[tuple[str, ...], FieldType("list of string", removable_request_headers, LIST)]
+ClaimNames = Annotated[tuple[str, ...], FieldType("list of string", claim_names, LIST)]

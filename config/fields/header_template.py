@@ -35,18 +35,18 @@ def template(text: str) -> Template:
         end = found.end()
         if found[2]:
             raise ValueError("has an unterminated `${`. Write `$${` for a literal `${`")
-        parts.append("$" if found[1] is None else Variable(_known(found[1])))
+        parts.append("$" if found[1] is None else Variable(_check_variable(found[1])))
     parts += [text[end:]] if end < len(text) else []
     return tuple(parts)
 
 
-def literal(text: str) -> str | None:
+def static_value(text: str) -> str | None:
     """Value of a template without variables; None for one that has some."""
     parts = template(text) if "$" in text else (text,)
     return "".join(map(str, parts)) if all(isinstance(part, str) for part in parts) else None
 
 
-def _known(name: str) -> str:
+def _check_variable(name: str) -> str:
     if name in NAMES or (name.startswith(CLAIM) and len(name) > len(CLAIM)):
         return name
     close = difflib.get_close_matches(name, (*NAMES, f"{CLAIM}email", f"{CLAIM}name"), n=1)

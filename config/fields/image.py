@@ -6,9 +6,9 @@ import xml.parsers.expat
 from typing import NoReturn
 
 PNG, SVG = "image/png", "image/svg+xml"
-LARGEST = 64 * 1024  # bytes
-WIDEST = 1024  # pixels
-DEEPEST = 32
+MAX_IMAGE_BYTES = 64 * 1024  # bytes
+MAX_PIXELS = 1024  # pixels
+MAX_DEPTH = 32
 
 _PNG_BEGINS = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 _NAMESPACE = "http://www.w3.org/2000/svg"
@@ -31,14 +31,14 @@ _OTHER_FUNCTION = re.compile(rf"(?<![\w-])(?!(?:{_COMPUTING})\s*\()[\w-]+\s*\(",
 
 
 # enforcement-point: Pages: Uploaded images
-def media_type(content: bytes) -> str:
+def detect_image_type(content: bytes) -> str:
     """PNG or SVG; ValueError for anything else, for one that is too large, and for an SVG that is more than shapes."""
-    if len(content) > LARGEST:
-        raise ValueError(f"must be at most {LARGEST // 1024} KiB")
+    if len(content) > MAX_IMAGE_BYTES:
+        raise ValueError(f"must be at most {MAX_IMAGE_BYTES // 1024} KiB")
     if content.startswith(_PNG_BEGINS):
         _check_png(content)
         return PNG
-    _SvgCheck().check(content)
+    _SvgValidator().check(content)
     return SVG
 
 
@@ -46,16 +46,16 @@ def _check_png(content: bytes) -> None:
     if len(content) < 33:
         raise ValueError("is not a complete PNG")
     width, height = struct.unpack(">II", content[16:24])
-    if not (0 < width <= WIDEST and 0 < height <= WIDEST):
-        raise ValueError(f"must be at most {WIDEST} pixels wide and high")
+    if not (0 < width <= MAX_PIXELS and 0 < height <= MAX_PIXELS):
+        raise ValueError(f"must be at most {MAX_PIXELS} pixels wide and high")
 
 
-class _SvgCheck:
+class _SvgValidator:
     def __init__(self) -> None:
         self._depth = 0
         self._parser = xml.parsers.expat.ParserCreate(namespace_separator=" ")
-        self._parser.StartElementHandler = self._begin
-        self._parser.EndElementHandler = self._end
+        self._parser.StartElementHandler = self._start_element
+        self._parser.EndElementHandler = self._end_element
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
         self._parser.ProcessingInstructionHandler = self._refuse_instruction
         self._parser.XmlDeclHandler = self._require_utf8
@@ -66,17 +66,17 @@ class _SvgCheck:
         except xml.parsers.expat.ExpatError as error:
             raise ValueError(f"is neither a PNG nor a complete SVG: {error}") from None
 
-    def _begin(self, name: str, attributes: dict[str, str]) -> None:
+    def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         namespace, _, element = name.rpartition(" ")
         if namespace != _NAMESPACE or not _SHAPES.fullmatch(element) or (self._depth == 0) is not (element == "svg"):
             raise ValueError(f"contains <{element[:40]}>. Use an SVG of shapes only, saved as plain SVG")
         self._depth += 1
-        if self._depth > DEEPEST:
+        if self._depth > MAX_DEPTH:
             raise ValueError("is nested too deeply")
         for attribute, value in attributes.items():
             _check_attribute(attribute.replace("http://www.w3.org/1999/xlink ", ""), value)
 
-    def _end(self, name: str) -> None:
+    def _end_element(self, name: str) -> None:
         self._depth -= 1
 
     def _require_utf8(self, version: str, encoding: str | None, standalone: int) -> None:

@@ -9,11 +9,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-_SMALLEST_RSA = 2048
+_MIN_RSA_BITS = 2048
 
 
 @lru_cache(maxsize=256)  # thousands of routes may share a client certificate
-def check_pair(certificate: bytes, key: bytes) -> None:
+def check_key_matches(certificate: bytes, key: bytes) -> None:
     """Certificate and key that belong together.  The first certificate is the server's own; its chain may follow."""
     try:
         public = x509.load_pem_x509_certificates(certificate)[0].public_key()
@@ -24,7 +24,7 @@ def check_pair(certificate: bytes, key: bytes) -> None:
         raise ValueError("the certificate and the key do not match")
 
 
-def names_of(certificate: x509.Certificate) -> list[str]:
+def dns_names(certificate: x509.Certificate) -> list[str]:
     """DNS names of a certificate, in lower case; clients look at nothing else (RFC 9525 2)."""
     try:
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -36,7 +36,7 @@ def names_of(certificate: x509.Certificate) -> list[str]:
 @lru_cache(maxsize=256)
 def certificate_names(pem: bytes) -> tuple[str, ...]:
     """DNS names of the first certificate, which is the server's own."""
-    return tuple(names_of(x509.load_pem_x509_certificates(pem)[0]))
+    return tuple(dns_names(x509.load_pem_x509_certificates(pem)[0]))
 
 
 def covers(names: Iterable[str], host: str) -> bool:
@@ -45,7 +45,7 @@ def covers(names: Iterable[str], host: str) -> bool:
 
 
 @lru_cache(maxsize=256)  # thousands of routes share a few authorities
-def check_authority(pem: bytes) -> None:
+def check_ca_certificates(pem: bytes) -> None:
     try:
         x509.load_pem_x509_certificates(pem)
     except (ValueError, UnsupportedAlgorithm):
@@ -57,10 +57,10 @@ def check_signing_key(pem: bytes, algorithm: str) -> None:
     fits = {
         "ES256": isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1),
         "EdDSA": isinstance(key, ed25519.Ed25519PrivateKey),
-        "RS256": isinstance(key, rsa.RSAPrivateKey) and key.key_size >= _SMALLEST_RSA,
+        "RS256": isinstance(key, rsa.RSAPrivateKey) and key.key_size >= _MIN_RSA_BITS,
     }
     if not fits[algorithm]:
-        needed = {"ES256": "an EC key on P-256", "EdDSA": "an Ed25519 key", "RS256": f"an RSA key of {_SMALLEST_RSA} bits or more"}
+        needed = {"ES256": "an EC key on P-256", "EdDSA": "an Ed25519 key", "RS256": f"an RSA key of {_MIN_RSA_BITS} bits or more"}
         raise ValueError(f"does not fit signing_key_algorithm {algorithm}, which needs {needed[algorithm]}")
 
 

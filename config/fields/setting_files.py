@@ -9,12 +9,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from config.parsing.document import shown_path
+from config.parsing.document import printable_path
 from config.validation import Settings
 from foundation.values import WatchedFile
 
-LARGEST_CONFIGURATION = 16 * 1024 * 1024
-_LARGEST_REFERENCED = 1024 * 1024
+MAX_CONFIG_BYTES = 16 * 1024 * 1024
+_MAX_REFERENCED_BYTES = 1024 * 1024
 
 
 class SettingFiles:
@@ -38,12 +38,12 @@ class SettingFiles:
     def read(self, written: str) -> WatchedFile:
         path = self.path(written)
         self.read_ones.add(path)
-        return WatchedFile(path, read_capped(path, _LARGEST_REFERENCED))
+        return WatchedFile(path, read_capped(path, _MAX_REFERENCED_BYTES))
 
 
 def open_file(path: Path) -> BinaryIO:
     """File, judged after it is open, so that nothing can take its place between; opened so that a pipe or a device can't block."""
-    name = shown_path(path)
+    name = printable_path(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -61,9 +61,9 @@ def read_capped(path: Path, limit: int) -> bytes:
         try:
             content = file.read(limit + 1)
         except OSError as error:
-            raise ValueError(f"{shown_path(path)} can't be read: {error.strerror}") from None
+            raise ValueError(f"{printable_path(path)} can't be read: {error.strerror}") from None
     if len(content) > limit:
-        raise ValueError(f"{shown_path(path)} is larger than {limit // 1024 // 1024} MiB")
+        raise ValueError(f"{printable_path(path)} is larger than {limit // 1024 // 1024} MiB")
     return content
 
 
@@ -82,7 +82,7 @@ def watched_files(value: Any) -> Iterator[WatchedFile]:
             yield from watched_files(each)
 
 
-def stamp_of(path: Path) -> object:
+def file_stamp(path: Path) -> object:
     """Stamp of a file, another one after each change.  `stat` follows symbolic links, so a swapped link counts; the inode tells a file that
     was replaced within the clock's resolution.
     """

@@ -41,7 +41,7 @@ class ConvertedEntry:
 
 
 @dataclass(slots=True)
-class ConvertedPart:
+class ConvertedSection:
     """Part of the conversion: the top level, or one route.
 
     `asked` are the addresses that the original asked whether a request may pass; `has_lost_limits`: it kept out others, too, whom nothing
@@ -100,16 +100,16 @@ class ConvertedPart:
 
 
 @dataclass(slots=True)
-class Converted:
+class Conversion:
     """Conversion as a whole.  `product` is what the file was written for; `tests` are policy tests of what it allowed."""
 
     product: str
-    top: ConvertedPart = field(default_factory=ConvertedPart)
-    routes: list[ConvertedPart] = field(default_factory=list)
+    top: ConvertedSection = field(default_factory=ConvertedSection)
+    routes: list[ConvertedSection] = field(default_factory=list)
     tests: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def written_routes(self) -> list[ConvertedPart]:
+    def written_routes(self) -> list[ConvertedSection]:
         """Routes of which more than notes is left."""
         return [route for route in self.routes if any(entry.key for entry in route.entries)]
 

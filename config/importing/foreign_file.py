@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.fields.setting_files import LARGEST_CONFIGURATION, read_capped
+from config.fields.setting_files import MAX_CONFIG_BYTES, read_capped
 from config.importing.conversion import ForeignKey
 from config.importing.oauth2_proxy_flags import settings_in
-from config.parsing.document import Document, DocumentError, key_path, packed
+from config.parsing.document import Document, DocumentError, format_key_path, pack_position
 from config.parsing.parser import parse
-from config.parsing.yaml_reader import plain_value
+from config.parsing.yaml_reader import parse_plain_scalar
 from foundation.errors import ConfigError, Problem
 
 POMERIUM, OAUTH2_PROXY, AUTHELIA, AUTHENTIK, TRAEFIK = "Pomerium", "oauth2-proxy", "Authelia", "authentik", "Traefik (Docker Compose)"
@@ -30,7 +30,7 @@ _OAUTH2_PROXY_KEYS = {
     "oidc_issuer_url",
 }
 # One key of each of the others tells it, with what it holds.
-_TELLING = {
+_DETECTORS = {
     "access_control": (AUTHELIA, dict),
     "entries": (AUTHENTIK, list),
     "applications": (AUTHENTIK, dict | list),
@@ -48,8 +48,8 @@ class ForeignConfig:
     base: Path
 
     def source(self, *path: str | int) -> ForeignKey:
-        place = self.document.place_of(path)
-        return ForeignKey(key_path(path), None if place is None else place[0])
+        place = self.document.find_location(path)
+        return ForeignKey(format_key_path(path), None if place is None else place[0])
 
     def items(self) -> Iterator[tuple[str, Any, ForeignKey]]:
         for key, value in self.values.items():
@@ -59,8 +59,8 @@ class ForeignConfig:
 def read(path: Path) -> ForeignConfig:
     """Reader of YAML, JSON, TOML (also named .cfg), or lines of NAME=value.  ConfigError where it is none of them, or nobody's."""
     try:
-        content = read_capped(path, LARGEST_CONFIGURATION)
-        document = _variables(content) if _is_environment(path) else parse(content, _format_of(path), with_tags=True)
+        content = read_capped(path, MAX_CONFIG_BYTES)
+        document = _variables(content) if _is_environment(path) else parse(content, _detect_format(path), with_tags=True)
     except ValueError as error:
         raise ConfigError([Problem("", str(error))]) from None
     except DocumentError as error:
@@ -70,7 +70,7 @@ def read(path: Path) -> ForeignConfig:
     # A Compose file with Traefik's labels says where hosts lead; without them it may run an oauth2-proxy, as a manifest of Kubernetes may.
     if not _has_labels_of_traefik(document.value) and (found := settings_in(document)) is not None:
         return ForeignConfig(OAUTH2_PROXY, found.value, found, path.absolute().parent)
-    return ForeignConfig(product_of(document.value, path), document.value, document, path.absolute().parent)
+    return ForeignConfig(detect_product(document.value, path), document.value, document, path.absolute().parent)
 
 
 def _has_labels_of_traefik(values: dict[str, Any]) -> bool:
@@ -78,8 +78,8 @@ def _has_labels_of_traefik(values: dict[str, Any]) -> bool:
     return isinstance(services, dict) and "traefik.http." in str(services)
 
 
-def product_of(values: dict[str, Any], path: Path) -> str:
-    for key, (product, kind) in _TELLING.items():
+def detect_product(values: dict[str, Any], path: Path) -> str:
+    for key, (product, kind) in _DETECTORS.items():
         if isinstance(values.get(key), kind):
             return product
     keys = set(values)
@@ -95,7 +95,7 @@ def _is_environment(path: Path) -> bool:
     return path.suffix in (".env", ".properties") or path.name == ".env"
 
 
-def _format_of(path: Path) -> str:
+def _detect_format(path: Path) -> str:
     return ".toml" if path.suffix in (".cfg", ".conf", ".toml") else path.suffix
 
 
@@ -110,11 +110,11 @@ def _variables(content: bytes) -> Document:
         if match is None:
             raise DocumentError("is not NAME=value", number)
         key = match[1].removeprefix(_PREFIX).lower()
-        values[key], positions[key] = _unquoted(match[2].strip()), packed(number, 1)
+        values[key], positions[key] = _unquoted(match[2].strip()), pack_position(number, 1)
     return Document(values, {id(values): positions})
 
 
 def _unquoted(text: str) -> Any:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
-    return plain_value(text)
+    return parse_plain_scalar(text)

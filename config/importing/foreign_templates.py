@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from config.fields.header_template import ACCESS_TOKEN, ASSERTION, FINGERPRINT, ID_TOKEN, TOKENS, template
-from config.importing.conversion import Converted, ConvertedPart, ForeignKey
+from config.importing.conversion import Conversion, ConvertedSection, ForeignKey
 
 # `${pomerium.jwt}` and `$pomerium.jwt`; `$$` is the sign itself, to gate, too.
 _REFERENCE = re.compile(r"\$(?:\{|[A-Za-z_])")
@@ -14,10 +14,10 @@ _ANYWHERE = re.compile(r"\$\{[^}]*\}?|\{\{.*?(?:\}\}|$)|\$\([A-Za-z_][A-Za-z0-9_
 # There a dollar sign and braces are an expression's own.
 _EXPRESSIONS = frozenset({"regex", "regex_rewrite_pattern", "host_path_regex_rewrite_pattern"})
 # `${access_token}` and the like are gate's own there.
-_OWN_TEMPLATES = "set_request_headers"
+_TEMPLATED_KEY = "set_request_headers"
 
 # What Pomerium's references are here.
-_OURS = {
+_GATE_VARIABLES = {
     "access_token": f"${{{ACCESS_TOKEN}}}",
     "id_token": f"${{{ID_TOKEN}}}",
     "jwt": f"${{{ASSERTION}}}",
@@ -26,7 +26,7 @@ _OURS = {
 _POMERIUM = re.compile(r"\$(?:\{\s*pomerium\s*(?:\.\s*(\w+)|\[\s*\"(\w+)\"\s*\])\s*\}|pomerium\.(\w+))")
 
 
-def request_headers(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
+def convert_request_headers(route: ConvertedSection, source: ForeignKey, value: Any) -> None:
     """Header by header of `set_request_headers`."""
     if not isinstance(value, dict):
         if isinstance(value, str) and "$" in value:
@@ -37,18 +37,18 @@ def request_headers(route: ConvertedPart, source: ForeignKey, value: Any) -> Non
     kept: dict[Any, Any] = {}
     translated: list[str] = []
     for name, content in value.items():
-        ours = _POMERIUM.sub(_our_reference, content) if isinstance(content, str) else content
-        if ours != content and _is_whole(ours):
+        ours = _POMERIUM.sub(_gate_reference, content) if isinstance(content, str) else content
+        if ours != content and _is_complete(ours):
             kept[name] = ours
             translated.append(f"{name}: {ours}")
         elif isinstance(content, str) and _REFERENCE.search(content.replace("$$", "")):
-            route.lose(ForeignKey(f"{source.key}.{name}", source.line), f"{content}: {_WHAT_GATE_KNOWS}")
+            route.lose(ForeignKey(f"{source.key}.{name}", source.line), f"{content}: {_TEMPLATES_HINT}")
         else:
             kept[name] = content
     set_headers(route, source if translated else None, kept, check="; ".join(translated))
 
 
-def set_headers(route: ConvertedPart, source: ForeignKey | None, headers: dict[Any, Any], check: str = "") -> None:
+def set_headers(route: ConvertedSection, source: ForeignKey | None, headers: dict[Any, Any], check: str = "") -> None:
     """Set these request headers, and what the route needs for a token of the provider among them."""
     if headers:
         route.set(source, "set_request_headers", headers, check=check)
@@ -56,11 +56,11 @@ def set_headers(route: ConvertedPart, source: ForeignKey | None, headers: dict[A
         route.set(None, "pass_provider_tokens", True, new="the application can act as the user at the provider, as before")
 
 
-def _our_reference(found: re.Match[str]) -> str:
-    return _OURS.get(found[1] or found[2] or found[3], found[0])
+def _gate_reference(found: re.Match[str]) -> str:
+    return _GATE_VARIABLES.get(found[1] or found[2] or found[3], found[0])
 
 
-def _is_whole(text: str) -> bool:
+def _is_complete(text: str) -> bool:
     """Whether each reference in a text is one that gate fills in."""
     try:
         return not _REFERENCE.search("".join(part for part in template(text) if isinstance(part, str)))
@@ -68,24 +68,24 @@ def _is_whole(text: str) -> bool:
         return False
 
 
-_WHAT_GATE_KNOWS = "for the templates that gate supports see docs/guides/identity-headers.md"
+_TEMPLATES_HINT = "for the templates that gate supports see docs/guides/identity-headers.md"
 
 
-def template_in(value: Any) -> str:
+def find_template(value: Any) -> str:
     """Template of another tool within a value, "" for none."""
     return next(_templates(value), "")
 
 
-def why_lost(found: str) -> str:
+def describe_lost_template(found: str) -> str:
     return f"{found} is a template of another tool. Write its value"
 
 
-def leave_out_templates(converted: Converted) -> None:
+def drop_unresolved_templates(converted: Conversion) -> None:
     """Templates of every other value, `${...}`: one of the environment's, or of a tool that writes files."""
     for part in (converted.top, *converted.routes):
         for entry in part.entries:
-            if entry.key and entry.key not in (*_EXPRESSIONS, _OWN_TEMPLATES) and (found := template_in(entry.value)):
-                part.refuse(entry, why_lost(found))
+            if entry.key and entry.key not in (*_EXPRESSIONS, _TEMPLATED_KEY) and (found := find_template(entry.value)):
+                part.refuse(entry, describe_lost_template(found))
 
 
 def _templates(value: Any) -> Iterator[str]:

@@ -6,11 +6,11 @@ from urllib.parse import SplitResult, urlsplit
 
 import re2
 
-_QUIET = re2.Options()
-_QUIET.log_errors = False  # else RE2 writes to stderr by itself
+_RE2_OPTIONS = re2.Options()
+_RE2_OPTIONS.log_errors = False  # else RE2 writes to stderr by itself
 
 
-def address_parts(value: object) -> SplitResult:
+def split_url(value: object) -> SplitResult:
     """Parts of an address; all empty where it is none."""
     try:
         return urlsplit(str(value))
@@ -19,9 +19,9 @@ def address_parts(value: object) -> SplitResult:
 
 
 @lru_cache(maxsize=1024)
-def compiled(expression: str) -> Any | None:
+def compile_re2(expression: str) -> Any | None:
     """Compiled expression (RE2); None where it is none."""
     try:
-        return re2.compile(expression, _QUIET)
+        return re2.compile(expression, _RE2_OPTIONS)
     except re2.error:
         return None

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.importing.conversion import NO_COUNTERPART, Converted, ConvertedPart, ForeignKey
+from config.importing.conversion import NO_COUNTERPART, Conversion, ConvertedSection, ForeignKey
 from config.importing.foreign_file import OAUTH2_PROXY, ForeignConfig
-from config.importing.foreign_templates import set_headers, template_in, why_lost
+from config.importing.foreign_templates import describe_lost_template, find_template, set_headers
 from config.importing.oauth2_proxy_alpha import INJECTED, flat
 from config.importing.oauth2_proxy_keys import CHECKED, CLOSING, HANDLED, LOST, PROVIDERS, SAME, TOKEN_HEADERS
 
@@ -23,17 +23,17 @@ _GROUP = re.compile(r"\$\{?(\d+)\}?")
 
 
 @dataclass(slots=True)
-class _Conversion:
+class _Oauth2ProxyImport:
     """What the handlers share; `new_secret` gives 32 random bytes."""
 
     foreign: ForeignConfig
     values: dict[str, Any]
     sources: dict[str, ForeignKey]
     new_secret: Callable[[], bytes]
-    converted: Converted = field(default_factory=lambda: Converted(OAUTH2_PROXY))
+    converted: Conversion = field(default_factory=lambda: Conversion(OAUTH2_PROXY))
 
     @property
-    def top(self) -> ConvertedPart:
+    def top(self) -> ConvertedSection:
         return self.converted.top
 
     def list(self, key: str) -> list[Any]:
@@ -41,9 +41,9 @@ class _Conversion:
         return value if isinstance(value, list) else [] if value in (None, "") else [part.strip() for part in str(value).split(",")]
 
 
-def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converted:
+def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversion:
     values, sources = flat(foreign)
-    work = _Conversion(foreign, values, sources, new_secret)
+    work = _Oauth2ProxyImport(foreign, values, sources, new_secret)
     host = _hosts(work)
     _provider(work)
     _secrets(work)
@@ -53,7 +53,7 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converte
     return work.converted
 
 
-def _plain(work: _Conversion, key: str, value: Any) -> None:
+def _plain(work: _Oauth2ProxyImport, key: str, value: Any) -> None:
     source = work.sources[key]
     ours, check = CHECKED.get(key, (SAME.get(key, ""), ""))
     if ours:
@@ -62,7 +62,7 @@ def _plain(work: _Conversion, key: str, value: Any) -> None:
         work.top.lose(source, LOST.get(key, NO_COUNTERPART))
 
 
-def _hosts(work: _Conversion) -> str:
+def _hosts(work: _Oauth2ProxyImport) -> str:
     """The protected host; the sign-in gets a name beside it, because gate serves many hosts with one sign-in."""
     url = urlsplit(str(work.values.get("redirect_url", "")))
     source = work.sources.get("redirect_url")
@@ -81,7 +81,7 @@ def _hosts(work: _Conversion) -> str:
     return url.netloc
 
 
-def _provider(work: _Conversion) -> None:
+def _provider(work: _Oauth2ProxyImport) -> None:
     source, name = work.sources.get("provider"), str(work.values.get("provider", "google"))
     ours = PROVIDERS.get(name)
     if ours is None:
@@ -97,7 +97,7 @@ def _provider(work: _Conversion) -> None:
         work.top.set(work.sources[next(iter(extra))], "idp_request_params", extra)
 
 
-def _secrets(work: _Conversion) -> None:
+def _secrets(work: _Oauth2ProxyImport) -> None:
     source, raw = work.sources.get("cookie_secret"), _decoded(str(work.values.get("cookie_secret", "")))
     if raw is not None and source is not None:
         work.top.set(source, "cookie_secret", base64.b64encode(raw).decode())
@@ -135,7 +135,7 @@ def _decoded(secret: str) -> bytes | None:
     return raw if len(raw) == 32 else None
 
 
-def _routes(work: _Conversion, host: str) -> None:
+def _routes(work: _Oauth2ProxyImport, host: str) -> None:
     for key in ("skip_auth_routes", "skip_auth_regex"):
         for index, written in enumerate(work.list(key)):
             _open_route(work, host, work.foreign.source(key, index) if key in work.foreign.values else work.sources[key], str(written))
@@ -157,7 +157,7 @@ class _OAuth2ProxyUpstream:
     rewrite: str = ""
 
 
-def _upstream(work: _Conversion, index: int, written: Any) -> _OAuth2ProxyUpstream | None:
+def _upstream(work: _Oauth2ProxyImport, index: int, written: Any) -> _OAuth2ProxyUpstream | None:
     at = ("upstreams", index) if "upstreams" in work.foreign.values else ("upstreamConfig", "upstreams", index)
     source = work.foreign.source(*at)
     keys = written if isinstance(written, dict) else {"uri": written}
@@ -165,8 +165,8 @@ def _upstream(work: _Conversion, index: int, written: Any) -> _OAuth2ProxyUpstre
     if keys.get("static") or uri.startswith("static:"):
         work.top.lose(source, "gate does not serve fixed responses")
         return None
-    if found := template_in([uri, keys.get("path")]):
-        work.top.lose(source, why_lost(found))
+    if found := find_template([uri, keys.get("path")]):
+        work.top.lose(source, describe_lost_template(found))
         return None
     url = urlsplit(uri)
     if url.scheme not in ("http", "https") or not url.netloc:
@@ -178,8 +178,8 @@ def _upstream(work: _Conversion, index: int, written: Any) -> _OAuth2ProxyUpstre
     return _OAuth2ProxyUpstream(source, f"{url.scheme}://{url.netloc}", str(keys.get("path") or url.path or "/"), rewrite)
 
 
-def _route(work: _Conversion, host: str, upstream: _OAuth2ProxyUpstream) -> ConvertedPart:
-    route = ConvertedPart()
+def _route(work: _Oauth2ProxyImport, host: str, upstream: _OAuth2ProxyUpstream) -> ConvertedSection:
+    route = ConvertedSection()
     route.set(upstream.source, "from", f"https://{host}")
     route.set(None, "to", upstream.target)
     _path(route, upstream)
@@ -196,7 +196,7 @@ def _route(work: _Conversion, host: str, upstream: _OAuth2ProxyUpstream) -> Conv
     return route
 
 
-def _path(route: ConvertedPart, upstream: _OAuth2ProxyUpstream) -> None:
+def _path(route: ConvertedSection, upstream: _OAuth2ProxyUpstream) -> None:
     if upstream.rewrite:
         route.set(None, "regex", whole(upstream.path))
         route.set(None, "regex_rewrite_pattern", upstream.path)
@@ -205,7 +205,7 @@ def _path(route: ConvertedPart, upstream: _OAuth2ProxyUpstream) -> None:
         route.set(None, "prefix" if upstream.path.endswith("/") else "path", upstream.path)
 
 
-def _identity(work: _Conversion, route: ConvertedPart, source: ForeignKey) -> None:
+def _identity(work: _Oauth2ProxyImport, route: ConvertedSection, source: ForeignKey) -> None:
     """Convert the identity headers and provider tokens that the upstream receives."""
     if work.values.get("pass_user_headers", True) is not False or work.values.get("set_xauthrequest") is True:
         said = "applications read X-Forwarded-User, -Email and -Groups as before; X-Gate-Jwt-Assertion is the signed form"
@@ -221,7 +221,7 @@ def _identity(work: _Conversion, route: ConvertedPart, source: ForeignKey) -> No
         set_headers(route, work.sources[keys[0]], headers, check="the application receives these headers as before")
 
 
-def _open_route(work: _Conversion, host: str, source: ForeignKey, written: str) -> None:
+def _open_route(work: _Oauth2ProxyImport, host: str, source: ForeignKey, written: str) -> None:
     before, _, after = written.partition("=")
     method, expression = (before, after) if before.isupper() else ("", written)
     if method or written.startswith("!"):
@@ -230,7 +230,7 @@ def _open_route(work: _Conversion, host: str, source: ForeignKey, written: str) 
     targets = [target for target in map(_address, work.list("upstreams")) if urlsplit(target).scheme in ("http", "https")]
     if not targets:
         return
-    route = ConvertedPart()
+    route = ConvertedSection()
     route.set(
         source, "from", f"https://{host}", check="in gate an expression matches the whole path: it was extended to match the same paths"
     )
@@ -258,7 +258,7 @@ def whole(expression: str) -> str:
     return begin[:-1] if begin.endswith("$") and not begin.endswith(r"\$") else f"(?:{begin}).*"
 
 
-def _rules(work: _Conversion, route: ConvertedPart) -> None:
+def _rules(work: _Oauth2ProxyImport, route: ConvertedSection) -> None:
     """Who may enter.  A restriction that can't be carried over leaves the route closed, never open."""
     demands = [demand for demand in (_email_demand(work), _group_demand(work)) if demand is not None]
     closed = False
@@ -297,7 +297,7 @@ def _rules(work: _Conversion, route: ConvertedPart) -> None:
 Demand = tuple[ForeignKey, str, list[Any], dict[str, Any]]
 
 
-def _email_demand(work: _Conversion) -> Demand | None:
+def _email_demand(work: _Oauth2ProxyImport) -> Demand | None:
     domains = [str(domain).removeprefix("@") for domain in work.list("email_domains") if not str(domain).startswith(".")]
     people = _people(work)
     if "*" in domains or not (domains or people):
@@ -311,7 +311,7 @@ def _email_demand(work: _Conversion) -> Demand | None:
     return work.sources["email_domains"], "allowed_domains", domains, {"domain": {"in": domains}}
 
 
-def _people(work: _Conversion) -> list[str]:
+def _people(work: _Oauth2ProxyImport) -> list[str]:
     named = work.values.get("authenticated_emails_file")
     if not named:
         return []
@@ -323,6 +323,6 @@ def _people(work: _Conversion) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _group_demand(work: _Conversion) -> Demand | None:
+def _group_demand(work: _Oauth2ProxyImport) -> Demand | None:
     groups = [str(group) for group in work.list("allowed_groups")]
     return (work.sources["allowed_groups"], "allowed_groups", groups, {"groups": {"in": groups}}) if groups else None

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from config.parsing.document import Document, KeyPath, packed
+from config.parsing.document import Document, KeyPath, pack_position
 
 _VARIABLE = "OAUTH2_PROXY_"
 # Flags that may be repeated: a file has them in the plural, as a list.
@@ -52,8 +52,10 @@ def _settings(document: Document, path: KeyPath, container: dict[str, Any]) -> D
         else:
             flags[name] = _BOOLEANS.get(content, content)
     values = variables | flags
-    places = {_REPEATED.get(name, name): document.place_of((*path, *at)) for name, _, at in (*_variables(container), *_flags(container))}
-    return Document(values, {id(values): {key: packed(*place) for key, place in places.items() if place is not None}})
+    places = {
+        _REPEATED.get(name, name): document.find_location((*path, *at)) for name, _, at in (*_variables(container), *_flags(container))
+    }
+    return Document(values, {id(values): {key: pack_position(*place) for key, place in places.items() if place is not None}})
 
 
 def _flags(container: dict[str, Any]) -> Iterator[tuple[str, str, KeyPath]]:

@@ -8,8 +8,8 @@ use `surely`, who keeps somebody out `possibly`: where the two readings part, no
 import re
 from dataclasses import dataclass
 
-from config.importing.foreign_values import compiled
-from config.importing.policy_expressions import Expression, any_of
+from config.importing.foreign_values import compile_re2
+from config.importing.policy_expressions import Expression, combine_or
 
 # Of letters, digits and `-._~/` alone: every server reads these alike, and the canonical path holds them unescaped.
 _PLAIN_CLASS = r"\[(?:[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]|[A-Za-z0-9_~/.]|\\[./_-])+-?\]"
@@ -48,14 +48,14 @@ class PathBounds:
         return self.surely == self.possibly
 
 
-def path_bounds(expression: str, *, sees_query: bool) -> PathBounds:
+def approximate_path(expression: str, *, sees_query: bool) -> PathBounds:
     """Bounds of an expression (RE2) that is searched for; `sees_query`: in the path and the query, else in the path."""
-    searched = compiled(expression)
+    searched = compile_re2(expression)
     # Authelia compares named groups with a person or a group; and behind \Q no sign means what it does elsewhere.
     if searched is None or searched.groupindex or r"\Q" in expression:
         return PathBounds(False, True)
     found = [_bounds(part, sees_query) for part in _alternatives(expression)]
-    return PathBounds(any_of([bounds.surely for bounds in found]), any_of([bounds.possibly for bounds in found]))
+    return PathBounds(combine_or([bounds.surely for bounds in found]), combine_or([bounds.possibly for bounds in found]))
 
 
 def sample_path(expression: str) -> str:
@@ -82,25 +82,25 @@ def _bounds(expression: str, sees_query: bool) -> PathBounds:
     if expression.startswith("^"):
         for tail, (surely, possibly) in _TAILS.items():
             head = expression[1:].removesuffix(tail) if tail else expression[1:]
-            if expression.endswith(tail) and head.startswith(("/", r"\/", "(")) and _PLAIN.fullmatch(head) and compiled(head):
+            if expression.endswith(tail) and head.startswith(("/", r"\/", "(")) and _PLAIN.fullmatch(head) and compile_re2(head):
                 if not sees_query and tail in ("$", "(/.*)?$", "(?:/.*)?$"):
                     surely = possibly
                 return PathBounds(False if surely is None else _path(head + surely), _path(head + possibly))
-    return PathBounds(_surely(expression, sees_query), _possibly(expression))
+    return PathBounds(_lower_bound(expression, sees_query), _upper_bound(expression))
 
 
 def _path(whole: str) -> Expression:
     return {"http_path": {"matches": whole}}
 
 
-def _surely(expression: str, sees_query: bool) -> Expression:
+def _lower_bound(expression: str, sees_query: bool) -> Expression:
     """Where nothing looks at the end, a query behind the match changes nothing; what is escaped may be anything decoded."""
     if sees_query and _ENDS.search("".join(part for part in _PARTS.findall(expression) if part not in (r"\$", "[$]"))):
         return False
     return {"http_path": {"matches": f".*(?:{expression}).*", "not_contains": "%"}}
 
 
-def _possibly(expression: str) -> Expression:
+def _upper_bound(expression: str) -> Expression:
     match = _LITERAL.match(expression)
     begin = _literal(match) if match and not _FLAGS.search(expression) else ""
     return {"http_path": {"starts_with": begin}} if len(begin) > 1 else True

@@ -6,21 +6,21 @@ from typing import Any
 Expression = dict[str, Any] | bool
 
 
-def all_of(parts: Iterable[Expression]) -> Expression:
+def combine_and(parts: Iterable[Expression]) -> Expression:
     left = _flat("and", [part for part in parts if part is not True])
     if False in left:
         return False
     return {"and": left} if len(left) > 1 else left[0] if left else True
 
 
-def any_of(parts: Iterable[Expression]) -> Expression:
+def combine_or(parts: Iterable[Expression]) -> Expression:
     left = _flat("or", [part for part in parts if part is not False])
     if True in left:
         return True
     return {"or": left} if len(left) > 1 else left[0] if left else False
 
 
-def none_of(parts: Iterable[Expression]) -> Expression:
+def combine_nor(parts: Iterable[Expression]) -> Expression:
     left = _flat("or", [part for part in parts if part is not False])
     if True in left:
         return False

@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 
 from pydantic_core import PydanticCustomError
 
-from config.importing.conversion import NO_COUNTERPART, OPEN, Converted, ConvertedPart, ForeignKey
+from config.importing.conversion import NO_COUNTERPART, OPEN, Conversion, ConvertedSection, ForeignKey
 from config.importing.foreign_file import POMERIUM, ForeignConfig
-from config.importing.foreign_templates import request_headers
+from config.importing.foreign_templates import convert_request_headers
 from config.importing.preamble import SIGNED_IN
 from config.loader import raw_routes
 from config.options import Options
-from config.parsing.document import key_path
-from config.routes.policy.policy_language import policy_blocks
+from config.parsing.document import format_key_path
+from config.routes.policy.policy_language import parse_policy
 from config.routes.route import Route
 from config.routes.route_tcp import HTTP_ONLY
 from config.routes.route_tcp import SCHEME as TCP
@@ -83,8 +83,8 @@ MTLS_CRL = ("client_crl", "client_crl_file")
 MTLS_LOST = ("crl", "crl_file", "match_subject_alt_names")
 
 
-def convert(foreign: ForeignConfig) -> Converted:
-    converted = Converted(POMERIUM)
+def convert(foreign: ForeignConfig) -> Conversion:
+    converted = Conversion(POMERIUM)
     identity_for_all = foreign.values.get("pass_identity_headers") is True
     for key, value, source in foreign.items():
         if key in ("routes", "policy"):
@@ -126,7 +126,7 @@ def _refusals(foreign: ForeignConfig) -> Iterator[tuple[ForeignKey, str]]:
             )
 
 
-def _routes(top: ConvertedPart, foreign: ForeignConfig, key: str, value: Any, identity_for_all: bool) -> list[ConvertedPart]:
+def _routes(top: ConvertedSection, foreign: ForeignConfig, key: str, value: Any, identity_for_all: bool) -> list[ConvertedSection]:
     """As a list, or as in the environment: base64 of one."""
     try:
         routes = raw_routes(value)
@@ -136,7 +136,7 @@ def _routes(top: ConvertedPart, foreign: ForeignConfig, key: str, value: Any, id
     return [_route(raw, foreign, (key, index), identity_for_all) for index, raw in enumerate(routes)]
 
 
-def _provider(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
+def _provider(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
     name = PROVIDERS[value]
     if name is None:
         top.lose(source, f"gate does not support {value}. Use an OpenID Connect provider")
@@ -144,7 +144,7 @@ def _provider(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
         top.set(source, "idp_provider", name, check=f"{value} is a generic provider in gate: set idp_provider_url")
 
 
-def _client_certificates(top: ConvertedPart, foreign: ForeignConfig, value: dict[str, Any]) -> None:
+def _client_certificates(top: ConvertedSection, foreign: ForeignConfig, value: dict[str, Any]) -> None:
     """Without `enforcement`, or with any, whoever has no good certificate is refused here."""
     for key, content in value.items():
         source = foreign.source("downstream_mtls", key)
@@ -156,7 +156,7 @@ def _client_certificates(top: ConvertedPart, foreign: ForeignConfig, value: dict
             top.lose(source, NO_COUNTERPART)
 
 
-def _same(part: ConvertedPart, source: ForeignKey, key: str, value: Any) -> None:
+def _same(part: ConvertedSection, source: ForeignKey, key: str, value: Any) -> None:
     name = RENAMED.get(key, key)
     if key in WHY_LOST:
         part.lose(source, WHY_LOST[key])
@@ -168,25 +168,25 @@ def _same(part: ConvertedPart, source: ForeignKey, key: str, value: Any) -> None
         part.set(source, name, value)
 
 
-def _storage_type(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
+def _storage_type(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
     name = STORAGE_TYPES.get(str(value), value)
     top.set(source, "databroker_storage_type", name, check="" if name == value else f"{value} is named {name}")
 
 
-def _connection(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
+def _connection(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
     if str(value).startswith(("postgres://", "postgresql://")):
         top.set(source, "database_url", value, check="the storage type `database` stores its records in Django's database")
     else:
         top.set(source, source.key, value)
 
 
-def _claim_headers(top: ConvertedPart, source: ForeignKey, value: dict[str, Any]) -> None:
+def _claim_headers(top: ConvertedSection, source: ForeignKey, value: dict[str, Any]) -> None:
     renamed = [f"{claim} was sent as {header}" for header, claim in value.items()]
     top.set(source, source.key, list(value.values()), check=f"the headers are now named X-Gate-Claim-...: {', '.join(renamed)}")
 
 
-def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity_for_all: bool) -> ConvertedPart:
-    route = ConvertedPart()
+def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity_for_all: bool) -> ConvertedSection:
+    route = ConvertedSection()
     if not isinstance(raw, dict):
         route.lose(foreign.source(*at), "is not a route")
         return route
@@ -201,7 +201,7 @@ def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity
         elif name == "idle_timeout" and not is_tcp:
             route.lose(source, ROUTE_LOST[name])
         elif name == "set_request_headers":
-            request_headers(route, source, value)
+            convert_request_headers(route, source, value)
         elif name in Route.attributes():
             route.set(None if name == key else source, name, value)
         else:
@@ -214,7 +214,7 @@ def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity
     return route
 
 
-def _upstream_path(route: ConvertedPart) -> None:
+def _upstream_path(route: ConvertedSection) -> None:
     """The path of the first `to` takes the place of what the route matched there; here the request's path is appended to it."""
     to = route.find("to")
     if to is None or route.has("prefix_rewrite") or route.has("regex_rewrite_pattern"):
@@ -229,18 +229,18 @@ def _upstream_path(route: ConvertedPart) -> None:
         route.set(None, "prefix_rewrite", url.path, new=f"{url.path} of `to` replaced the path or prefix that the route matches")
 
 
-def _policy(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
+def _policy(route: ConvertedSection, source: ForeignKey, value: Any) -> None:
     """Pomerium's policy language and ours are built alike; what ours does not understand is not guessed."""
-    ours = _in_our_words(value)
-    if (opened := _opens(ours)) is not None:
+    ours = _translate_policy(value)
+    if (opened := _opening_key(ours)) is not None:
         said = "every signed-in user is allowed" if opened == ANY_USER else "every client is allowed without sign-in"
         route.set(source, opened, True, check=said)
         return
     try:
-        policy_blocks(ours)
+        parse_policy(ours)
     except PydanticCustomError as error:
         place, message = error.context["findings"][0] if error.context else ((), "can't be read")
-        route.lose(source, f"{key_path(place)} {message}; this rule was omitted")
+        route.lose(source, f"{format_key_path(place)} {message}; this rule was omitted")
         if "deny" in str(value):
             route.close()
             said = "it also denied users, so the route's other rules were omitted, too: all users are denied. Add the users to allow"
@@ -252,7 +252,7 @@ def _policy(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
 PUBLIC, ANY_USER = OPEN
 
 
-def _opens(ours: Any) -> str | None:
+def _opening_key(ours: Any) -> str | None:
     """Key of a route whose policy is one `allow` for everybody, or for everybody who is signed in; None for any other."""
     blocks = ours if isinstance(ours, list) else [ours]
     if len(blocks) != 1 or not isinstance(blocks[0], dict) or set(blocks[0]) != {"allow"}:
@@ -266,16 +266,16 @@ def _opens(ours: Any) -> str | None:
     return ANY_USER if all(each == SIGNED_IN for each in listed) else None
 
 
-def _in_our_words(value: Any) -> Any:
+def _translate_policy(value: Any) -> Any:
     """A member of a group `has` it there and `is` in it here; nothing else differs in spelling."""
     if isinstance(value, list):
-        return [_in_our_words(element) for element in value]
+        return [_translate_policy(element) for element in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {"authenticated_user"}:
         return SIGNED_IN
-    return {key: _group_words(content) if key == "groups" else _in_our_words(content) for key, content in value.items()}
+    return {key: _translate_group(content) if key == "groups" else _translate_policy(content) for key, content in value.items()}
 
 
-def _group_words(content: Any) -> Any:
+def _translate_group(content: Any) -> Any:
     return {"is" if key == "has" else key: value for key, value in content.items()} if isinstance(content, dict) else content

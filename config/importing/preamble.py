@@ -3,14 +3,16 @@
 import base64
 from collections.abc import Callable
 
-from config.importing.conversion import ConvertedPart
+from config.importing.conversion import ConvertedSection
 from config.importing.policy_expressions import Expression
 
 SIGNED_IN: Expression = {"claim/sub": {"exists": True}}
 NO_UPSTREAM = "https://upstream.invalid"
 
 
-def begin(top: ConvertedPart, domain: str, issuer: str, about_issuer: str, about_client: str, new_secret: Callable[[], bytes]) -> None:
+def write_preamble(
+    top: ConvertedSection, domain: str, issuer: str, about_issuer: str, about_client: str, new_secret: Callable[[], bytes]
+) -> None:
     """Settings of the sign-in below `domain`, at the provider `issuer`; `new_secret` gives 32 random bytes."""
     said = f"gate signs users in on a dedicated host. At the provider register https://authenticate.{domain}/oauth2/callback"
     top.set(None, "authenticate_service_url", f"https://authenticate.{domain}", new=said)
@@ -22,7 +24,7 @@ def begin(top: ConvertedPart, domain: str, issuer: str, about_issuer: str, about
         top.set(None, key, base64.b64encode(new_secret()).decode(), new="generated")
 
 
-def let_in(route: ConvertedPart, allowed: Expression) -> None:
+def grant_access(route: ConvertedSection, allowed: Expression) -> None:
     """Who passes: everybody, everybody who is signed in, whom the expression names, or nobody."""
     if allowed is True:
         route.set(None, "allow_public_unauthenticated_access", True)

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable
 
 import yaml
 
-from config.importing.conversion import ConversionNote, Converted, ConvertedEntry, ConvertedPart
-from config.importing.foreign_values import address_parts
-from config.parsing.document import path_of
+from config.importing.conversion import Conversion, ConversionNote, ConvertedEntry, ConvertedSection
+from config.importing.foreign_values import split_url
+from config.parsing.document import parse_key_path
 from foundation.errors import Problem
 
 # The problems of a configuration, as YAML.
 Check = Callable[[bytes], Iterable[Problem]]
 
-_MOST_ROUNDS = 20
+_MAX_ROUNDS = 20
 # What a configuration must have for its policy tests to be run; none of it decides anything.
 _COMPLETE = {
     "authenticate_service_url": "https://authenticate.invalid",
@@ -25,28 +25,30 @@ _COMPLETE = {
     "insecure_server": True,
 }
 # Without it more people would come in: gate rather does not start.
-_STAYS = frozenset({"client_ca", "client_ca_file"})
+_REQUIRED = frozenset({"client_ca", "client_ca_file"})
 
 
-def leave_out_refused(converted: Converted, check: Check) -> None:
+def drop_rejected(converted: Conversion, check: Check) -> None:
     """Each round takes out what was refused; without it something else may be missing."""
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         problems, routes = list(check(_plain(converted))), converted.written_routes
-        left = [problem for problem in problems if not _taken_out(converted.top, routes, problem)]
+        left = [problem for problem in problems if not _remove(converted.top, routes, problem)]
         if len(left) == len(problems):
             break
     for problem in problems:
         converted.top.note("NEW", f"gate check will report: {problem.key}: {problem.message}")
 
 
-def leave_out_failing_tests(converted: Converted, check: Check) -> None:
+def drop_failing_tests(converted: Conversion, check: Check) -> None:
     """Policy tests that fail are left out and said; where somebody is let in whom the original refused, the host is closed."""
     routes = converted.written_routes
     content = {"policy": [_values(route) for route in routes], "policy_tests": converted.tests, **_COMPLETE}
-    failing = {path_of(problem.key)[1]: problem.message for problem in check(yaml.safe_dump(content).encode()) if _is_of_a_test(problem)}
+    failing = {
+        parse_key_path(problem.key)[1]: problem.message for problem in check(yaml.safe_dump(content).encode()) if _is_of_a_test(problem)
+    }
     for index, message in failing.items():
         test = converted.tests[int(index)]
-        about = [route for route in routes if _is_at(str(_values(route)["from"]), test["url"])]
+        about = [route for route in routes if _is_origin_of_url(str(_values(route)["from"]), test["url"])]
         if test["expect"] != "allow" and "got allow" in message:
             for route in about:
                 route.close()
@@ -56,36 +58,36 @@ def leave_out_failing_tests(converted: Converted, check: Check) -> None:
 
 
 def _is_of_a_test(problem: Problem) -> bool:
-    return path_of(problem.key)[:1] == ("policy_tests",)
+    return parse_key_path(problem.key)[:1] == ("policy_tests",)
 
 
-def _is_at(origin: str, url: str) -> bool:
-    host, asked = address_parts(origin).netloc, address_parts(url).netloc
+def _is_origin_of_url(origin: str, url: str) -> bool:
+    host, asked = split_url(origin).netloc, split_url(url).netloc
     return host == asked or (host.startswith("*.") and asked.partition(".")[2] == host[2:])
 
 
-def _plain(converted: Converted) -> bytes:
+def _plain(converted: Conversion) -> bytes:
     routes = [_values(route) for route in converted.written_routes]
     return yaml.safe_dump({**_values(converted.top), "policy": routes}).encode()
 
 
-def _values(part: ConvertedPart) -> dict[str, object]:
+def _values(part: ConvertedSection) -> dict[str, object]:
     return {entry.key: entry.value for entry in part.entries if entry.key}
 
 
-def _taken_out(top: ConvertedPart, routes: list[ConvertedPart], problem: Problem) -> bool:
-    path = path_of(problem.key)
+def _remove(top: ConvertedSection, routes: list[ConvertedSection], problem: Problem) -> bool:
+    path = parse_key_path(problem.key)
     if path[:1] == ("policy",) and len(path) > 1 and isinstance(path[1], int):
-        return _out_of_route(routes[path[1]], str(path[2]) if len(path) > 2 else "", problem.message)
+        return _remove_from_route(routes[path[1]], str(path[2]) if len(path) > 2 else "", problem.message)
     key = str(path[0]) if path else ""
     entry = top.find(key)
-    if entry is None or key in _STAYS or _names_a_file(key):
+    if entry is None or key in _REQUIRED or _names_a_file(key):
         return False
     top.refuse(entry, problem.message)
     return True
 
 
-def _out_of_route(route: ConvertedPart, key: str, message: str) -> bool:
+def _remove_from_route(route: ConvertedSection, key: str, message: str) -> bool:
     entry = route.find(key)
     if key == "from":
         why = f"from: {message}; the whole route was omitted"
@@ -95,14 +97,14 @@ def _out_of_route(route: ConvertedPart, key: str, message: str) -> bool:
         return True
     if entry is None or _names_a_file(key):
         if route.find("to") is None and route.find("redirect") is None:
-            _lead_nowhere(route)
+            _remove_upstream(route)
             return True
         return False
     route.refuse(entry, message)
     return True
 
 
-def _lead_nowhere(route: ConvertedPart) -> None:
+def _remove_upstream(route: ConvertedSection) -> None:
     """A route that is gone would leave its requests to the next one, which may be open to more people."""
     is_tcp = str(_values(route).get("from", "")).startswith("tcp+")
     route.close()

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from config.importing.conversion import Converted, ConvertedEntry, ConvertedPart
+from config.importing.conversion import Conversion, ConvertedEntry, ConvertedSection
 
 _WIDTH = 150
 
@@ -17,7 +17,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def as_yaml(converted: Converted, file: str) -> str:
+def render_yaml(converted: Conversion, file: str) -> str:
     """YAML text that ends with a newline; `file` is named on top."""
     lines = list(_head(converted, file))
     lines += _part(converted.top, "")
@@ -30,11 +30,11 @@ def as_yaml(converted: Converted, file: str) -> str:
             *_comment("What the original allowed and denied; gate check reports where a change differs from it."),
             "policy_tests:",
         ]
-        lines += [f"  - {_flow(test)}" for test in converted.tests]
+        lines += [f"  - {_render_flow(test)}" for test in converted.tests]
     return "\n".join(lines) + "\n"
 
 
-def _head(converted: Converted, file: str) -> Iterator[str]:
+def _head(converted: Conversion, file: str) -> Iterator[str]:
     yield from _comment(f"Generated from {file}, a configuration of {converted.product}.")
     yield from _comment(f"LOST marks settings that could not be converted ({converted.lost}),")
     yield from _comment(f"CHECK marks settings that changed in the conversion ({converted.to_check}), NEW marks added ones.")
@@ -42,7 +42,7 @@ def _head(converted: Converted, file: str) -> Iterator[str]:
     yield ""
 
 
-def _route(route: ConvertedPart) -> Iterator[str]:
+def _route(route: ConvertedSection) -> Iterator[str]:
     before = True  # a comment can't stand between the dash and its first key
     for entry in route.entries:
         lines = list(_entry(entry, "" if before and entry.key else "    "))
@@ -55,7 +55,7 @@ def _route(route: ConvertedPart) -> Iterator[str]:
         yield from lines
 
 
-def _part(part: ConvertedPart, indent: str) -> Iterator[str]:
+def _part(part: ConvertedSection, indent: str) -> Iterator[str]:
     for entry in part.entries:
         yield from _entry(entry, indent)
 
@@ -64,10 +64,10 @@ def _entry(entry: ConvertedEntry, indent: str) -> Iterator[str]:
     for note in entry.notes:
         yield from _comment(f"{note.mark} {note.text}", indent)
     if entry.key:
-        yield from (indent + line for line in _written(entry.key, entry.value))
+        yield from (indent + line for line in _render_value(entry.key, entry.value))
 
 
-def _written(key: str, value: Any) -> list[str]:
+def _render_value(key: str, value: Any) -> list[str]:
     if isinstance(value, dict | list):
         return _dumped({key: value})
     return [f"{key}: {_dumped([value])[0][1:-1]}"]  # a list of one shows a scalar on one line, quoted as it must be
@@ -78,7 +78,7 @@ def _dumped(value: Any) -> list[str]:
     return text.rstrip("\n").split("\n")
 
 
-def _flow(value: Any) -> str:
+def _render_flow(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=True, width=10**6).rstrip("\n")
 
 

@@ -6,15 +6,15 @@ from functools import partial
 from operator import is_
 from typing import Any
 
-from config.inspect.redaction import shown, shown_of
-from config.inspect.source_map import Places
+from config.inspect.redaction import display_value, redact
+from config.inspect.source_map import SourceMap
 from config.options import Options
-from config.reference.setting_catalog import SettingKey, route_keys, settings
+from config.reference.setting_catalog import SettingKey, route_keys, settings_by_topic
 from config.routes.route import Route
 from config.validation import Settings
 from foundation.values import WatchedFile
 
-MOST = 200
+MAX_CHANGES = 200
 UNSEEN = "The part that changed is not shown."
 CONTENT = "The content of the file changed."
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
@@ -28,33 +28,33 @@ class ValueChange:
     kind: str
     before: str = ""
     after: str = ""
-    place: str = ""
+    location: str = ""
     note: str = ""
 
 
 # Words and places are found when they are asked for: of ten thousand changes few are read, and a reload waits for none.
-Untold = Callable[[], ValueChange]
+LazyChange = Callable[[], ValueChange]
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class ConfigSnapshot:
     """Configuration with the places of its values."""
 
     options: Options
-    places: Places
+    source_map: SourceMap
 
 
-def changes(before: Version, after: Version) -> Iterator[Untold]:
-    every = [key.name for group in settings().values() for key in group if key.name != "policy"]
-    yield from setting_changes(before, after, every)
+def diff_configs(before: ConfigSnapshot, after: ConfigSnapshot) -> Iterator[LazyChange]:
+    every = [key.name for group in settings_by_topic().values() for key in group if key.name != "policy"]
+    yield from diff_settings(before, after, every)
     yield from _route_changes(before, after)
 
 
-def setting_changes(before: Version, after: Version, names: Collection[str]) -> Iterator[Untold]:
+def diff_settings(before: ConfigSnapshot, after: ConfigSnapshot, names: Collection[str]) -> Iterator[LazyChange]:
     """Changes of these settings."""
-    for key in (key for group in settings().values() for key in group if key.name in names):
+    for key in (key for group in settings_by_topic().values() for key in group if key.name in names):
         if _differs(before.options, after.options, key):
-            yield partial(_change, before.options, after.options, key, key.name, partial(after.places.of, key.name))
+            yield partial(_change, before.options, after.options, key, key.name, partial(after.source_map.setting_location, key.name))
 
 
 def _differs(before: Settings, after: Settings, key: SettingKey) -> bool:
@@ -65,7 +65,7 @@ def _differs(before: Settings, after: Settings, key: SettingKey) -> bool:
 def _change(before: Settings, after: Settings, key: SettingKey, name: str, place: Callable[[], str]) -> ValueChange:
     attribute = type(after).attributes()[key.name]
     old, new = getattr(before, attribute), getattr(after, attribute)
-    words = shown_of(before, key), shown_of(after, key)
+    words = display_value(before, key), display_value(after, key)
     kind = ADDED if _is_nothing(old) else REMOVED if _is_nothing(new) else CHANGED
     note = "" if words[0] != words[1] else CONTENT if isinstance(new, WatchedFile) else UNSEEN
     return ValueChange(name, kind, *words, place(), note)
@@ -75,7 +75,7 @@ def _is_nothing(value: Any) -> bool:
     return value is None or value in ((), {}, "")
 
 
-def _route_changes(before: Version, after: Version) -> Iterator[Untold]:
+def _route_changes(before: ConfigSnapshot, after: ConfigSnapshot) -> Iterator[LazyChange]:
     if before.options.policy is after.options.policy:
         return
     pairs, removed, added = _matched(before.options.policy, after.options.policy)
@@ -89,26 +89,28 @@ def _route_changes(before: Version, after: Version) -> Iterator[Untold]:
         yield partial(_reordered, after)
 
 
-def _removed(before: Version, index: int) -> ValueChange:
+def _removed(before: ConfigSnapshot, index: int) -> ValueChange:
     route = before.options.policy[index]
-    return ValueChange(_named(route, index), REMOVED, before=shown(route), place=before.places.of_route(index, "from"))
+    return ValueChange(_named(route, index), REMOVED, before=redact(route), location=before.source_map.route_location(index, "from"))
 
 
-def _added(after: Version, index: int) -> ValueChange:
+def _added(after: ConfigSnapshot, index: int) -> ValueChange:
     route = after.options.policy[index]
-    return ValueChange(_named(route, index), ADDED, after=shown(route), place=after.places.of_route(index, "from"))
+    return ValueChange(_named(route, index), ADDED, after=redact(route), location=after.source_map.route_location(index, "from"))
 
 
-def _reordered(after: Version) -> ValueChange:
+def _reordered(after: ConfigSnapshot) -> ValueChange:
     note = "The order of routes changed. The first match applies."
-    return ValueChange("policy", CHANGED, place=after.places.of("policy"), note=note)
+    return ValueChange("policy", CHANGED, location=after.source_map.setting_location("policy"), note=note)
 
 
-def _changes_of(before: Version, old: int, after: Version, new: int) -> Iterator[Untold]:
+def _changes_of(before: ConfigSnapshot, old: int, after: ConfigSnapshot, new: int) -> Iterator[LazyChange]:
     then, now = before.options.policy[old], after.options.policy[new]
     for key in route_keys():
         if _differs(then, now, key):
-            yield partial(_change, then, now, key, f"{_named(now, new)}: {key.name}", partial(after.places.of_route, new, key.name))
+            yield partial(
+                _change, then, now, key, f"{_named(now, new)}: {key.name}", partial(after.source_map.route_location, new, key.name)
+            )
 
 
 def _purpose(route: Route) -> str:

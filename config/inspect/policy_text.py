@@ -7,26 +7,26 @@ from config.routes.policy.criteria import CRITERIA
 from config.routes.policy.policy_language import SHADOW, Block, Combination, Comparison
 from config.routes.route import Route
 
-LONGEST = 300  # characters of one block
-MOST_VALUES = 5
+MAX_BLOCK_LENGTH = 300  # characters of one block
+MAX_LISTED_VALUES = 5
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _JOINED = {"and": " and ", "or": " or ", "nor": " or "}
 
 
-def policy_words(route: Route) -> tuple[str, ...]:
-    return tuple(map(block_words, route.policy))
+def describe_policy(route: Route) -> tuple[str, ...]:
+    return tuple(map(describe_block, route.policy))
 
 
-def block_words(block: Block) -> str:
-    words = f"{block.effect}: {expression_words(block.expression)}"
-    words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+def describe_block(block: Block) -> str:
+    words = f"{block.effect}: {describe_expression(block.expression)}"
+    words = words if len(words) <= MAX_BLOCK_LENGTH else f"{words[: MAX_BLOCK_LENGTH - 1]}…"
     return f"{words} (shadow mode)" if block.mode == SHADOW else words
 
 
-def expression_words(expression: Combination | Comparison) -> str:
+def describe_expression(expression: Combination | Comparison) -> str:
     if isinstance(expression, Comparison):
         return _comparison(expression)
-    inside = _JOINED.get(expression.operator, " and ").join(map(expression_words, expression.parts))
+    inside = _JOINED.get(expression.operator, " and ").join(map(describe_expression, expression.parts))
     if expression.operator in ("not", "nor"):
         return f"not ({inside})"
     return f"({inside})" if len(expression.parts) > 1 else inside
@@ -69,6 +69,6 @@ def _days(days: Iterable[int]) -> str:
 
 def _values(operand: object) -> Iterator[str]:
     values = operand if isinstance(operand, tuple) else (operand,)
-    yield from map(str, values[:MOST_VALUES])
-    if len(values) > MOST_VALUES:
-        yield f"and {len(values) - MOST_VALUES} more"
+    yield from map(str, values[:MAX_LISTED_VALUES])
+    if len(values) > MAX_LISTED_VALUES:
+        yield f"and {len(values) - MAX_LISTED_VALUES} more"

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from config.inspect.policy_text import block_words, expression_words
-from config.inspect.source_map import DEFAULT, Places
+from config.inspect.policy_text import describe_block, describe_expression
+from config.inspect.source_map import DEFAULT, SourceMap
 from config.options import Options
-from config.reference.setting_catalog import SettingKey, route_keys, settings, written_duration
+from config.reference.setting_catalog import SettingKey, format_duration, route_keys, settings_by_topic
 from config.routes.policy.policy_language import Block, Combination, Comparison
 from config.routes.policy.policy_tests import PolicyTest, PresentedCertificate
 from config.routes.route import Route
@@ -25,8 +25,8 @@ from config.validation import Settings
 from foundation.values import HostPort, SecretBytes, SecretText, Url, WatchedFile
 
 HIDDEN = "(set, not shown)"
-LONGEST = 2_000  # characters of one value
-_MOST = LONGEST // 3  # elements, each with what separates it from the next: of a longer list the rest would be cut off anyway
+MAX_VALUE_LENGTH = 2_000  # characters of one value
+_MOST = MAX_VALUE_LENGTH // 3  # elements, each with what separates it from the next: of a longer list the rest would be cut off anyway
 _WIDE = 100
 # Requests carry keys in headers: of these only the names are shown.
 _NAMES_ONLY = frozenset({(Route, "set_request_headers"), (PolicyTest, "headers")})
@@ -36,43 +36,47 @@ _AS_TEXT = (HostPort, Path, ipaddress.IPv4Network, ipaddress.IPv6Network)
 
 
 @dataclass(frozen=True, slots=True)
-class ShownValue:
+class DisplayedValue:
     """Value in force, in words; `place` is where it was written, DEFAULT where nowhere."""
 
     key: str
     value: str
-    place: str
+    location: str
 
     @property
     def is_default(self) -> bool:
-        return self.place == DEFAULT
+        return self.location == DEFAULT
 
 
-def settings_in_force(options: Options, places: Places) -> Iterator[tuple[str, list[ShownValue]]]:
+def effective_settings(options: Options, places: SourceMap) -> Iterator[tuple[str, list[DisplayedValue]]]:
     """Title -> the settings of that group, in their order; routes are not among them."""
-    for title, group in settings().items():
+    for title, group in settings_by_topic().items():
         found = [_setting(options, key, places) for key in group if key.name != "policy"]
         if found:
             yield title, found
 
 
-def _setting(options: Options, key: SettingKey, places: Places) -> ShownValue:
-    value, place = shown_of(options, key), places.of(key.name)
+def _setting(options: Options, key: SettingKey, places: SourceMap) -> DisplayedValue:
+    value, place = display_value(options, key), places.setting_location(key.name)
     unset = f"({key.when_unset.replace('`', '')})" if key.when_unset and place == DEFAULT and not value else ""
-    return ShownValue(key.name, value or unset, place)
+    return DisplayedValue(key.name, value or unset, place)
 
 
-def route_in_force(route: Route, index: int, places: Places) -> list[ShownValue]:
+def effective_route(route: Route, index: int, places: SourceMap) -> list[DisplayedValue]:
     """What the route says; all its other keys have their default."""
-    return [ShownValue(key.name, shown_of(route, key), places.of_route(index, key.name)) for key in route_keys() if is_given(route, key)]
+    return [
+        DisplayedValue(key.name, display_value(route, key), places.route_location(index, key.name))
+        for key in route_keys()
+        if is_set(route, key)
+    ]
 
 
-def is_given(owner: Settings, key: SettingKey) -> bool:
+def is_set(owner: Settings, key: SettingKey) -> bool:
     return type(owner).attributes()[key.name] in owner.model_fields_set
 
 
-def shown_of(owner: Settings, key: SettingKey) -> str:
-    return shown(_seen(owner, key.name))
+def display_value(owner: Settings, key: SettingKey) -> str:
+    return redact(_seen(owner, key.name))
 
 
 def _seen(owner: Settings, key: str) -> Any:
@@ -82,7 +86,7 @@ def _seen(owner: Settings, key: str) -> Any:
 
 
 # enforcement-point: Pages: Redaction of configuration values
-def shown(value: Any) -> str:
+def redact(value: Any) -> str:
     """Value as a configuration file would have it, without what is secret; empty for what is unset."""
     plain = _plain(value)
     if isinstance(plain, bool):
@@ -91,7 +95,7 @@ def shown(value: Any) -> str:
         text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=None, width=_WIDE).strip() if plain else ""
     else:
         text = "" if plain is None else str(plain)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (truncated)"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}… (truncated)"
 
 
 def is_secret(value: Any) -> bool:
@@ -111,7 +115,7 @@ def _plain(value: Any) -> Any:
         case bytes():
             return f"({len(value):,} bytes)"
         case timedelta():
-            return written_duration(value)
+            return format_duration(value)
         case Decimal():
             return float(value)
         case Url():
@@ -121,9 +125,9 @@ def _plain(value: Any) -> Any:
         case WatchedFile():
             return str(value.path)
         case Block():
-            return block_words(value)
+            return describe_block(value)
         case Combination() | Comparison():
-            return expression_words(value)
+            return describe_expression(value)
         case Settings():
             return dict(_given(value))
         case Mapping():

@@ -10,9 +10,9 @@ from foundation.errors import Problem
 
 KeyPath = tuple[str | int, ...]
 
-DEEPEST = 64  # levels of nesting in any document
-MOST_VALUES = 500_000  # in any document: those of 25,000 routes, which are read in two seconds
-MOST_TWICE = 1_000  # keys in any document
+MAX_DEPTH = 64  # levels of nesting in any document
+MAX_VALUES = 500_000  # in any document: those of 25,000 routes, which are read in two seconds
+MAX_DUPLICATES = 1_000  # keys in any document
 
 # A position is one number, line and column together: a large document has hundreds of thousands of them.
 COLUMN_BITS = 20
@@ -20,16 +20,16 @@ LAST_COLUMN = (1 << COLUMN_BITS) - 1
 _KEY_PART = re.compile(r"\[(\d+)\]|\.?([^.\[\]]+)")
 
 
-def packed(line: int, column: int) -> int:
+def pack_position(line: int, column: int) -> int:
     """Both count from 1."""
     return line << COLUMN_BITS | (column if column < LAST_COLUMN else LAST_COLUMN)
 
 
-def unpacked(position: int) -> tuple[int, int]:
+def unpack_position(position: int) -> tuple[int, int]:
     return position >> COLUMN_BITS, position & LAST_COLUMN
 
 
-def position_in(text: str, offset: int) -> tuple[int, int]:
+def locate_offset(text: str, offset: int) -> tuple[int, int]:
     """Line and column of the character at `offset`."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
@@ -56,28 +56,28 @@ class Document:
     locate: Callable[[], Mapping[KeyPath, int]] | None = None
     _located: Mapping[KeyPath, int] | None = None
 
-    def add_twice(self, path: Iterable[str | int], position: int, first: int | None = None) -> None:
+    def add_duplicate(self, path: Iterable[str | int], position: int, first: int | None = None) -> None:
         """Note a key that is there twice; DocumentError where there are too many."""
-        line, column = unpacked(position)
-        if len(self.problems) == MOST_TWICE:
-            raise DocumentError(f"has more than {MOST_TWICE} duplicate keys", line, column)
-        where = "" if first is None else f", first in line {unpacked(first)[0]}"
-        self.problems.append(Problem(key_path(path), f"is a duplicate key{where}. Remove one of them", line, column))
+        line, column = unpack_position(position)
+        if len(self.problems) == MAX_DUPLICATES:
+            raise DocumentError(f"has more than {MAX_DUPLICATES} duplicate keys", line, column)
+        where = "" if first is None else f", first in line {unpack_position(first)[0]}"
+        self.problems.append(Problem(format_key_path(path), f"is a duplicate key{where}. Remove one of them", line, column))
 
-    def place_of(self, path: Iterable[str | int]) -> tuple[int, int] | None:
+    def find_location(self, path: Iterable[str | int]) -> tuple[int, int] | None:
         """Line and column of the deepest part of `path` that is in the document."""
         wanted = tuple(path)
         if self.locate is not None and self._located is None:
             self._located = self.locate()
         position = self._by_container(wanted) if self._located is None else _deepest(self._located, wanted)
-        return None if position is None else unpacked(position)
+        return None if position is None else unpack_position(position)
 
-    def lines_of(self, container: dict[str, Any], path: KeyPath) -> dict[str, int]:
+    def key_lines(self, container: dict[str, Any], path: KeyPath) -> dict[str, int]:
         """Lines of the keys of a map of the document, which is at `path`; of ten thousand maps in a blink, where reading told places."""
         known = self.positions.get(id(container))
         if isinstance(known, dict):
             return {key: position >> COLUMN_BITS for key, position in known.items()}
-        places = ((key, self.place_of((*path, key))) for key in container)
+        places = ((key, self.find_location((*path, key))) for key in container)
         return {key: place[0] for key, place in places if place is not None}
 
     def _by_container(self, path: KeyPath) -> int | None:
@@ -102,7 +102,7 @@ def _deepest(located: Mapping[KeyPath, int], path: KeyPath) -> int | None:
     return None
 
 
-def key_path(path: Iterable[str | int]) -> str:
+def format_key_path(path: Iterable[str | int]) -> str:
     """Key path as `policy[3].from`; what can't be printed is escaped."""
     text = ""
     for part in path:
@@ -111,7 +111,7 @@ def key_path(path: Iterable[str | int]) -> str:
     return text
 
 
-def path_of(key: str) -> KeyPath:
+def parse_key_path(key: str) -> KeyPath:
     """The inverse of `key_path`, for keys without dots and brackets in their names."""
     return tuple(int(index) if index else name for index, name in _KEY_PART.findall(key))
 
@@ -121,6 +121,6 @@ def printable(text: str) -> str:
     return text[:80] if text[:80].isprintable() else ascii(text[:80])
 
 
-def shown_path(path: Path) -> str:
+def printable_path(path: Path) -> str:
     """The whole of it, on one line."""
     return str(path) if str(path).isprintable() else ascii(str(path))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from config.parsing.document import KeyPath, packed
+from config.parsing.document import KeyPath, pack_position
 
 _TEXT = r'"(?:[^"\\]++|\\.)*+"'
 _PLAIN = r'[^\s{}\[\],:"]++'
@@ -30,11 +30,11 @@ class _Level:
 @dataclass
 class KeyPositions:
     positions: dict[KeyPath, int] = field(default_factory=dict)
-    twice: list[tuple[KeyPath, int]] = field(default_factory=list)
+    duplicates: list[tuple[KeyPath, int]] = field(default_factory=list)
 
-    def note(self, path: KeyPath, position: int) -> None:
+    def record(self, path: KeyPath, position: int) -> None:
         if path in self.positions:
-            self.twice.append((path, position))
+            self.duplicates.append((path, position))
         else:
             self.positions[path] = position
 
@@ -46,7 +46,7 @@ def _words(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str],
         if lines := text.count("\n", seen, start):
             line, line_start = line + lines, text.rindex("\n", seen, start) + 1
         seen = start
-        yield found, packed(line, start - line_start + 1)
+        yield found, pack_position(line, start - line_start + 1)
 
 
 def locate_json(text: str) -> KeyPositions:
@@ -61,13 +61,13 @@ def locate_json(text: str) -> KeyPositions:
         word, key = found[0], found[1]
         if key is not None:
             here = (*base, json.loads(key) if "\\" in key else key[1:-1])
-            located.note(here, position)
+            located.record(here, position)
         elif word in ("}", "]"):
             base, index = above.pop()
         else:
             if index is not None:
                 here, index = (*base, index), index + 1
-                located.note(here, position)
+                located.record(here, position)
             if word in ("{", "["):
                 above.append((base, index))
                 base, index = here, 0 if word == "[" else None

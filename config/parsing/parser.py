@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from config.parsing.document import DEEPEST, MOST_TWICE, MOST_VALUES, Document, DocumentError, position_in
+from config.parsing.document import MAX_DEPTH, MAX_DUPLICATES, MAX_VALUES, Document, DocumentError, locate_offset
 from config.parsing.key_positions import locate_json, locate_toml
 from config.parsing.properties import read_properties
 from config.parsing.yaml_reader import read_yaml
 
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _TOML_SIGN = re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[{}\[\],=.\n]', re.DOTALL)
-LONGEST_IN_PYTHON = 4_000_000  # characters of what is not parsed in C; ten thousand routes have 2.5 million
-MOST_TOML_SIGNS = 250_000  # its parser is slow; ten thousand routes have 140,000
+MAX_SLOW_FORMAT_LENGTH = 4_000_000  # characters of what is not parsed in C; ten thousand routes have 2.5 million
+MAX_TOML_TOKENS = 250_000  # its parser is slow; ten thousand routes have 140,000
 _BOMS = ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
 
 
@@ -25,13 +25,13 @@ def parse(content: bytes, extension: str, *, with_tags: bool = False) -> Documen
     reader = _READERS.get(extension.lower())
     if reader is None:
         raise DocumentError("has an unsupported file extension. Use .yaml, .yml, .json, .toml or .properties")
-    text = decoded(content)
-    if reader in (_read_toml, read_properties) and len(text) > LONGEST_IN_PYTHON:
-        raise DocumentError(f"is longer than {LONGEST_IN_PYTHON} characters. Write it as YAML or JSON")
+    text = decode_utf8(content)
+    if reader in (_read_toml, read_properties) and len(text) > MAX_SLOW_FORMAT_LENGTH:
+        raise DocumentError(f"is longer than {MAX_SLOW_FORMAT_LENGTH} characters. Write it as YAML or JSON")
     return read_yaml(text, with_tags=True) if with_tags and reader is read_yaml else reader(text)
 
 
-def decoded(content: bytes) -> str:
+def decode_utf8(content: bytes) -> str:
     """Text of these bytes; DocumentError."""
     for bom, encoding in _BOMS:
         if content.startswith(bom):
@@ -52,8 +52,8 @@ def _read_json(text: str) -> Document:
         return found
 
     # More than an honest document has, and before each of them has become an object of its own.
-    if text.count(",") + text.count("[") + text.count("{") > 2 * MOST_VALUES:
-        raise DocumentError(f"has more than {MOST_VALUES} values")
+    if text.count(",") + text.count("[") + text.count("{") > 2 * MAX_VALUES:
+        raise DocumentError(f"has more than {MAX_VALUES} values")
     try:
         value = json.loads(text, object_pairs_hook=pairs_to_map, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -62,11 +62,11 @@ def _read_json(text: str) -> Document:
         raise DocumentError(f"is not valid JSON: {error}") from None
     locate = cache(lambda: locate_json(text))
     document = Document(_bounded(value), locate=lambda: locate().positions)
-    if sum(seen_twice) > MOST_TWICE:
-        raise DocumentError(f"has more than {MOST_TWICE} duplicate keys")
+    if sum(seen_twice) > MAX_DUPLICATES:
+        raise DocumentError(f"has more than {MAX_DUPLICATES} duplicate keys")
     if seen_twice:
-        for path, position in locate().twice:
-            document.add_twice(path, position, locate().positions[path])
+        for path, position in locate().duplicates:
+            document.add_duplicate(path, position, locate().positions[path])
     return document
 
 
@@ -83,7 +83,7 @@ def _read_toml(text: str) -> Document:
     except ValueError as error:
         message = str(error)
         found = _TOML_PLACE.search(message)
-        place = (int(found[1]), int(found[2])) if found and found[1] else position_in(text, len(text)) if found else ()
+        place = (int(found[1]), int(found[2])) if found and found[1] else locate_offset(text, len(text)) if found else ()
         raise DocumentError(f"is not valid TOML: {_TOML_PLACE.sub('', message)}", *place) from None
     return Document(_bounded(value), locate=lambda: locate_toml(text).positions)
 
@@ -94,20 +94,20 @@ def _bound_toml(text: str) -> None:
     for found in _TOML_SIGN.finditer(text):
         sign = found[0]
         dots = dots + 1 if sign == "." else 0 if len(sign) == 1 else dots
-        if dots >= DEEPEST:
-            raise DocumentError(f"is nested deeper than {DEEPEST} levels", *position_in(text, found.start()))
+        if dots >= MAX_DEPTH:
+            raise DocumentError(f"is nested deeper than {MAX_DEPTH} levels", *locate_offset(text, found.start()))
         signs += dots if sign == "." else sign in "=,["
-        if signs > MOST_TOML_SIGNS:
-            raise DocumentError("is too large for TOML. Write it as YAML or JSON", *position_in(text, found.start()))
+        if signs > MAX_TOML_TOKENS:
+            raise DocumentError("is too large for TOML. Write it as YAML or JSON", *locate_offset(text, found.start()))
 
 
 def _bounded(value: Any) -> Any:
     level, depth, count = [value], 0, 0
     while level:
-        if (count := count + len(level)) > MOST_VALUES:
-            raise DocumentError(f"has more than {MOST_VALUES} values")
-        if (depth := depth + 1) > DEEPEST:
-            raise DocumentError(f"is nested deeper than {DEEPEST} levels")
+        if (count := count + len(level)) > MAX_VALUES:
+            raise DocumentError(f"has more than {MAX_VALUES} values")
+        if (depth := depth + 1) > MAX_DEPTH:
+            raise DocumentError(f"is nested deeper than {MAX_DEPTH} levels")
         level = [child for parent in level for child in _children(parent)]
     return value
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from config.parsing.document import DEEPEST, MOST_VALUES, Document, DocumentError, packed
+from config.parsing.document import MAX_DEPTH, MAX_VALUES, Document, DocumentError, pack_position
 
 _KEY = re.compile(r"((?:\\.|[^\s:=\\])*)[ \t\f]*[:=]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|u|.|$)", re.DOTALL)
@@ -12,17 +12,17 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_properties(text: str) -> Document:
-    if text.count("\n") + text.count("\r") > MOST_VALUES:
-        raise DocumentError(f"has more than {MOST_VALUES} lines")
+    if text.count("\n") + text.count("\r") > MAX_VALUES:
+        raise DocumentError(f"has more than {MAX_VALUES} lines")
     document = Document({})
     for line, column, content in _logical_lines(text):
         found = _KEY.match(content)
         if found is None or not found[1]:
             raise DocumentError("is not valid: expected `key = value`", line, column)
         path = _plain(found[1], line).split(".")
-        if len(path) > DEEPEST:
-            raise DocumentError(f"is nested deeper than {DEEPEST} levels", line, column)
-        _put(document, path, _plain(content[found.end() :], line), packed(line, column))
+        if len(path) > MAX_DEPTH:
+            raise DocumentError(f"is nested deeper than {MAX_DEPTH} levels", line, column)
+        _put(document, path, _plain(content[found.end() :], line), pack_position(line, column))
     return document
 
 
@@ -61,7 +61,7 @@ def _put(document: Document, path: list[str], value: str, position: int) -> None
         is_last = depth == len(path) - 1
         present = container.get(part)
         if part in container and (is_last or not isinstance(present, dict)):
-            document.add_twice(path[: depth + 1], position, places.get(part))
+            document.add_duplicate(path[: depth + 1], position, places.get(part))
             return
         places.setdefault(part, position)
         if is_last:

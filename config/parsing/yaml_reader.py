@@ -10,9 +10,19 @@ from typing import Any
 
 import yaml
 
-from config.parsing.document import COLUMN_BITS, DEEPEST, LAST_COLUMN, MOST_VALUES, Document, DocumentError, packed, position_in, unpacked
+from config.parsing.document import (
+    COLUMN_BITS,
+    LAST_COLUMN,
+    MAX_DEPTH,
+    MAX_VALUES,
+    Document,
+    DocumentError,
+    locate_offset,
+    pack_position,
+    unpack_position,
+)
 
-MOST_ALIASED_VALUES = 1_000_000
+MAX_ALIASED_VALUES = 1_000_000
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _FLOAT = re.compile(r"(?:\.[0-9]+|[-+]?[0-9]+\.[0-9]*)(?:[eE][-+][0-9]{1,3})?")
@@ -41,7 +51,7 @@ def read_yaml(text: str, *, with_tags: bool = False) -> Document:
     A value with a tag is an error, or `with_tags` a map of the tag to the value.
     """
     if found := _NOT_YAML.search(text):
-        raise DocumentError("is not valid YAML: it contains a character that YAML does not allow", *position_in(text, found.start()))
+        raise DocumentError("is not valid YAML: it contains a character that YAML does not allow", *locate_offset(text, found.start()))
     _bound(text)
     builder = _Builder(with_tags)
     try:
@@ -60,8 +70,8 @@ def read_yaml(text: str, *, with_tags: bool = False) -> Document:
 def _bound(text: str) -> None:
     """Before its parser, which takes two seconds for a million values: no honest document has so many signs of them."""
     pairs, elements = text.count(": ") + text.count(":\n"), text.count("\n") + text.count(",")
-    if max(2 * pairs, elements, text.count("[") + text.count("{")) > MOST_VALUES:
-        raise DocumentError(f"has more than {MOST_VALUES} values and lines")
+    if max(2 * pairs, elements, text.count("[") + text.count("{")) > MAX_VALUES:
+        raise DocumentError(f"has more than {MAX_VALUES} values and lines")
 
 
 class _Merge:
@@ -108,7 +118,7 @@ class _Builder:
         while (event := next_event()) is not None:
             mark = event.start_mark
             line, column = mark.line + 1, mark.column + 1
-            at = line << COLUMN_BITS | column if column < LAST_COLUMN else packed(line, column)
+            at = line << COLUMN_BITS | column if column < LAST_COLUMN else pack_position(line, column)
             if type(event) is yaml.ScalarEvent:
                 scalar(event, at)
             elif taker := takers.get(type(event)):
@@ -117,7 +127,7 @@ class _Builder:
     def _start_document(self, event: Any, at: int) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise DocumentError("contains more than one document", *unpacked(at))
+            raise DocumentError("contains more than one document", *unpack_position(at))
 
     def _scalar(self, event: Any, at: int) -> None:
         if event.tag is not None and event.tag not in _TAGS:
@@ -126,7 +136,7 @@ class _Builder:
         value, is_plain = event.value, event.implicit[0]
         if is_plain and (not value or value[0] in _MAYBE_NO_TEXT):
             value = _plain_value(value)
-        if event.anchor or not self._open or self._values >= MOST_VALUES:
+        if event.anchor or not self._open or self._values >= MAX_VALUES:
             self._add(value, 1, at, event.anchor, is_plain)
             return
         # What nearly all of them are, without the calls: `_add` says the same.
@@ -146,15 +156,15 @@ class _Builder:
 
     def _start(self, event: Any, at: int) -> None:
         tag = None if event.tag in _TAGS else self._tag(event, at)
-        if len(self._open) >= DEEPEST:
-            raise DocumentError(f"is nested deeper than {DEEPEST} levels", *unpacked(at))
+        if len(self._open) >= MAX_DEPTH:
+            raise DocumentError(f"is nested deeper than {MAX_DEPTH} levels", *unpack_position(at))
         if event.anchor:
             self._anchors.pop(event.anchor, None)
         self._open.append(_Open(is_list=type(event) is yaml.SequenceStartEvent, at=at, anchor=event.anchor, tag=tag))
 
     def _tag(self, event: Any, at: int) -> str:
         if not self._with_tags:
-            raise DocumentError("has a tag (!...), which is not allowed here. Remove it", *unpacked(at))
+            raise DocumentError("has a tag (!...), which is not allowed here. Remove it", *unpack_position(at))
         return str(event.tag)
 
     def _end(self, event: Any, at: int) -> None:
@@ -169,17 +179,17 @@ class _Builder:
 
     def _alias(self, event: Any, at: int) -> None:
         if event.anchor not in self._anchors:
-            raise DocumentError("has an alias (*...) without an anchor (&...) before it", *unpacked(at))
+            raise DocumentError("has an alias (*...) without an anchor (&...) before it", *unpack_position(at))
         value, size = self._anchors[event.anchor]
         self._aliased += size
-        if self._aliased > MOST_ALIASED_VALUES:
-            raise DocumentError("has aliases that expand to too many values", *unpacked(at))
+        if self._aliased > MAX_ALIASED_VALUES:
+            raise DocumentError("has aliases that expand to too many values", *unpack_position(at))
         self._add(value, size, at)
 
     def _add(self, value: Any, size: int, at: int, anchor: str | None = None, is_plain: bool = False) -> None:
         self._values += 1
-        if self._values > MOST_VALUES:
-            raise DocumentError(f"has more than {MOST_VALUES} values", *unpacked(at))
+        if self._values > MAX_VALUES:
+            raise DocumentError(f"has more than {MAX_VALUES} values", *unpack_position(at))
         if anchor:
             self._anchors[anchor] = (value, size)
         if not self._open:
@@ -197,7 +207,7 @@ class _Builder:
 
     def _key(self, parent: _Open, value: Any, at: int, is_plain: bool) -> None:
         if type(value) is not str:
-            raise DocumentError("has a key that is not text. Put it in quotes", *unpacked(at))
+            raise DocumentError("has a key that is not text. Put it in quotes", *unpack_position(at))
         parent.key, parent.has_key = _Merge if is_plain and value == "<<" else value, True
         if parent.key not in parent.places:
             parent.places[parent.key] = at
@@ -207,11 +217,11 @@ class _Builder:
         if key is _Merge:
             mappings = value if isinstance(value, list) else [value]
             if not all(isinstance(mapping, dict) for mapping in mappings):
-                raise DocumentError("has a merge key (<<) whose value is neither a map nor a list of maps", *unpacked(at))
+                raise DocumentError("has a merge key (<<) whose value is neither a map nor a list of maps", *unpack_position(at))
             parent.merged += mappings
         elif key in parent.container:
             path = [*(_place(above) for above in self._open[:-1]), key]
-            self.document.add_twice(path, at, parent.places[key])
+            self.document.add_duplicate(path, at, parent.places[key])
         else:
             parent.container[key] = value
 
@@ -220,7 +230,7 @@ def _place(parent: _Open) -> str | int:
     return len(parent.container) if parent.is_list else str(parent.key)
 
 
-def plain_value(text: str) -> Any:
+def parse_plain_scalar(text: str) -> Any:
     if text in _NULLS:
         return None
     if text in _BOOLEANS:
@@ -230,4 +240,4 @@ def plain_value(text: str) -> Any:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-_plain_value = lru_cache(maxsize=1024)(plain_value)  # `to` and `timeout`, `true` and `30s`: thousands of routes have the same few
+_plain_value = lru_cache(maxsize=1024)(parse_plain_scalar)  # `to` and `timeout`, `true` and `30s`: thousands of routes have the same few

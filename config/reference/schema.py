@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from config.fields.field_type import BASE64, Shape
-from config.reference.setting_catalog import SettingKey, keys, route_keys, settings
+from config.fields.field_type import BASE64, JsonSchema
+from config.reference.setting_catalog import SettingKey, declared_keys, route_keys, settings_by_topic
 from config.routes.route import Route
 from config.validation import Settings
 
@@ -14,7 +14,7 @@ AS_TEXT = frozenset({"policy"})
 
 def json_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
-    properties = properties_of([key for group in settings().values() for key in group], definitions, nullable=True)
+    properties = properties_of([key for group in settings_by_topic().values() for key in group], definitions, nullable=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "gate",
@@ -41,8 +41,8 @@ def _property(key: SettingKey, definitions: dict[str, Any], *, nullable: bool) -
 
 
 def _shape(key: SettingKey, definitions: dict[str, Any]) -> dict[str, Any]:
-    if key.reader is not None:
-        return dict(key.reader.shape)
+    if key.field_type is not None:
+        return dict(key.field_type.schema)
     model = key.model
     if model is None:
         raise TypeError(f"{key.name} has neither a Reader nor a model")
@@ -55,7 +55,7 @@ def _shape(key: SettingKey, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object(model: type[Settings], definitions: dict[str, Any]) -> dict[str, Any]:
-    declared = route_keys() if model is Route else keys(model)
+    declared = route_keys() if model is Route else declared_keys(model)
     shape: dict[str, Any] = {
         "type": "object",
         "description": model.__doc__,
@@ -69,7 +69,7 @@ def _object(model: type[Settings], definitions: dict[str, Any]) -> dict[str, Any
     return shape
 
 
-def _or_null(shape: Shape) -> Mapping[str, Any]:
+def _or_null(shape: JsonSchema) -> Mapping[str, Any]:
     if isinstance(shape.get("type"), str) and "enum" not in shape:
         return {**shape, "type": [shape["type"], "null"]}
     if "anyOf" in shape:

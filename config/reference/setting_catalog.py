@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from config.fields.field_type import SettingReader
+from config.fields.field_type import FieldType
 from config.options import Options
 from config.reference import topics
 from config.routes.route import Route
@@ -30,11 +30,11 @@ class SettingKey:
     field: FieldInfo
 
     @property
-    def reader(self) -> SettingReader | None:
+    def field_type(self) -> FieldType | None:
         """Reader, or None for what holds objects of ours: see `model`."""
         nested = (part for kind in _kinds(self.field.annotation) for part in getattr(kind, "__metadata__", ()))
         candidates = [*self.field.metadata, *nested]
-        return next((part for part in reversed(candidates) if isinstance(part, SettingReader)), None)
+        return next((part for part in reversed(candidates) if isinstance(part, FieldType)), None)
 
     @property
     def model(self) -> type[Settings] | None:
@@ -50,9 +50,9 @@ class SettingKey:
         return NoneType in _kinds(self.field.annotation) or (self.owner is Route and not self.is_required)
 
     @property
-    def kind(self) -> str:
-        if self.reader is not None:
-            return self.reader.kind
+    def type_name(self) -> str:
+        if self.field_type is not None:
+            return self.field_type.type_name
         return "array of objects" if self.is_list_of_models else "object"
 
     @property
@@ -60,7 +60,7 @@ class SettingKey:
         """Return the default as a configuration file has it; None where there is none, or where `when_unset` describes it."""
         if self.field.is_required() or self.when_unset is not None:
             return None
-        return written(self.field.get_default(call_default_factory=True, validated_data={}))
+        return to_config_value(self.field.get_default(call_default_factory=True, validated_data={}))
 
     @property
     def when_unset(self) -> str | None:
@@ -79,13 +79,13 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 
 
 @cache
-def keys(model: type[Settings]) -> tuple[SettingKey, ...]:
+def declared_keys(model: type[Settings]) -> tuple[SettingKey, ...]:
     return tuple(SettingKey(name, model, model.model_fields[attribute]) for name, attribute in model.attributes().items())
 
 
-def settings() -> dict[str, tuple[SettingKey, ...]]:
+def settings_by_topic() -> dict[str, tuple[SettingKey, ...]]:
     """Return the settings by topic."""
-    return _by_topic(keys(Options), topics.SETTINGS)
+    return _by_topic(declared_keys(Options), topics.SETTINGS)
 
 
 def route_keys_by_topic() -> dict[str, tuple[SettingKey, ...]]:
@@ -103,39 +103,39 @@ def _by_topic(declared: Iterable[SettingKey], names: Mapping[str, tuple[str, ...
 
 
 def route_keys() -> tuple[SettingKey, ...]:
-    return keys(Route)
+    return declared_keys(Route)
 
 
-def nested(declared: Iterable[SettingKey]) -> Iterator[tuple[SettingKey, type[Settings]]]:
+def nested_models(declared: Iterable[SettingKey]) -> Iterator[tuple[SettingKey, type[Settings]]]:
     """The keys that hold objects of ours, and the models of these, to the bottom; routes are not among them."""
     for key in declared:
         model = key.model
-        if key.reader is None and model is not None and model is not Route:
+        if key.field_type is None and model is not None and model is not Route:
             yield key, model
-            yield from nested(keys(model))
+            yield from nested_models(declared_keys(model))
 
 
-def written(value: Any) -> Any:
+def to_config_value(value: Any) -> Any:
     """Return a value of a setting as a configuration file has it.  TypeError for a type that no file can hold."""
     match value:
         case None | bool() | int() | float() | str():
             return value
         case timedelta():
-            return written_duration(value)
+            return format_duration(value)
         case Decimal():
             return float(value)
         case HostPort() | Url():
             return str(value)
         case Settings():
-            return {name: written(getattr(value, attribute)) for name, attribute in value.attributes().items()}
+            return {name: to_config_value(getattr(value, attribute)) for name, attribute in value.attributes().items()}
         case Mapping():
-            return {key: written(content) for key, content in value.items()}
+            return {key: to_config_value(content) for key, content in value.items()}
         case tuple() | list():
-            return [written(element) for element in value]
+            return [to_config_value(element) for element in value]
     raise TypeError(f"{type(value).__name__} cannot be written: describe the default in `when_unset`")
 
 
-def written_duration(value: timedelta) -> str:
+def format_duration(value: timedelta) -> str:
     parts = ""
     for unit, length in _UNITS:
         count, value = divmod(value, length)

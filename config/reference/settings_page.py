@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from config.reference.setting_catalog import FILE_ONLY, SettingKey, keys, nested, route_keys_by_topic, settings
+from config.reference.setting_catalog import FILE_ONLY, SettingKey, declared_keys, nested_models, route_keys_by_topic, settings_by_topic
 
 _GENERATED = "This page is generated from the declarations in `config/` by `make docs`; do not edit it."
 _SETTINGS = f"""# Settings
@@ -41,7 +41,7 @@ default is unset. [Settings](settings.md) describes the types.
 
 def settings_page(needs_restart: Collection[str]) -> str:
     """Return the page of settings; changes of `needs_restart` wait for the next start."""
-    return _page(_SETTINGS, settings(), needs_restart)
+    return _page(_SETTINGS, settings_by_topic(), needs_restart)
 
 
 def route_page() -> str:
@@ -76,10 +76,10 @@ def _section(key: SettingKey, needs_restart: Collection[str] | None) -> Iterator
         yield yaml.safe_dump({key.name: _example(key)}, sort_keys=False, width=1000).rstrip()
         yield "```"
         yield ""
-    for parent, model in nested([key]):
+    for parent, model in nested_models([key]):
         yield f"| Key of {'each entry of ' if parent.is_list_of_models else ''}`{parent.name}` | Type | Default | Description | Example |"
         yield "|---|---|---|---|---|"
-        for inner in keys(model):
+        for inner in declared_keys(model):
             cells = (f"`{inner.name}`", _kind(inner), _default(inner), str(inner.field.description), _code(_example(inner)))
             yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
         yield ""
@@ -87,8 +87,8 @@ def _section(key: SettingKey, needs_restart: Collection[str] | None) -> Iterator
 
 def _kind(key: SettingKey) -> str:
     """Return the type with the accepted values, each once: `1.3` may be written as a text or as a number."""
-    choices = dict.fromkeys(str(choice) for choice in key.reader.shape.get("enum", ())) if key.reader else {}
-    return f"one of {', '.join(f'`{choice}`' for choice in choices)}" if choices else key.kind
+    choices = dict.fromkeys(str(choice) for choice in key.field_type.schema.get("enum", ())) if key.field_type else {}
+    return f"one of {', '.join(f'`{choice}`' for choice in choices)}" if choices else key.type_name
 
 
 def _default(key: SettingKey) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from config.fields.basic_types import text
-from config.fields.field_type import TEXT, SettingReader
+from config.fields.field_type import TEXT, FieldType
 from config.fields.header_fields import header_name
 from config.routes.policy.criteria import regular_expression
 from config.validation import Finding
@@ -52,7 +52,7 @@ def path_substitution(value: Any) -> str:
     return written
 
 
-def written_host(value: Any) -> str:
+def host_value(value: Any) -> str:
     """Host as `host` or `host:port`, in the form in which it is sent."""
     parsed = parse_url(f"tcp://{text(value)}", underscore=True)
     if parsed.path or parsed.query:
@@ -60,14 +60,14 @@ def written_host(value: Any) -> str:
     return parsed.host_port
 
 
-Pattern = Annotated[str, SettingReader("string", regular_expression, TEXT)]
-PathSubstitution = Annotated[str, SettingReader("string", path_substitution, {"type": "string"})]
-HostSubstitution = Annotated[str, SettingReader("string", substitution, {"type": "string"})]
-WrittenHost = Annotated[str, SettingReader("string", written_host, TEXT)]
-HeaderName = Annotated[str, SettingReader("string", header_name, TEXT)]
+Pattern = Annotated[str, FieldType("string", regular_expression, TEXT)]
+PathSubstitution = Annotated[str, FieldType("string", path_substitution, {"type": "string"})]
+HostSubstitution = Annotated[str, FieldType("string", substitution, {"type": "string"})]
+HostValue = Annotated[str, FieldType("string", host_value, TEXT)]
+HeaderName = Annotated[str, FieldType("string", header_name, TEXT)]
 
 
-def regexes_are_whole(route: "Route") -> Iterator[Finding]:
+def check_rewrite_pairs(route: "Route") -> Iterator[Finding]:
     for stem in ("regex_rewrite", "host_path_regex_rewrite"):
         pattern, substitution = getattr(route, f"{stem}_pattern"), getattr(route, f"{stem}_substitution")
         if (pattern is None) != (substitution is None):
@@ -81,7 +81,7 @@ def regexes_are_whole(route: "Route") -> Iterator[Finding]:
                 yield (f"{stem}_substitution",), f"refers to a group that {stem}_pattern does not have"
 
 
-def rewritten_once(route: "Route") -> Iterator[Finding]:
+def check_single_rewrite(route: "Route") -> Iterator[Finding]:
     if route.prefix_rewrite is not None and route.regex_rewrite_pattern is not None:
         yield ("regex_rewrite_pattern",), "cannot be combined with prefix_rewrite. Set one of them"
     rewrites = [

@@ -9,60 +9,60 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from config import removed_keys
-from config.fields.basic_types import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
-from config.fields.field_type import TEXT, SettingReader, Shape, one_of
-from config.fields.header_fields import AnswerHeaders, RemovableAnswerHeaders, RemovableHeaders, RequestHeaders
+from config.fields.basic_types import Base64, Base64Secret, Bool, Duration, File, Text, TextList, value_or_file
+from config.fields.field_type import TEXT, FieldType, JsonSchema, choice_type
+from config.fields.header_fields import RemovableRequestHeaders, RemovableResponseHeaders, RequestHeaders, RouteResponseHeaders
 from config.routes.policy.criteria import regular_expression
-from config.routes.policy.policy_language import ENFORCE, MODES, SHADOW, Block, iter_comparisons, policy_blocks
+from config.routes.policy.policy_language import ENFORCE, MODES, SHADOW, Block, iter_comparisons, parse_policy
 from config.routes.policy.policy_route_keys import key_blocks
 from config.routes.rewrites import (
     HeaderName,
     HostSubstitution,
+    HostValue,
     PathSubstitution,
     Pattern,
-    WrittenHost,
-    regexes_are_whole,
-    rewritten_once,
+    check_rewrite_pairs,
+    check_single_rewrite,
 )
-from config.routes.route_access_requests import AccessRequestSettings, asking_needs_a_rule, upstream_fingerprint
-from config.routes.route_bearer_tokens import BearerTokenSettings, bearer_tokens_are_whole
-from config.routes.route_identity_headers import PRESETS, AssertionHeader, resolve_identity_headers, templates_can_be_set
+from config.routes.route_access_requests import AccessRequestSettings, check_access_requests, upstream_fingerprint
+from config.routes.route_bearer_tokens import BearerTokenSettings, check_bearer_token_settings
+from config.routes.route_identity_headers import PRESETS, AssertionHeader, check_header_templates, resolve_identity_headers
 from config.routes.route_portal import HIDE, SHOW, PortalSettings
-from config.routes.route_provider_tokens import ProviderTokenSettings, provider_tokens_are_guarded
+from config.routes.route_provider_tokens import ProviderTokenSettings, check_provider_token_exposure
 from config.routes.route_redirect import RouteRedirect
-from config.routes.route_tcp import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
+from config.routes.route_tcp import MAX_IDLE_TIMEOUT, SCHEME, check_no_http_keys, check_tcp_upstream
 from config.routes.route_values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
-from config.routes.upstreams.load_balancing import LoadBalancingSettings, settings_fit_the_policy
+from config.routes.upstreams.load_balancing import LoadBalancingSettings, check_lb_settings
 from config.routes.upstreams.upstream_credentials import (
     BasicAuth,
     ClusterToken,
-    basic_auth_is_alone,
-    client_certificate_is_whole,
+    check_basic_auth_exclusive,
+    check_client_certificate,
+    check_impersonation_identity,
+    check_serverless_upstream,
     cluster_token_in_file,
-    impersonation_needs_a_person,
-    serverless_needs_an_upstream,
 )
-from config.routes.upstreams.upstream_health import EXAMPLE_CHECK, HealthCheck, OutlierDetection, checks_need_upstreams
+from config.routes.upstreams.upstream_health import EXAMPLE_CHECK, HealthCheck, OutlierDetection, check_health_upstreams
 from config.routes.upstreams.upstream_urls import UpstreamUrls
 from config.validation import Finding
 from foundation.values import SecretBytes, canonical_host
 
-_BLOCK: Shape = {
+_BLOCK: JsonSchema = {
     "type": "object",
     "minProperties": 1,
     "properties": {"allow": {"type": "object"}, "deny": {"type": "object"}, "mode": {"type": "string", "enum": list(MODES)}},
     "anyOf": [{"required": ["allow"]}, {"required": ["deny"]}],
     "additionalProperties": False,
 }
-POLICY: Shape = {"anyOf": [_BLOCK, {"type": "array", "minItems": 1, "items": _BLOCK}]}
+POLICY: JsonSchema = {"anyOf": [_BLOCK, {"type": "array", "minItems": 1, "items": _BLOCK}]}
 
 
-def _leads_somewhere(route: "Route") -> Iterator[Finding]:
+def _check_target(route: "Route") -> Iterator[Finding]:
     if not route.to and route.redirect is None:
         yield (), "needs `to` or `redirect`"
 
 
-def _open_routes_have_no_lists(route: "Route") -> Iterator[Finding]:
+def _check_public_route_has_no_lists(route: "Route") -> Iterator[Finding]:
     names = ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims")
     lists = [name for name in names if getattr(route, name)]
     if any(block.effect == "allow" for block in route.policy):
@@ -74,7 +74,7 @@ def _open_routes_have_no_lists(route: "Route") -> Iterator[Finding]:
             yield (key,), f"allows every request, so {', '.join(lists)} would have no effect. Remove one of them"
 
 
-def _answers_have_one_reading(route: "Route") -> Iterator[Finding]:
+def _check_response_headers(route: "Route") -> Iterator[Finding]:
     removed = {name.lower() for name in route.remove_response_headers}
     for name in route.set_response_headers:
         if name.lower() in removed:
@@ -85,12 +85,12 @@ def _answers_have_one_reading(route: "Route") -> Iterator[Finding]:
                 yield (key,), "has no effect on a redirect, which is a response of gate. Use `headers`"
 
 
-def _origins_need_websockets(route: "Route") -> Iterator[Finding]:
+def _check_websocket_origins(route: "Route") -> Iterator[Finding]:
     if route.websocket_origins and not route.allow_websockets:
         yield ("websocket_origins",), "has no effect without allow_websockets"
 
 
-def _strength_needs_a_sign_in(route: "Route") -> Iterator[Finding]:
+def _check_step_up(route: "Route") -> Iterator[Finding]:
     if route.allow_public_unauthenticated_access or route.redirect is not None:
         for key in ("acr_values", "max_age", "identity_providers"):
             if getattr(route, key):
@@ -101,25 +101,25 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
     """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
 
     RULES = (
-        _leads_somewhere,
-        tcp_leads_to_tcp,
-        tcp_has_no_http,
-        _open_routes_have_no_lists,
-        _origins_need_websockets,
-        _answers_have_one_reading,
-        _strength_needs_a_sign_in,
-        asking_needs_a_rule,
-        impersonation_needs_a_person,
-        basic_auth_is_alone,
-        serverless_needs_an_upstream,
-        settings_fit_the_policy,
-        regexes_are_whole,
-        rewritten_once,
-        client_certificate_is_whole,
-        checks_need_upstreams,
-        bearer_tokens_are_whole,
-        templates_can_be_set,
-        provider_tokens_are_guarded,
+        _check_target,
+        check_tcp_upstream,
+        check_no_http_keys,
+        _check_public_route_has_no_lists,
+        _check_websocket_origins,
+        _check_response_headers,
+        _check_step_up,
+        check_access_requests,
+        check_impersonation_identity,
+        check_basic_auth_exclusive,
+        check_serverless_upstream,
+        check_lb_settings,
+        check_rewrite_pairs,
+        check_single_rewrite,
+        check_client_certificate,
+        check_health_upstreams,
+        check_bearer_token_settings,
+        check_header_templates,
+        check_provider_token_exposure,
     )
     REMOVED: ClassVar[dict[str, str]] = removed_keys.ROUTE_KEYS
 
@@ -142,7 +142,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
     )
     path: AbsolutePath | None = Field(None, description="Matches this exact path only.", examples=["/robots.txt"])
     prefix: AbsolutePath | None = Field(None, description="Matches paths that start with this text.", examples=["/admin/"])
-    regex: Annotated[str, SettingReader("string", regular_expression, TEXT)] | None = Field(
+    regex: Annotated[str, FieldType("string", regular_expression, TEXT)] | None = Field(
         None, description="Matches paths that match this RE2 expression completely.", examples=["/item/[0-9]+"]
     )
     prefix_rewrite: RewrittenPath | None = Field(
@@ -155,7 +155,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
         None, description=r"Replacement. `\1` is the first group, `\0` the whole match.", examples=[r"/new/\1"]
     )
     preserve_host_header: Bool = Field(False, description="Forwards the client's `Host` header unchanged.", examples=[True])
-    host_rewrite: WrittenHost | None = Field(None, description="`Host` header sent to the upstream.", examples=["upstream.internal"])
+    host_rewrite: HostValue | None = Field(None, description="`Host` header sent to the upstream.", examples=["upstream.internal"])
     host_rewrite_header: HeaderName | None = Field(
         None,
         description="Request header whose value becomes the `Host` header. Without it, the client's `Host` is forwarded.",
@@ -187,7 +187,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
         "within a name.",
         examples=[{"department": ["finance", "legal"]}],
     )
-    policy: Annotated[tuple[Block, ...], SettingReader("list of objects", policy_blocks, POLICY)] = Field(
+    policy: Annotated[tuple[Block, ...], FieldType("list of objects", parse_policy, POLICY)] = Field(
         (),
         description="`allow` and `deny` blocks with criteria. A matching `deny` overrides every `allow`.",
         examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],
@@ -207,7 +207,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
         description="Maximum age of the authentication at the provider (claim `auth_time`). A user with an older one signs in again.",
         examples=["15m"],
     )
-    mode: Annotated[str, one_of(*MODES)] = Field(
+    mode: Annotated[str, choice_type(*MODES)] = Field(
         ENFORCE,
         description="`shadow` evaluates and logs the route, and neither enforces nor forwards.",
         examples=[SHADOW],
@@ -243,7 +243,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
         json_schema_extra={"when_unset": "`default_upstream_timeout`; none for websockets, upgrades and TCP"},
     )
     idle_timeout: Duration = Field(
-        MOST_SILENCE,
+        MAX_IDLE_TIMEOUT,
         description="Time without data in both directions after which a TCP tunnel is closed; `0` disables it.",
         examples=["1h"],
     )
@@ -252,19 +252,19 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
         description="Request headers to set. Values can contain templates such as `${claim.email}`.",
         examples=[{"X-Environment": "staging"}],
     )
-    remove_request_headers: RemovableHeaders = Field((), description="Request headers to remove.", examples=[["X-Debug"]])
-    set_response_headers: AnswerHeaders = Field(
+    remove_request_headers: RemovableRequestHeaders = Field((), description="Request headers to remove.", examples=[["X-Debug"]])
+    set_response_headers: RouteResponseHeaders = Field(
         default_factory=dict,
         description="Response headers to set, in place of those of the upstream and of `headers`.",
         examples=[{"X-Frame-Options": "DENY"}],
     )
-    remove_response_headers: RemovableAnswerHeaders = Field(
+    remove_response_headers: RemovableResponseHeaders = Field(
         (), description="Response headers to remove, also those of `headers`.", examples=[["Server", "X-Powered-By"]]
     )
     pass_identity_headers: Bool = Field(
         False, description="Sends the signed assertion `X-Gate-Jwt-Assertion` and the `X-Gate-Claim-*` headers.", examples=[True]
     )
-    identity_headers: Annotated[str, one_of(*PRESETS)] | None = Field(
+    identity_headers: Annotated[str, choice_type(*PRESETS)] | None = Field(
         None,
         description="Sends identity in the headers of another proxy, for applications that support it.",
         examples=["oauth2-proxy"],
@@ -286,13 +286,13 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
     cluster_service_account_token_file: File | None = Field(
         None, description="File form of `cluster_service_account_token`. Reloaded when it changes.", examples=["token"]
     )
-    cluster_service_account_token: Annotated[ClusterToken | None, or_file("cluster_service_account_token_file", cluster_token_in_file)] = (
-        Field(
-            None,
-            validate_default=True,
-            description="Bearer token for a Kubernetes API server. gate sets `Impersonate-User` and `Impersonate-Group`.",
-            examples=["PUT-THE-TOKEN-HERE"],
-        )
+    cluster_service_account_token: Annotated[
+        ClusterToken | None, value_or_file("cluster_service_account_token_file", cluster_token_in_file)
+    ] = Field(
+        None,
+        validate_default=True,
+        description="Bearer token for a Kubernetes API server. gate sets `Impersonate-User` and `Impersonate-Group`.",
+        examples=["PUT-THE-TOKEN-HERE"],
     )
     basic_auth: BasicAuth | None = Field(
         None,
@@ -311,21 +311,21 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
         None, description="Name that the upstream's certificate must have, in place of the host in `to`.", examples=["upstream.internal"]
     )
     tls_custom_ca_file: File | None = Field(None, description="File form of `tls_custom_ca`, in PEM.", examples=["ca.pem"])
-    tls_custom_ca: Annotated[Base64 | None, or_file("tls_custom_ca_file")] = Field(
+    tls_custom_ca: Annotated[Base64 | None, value_or_file("tls_custom_ca_file")] = Field(
         default=None,
         validate_default=True,
         description="CA certificates for the upstream, in place of the system's, in PEM.",
         examples=["BASE64-OF-ca.pem"],
     )
     tls_client_cert_file: File | None = Field(None, description="File form of `tls_client_cert`, in PEM.", examples=["client.pem"])
-    tls_client_cert: Annotated[Base64 | None, or_file("tls_client_cert_file")] = Field(
+    tls_client_cert: Annotated[Base64 | None, value_or_file("tls_client_cert_file")] = Field(
         default=None,
         validate_default=True,
         description="Client certificate chain for the upstream, in PEM.",
         examples=["BASE64-OF-client.pem"],
     )
     tls_client_key_file: File | None = Field(None, description="File form of `tls_client_key`, in PEM.", examples=["client-key.pem"])
-    tls_client_key: Annotated[Base64Secret | None, or_file("tls_client_key_file", SecretBytes)] = Field(
+    tls_client_key: Annotated[Base64Secret | None, value_or_file("tls_client_key_file", SecretBytes)] = Field(
         default=None,
         validate_default=True,
         description="Private key of `tls_client_cert`, in PEM.",
@@ -334,7 +334,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
     tls_downstream_client_ca_file: File | None = Field(
         None, description="File form of `tls_downstream_client_ca`, in PEM.", examples=["ca.pem"]
     )
-    tls_downstream_client_ca: Annotated[Base64 | None, or_file("tls_downstream_client_ca_file")] = Field(
+    tls_downstream_client_ca: Annotated[Base64 | None, value_or_file("tls_downstream_client_ca_file")] = Field(
         default=None,
         validate_default=True,
         description="As `client_ca`, for this route.",

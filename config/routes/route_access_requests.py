@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from config.fields.basic_types import PositiveDuration
-from config.fields.field_type import SettingReader, Shape, one_of, whole_number
+from config.fields.field_type import FieldType, JsonSchema, choice_type, integer_type
 from config.routes.policy.policy_language import Expression, Place, identity_expression
 from config.routes.route_tcp import REWRITES
 from config.validation import Finding, Rule, Settings
@@ -22,11 +22,11 @@ REQUIRED, OPTIONAL = REASONS = ("required", "optional")
 MAX_DURATION = timedelta(days=30)
 MAX_APPROVALS = 5
 # Keys that lead somewhere else than without them.
-_WAYS = (*REWRITES, "tls_server_name")
-PEOPLE: Shape = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1, "maxProperties": 1}}
+_UPSTREAM_KEYS = (*REWRITES, "tls_server_name")
+IDENTITY_CRITERIA_SCHEMA: JsonSchema = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1, "maxProperties": 1}}
 
 
-def people(value: Any) -> Expression:
+def parse_identity_criteria(value: Any) -> Expression:
     """Criteria on people, of which any suffices; or every mistake in them at its own place."""
     findings: list[tuple[Place, str]] = []
     expression = identity_expression(value, findings)
@@ -37,16 +37,16 @@ def people(value: Any) -> Expression:
 
 def upstream_fingerprint(route: "Route") -> str:
     """Digest of what the route's keys say of the place that requests get to behind its address, path and upstream; "" for none."""
-    ways = {key: str(value) for key in _WAYS if (value := getattr(route, key)) not in (None, False)}
+    ways = {key: str(value) for key in _UPSTREAM_KEYS if (value := getattr(route, key)) not in (None, False)}
     return f"-{hashlib.sha256(json.dumps(ways).encode()).hexdigest()[:16]}" if ways else ""
 
 
-def _ends_within_bounds(settings: "BreakGlassSettings | AccessRequestSettings") -> Iterator[Finding]:
+def _check_max_duration(settings: "BreakGlassSettings | AccessRequestSettings") -> Iterator[Finding]:
     if settings.max_duration > MAX_DURATION:
         yield ("max_duration",), "must be at most 720h (30 days). Use a rule for permanent access"
 
 
-def asking_needs_a_rule(route: "Route") -> Iterator[Finding]:
+def check_access_requests(route: "Route") -> Iterator[Finding]:
     if route.access_requests is not None and route.redirect is not None:
         yield ("access_requests",), "has no effect on a route without sign-in"
 
@@ -54,9 +54,9 @@ def asking_needs_a_rule(route: "Route") -> Iterator[Finding]:
 class BreakGlassSettings(Settings):
     """Who lets themselves in at once, in an emergency, and for how long."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_ends_within_bounds,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_max_duration,)
 
-    allowed: Annotated[Expression, SettingReader("list of objects", people, PEOPLE)] = Field(
+    allowed: Annotated[Expression, FieldType("list of objects", parse_identity_criteria, IDENTITY_CRITERIA_SCHEMA)] = Field(
         description="Criteria for these users; one match is sufficient.", examples=[[{"groups": "on-call"}]]
     )
     max_duration: PositiveDuration = Field(timedelta(hours=1), description="Maximum duration of emergency access.", examples=["30m"])
@@ -65,15 +65,15 @@ class BreakGlassSettings(Settings):
 class AccessRequestSettings(Settings):
     """How access for a while is asked for, and given."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_ends_within_bounds,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_max_duration,)
 
-    approvers: Annotated[Expression, SettingReader("list of objects", people, PEOPLE)] = Field(
+    approvers: Annotated[Expression, FieldType("list of objects", parse_identity_criteria, IDENTITY_CRITERIA_SCHEMA)] = Field(
         description="Criteria for approvers, as in `policy`; one match is sufficient. Users cannot approve their own requests.",
         examples=[[{"groups": "payroll-leads"}]],
     )
     max_duration: PositiveDuration = Field(timedelta(hours=8), description="Maximum duration of temporary access.", examples=["2h"])
-    reason: Annotated[str, one_of(*REASONS)] = Field(REQUIRED, description="Whether a request needs a reason.", examples=[OPTIONAL])
-    approvals: Annotated[int, whole_number(1, MAX_APPROVALS)] = Field(1, description="Number of different approvers.", examples=[2])
+    reason: Annotated[str, choice_type(*REASONS)] = Field(REQUIRED, description="Whether a request needs a reason.", examples=[OPTIONAL])
+    approvals: Annotated[int, integer_type(1, MAX_APPROVALS)] = Field(1, description="Number of different approvers.", examples=[2])
     break_glass: BreakGlassSettings | None = Field(
         None,
         description="Users who may grant themselves emergency access. Each use is logged and sent to the webhook.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, Field
 
 from config.fields.basic_types import File, TextList, WebUrl, text
-from config.fields.field_type import WEB_URL, SettingReader, one_of
+from config.fields.field_type import WEB_URL, FieldType, choice_type
 from config.validation import Finding, Settings
 from foundation.values import Url, WatchedFile, is_encrypted_or_local, parse_url
 
@@ -34,7 +34,7 @@ def issuer(value: Any) -> str:
     return url
 
 
-def secure(url: Url) -> Url:
+def require_https(url: Url) -> Url:
     if not is_encrypted_or_local(url.scheme, url.host):
         raise ValueError("must be https (http on this machine only): an attacker who changes the keys in transit could sign any token")
     return url
@@ -50,14 +50,14 @@ def _key_set(file: WatchedFile) -> WatchedFile:
     return file
 
 
-Issuer = Annotated[str, SettingReader("URL", issuer, WEB_URL)]
+Issuer = Annotated[str, FieldType("URL", issuer, WEB_URL)]
 Jwks = Annotated[File, AfterValidator(_key_set)]
 
 
 class BearerTokenSettings(Settings):
     """Those keys of a route."""
 
-    bearer_token: Annotated[str, one_of(*KINDS)] | None = Field(
+    bearer_token: Annotated[str, choice_type(*KINDS)] | None = Field(
         None,
         description="Accepts `Authorization: Bearer` tokens: of the identity provider, or with `jwt` of another issuer. The policy "
         "applies. The token is not forwarded.",
@@ -74,7 +74,7 @@ class BearerTokenSettings(Settings):
         "`idp_access_token`, `*` accepts any token that the provider's userinfo endpoint accepts.",
         examples=[["https://app.example.com"]],
     )
-    bearer_token_jwks_url: Annotated[WebUrl, AfterValidator(secure)] | None = Field(
+    bearer_token_jwks_url: Annotated[WebUrl, AfterValidator(require_https)] | None = Field(
         None,
         description="URL of the issuer's JSON Web Key Set, for `bearer_token: jwt`.",
         examples=["https://token.actions.githubusercontent.com/.well-known/jwks"],
@@ -87,7 +87,7 @@ class BearerTokenSettings(Settings):
     )
 
 
-def bearer_tokens_are_whole(route: "Route") -> Iterator[Finding]:
+def check_bearer_token_settings(route: "Route") -> Iterator[Finding]:
     kind = route.bearer_token
     others = ("bearer_token_issuer", "bearer_token_audience", "bearer_token_jwks_url", "bearer_token_jwks_file")
     given = [name for name in others if getattr(route, name)]
@@ -113,10 +113,10 @@ def bearer_tokens_are_whole(route: "Route") -> Iterator[Finding]:
     if ANY_CLIENT in route.bearer_token_audience and (kind != ACCESS_TOKEN or len(route.bearer_token_audience) > 1):
         yield ("bearer_token_audience",), "* requires idp_access_token and must be the only entry"
     if kind == JWT:
-        yield from _jwt_is_whole(route)
+        yield from _check_jwt(route)
 
 
-def _jwt_is_whole(route: "Route") -> Iterator[Finding]:
+def _check_jwt(route: "Route") -> Iterator[Finding]:
     for name in ("bearer_token_issuer", "bearer_token_audience"):
         if not getattr(route, name):
             yield (name,), "is required with bearer_token: jwt"

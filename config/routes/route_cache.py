@@ -19,7 +19,7 @@ class RouteCache:
         self._before: dict[bytes, Route] = {}
         self._now: dict[bytes, Route] = {}
 
-    def begin(self) -> None:
+    def start_generation(self) -> None:
         """Begin with another configuration: what it does not say again is forgotten."""
         self._before, self._now = self._now, {}
 

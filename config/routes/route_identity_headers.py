@@ -5,9 +5,9 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from config.fields.field_type import TEXT, SettingReader
-from config.fields.header_fields import folded, header_name
-from config.fields.header_template import ASSERTION, FINGERPRINT, REQUEST_ID, TOKENS, Template, Variable, literal, template
+from config.fields.field_type import TEXT, FieldType
+from config.fields.header_fields import fold_name, header_name
+from config.fields.header_template import ASSERTION, FINGERPRINT, REQUEST_ID, TOKENS, Template, Variable, static_value, template
 from config.routes.policy.policy_language import ENFORCE
 from config.validation import Finding
 
@@ -48,12 +48,12 @@ _Address = tuple[str, int | None]
 
 def assertion_header(value: Any) -> str:
     name = header_name(value)
-    if folded(name) in _NOT_BY_TEMPLATE or folded(name) == "authorization" or folded(name).startswith(("x-gate-", "impersonate-")):
+    if fold_name(name) in _NOT_BY_TEMPLATE or fold_name(name) == "authorization" or fold_name(name).startswith(("x-gate-", "impersonate-")):
         raise ValueError(f"{name} is a header with another meaning. Choose another name")
     return name
 
 
-AssertionHeader = Annotated[str, SettingReader("string", assertion_header, TEXT)]
+AssertionHeader = Annotated[str, FieldType("string", assertion_header, TEXT)]
 
 
 class RouteIdentityHeaders(NamedTuple):
@@ -71,7 +71,7 @@ _NONE = RouteIdentityHeaders()
 def resolve_identity_headers(route: "Route") -> RouteIdentityHeaders:
     if not (route.identity_headers or route.assertion_header or route.set_request_headers):
         return _NONE
-    said = tuple((name, "$" in value and literal(value) is None) for name, value in route.set_request_headers.items())
+    said = tuple((name, "$" in value and static_value(value) is None) for name, value in route.set_request_headers.items())
     return _names_of(route.identity_headers, route.assertion_header, said)
 
 
@@ -81,11 +81,11 @@ def _names_of(identity_headers: str | None, assertion_header: str | None, said: 
     preset = PRESETS[identity_headers] if identity_headers else ()
     told = dict.fromkeys((*preset, *((assertion_header,) if assertion_header else ())))
     for name, is_template in said:
-        told = {other: None for other in told if folded(other) != folded(name)} | ({name: None} if is_template else {})
-    folded_names = {folded(name) for name in (*told, *preset, *(name for name, _ in said))}
-    beside = (name for names in _READ_TOGETHER if not folded_names.isdisjoint(map(folded, names)) for name in names)
+        told = {other: None for other in told if fold_name(other) != fold_name(name)} | ({name: None} if is_template else {})
+    folded_names = {fold_name(name) for name in (*told, *preset, *(name for name, _ in said))}
+    beside = (name for names in _READ_TOGETHER if not folded_names.isdisjoint(map(fold_name, names)) for name in names)
     withheld = tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*told, *preset, *beside)))
-    everywhere = tuple(name for name in withheld if not folded(name.decode("ascii")).startswith(_NOT_ONE_UPSTREAMS))
+    everywhere = tuple(name for name in withheld if not fold_name(name.decode("ascii")).startswith(_NOT_ONE_UPSTREAMS))
     return RouteIdentityHeaders(tuple(told), withheld, everywhere)
 
 
@@ -176,9 +176,9 @@ def is_per_request(route: "Route") -> bool:
     return not {REQUEST_ID, FINGERPRINT}.isdisjoint(_variables(route))
 
 
-def templates_can_be_set(route: "Route") -> Iterator[Finding]:
+def check_header_templates(route: "Route") -> Iterator[Finding]:
     for name, value in route.set_request_headers.items():
-        if (folded(name) in _NOT_BY_TEMPLATE or folded(name).startswith("impersonate-")) and literal(value) is None:
+        if (fold_name(name) in _NOT_BY_TEMPLATE or fold_name(name).startswith("impersonate-")) and static_value(value) is None:
             yield ("set_request_headers", name), "has no value for this user"
 
 

@@ -7,14 +7,14 @@ from pydantic import Field, ValidationInfo
 
 from config.fields import image
 from config.fields.basic_types import text, watched_file
-from config.fields.display_text import line
-from config.fields.field_type import SettingReader, one_of
+from config.fields.display_text import display_text
+from config.fields.field_type import FieldType, choice_type
 from config.validation import Settings
 from foundation.values import WatchedFile
 
 SHOW, HIDE = "show", "hide"
-CHOICES = (SHOW, HIDE)
-LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_CATEGORY, LONGEST_MESSAGE = 60, 200, 40, 300
+PORTAL_MODES = (SHOW, HIDE)
+MAX_TITLE_LENGTH, MAX_DESCRIPTION_LENGTH, MAX_CATEGORY_LENGTH, MAX_MESSAGE_LENGTH = 60, 200, 40, 300
 # Drawn in authenticate/portal/icons.py.
 ICONS = (
     "book",
@@ -38,7 +38,7 @@ ICONS = (
 )
 
 
-def icon(value: Any, info: ValidationInfo) -> str | WatchedFile:
+def parse_icon(value: Any, info: ValidationInfo) -> str | WatchedFile:
     if isinstance(value, WatchedFile):
         return value
     written = text(value)
@@ -47,15 +47,15 @@ def icon(value: Any, info: ValidationInfo) -> str | WatchedFile:
     if not written.lower().endswith((".png", ".svg")):
         raise ValueError(f"must be the path of a .png or .svg file, or one of {', '.join(ICONS)}")
     file = watched_file(written, info)
-    image.media_type(file.content)
+    image.detect_image_type(file.content)
     return file
 
 
-Title = Annotated[str, line(LONGEST_TITLE)]
-Description = Annotated[str, line(LONGEST_DESCRIPTION)]
-Category = Annotated[str, line(LONGEST_CATEGORY)]
-RefusalMessage = Annotated[str, line(LONGEST_MESSAGE)]
-Icon = Annotated[str | WatchedFile, SettingReader("file path or word", icon, {"type": "string", "pattern": r"\S"})]
+Title = Annotated[str, display_text(MAX_TITLE_LENGTH)]
+Description = Annotated[str, display_text(MAX_DESCRIPTION_LENGTH)]
+Category = Annotated[str, display_text(MAX_CATEGORY_LENGTH)]
+RefusalMessage = Annotated[str, display_text(MAX_MESSAGE_LENGTH)]
+Icon = Annotated[str | WatchedFile, FieldType("file path or word", parse_icon, {"type": "string", "pattern": r"\S"})]
 
 
 class PortalSettings(Settings):
@@ -77,7 +77,7 @@ class PortalSettings(Settings):
         json_schema_extra={"when_unset": "the first letter of the title"},
     )
     category: Category | None = Field(None, description="Heading of the application in the portal.", examples=["Engineering"])
-    portal: Annotated[str, one_of(*CHOICES)] | None = Field(
+    portal: Annotated[str, choice_type(*PORTAL_MODES)] | None = Field(
         None,
         description="Whether users who may open the application see it in the portal.",
         examples=[HIDE],

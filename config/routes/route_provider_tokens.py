@@ -45,7 +45,7 @@ def allows_plaintext_tokens(route: "Route") -> bool:
 
 
 # enforcement-point: Upstream requests: Routes that may receive provider tokens
-def provider_tokens_are_guarded(route: "Route") -> Iterator[Finding]:
+def check_provider_token_exposure(route: "Route") -> Iterator[Finding]:
     """Rule of where the provider's tokens may go, and that nothing else lets them."""
     named = {name: parts for name, parts in header_templates(route).items() if uses_provider_token(parts)}
     for name, parts in named.items():

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 SCHEME = "tcp+https"
 
 # Longer than a lunch or a report, shorter than a forgotten terminal; what MySQL gives a silent client, too.
-MOST_SILENCE = timedelta(hours=8)
+MAX_IDLE_TIMEOUT = timedelta(hours=8)
 
 # Keys by which a request reaches another path or Host than the client named.
 REWRITES = (
@@ -62,13 +62,13 @@ HTTP_ONLY = (
 )
 
 
-def tcp_leads_to_tcp(route: "Route") -> Iterator[Finding]:
+def check_tcp_upstream(route: "Route") -> Iterator[Finding]:
     is_tcp = route.from_.scheme == SCHEME
     if route.to and any((upstream.url.scheme == "tcp") != is_tcp for upstream in route.to):
         yield ("to",), "must be tcp://host:port for tcp+https" if is_tcp else "must be http or https: tcp is for tcp+https only"
 
 
-def tcp_has_no_http(route: "Route") -> Iterator[Finding]:
+def check_no_http_keys(route: "Route") -> Iterator[Finding]:
     if route.from_.scheme != SCHEME:
         if "idle_timeout" in route.model_fields_set:
             yield ("idle_timeout",), "requires a TCP route. For HTTP use `timeout` (responses) or timeout_idle (idle connections)"

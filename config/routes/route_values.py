@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from config.fields.basic_types import PositiveDuration, TextList, text, text_list
-from config.fields.field_type import LIST, PATH, SettingReader, Shape
+from config.fields.field_type import LIST, PATH, FieldType, JsonSchema
 from foundation.values import Url, parse_url
 
-_DEEPEST_CLAIM = 32
-FROM_URL: Shape = {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]|[Tt][Cc][Pp]\+[Hh][Tt][Tt][Pp][Ss])://[^/?#]+/?$"}
+_MAX_CLAIM_DEPTH = 32
+FROM_URL: JsonSchema = {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]|[Tt][Cc][Pp]\+[Hh][Tt][Tt][Pp][Ss])://[^/?#]+/?$"}
 
 
 def from_url(value: Any) -> Url:
@@ -59,7 +59,7 @@ def flattened_claims(value: Any) -> Mapping[str, tuple[Any, ...]]:
     if not isinstance(value, Mapping):
         raise ValueError("must be a map of claims to lists of values")
     flat: dict[str, tuple[Any, ...]] = {}
-    for key, values in _claims(value, "", _DEEPEST_CLAIM):
+    for key, values in _claims(value, "", _MAX_CLAIM_DEPTH):
         flat[key] = flat.get(key, ()) + values
     return flat
 
@@ -126,11 +126,11 @@ def max_age(age: timedelta) -> timedelta:
     return age
 
 
-FromUrl = Annotated[Url, SettingReader("URL", from_url, FROM_URL)]
-AbsolutePath = Annotated[str, SettingReader("string", absolute_path, PATH)]
-RewrittenPath = Annotated[str, SettingReader("string", rewritten_path, PATH)]
-Claims = Annotated[Mapping[str, tuple[Any, ...]], SettingReader("map string to list of string", flattened_claims, {"type": "object"})]
-Domains = Annotated[tuple[str, ...], SettingReader("list of string", domains, LIST)]
+FromUrl = Annotated[Url, FieldType("URL", from_url, FROM_URL)]
+AbsolutePath = Annotated[str, FieldType("string", absolute_path, PATH)]
+RewrittenPath = Annotated[str, FieldType("string", rewritten_path, PATH)]
+Claims = Annotated[Mapping[str, tuple[Any, ...]], FieldType("map string to list of string", flattened_claims, {"type": "object"})]
+Domains = Annotated[tuple[str, ...], FieldType("list of string", domains, LIST)]
 AcrValues = Annotated[TextList, AfterValidator(acr_values)]
 MaxAge = Annotated[PositiveDuration, AfterValidator(max_age)]
-Origins = Annotated[tuple[str, ...], SettingReader("list of string", origins, LIST)]
+Origins = Annotated[tuple[str, ...], FieldType("list of string", origins, LIST)]

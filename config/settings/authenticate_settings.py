@@ -18,12 +18,12 @@ from config.fields.basic_types import (
     TextList,
     WebUrl,
     file_form,
-    or_file,
     text,
     text_list,
     text_map,
+    value_or_file,
 )
-from config.fields.field_type import MAP, TEXT, WEB_URL, SettingReader, Shape, one_of
+from config.fields.field_type import MAP, TEXT, WEB_URL, FieldType, JsonSchema, choice_type
 from config.routes.route_values import RewrittenPath
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, is_encrypted_or_local, parse_url
@@ -35,20 +35,20 @@ PROVIDERS = ("oidc", "google", "azure", "okta", "onelogin", "github", "gitlab", 
 # Their issuer differs from customer to customer.
 PROVIDERS_WITHOUT_URL = frozenset({"oidc", "okta", "auth0"})
 
-LEAST_WEBHOOK_SECRET = 32
+MIN_WEBHOOK_SECRET_LENGTH = 32
 
-OWN_PATHS = ("/.gate/", "/.well-known/gate/")
-OWN_PAGES = ("/", "/.gate", "/ping", "/healthz", "/robots.txt")
+RESERVED_PATHS = ("/.gate/", "/.well-known/gate/")
+RESERVED_PAGES = ("/", "/.gate", "/ping", "/healthz", "/robots.txt")
 
 # What protects a sign-in attempt is ours to send: a configured value would undo state, nonce or PKCE.
-OWN_PARAMETERS = frozenset(
+RESERVED_PARAMETERS = frozenset(
     {"client_id", "client_secret", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce"}
     | {"code_challenge", "code_challenge_method", "request", "request_uri"}
 )
 
 
 def _callback_path(path: str) -> str:
-    if path in OWN_PAGES or path.startswith(OWN_PATHS):
+    if path in RESERVED_PAGES or path.startswith(RESERVED_PATHS):
         raise ValueError("conflicts with a path reserved by gate")
     return path
 
@@ -81,8 +81,10 @@ def webhook_url(value: Any) -> SecretText:
 
 def webhook_secret(value: Any) -> SecretText:
     written = value.reveal() if isinstance(value, SecretText) else text(value)
-    if len(written) < LEAST_WEBHOOK_SECRET or not written.isascii():
-        raise ValueError(f"must have at least {LEAST_WEBHOOK_SECRET} ASCII characters. Generate it with `head -c32 /dev/urandom | base64`")
+    if len(written) < MIN_WEBHOOK_SECRET_LENGTH or not written.isascii():
+        raise ValueError(
+            f"must have at least {MIN_WEBHOOK_SECRET_LENGTH} ASCII characters. Generate it with `head -c32 /dev/urandom | base64`"
+        )
     return SecretText(written)
 
 
@@ -93,7 +95,7 @@ def webhook_secret_in_file(content: bytes) -> SecretText:
         raise ValueError("the file must contain only ASCII characters") from None
 
 
-def _webhook_is_signed(settings: "Options") -> Iterator[Finding]:
+def _check_webhook_secret(settings: "Options") -> Iterator[Finding]:
     if (settings.access_webhook_url is None) is not (settings.access_webhook_secret is None):
         yield ("access_webhook_secret",), "must be set together with access_webhook_url. Set both or neither"
 
@@ -112,32 +114,32 @@ Scopes = Annotated[TextList, AfterValidator(_scopes)]
 def request_params(value: Any) -> Mapping[str, str]:
     params = text_map(value)
     for name in params:
-        if name.lower() in OWN_PARAMETERS:
+        if name.lower() in RESERVED_PARAMETERS:
             raise ValueError(f"{name} is set by gate and cannot be overridden")
     return params
 
 
-def _url_is_known(settings: "Options") -> Iterator[Finding]:
+def _check_provider_url(settings: "Options") -> Iterator[Finding]:
     if not settings.idp_provider_url and settings.idp_provider in PROVIDERS_WITHOUT_URL:
         yield ("idp_provider_url",), "is required: the provider's issuer URL, as in https://idp.example.com"
 
 
-def _scopes_bring_a_token(settings: "Options") -> Iterator[Finding]:
+def _check_openid_scope(settings: "Options") -> Iterator[Finding]:
     if settings.idp_scopes and settings.idp_provider != "github" and "openid" not in settings.idp_scopes:
         yield ("idp_scopes",), "must contain openid: without it the provider sends no ID token"
 
 
-LEAST_SCIM_TOKEN = 32
-_SCIM_TOKEN: Shape = {"type": "string", "minLength": LEAST_SCIM_TOKEN}
-SCIM_TOKENS: Shape = {"anyOf": [{"type": "array", "items": _SCIM_TOKEN}, _SCIM_TOKEN]}
-_LEAST_CHARACTERS = 12  # different ones; of 32 random ones of base64, fewer than that are as good as impossible
+MIN_SCIM_TOKEN_LENGTH = 32
+_SCIM_TOKEN: JsonSchema = {"type": "string", "minLength": MIN_SCIM_TOKEN_LENGTH}
+SCIM_TOKENS: JsonSchema = {"anyOf": [{"type": "array", "items": _SCIM_TOKEN}, _SCIM_TOKEN]}
+_MIN_DISTINCT_CHARACTERS = 12  # different ones; of 32 random ones of base64, fewer than that are as good as impossible
 
 
 def scim_tokens(value: Any) -> tuple[SecretText, ...]:
     tokens = text_list(value)
-    if any(len(token) < LEAST_SCIM_TOKEN or len(set(token)) < _LEAST_CHARACTERS or not token.isascii() for token in tokens):
+    if any(len(token) < MIN_SCIM_TOKEN_LENGTH or len(set(token)) < _MIN_DISTINCT_CHARACTERS or not token.isascii() for token in tokens):
         raise ValueError(
-            f"must have at least {LEAST_SCIM_TOKEN} random ASCII characters. Generate it with `head -c32 /dev/urandom | base64`"
+            f"must have at least {MIN_SCIM_TOKEN_LENGTH} random ASCII characters. Generate it with `head -c32 /dev/urandom | base64`"
         )
     return tuple(map(SecretText, tokens))
 
@@ -148,20 +150,20 @@ def scim_tokens_in_file(content: bytes) -> tuple[SecretText, ...]:
 
 ScimTokens = Annotated[
     tuple[SecretText, ...] | None,
-    SettingReader("string or list of string", scim_tokens, SCIM_TOKENS),
-    or_file("scim_token_file", scim_tokens_in_file),
+    FieldType("string or list of string", scim_tokens, SCIM_TOKENS),
+    value_or_file("scim_token_file", scim_tokens_in_file),
 ]
-ScimUserId = Annotated[str, one_of("externalId", "userName")]
-ScimGroupId = Annotated[str, one_of("externalId", "displayName")]
+ScimUserId = Annotated[str, choice_type("externalId", "userName")]
+ScimGroupId = Annotated[str, choice_type("externalId", "displayName")]
 
 
-def _https_unless_insecure(settings: "Options") -> Iterator[Finding]:
+def _check_https(settings: "Options") -> Iterator[Finding]:
     if settings.authenticate_service_url.scheme != "https" and not settings.insecure_server:
         yield ("authenticate_service_url",), "the scheme must be https (http is accepted with insecure_server only)"
 
 
 class AuthenticateSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token, _webhook_is_signed)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_https, _check_provider_url, _check_openid_scope, _check_webhook_secret)
 
     authenticate_service_url: ServiceUrl = Field(
         description="URL of the authenticate host, where users sign in.",
@@ -174,12 +176,12 @@ class AuthenticateSettings(Settings):
         "provider.",
         examples=["/oauth2/callback"],
     )
-    idp_provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(
+    idp_provider: Annotated[str, choice_type(*PROVIDERS, hint="oidc for any other provider of OpenID Connect")] = Field(
         description="Kind of identity provider. `oidc` is any OpenID Connect provider.",
         examples=["oidc"],
         json_schema_extra={"when_missing": f"one of {', '.join(PROVIDERS)}"},
     )
-    idp_provider_url: Annotated[str, SettingReader("URL", provider_url, WEB_URL)] = Field(
+    idp_provider_url: Annotated[str, FieldType("URL", provider_url, WEB_URL)] = Field(
         "",
         description="Issuer URL of the provider. Required for `oidc`, `okta` and `auth0`.",
         examples=["https://idp.example.com"],
@@ -202,7 +204,7 @@ class AuthenticateSettings(Settings):
         examples=[["openid", "profile", "email"], "openid,profile,email"],
         json_schema_extra={"when_unset": "the scopes that the provider needs for sign-in (docs/guides/identity-providers/README.md)"},
     )
-    idp_request_params: Annotated[Mapping[str, str], SettingReader("map string-to-string", request_params, MAP)] = Field(
+    idp_request_params: Annotated[Mapping[str, str], FieldType("map string-to-string", request_params, MAP)] = Field(
         default_factory=dict,
         description="Query parameters of the authorization request, in place of gate's defaults for the provider.",
         examples=[{"prompt": "select_account"}],
@@ -233,7 +235,7 @@ class AuthenticateSettings(Settings):
         examples=["displayName"],
     )
     access_webhook_url_file: File | None = file_form("access_webhook_url", "webhook-url")
-    access_webhook_url: Annotated[SecretText, SettingReader("URL", webhook_url, TEXT)] | None = Field(
+    access_webhook_url: Annotated[SecretText, FieldType("URL", webhook_url, TEXT)] | None = Field(
         None,
         description="URL that receives each access request and answer, in a format that Slack and Microsoft Teams accept.",
         examples=["https://hooks.example.com/services/T0/B0/x"],
@@ -241,8 +243,8 @@ class AuthenticateSettings(Settings):
     )
     access_webhook_secret_file: File | None = Field(None, description="File form of `access_webhook_secret`.", examples=["webhook-secret"])
     access_webhook_secret: Annotated[
-        Annotated[SecretText, SettingReader("string", webhook_secret, TEXT)] | None,
-        or_file("access_webhook_secret_file", webhook_secret_in_file),
+        Annotated[SecretText, FieldType("string", webhook_secret, TEXT)] | None,
+        value_or_file("access_webhook_secret_file", webhook_secret_in_file),
     ] = Field(
         None,
         validate_default=True,
@@ -250,7 +252,7 @@ class AuthenticateSettings(Settings):
         examples=["PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE"],
     )
     signing_key_file: File | None = Field(None, description="File form of `signing_key`, in PEM.", examples=["signing-key.pem"])
-    signing_key: Annotated[Base64Secret | None, or_file("signing_key_file", SecretBytes)] = Field(
+    signing_key: Annotated[Base64Secret | None, value_or_file("signing_key_file", SecretBytes)] = Field(
         None,
         validate_default=True,
         description="Private key that signs the identity assertion (`X-Gate-Jwt-Assertion`), in PEM. The public key is at "
@@ -258,7 +260,7 @@ class AuthenticateSettings(Settings):
         examples=["BASE64-OF-signing-key.pem"],
         json_schema_extra={"when_unset": "a new unpublished key at each start"},
     )
-    signing_key_algorithm: Annotated[str, one_of("ES256", "EdDSA", "RS256")] = Field(
+    signing_key_algorithm: Annotated[str, choice_type("ES256", "EdDSA", "RS256")] = Field(
         "ES256",
         description="Signature algorithm of the identity assertion, for the type of `signing_key`.",
         examples=["ES256"],

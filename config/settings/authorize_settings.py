@@ -16,15 +16,15 @@ from config.fields.basic_types import (
     ServiceUrl,
     TextList,
     file_form,
-    or_file,
+    integer_up_to,
     text,
     text_list,
-    up_to,
+    value_or_file,
 )
-from config.fields.field_type import SettingReader, Shape
+from config.fields.field_type import FieldType, JsonSchema
 from config.parsing.document import KeyPath
 from config.routes.policy.policy_tests import PolicyTest, read_policy_test_file
-from config.routes.upstreams.upstream_credentials import authorization_is_set_once, service_account_is_usable
+from config.routes.upstreams.upstream_credentials import check_cloud_service_account, check_single_authorization
 from config.validation import Rule, Settings
 from foundation.values import SecretBytes, SecretText, Url
 
@@ -36,38 +36,38 @@ def _claim_or_nothing(value: Any) -> str:
     return "" if value == "" else text(value)
 
 
-LEAST_TOKEN = 32
-_TOKEN: Shape = {"type": "string", "minLength": LEAST_TOKEN}
-TOKENS: Shape = {"anyOf": [{"type": "array", "items": _TOKEN}, _TOKEN]}
+MIN_TOKEN_LENGTH = 32
+_TOKEN: JsonSchema = {"type": "string", "minLength": MIN_TOKEN_LENGTH}
+TOKENS: JsonSchema = {"anyOf": [{"type": "array", "items": _TOKEN}, _TOKEN]}
 
 
 def _ext_authz_tokens(value: Any) -> tuple[SecretText, ...]:
     tokens = text_list(value)
-    if any(len(token) < LEAST_TOKEN or not token.isascii() for token in tokens):
+    if any(len(token) < MIN_TOKEN_LENGTH or not token.isascii() for token in tokens):
         raise ValueError(
-            f"each token must have at least {LEAST_TOKEN} ASCII characters. Generate it with `head -c32 /dev/urandom | base64`"
+            f"each token must have at least {MIN_TOKEN_LENGTH} ASCII characters. Generate it with `head -c32 /dev/urandom | base64`"
         )
     return tuple(map(SecretText, tokens))
 
 
-def claimed_groups(settings: "Options") -> str:
+def effective_groups_claim(settings: "Options") -> str:
     """The claim that counts as groups, "" for none: a vendor's tokens name groups in too many ways to trust one unasked."""
     chosen: str | None = settings.groups_claim
     return chosen if chosen is not None else ("groups" if settings.idp_provider == "oidc" else "")
 
 
 # Each takes about a kilobyte.
-MOST_KEPT = 10_000_000
+MAX_DECISION_LOG_SIZE = 10_000_000
 
 
-def _part(rate: Decimal) -> Decimal:
+def _fraction(rate: Decimal) -> Decimal:
     if rate > 1:
         raise ValueError("must be a number from 0 to 1")
     return rate
 
 
 class AuthorizeSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (service_account_is_usable, authorization_is_set_once)
+    RULES: ClassVar[tuple[Rule, ...]] = (check_cloud_service_account, check_single_authorization)
 
     enable_cloud_serverless_authentication: Bool = Field(
         False,
@@ -78,7 +78,7 @@ class AuthorizeSettings(Settings):
         None, description="File form of `cloud_serverless_authentication_service_account`, in JSON.", examples=["account.json"]
     )
     cloud_serverless_authentication_service_account: Annotated[
-        Base64Secret | None, or_file("cloud_serverless_authentication_service_account_file", SecretBytes)
+        Base64Secret | None, value_or_file("cloud_serverless_authentication_service_account_file", SecretBytes)
     ] = Field(
         None,
         validate_default=True,
@@ -100,7 +100,7 @@ class AuthorizeSettings(Settings):
     directory_file: ExistingFile | None = Field(
         None, description="Path to a YAML, JSON or CSV file with users and groups.", examples=["directory.yaml"]
     )
-    groups_claim: Annotated[str | None, SettingReader("string", _claim_or_nothing, {"type": "string"})] = Field(
+    groups_claim: Annotated[str | None, FieldType("string", _claim_or_nothing, {"type": "string"})] = Field(
         None,
         description="Claim whose values count as groups, in addition to directory groups. Write nested claims with dots. An empty "
         "value disables it.",
@@ -112,7 +112,7 @@ class AuthorizeSettings(Settings):
     )
     admin_allowed_groups: TextList = Field((), description="Groups whose members may open the admin.", examples=[["operators"]])
     ext_authz_tokens_file: File | None = file_form("ext_authz_tokens", "ext-authz-tokens", has_lines=True)
-    ext_authz_tokens: Annotated[tuple[SecretText, ...], SettingReader("list of string", _ext_authz_tokens, TOKENS)] = Field(
+    ext_authz_tokens: Annotated[tuple[SecretText, ...], FieldType("list of string", _ext_authz_tokens, TOKENS)] = Field(
         (),
         description="Bearer tokens, at least 32 characters each, of Envoy proxies that may call the ext_authz API.",
         examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],
@@ -120,13 +120,13 @@ class AuthorizeSettings(Settings):
     admin_password_login: Bool = Field(
         False, description="Also lets Django superusers sign in to the admin with a password.", examples=[True]
     )
-    decision_log_size: Annotated[int, up_to(MOST_KEPT)] = Field(
+    decision_log_size: Annotated[int, integer_up_to(MAX_DECISION_LOG_SIZE)] = Field(
         50_000,
         description="Maximum number of recorded decisions. `0` disables the log.",
         examples=[200_000],
     )
     decision_log_age: PositiveDuration = Field(timedelta(days=30), description="Maximum age of a recorded decision.", examples=["168h"])
-    decision_log_sample_rate: Annotated[Number, AfterValidator(_part)] = Field(
+    decision_log_sample_rate: Annotated[Number, AfterValidator(_fraction)] = Field(
         Decimal("0.01"),
         description="Fraction of allowed requests and sign-in redirects that are recorded, in addition to the first per user, "
         "route and hour. Denied requests are always recorded.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from config.fields.basic_types import Base64, Bool, File, FilePath, Secret, Text, WebUrl, file_form, or_file
+from config.fields.basic_types import Base64, Bool, File, FilePath, Secret, Text, WebUrl, file_form, value_or_file
 from config.fields.pem import certificate_names, covers
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText, Url, parse_url
@@ -14,8 +14,8 @@ from foundation.values import SecretText, Url, parse_url
 if TYPE_CHECKING:
     from config.options import Options
 
-PUBLIC = parse_url("https://acme-v02.api.letsencrypt.org/directory")
-STAGING = parse_url("https://acme-staging-v02.api.letsencrypt.org/directory")
+LETS_ENCRYPT = parse_url("https://acme-v02.api.letsencrypt.org/directory")
+LETS_ENCRYPT_STAGING = parse_url("https://acme-staging-v02.api.letsencrypt.org/directory")
 
 _NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")  # a DNS name: no address, no wildcard
 # RFC 6761, 6762, 8375, and the top-level domain that ICANN has set aside for private use: no public authority vouches for these.
@@ -29,7 +29,7 @@ def _mac_key(key: SecretText) -> SecretText:
     return key
 
 
-def _authority_is_one(settings: "Options") -> Iterator[Finding]:
+def _check_acme_ca(settings: "Options") -> Iterator[Finding]:
     if settings.autocert_ca is not None:
         if settings.autocert_use_staging:
             yield (
@@ -45,7 +45,7 @@ def _authority_is_one(settings: "Options") -> Iterator[Finding]:
         yield (present,), f"needs {absent} too"
 
 
-def _somebody_answers_the_authority(settings: "Options") -> Iterator[Finding]:
+def _check_acme_reachable(settings: "Options") -> Iterator[Finding]:
     if not settings.autocert:
         return
     if settings.insecure_server:
@@ -55,7 +55,7 @@ def _somebody_answers_the_authority(settings: "Options") -> Iterator[Finding]:
 
 
 class AutocertSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_authority_is_one, _somebody_answers_the_authority)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_acme_ca, _check_acme_reachable)
 
     autocert: Bool = Field(
         False,
@@ -86,7 +86,7 @@ class AutocertSettings(Settings):
         json_schema_extra={"when_unset": "Let's Encrypt"},
     )
     autocert_trusted_ca_file: File | None = Field(None, description="File form of `autocert_trusted_ca`, in PEM.", examples=["ca.pem"])
-    autocert_trusted_ca: Annotated[Base64 | None, or_file("autocert_trusted_ca_file")] = Field(
+    autocert_trusted_ca: Annotated[Base64 | None, value_or_file("autocert_trusted_ca_file")] = Field(
         None,
         validate_default=True,
         description="CA certificates for the ACME server's own certificate, in PEM.",
@@ -103,18 +103,20 @@ class AutocertSettings(Settings):
     )
 
 
-def authority_url(settings: "Options") -> Url:
+def acme_directory_url(settings: "Options") -> Url:
     """The ACME directory to ask."""
-    return settings.autocert_ca or (STAGING if settings.autocert_use_staging else PUBLIC)
+    return settings.autocert_ca or (LETS_ENCRYPT_STAGING if settings.autocert_use_staging else LETS_ENCRYPT)
 
 
-def hosts_to_certify(settings: "Options") -> tuple[str, ...]:
+def acme_hosts(settings: "Options") -> tuple[str, ...]:
     """The names that clients of this process ask for and that no certificate of the configuration covers, gate's own first.
 
     Only names that this authority can vouch for by a challenge of ours.
     """
     return tuple(
-        host for host in dict.fromkeys(served_hosts(settings)) if why_not(host, settings) is None and not is_covered(host, settings)
+        host
+        for host in dict.fromkeys(served_hosts(settings))
+        if ineligible_reason(host, settings) is None and not is_covered(host, settings)
     )
 
 
@@ -122,7 +124,7 @@ def is_covered(host: str, settings: "Options") -> bool:
     return covers((name for pair in settings.certificate_pairs for name in certificate_names(pair.certificate)), host)
 
 
-def why_not(host: str, settings: "Options") -> str | None:
+def ineligible_reason(host: str, settings: "Options") -> str | None:
     """The reason why no certificate can be had for this host."""
     if host.startswith("*."):
         return "has a wildcard, which a CA validates by DNS only"  # RFC 8555 7.1.3, 8.4

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BeforeValidator, Field, WrapValidator
 
 from config.fields.basic_types import (
-    HOW_TO_MAKE_ONE,
+    KEY_GENERATION_HINT,
     Address,
     Base64,
     Base64Secret,
@@ -21,26 +21,26 @@ from config.fields.basic_types import (
     PositiveDuration,
     Text,
     file_form,
-    or_file,
-    whole_number,
+    integer,
+    value_or_file,
 )
 from config.fields.contact import Contact
-from config.fields.field_type import SettingReader, one_of
+from config.fields.field_type import FieldType, choice_type
 from config.fields.header_fields import is_token
-from config.settings.brand_settings import BrandKeys, written_keys
+from config.settings.brand_settings import BrandSettings, parse_brand
 from config.validation import Finding, Rule, Settings
 from foundation.values import HostPort, canonical_host
 
 if TYPE_CHECKING:
     from config.options import Options
 
-MOST_MEASURED_ROUTES = 500
-MOST_WORKERS = 64
+MAX_ROUTES_WITH_METRICS = 500
+MAX_WORKERS = 64
 AUTO = "auto"
 LOG_LEVELS = ("debug", "info", "warn", "error")
 
 
-def _else_log_level(value: Any, handler: Any, info: Any) -> Any:
+def _default_log_level(value: Any, handler: Any, info: Any) -> Any:
     return (info.data or {}).get("log_level") if value is None else handler(value)
 
 
@@ -63,15 +63,15 @@ def worker_count(value: Any) -> int | str:
     if value == AUTO:
         return AUTO
     try:
-        found = whole_number(value)
+        found = integer(value)
     except ValueError:
         found = 0
-    if not 1 <= found <= MOST_WORKERS:
-        raise ValueError(f"must be a whole number from 1 to {MOST_WORKERS}, or {AUTO}")
+    if not 1 <= found <= MAX_WORKERS:
+        raise ValueError(f"must be a whole number from 1 to {MAX_WORKERS}, or {AUTO}")
     return found
 
 
-def _workers_carry(settings: "Options") -> Iterator[Finding]:
+def _check_workers(settings: "Options") -> Iterator[Finding]:
     if settings.workers == 1:
         return
     if settings.data_plane == "envoy":
@@ -80,7 +80,7 @@ def _workers_carry(settings: "Options") -> Iterator[Finding]:
         yield ("workers",), f"is for services that users reach. With services: {settings.services} run several instances instead"
 
 
-def _cookie_prefix(settings: "Options") -> Iterator[Finding]:
+def _check_cookie_prefix(settings: "Options") -> Iterator[Finding]:
     # Browsers compare the prefixes without regard to case, and drop a cookie that breaks their promise.
     name = settings.cookie_name.lower()
     if name.startswith(("__host-", "__secure-")) and not settings.cookie_secure:
@@ -103,15 +103,15 @@ def _tls_version(value: object) -> str:
     return version
 
 
-class SharedSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_cookie_prefix, _workers_carry)
+class CommonSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_cookie_prefix, _check_workers)
 
-    services: Annotated[str, one_of("all", "authenticate", "authorize", "databroker", "proxy")] = Field(
+    services: Annotated[str, choice_type("all", "authenticate", "authorize", "databroker", "proxy")] = Field(
         "all", description="Services that this process runs: all, or one of a split deployment.", examples=["all"]
     )
     workers: Annotated[
         int | str,
-        SettingReader("whole number or `auto`", worker_count, {"type": ["integer", "string"], "pattern": r"^\s*[0-9]+\s*$|^auto$"}),
+        FieldType("whole number or `auto`", worker_count, {"type": ["integer", "string"], "pattern": r"^\s*[0-9]+\s*$|^auto$"}),
     ] = Field(
         1,
         description="Number of processes that serve `address`; `auto` is one per available core. Only `gate run` starts workers.",
@@ -145,18 +145,18 @@ class SharedSettings(Settings):
         examples=[[{"cert": "fullchain.pem", "key": "privkey.pem"}]],
     )
     certificate_authority_file: File | None = Field(None, description="File form of `certificate_authority`, in PEM.", examples=["ca.pem"])
-    certificate_authority: Annotated[Base64 | None, or_file("certificate_authority_file")] = Field(
+    certificate_authority: Annotated[Base64 | None, value_or_file("certificate_authority_file")] = Field(
         None,
         validate_default=True,
         description="CA certificates, intermediates included, for connections to the identity provider and between services, in "
         "PEM. Needed for a private CA.",
         examples=["BASE64-OF-ca.pem"],
     )
-    tls_min_version: Annotated[str, SettingReader("string", _tls_version, {"enum": ["1.2", "1.3", 1.2, 1.3]})] = Field(
+    tls_min_version: Annotated[str, FieldType("string", _tls_version, {"enum": ["1.2", "1.3", 1.2, 1.3]})] = Field(
         "1.2", description="Minimum TLS version that clients may negotiate.", examples=["1.3"]
     )
     client_ca_file: File | None = Field(None, description="File form of `client_ca`, in PEM.", examples=["ca.pem"])
-    client_ca: Annotated[Base64 | None, or_file("client_ca_file")] = Field(
+    client_ca: Annotated[Base64 | None, value_or_file("client_ca_file")] = Field(
         None,
         validate_default=True,
         description="CA certificates that must have issued the client certificate on every route, in PEM. Empty requests none.",
@@ -170,7 +170,7 @@ class SharedSettings(Settings):
         description="Key that encrypts session cookies: base64 of 32 random bytes. To rotate, write a list: the first key "
         "encrypts, every key decrypts.",
         examples=["PUT-A-SECRET-HERE"],
-        json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
+        json_schema_extra={"when_missing": KEY_GENERATION_HINT},
     )
     cookie_domain: Annotated[Text, AfterValidator(lambda text: canonical_host(text.removeprefix(".")))] | None = Field(
         None,
@@ -201,7 +201,7 @@ class SharedSettings(Settings):
         description="E-mail address or URL of your help desk, on error pages and in the portal.",
         examples=["help@example.com"],
     )
-    brand: Annotated[BrandKeys | None, BeforeValidator(written_keys)] = Field(
+    brand: Annotated[BrandSettings | None, BeforeValidator(parse_brand)] = Field(
         None,
         description="Name, logo and color of gate's pages.",
         examples=[{"name": "Example Corp", "logo": "logo.svg", "accent": "#0b6e4f"}],
@@ -209,8 +209,8 @@ class SharedSettings(Settings):
     gate_debug: Bool = Field(
         False, description="Writes readable, colored log lines instead of JSON. They can contain sensitive data.", examples=[True]
     )
-    log_level: Annotated[str, one_of(*LOG_LEVELS)] = Field("info", description="Minimum level of log events.", examples=["warn"])
-    proxy_log_level: Annotated[Annotated[str, one_of(*LOG_LEVELS)], WrapValidator(_else_log_level)] = Field(
+    log_level: Annotated[str, choice_type(*LOG_LEVELS)] = Field("info", description="Minimum level of log events.", examples=["warn"])
+    proxy_log_level: Annotated[Annotated[str, choice_type(*LOG_LEVELS)], WrapValidator(_default_log_level)] = Field(
         None,
         validate_default=True,
         description="Minimum level of access log events.",
@@ -227,7 +227,7 @@ class SharedSettings(Settings):
         None,
         description="Exports metrics per route: about 50 time series each.",
         examples=[True],
-        json_schema_extra={"when_unset": f"true with up to {MOST_MEASURED_ROUTES} routes, else false"},
+        json_schema_extra={"when_unset": f"true with up to {MAX_ROUTES_WITH_METRICS} routes, else false"},
     )
     timeout_read: Duration = Field(
         timedelta(seconds=30),
@@ -253,7 +253,7 @@ class SharedSettings(Settings):
         description="Key that authenticates gate's services to each other and encrypts stored records: base64 of 32 random bytes, "
         "or a list as for `cookie_secret`.",
         examples=["PUT-ANOTHER-SECRET-HERE"],
-        json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
+        json_schema_extra={"when_missing": KEY_GENERATION_HINT},
     )
     data_dir: FilePath = Field(
         description="Directory for the SQLite database and other files of gate, with mode 0700.",

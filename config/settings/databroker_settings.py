@@ -7,10 +7,10 @@ from urllib.parse import unquote
 
 from pydantic import Field, ValidationInfo
 
-from config.fields.basic_types import Bool, Duration, File, file_form, files_of, text
-from config.fields.field_type import TEXT, SettingReader
-from config.fields.pem import check_authority, check_pair
-from config.settings.storage_url import DatabaseUrl, StorageUrl, database_server, storage_url
+from config.fields.basic_types import Bool, Duration, File, file_form, setting_files, text
+from config.fields.field_type import TEXT, FieldType
+from config.fields.pem import check_ca_certificates, check_key_matches
+from config.settings.storage_url import DatabaseUrl, StorageUrl, parse_database_url, parse_storage_url
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes
 
@@ -34,18 +34,18 @@ def database_location(value: Any, info: ValidationInfo) -> DatabaseUrl:
         directory = (info.data or {}).get("data_dir")
         return DatabaseUrl("sqlite", str(directory / DATABASE_FILE) if directory is not None else "")
     if not text(value).startswith(_SQLITE):
-        return database_server(value)
+        return parse_database_url(value)
     if value == _SQLITE:
         raise ValueError(f"must be {_SQLITE} and a path")
-    return DatabaseUrl("sqlite", str(files_of(info).path(text(unquote(value.removeprefix(_SQLITE))))))
+    return DatabaseUrl("sqlite", str(setting_files(info).path(text(unquote(value.removeprefix(_SQLITE))))))
 
 
-def _kvstore_is_named(settings: "Options") -> Iterator[Finding]:
+def _check_kvstore_url(settings: "Options") -> Iterator[Finding]:
     if settings.databroker_storage_type == "kvstore" and settings.databroker_storage_connection_string is None:
         yield ("databroker_storage_connection_string",), "is required with databroker_storage_type: kvstore, as in kvstore://host:6379/0"
 
 
-def _tls_has_a_use(settings: "Options") -> Iterator[Finding]:
+def _check_storage_tls(settings: "Options") -> Iterator[Finding]:
     if settings.databroker_storage_connection_string is None or settings.databroker_storage_connection_string.tls:
         return
     for name in ("ca_file", "cert_file", "key_file", "tls_skip_verify"):
@@ -53,33 +53,33 @@ def _tls_has_a_use(settings: "Options") -> Iterator[Finding]:
             yield (f"databroker_storage_{name}",), "requires TLS. Use kvstores:// in the connection string"
 
 
-def _tls_files_fit(settings: "Options") -> Iterator[Finding]:
+def _check_storage_tls_files(settings: "Options") -> Iterator[Finding]:
     certificate, key = settings.databroker_storage_cert_file, settings.databroker_storage_key_file
     if (certificate is None) != (key is None):
         present, absent = ("cert_file", "key_file") if certificate else ("key_file", "cert_file")
         yield (f"databroker_storage_{present}",), f"needs databroker_storage_{absent} too"
     try:
         if certificate is not None and key is not None:
-            check_pair(certificate.content, SecretBytes(key.content))
+            check_key_matches(certificate.content, SecretBytes(key.content))
     except ValueError as error:
         yield ("databroker_storage_cert_file",), str(error)
     try:
         if settings.databroker_storage_ca_file is not None:
-            check_authority(settings.databroker_storage_ca_file.content)
+            check_ca_certificates(settings.databroker_storage_ca_file.content)
     except ValueError as error:
         yield ("databroker_storage_ca_file",), str(error)
 
 
 class DatabrokerSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_kvstore_is_named, _tls_has_a_use, _tls_files_fit)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_kvstore_url, _check_storage_tls, _check_storage_tls_files)
 
-    databroker_storage_type: Annotated[str, SettingReader("string", storage_type, {"type": "string", "enum": list(_TYPES)})] = Field(
+    databroker_storage_type: Annotated[str, FieldType("string", storage_type, {"type": "string", "enum": list(_TYPES)})] = Field(
         "memory",
         description="Store of sessions, users and groups: `memory` (lost on restart), `kvstore` (Redis) or `database` (`database_url`).",
         examples=["kvstore"],
     )
     databroker_storage_connection_string_file: File | None = file_form("databroker_storage_connection_string", "store-url")
-    databroker_storage_connection_string: Annotated[StorageUrl, SettingReader("string", storage_url, TEXT)] | None = Field(
+    databroker_storage_connection_string: Annotated[StorageUrl, FieldType("string", parse_storage_url, TEXT)] | None = Field(
         None,
         description="URL of the kvstore: `kvstore://`, or `kvstores://` with TLS. Append `+sentinel` or `+cluster` to the scheme "
         "for several servers.",
@@ -104,7 +104,7 @@ class DatabrokerSettings(Settings):
         examples=["30s"],
     )
     database_url_file: File | None = file_form("database_url", "database-url")
-    database_url: Annotated[DatabaseUrl, SettingReader("URL", database_location, TEXT)] = Field(
+    database_url: Annotated[DatabaseUrl, FieldType("URL", database_location, TEXT)] = Field(
         None,
         validate_default=True,
         description="Database of the admin, and of all records with `databroker_storage_type: database`: `sqlite:///<path>` or "

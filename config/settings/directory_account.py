@@ -11,7 +11,7 @@ from config.fields.cloud_service_account import CloudServiceAccount, service_acc
 from foundation.values import SecretText
 
 # Provider -> the members of its account, as they are written in JSON.
-SHAPES: Mapping[str, tuple[str, ...]] = {
+ACCOUNT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "auth0": ("client_id", "secret"),
     "azure": ("client_id", "client_secret", "directory_id"),
     "github": ("personal_access_token",),
@@ -19,7 +19,7 @@ SHAPES: Mapping[str, tuple[str, ...]] = {
     "okta": ("api_key",),
     "onelogin": ("client_id", "client_secret"),
 }
-PROVIDERS_WITH_DIRECTORY = frozenset({*SHAPES, "google"})
+PROVIDERS_WITH_DIRECTORY = frozenset({*ACCOUNT_FIELDS, "google"})
 _KEY = re.compile(r"[!-~]{1,4096}")
 # A directory's id or one of its domains: it becomes a part of a URL.
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
@@ -38,22 +38,22 @@ class DirectoryAccount:
         return self.values[name].reveal()
 
 
-def expected(provider: str) -> str:
+def expected_fields(provider: str) -> str:
     """Shape of the account's JSON, in words."""
     if provider == "google":
         return "base64 of a service account's JSON key file with the additional member \"impersonate_user\": an administrator's address"
-    shape = json.dumps(dict.fromkeys(SHAPES[provider], "..."))
+    shape = json.dumps(dict.fromkeys(ACCOUNT_FIELDS[provider], "..."))
     return f"base64 of the JSON {shape}" + (", or of the API key alone" if provider == "okta" else "")
 
 
-def parse(provider: str, content: bytes, *, key: str = "idp_provider") -> DirectoryAccount:
+def parse_account(provider: str, content: bytes, *, key: str = "idp_provider") -> DirectoryAccount:
     """Account of a provider, which the setting `key` names; ValueError that says what it looks like."""
     if provider not in PROVIDERS_WITH_DIRECTORY:
         raise ValueError(f"is not supported: {provider} has no directory API. Use directory_file or groups_claim")
     try:
         return _google(content) if provider == "google" else _from_members(provider, _members(provider, content))
     except _NotAnAccount as error:
-        raise ValueError(f"{error}. With {key}: {provider} it must be {expected(provider)}") from None
+        raise ValueError(f"{error}. With {key}: {provider} it must be {expected_fields(provider)}") from None
 
 
 class _NotAnAccount(Exception):
@@ -78,7 +78,7 @@ def _members(provider: str, content: bytes) -> dict[str, Any]:
 
 def _from_members(provider: str, document: Mapping[str, Any]) -> DirectoryAccount:
     values = {}
-    for name in SHAPES[provider]:
+    for name in ACCOUNT_FIELDS[provider]:
         value = document.get(name)
         # All of them end up in a header or a form, where a line break or a space would say something else.
         if not isinstance(value, str) or not _KEY.fullmatch(value):
@@ -104,7 +104,7 @@ def is_tenant(written: str) -> bool:
     return bool(_TENANT.fullmatch(written)) and written not in _SHARED_TENANTS
 
 
-def tenant_of(provider_url: str) -> str:
+def tenant_from_url(provider_url: str) -> str:
     """The directory that Azure's provider URL names, "" where it names none."""
     tenant = urlsplit(provider_url).path.strip("/").partition("/")[0]
     return tenant if is_tenant(tenant) else ""

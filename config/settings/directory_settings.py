@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from config.fields.basic_types import File, Number, PositiveDuration, base64_bytes, or_file, text
-from config.fields.field_type import TEXT, WEB_URL, SettingReader
-from config.settings.directory_account import parse
+from config.fields.basic_types import File, Number, PositiveDuration, base64_bytes, text, value_or_file
+from config.fields.field_type import TEXT, WEB_URL, FieldType
+from config.settings.directory_account import parse_account
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, is_encrypted_or_local, parse_url
 
 if TYPE_CHECKING:
     from config.options import Options
 
-_SLOWEST = Decimal("0.01")
+_MIN_RATE = Decimal("0.01")
 
 
 def _account(value: Any) -> SecretBytes:
@@ -27,7 +27,7 @@ def _account(value: Any) -> SecretBytes:
     return SecretBytes(written.encode() if written.startswith("{") else base64_bytes(written))
 
 
-AccountContent = Annotated[SecretBytes, SettingReader("string", _account, TEXT)]
+AccountContent = Annotated[SecretBytes, FieldType("string", _account, TEXT)]
 
 
 def _directory_url(value: Any) -> str:
@@ -40,12 +40,12 @@ def _directory_url(value: Any) -> str:
     return written.rstrip("/")
 
 
-DirectoryUrl = Annotated[str, SettingReader("URL", _directory_url, WEB_URL)]
+DirectoryUrl = Annotated[str, FieldType("URL", _directory_url, WEB_URL)]
 
 
-def _pace(rate: Decimal) -> Decimal:
-    if rate < _SLOWEST:
-        raise ValueError(f"must be a number of requests per second, at least {_SLOWEST}")
+def _rate(rate: Decimal) -> Decimal:
+    if rate < _MIN_RATE:
+        raise ValueError(f"must be a number of requests per second, at least {_MIN_RATE}")
     return rate
 
 
@@ -53,16 +53,16 @@ def _account_key(settings: "Options") -> str:
     return "idp_service_account_file" if settings.idp_service_account_file else "idp_service_account"
 
 
-def _account_is_usable(settings: "Options") -> Iterator[Finding]:
+def _check_service_account(settings: "Options") -> Iterator[Finding]:
     if settings.idp_service_account is None:
         return
     try:
-        parse(settings.idp_provider, settings.idp_service_account.reveal())
+        parse_account(settings.idp_provider, settings.idp_service_account.reveal())
     except ValueError as error:
         yield (_account_key(settings),), str(error)
 
 
-def _one_directory(settings: "Options") -> Iterator[Finding]:
+def _check_single_directory(settings: "Options") -> Iterator[Finding]:
     """Two sources would each remove what the other wrote."""
     account = settings.idp_service_account is not None
     is_set = {"scim_token": settings.scim_token, "directory_file": settings.directory_file, _account_key(settings): account}
@@ -72,12 +72,12 @@ def _one_directory(settings: "Options") -> Iterator[Finding]:
 
 
 class DirectorySettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_account_is_usable, _one_directory)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_service_account, _check_single_directory)
 
     idp_service_account_file: File | None = Field(
         None, description="File form of `idp_service_account`, in JSON.", examples=["idp-account.json"]
     )
-    idp_service_account: Annotated[AccountContent | None, or_file("idp_service_account_file", SecretBytes)] = Field(
+    idp_service_account: Annotated[AccountContent | None, value_or_file("idp_service_account_file", SecretBytes)] = Field(
         None,
         validate_default=True,
         description="Credentials for the provider's directory API, from which gate reads groups: JSON or base64 of it. "
@@ -89,7 +89,7 @@ class DirectorySettings(Settings):
         description="Maximum time for one read of the directory, waits for rate limits included.",
         examples=["1m"],
     )
-    idp_qps: Annotated[Number, AfterValidator(_pace)] | None = Field(
+    idp_qps: Annotated[Number, AfterValidator(_rate)] | None = Field(
         None,
         description="Maximum number of requests to the directory API per second.",
         examples=[10],

@@ -9,32 +9,32 @@ from pydantic import Field
 from config.fields.header_template import CLAIM, Variable
 from config.fields.header_template import ID_TOKEN as ID_TOKEN_VARIABLE
 from config.issuers import TENANT, matches_issuer
-from config.parsing.document import KeyPath, path_of
+from config.parsing.document import KeyPath, parse_key_path
 from config.routes.policy.policy_language import Comparison, iter_comparisons, iter_expression_comparisons
 from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT, USER_CLAIMS
 from config.routes.route_identity_headers import header_templates
-from config.settings.authorize_settings import claimed_groups
-from config.settings.linked_accounts import links_have_two_ends
+from config.settings.authorize_settings import effective_groups_claim
+from config.settings.linked_accounts import check_links
 from config.settings.provider_entry import IdentityProvider
-from config.validation import Finding, PartialSettings, Rule, Settings
+from config.validation import Finding, Rule, Settings, ValidSubset
 from foundation.values import SecretText
 
 if TYPE_CHECKING:
     from config.options import Options
     from config.routes.route import Route
 
-MOST_PROVIDERS = 100
+MAX_PROVIDERS = 100
 
 # What the keys of one provider hold where nobody reads them.
-NOT_USED = "not used"
-IN_PLACE = {
+UNUSED = "not used"
+PLACEHOLDERS = {
     "idp_provider": "oidc",
     "idp_provider_url": "https://not-used.invalid",
-    "idp_client_id": NOT_USED,
-    "idp_client_secret": NOT_USED,
+    "idp_client_id": UNUSED,
+    "idp_client_secret": UNUSED,
 }
 # The settings of the only provider, by the keys of an entry that say the same.
-OF_ONE = {
+SINGLE_PROVIDER_KEYS = {
     "id": "idp_provider",
     "provider": "idp_provider",
     "url": "idp_provider_url",
@@ -46,9 +46,9 @@ OF_ONE = {
 _WITH_DEFAULT = ("scim_user_id", "scim_group_id")
 
 
-def in_place_of_one(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def single_provider_placeholders(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Settings that are required of one provider, where several are given."""
-    return {} if given.get("identity_providers") is None else IN_PLACE
+    return {} if given.get("identity_providers") is None else PLACEHOLDERS
 
 
 def provider_entries(settings: "Options") -> Sequence[IdentityProvider]:
@@ -56,22 +56,22 @@ def provider_entries(settings: "Options") -> Sequence[IdentityProvider]:
     if settings.identity_providers is not None:
         return settings.identity_providers
     known = vars(settings)
-    values = {key: known[setting] for key, setting in OF_ONE.items() if setting in known}
+    values = {key: known[setting] for key, setting in SINGLE_PROVIDER_KEYS.items() if setting in known}
     if "groups_claim" in values and "provider" in values:
-        values["groups_claim"] = claimed_groups(settings)
+        values["groups_claim"] = effective_groups_claim(settings)
     else:
         values.pop("groups_claim", None)
-    rest = {key: value for key, value in IdentityProvider.unsaid().items() if key not in OF_ONE}
-    if len(values) < len(OF_ONE):
-        return (cast("IdentityProvider", PartialSettings({**rest, **values})),)
+    rest = {key: value for key, value in IdentityProvider.defaults().items() if key not in SINGLE_PROVIDER_KEYS}
+    if len(values) < len(SINGLE_PROVIDER_KEYS):
+        return (cast("IdentityProvider", ValidSubset({**rest, **values})),)
     if "idp_request_params" not in settings.model_fields_set:
         values["request_params"] = None
     return (IdentityProvider.model_construct(**rest, **values),)
 
 
-def place_of_key(settings: "Options", index: int, key: str) -> KeyPath:
+def provider_key_path(settings: "Options", index: int, key: str) -> KeyPath:
     """Where a key of one of `provider_entries` is written."""
-    return (OF_ONE[key],) if settings.identity_providers is None else ("identity_providers", index, key)
+    return (SINGLE_PROVIDER_KEYS[key],) if settings.identity_providers is None else ("identity_providers", index, key)
 
 
 def provider_kinds(settings: "Options") -> Mapping[str, str]:
@@ -84,40 +84,40 @@ def groups_claims(settings: "Options") -> frozenset[str]:
     return frozenset(entry.groups_claim for entry in provider_entries(settings) if entry.groups_claim)
 
 
-def several(settings: "Options") -> bool:
+def has_multiple_providers(settings: "Options") -> bool:
     return len(provider_entries(settings)) > 1
 
 
-def _are_told_apart(settings: "Options") -> Iterator[Finding]:
+def _check_unique_providers(settings: "Options") -> Iterator[Finding]:
     """Ids are what people's ids begin with, and by its issuer whose word something is."""
     entries = settings.identity_providers
     if entries is None:
         return
-    if not 0 < len(entries) <= MOST_PROVIDERS:
-        yield ("identity_providers",), f"must have from 1 to {MOST_PROVIDERS} entries"
+    if not 0 < len(entries) <= MAX_PROVIDERS:
+        yield ("identity_providers",), f"must have from 1 to {MAX_PROVIDERS} entries"
     for index, entry in enumerate(entries):
         for earlier, other in enumerate(entries[:index]):
             if entry.id == other.id:
                 yield ("identity_providers", index, "id"), f"duplicate id {entry.id} (also in identity_providers[{earlier}])"
-            if _are_one_issuer(entry.issuer, other.issuer):
+            if _same_issuer(entry.issuer, other.issuer):
                 message = f"duplicate issuer (also in identity_providers[{earlier}]): issuers must be unique"
                 yield ("identity_providers", index, "url"), message
 
 
-def _are_one_issuer(one: str, other: str) -> bool:
+def _same_issuer(one: str, other: str) -> bool:
     """Whether a token may be of both: a shared endpoint of Microsoft speaks for every tenant."""
     tenant = "00000000-0000-0000-0000-000000000000"
     return matches_issuer(one, other.replace(TENANT, tenant)) or matches_issuer(other, one.replace(TENANT, tenant))
 
 
-def _say_whose_addresses(settings: "Options") -> Iterator[Finding]:
+def _check_domains_required(settings: "Options") -> Iterator[Finding]:
     for index, entry in enumerate(settings.identity_providers or ()):
-        if entry.domains is None and several(settings):
+        if entry.domains is None and has_multiple_providers(settings):
             message = "is required with several providers: the e-mail domains that this provider may assert; [] for none"
             yield ("identity_providers", index, "domains"), message
 
 
-def _pushers_are_told_apart(settings: "Options") -> Iterator[Finding]:
+def _check_unique_scim_tokens(settings: "Options") -> Iterator[Finding]:
     """The token alone says whose users somebody pushes."""
     known: dict[str, int] = {}
     for index, entry in enumerate(settings.identity_providers or ()):
@@ -127,7 +127,7 @@ def _pushers_are_told_apart(settings: "Options") -> Iterator[Finding]:
                 yield ("identity_providers", index, "scim_token_file" if entry.scim_token_file else "scim_token"), message
 
 
-def _clients_are_known(settings: "Options") -> Iterator[Finding]:
+def _check_client_credentials(settings: "Options") -> Iterator[Finding]:
     """Only who signs people in needs the clients, and no other process should be trusted with their secrets."""
     if settings.services not in ("all", "authenticate"):
         return
@@ -137,20 +137,20 @@ def _clients_are_known(settings: "Options") -> Iterator[Finding]:
                 yield ("identity_providers", index, key), "is required: the provider issues it when you register a client"
 
 
-def _stand_alone(settings: "Options") -> Iterator[Finding]:
+def _check_no_single_provider_keys(settings: "Options") -> Iterator[Finding]:
     """The keys of one provider beside those of several would be one more, of which nobody knows whether it is meant."""
     if settings.identity_providers is None:
         return
-    for key, unused in IN_PLACE.items():
+    for key, unused in PLACEHOLDERS.items():
         value = getattr(settings, key)
         if (value.reveal() if isinstance(value, SecretText) else value) != unused:
             yield (key,), "cannot be combined with identity_providers. Move it into an entry there"
-    for key in (key for key in OF_ONE.values() if key not in IN_PLACE):
+    for key in (key for key in SINGLE_PROVIDER_KEYS.values() if key not in PLACEHOLDERS):
         if key in settings.model_fields_set if key in _WITH_DEFAULT else getattr(settings, key):
             yield (key,), f"cannot be combined with identity_providers. Use {key.removeprefix('idp_')} in its entry"
 
 
-def _routes_name_providers(settings: "Options") -> Iterator[Finding]:
+def _check_route_providers(settings: "Options") -> Iterator[Finding]:
     known = provider_kinds(settings)
     for index, route in enumerate(settings.policy):
         is_named = route.identity_providers or "provider" in route.criteria or route.access_requests is not None
@@ -168,9 +168,9 @@ def _named_on(route: "Route") -> Iterator[tuple[KeyPath, str]]:
             yield from ((place, name) for name in comparison.operand)
 
 
-def _tokens_are_of_one_provider(settings: "Options") -> Iterator[Finding]:
+def _check_provider_token_source(settings: "Options") -> Iterator[Finding]:
     """Whoever a token of unknown origin is shown to can use it: it is asked of one provider, or of none."""
-    for index, route in enumerate(settings.policy) if several(settings) else ():
+    for index, route in enumerate(settings.policy) if has_multiple_providers(settings) else ():
         if route.bearer_token in (ACCESS_TOKEN, ID_TOKEN) and len(route.identity_providers) != 1:
             yield (
                 ("policy", index, "bearer_token"),
@@ -178,36 +178,36 @@ def _tokens_are_of_one_provider(settings: "Options") -> Iterator[Finding]:
             )
 
 
-def _providers_for(route: "Route", entries: Sequence[IdentityProvider]) -> list[IdentityProvider]:
+def _route_providers(route: "Route", entries: Sequence[IdentityProvider]) -> list[IdentityProvider]:
     """Providers whose people the route is for."""
     return [entry for entry in entries if not route.identity_providers or entry.id in route.identity_providers]
 
 
-def _of_github(settings: "Options") -> list[tuple[int, "Route"]]:
+def _github_routes(settings: "Options") -> list[tuple[int, "Route"]]:
     """Routes for the people of the one that signs nothing, each with its place."""
     entries = [entry for entry in provider_entries(settings) if entry.provider == "github"]
-    return [(index, route) for index, route in enumerate(settings.policy) if _providers_for(route, entries)]
+    return [(index, route) for index, route in enumerate(settings.policy) if _route_providers(route, entries)]
 
 
-def _provider_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
-    for index, route in _of_github(settings):
+def _check_provider_token_support(settings: "Options") -> Iterator[Finding]:
+    for index, route in _github_routes(settings):
         for name, parts in header_templates(route).items():
             if Variable(ID_TOKEN_VARIABLE) in parts:
                 yield ("policy", index, "set_request_headers", name), "contains an ID token, which github does not issue"
 
 
-def _strength_is_known(settings: "Options") -> Iterator[Finding]:
-    for index, route in _of_github(settings):
+def _check_step_up_support(settings: "Options") -> Iterator[Finding]:
+    for index, route in _github_routes(settings):
         for key in ("acr_values", "max_age"):
             if getattr(route, key):
                 yield ("policy", index, key), "requires an OpenID Connect provider: github does not report how and when users signed in"
 
 
-def _bearer_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
+def _check_bearer_token_support(settings: "Options") -> Iterator[Finding]:
     entries = provider_entries(settings)
     for index, route in enumerate(settings.policy):
-        for entry in _providers_for(route, entries) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
-            if route.bearer_token == ID_TOKEN and entry.client_id in ("", NOT_USED):
+        for entry in _route_providers(route, entries) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
+            if route.bearer_token == ID_TOKEN and entry.client_id in ("", UNUSED):
                 yield ("policy", index, "bearer_token"), "requires idp_client_id in this service, too: it is the audience of ID tokens"
             if entry.provider == "github" and (route.bearer_token == ID_TOKEN or route.bearer_token_audience != (ANY_CLIENT,)):
                 yield (
@@ -216,7 +216,7 @@ def _bearer_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
                 )
 
 
-def _claims_are_of_one_issuer(settings: "Options") -> Iterator[Finding]:
+def _check_claims_single_issuer(settings: "Options") -> Iterator[Finding]:
     """Claims, users and groups of another issuer must be asked for by words that say so."""
     of_our_people = USER_CLAIMS | groups_claims(settings)
     for index, route in enumerate(settings.policy):
@@ -231,36 +231,36 @@ def _claims_are_of_one_issuer(settings: "Options") -> Iterator[Finding]:
                 )
 
 
-def _claims_are_of_named_providers(settings: "Options") -> Iterator[Finding]:
+def _check_claims_name_providers(settings: "Options") -> Iterator[Finding]:
     """What a claim is worth depends on who says it: any provider can say anything of its people."""
-    for index, route in enumerate(settings.policy if several(settings) else ()):
+    for index, route in enumerate(settings.policy if has_multiple_providers(settings) else ()):
         if not route.identity_providers:
-            yield from ((("policy", index, *place), _WHOSE_CLAIMS) for place in _looks_at_claims(route))
-            for name, key in _told_claims(settings, route):
-                yield ("policy", index, key), f"sends {name}, which {_WHOSE_CLAIMS}"
+            yield from ((("policy", index, *place), _CLAIMS_MESSAGE) for place in _claim_rules(route))
+            for name, key in _sent_claims(settings, route):
+                yield ("policy", index, key), f"sends {name}, which {_CLAIMS_MESSAGE}"
 
 
-def _looks_at_claims(route: "Route") -> Iterator[KeyPath]:
+def _claim_rules(route: "Route") -> Iterator[KeyPath]:
     yield from dict.fromkeys(place for place, comparison in _comparisons(route) if comparison.criterion == "claim")
 
 
-def _told_claims(settings: "Options", route: "Route") -> Iterator[tuple[str, str]]:
+def _sent_claims(settings: "Options", route: "Route") -> Iterator[tuple[str, str]]:
     """Claims by which the route's upstream would know people, and the key that has them told: `preferred_username` of one provider may be
     that of somebody else at another.
     """
     for name in settings.jwt_claims_headers if route.pass_identity_headers else ():
-        if name not in OURS_TO_TELL:
+        if name not in GATE_CLAIMS:
             yield name, "pass_identity_headers"
     for parts in header_templates(route).values():
         for part in parts:
-            if isinstance(part, Variable) and part.name.startswith(CLAIM) and part.name.removeprefix(CLAIM) not in OURS_TO_TELL:
+            if isinstance(part, Variable) and part.name.startswith(CLAIM) and part.name.removeprefix(CLAIM) not in GATE_CLAIMS:
                 yield part.name.removeprefix(CLAIM), "identity_headers" if route.identity_headers else "set_request_headers"
 
 
 def _comparisons(route: "Route") -> Iterator[tuple[KeyPath, Comparison]]:
     """Comparisons of the route's rules, and of who gives access to it."""
     for comparison in iter_comparisons(route.blocks):
-        yield path_of(comparison.key), comparison
+        yield parse_key_path(comparison.key), comparison
     asking = route.access_requests
     if asking is not None:
         yield from ((("access_requests", "approvers"), each) for each in iter_expression_comparisons([asking.approvers]))
@@ -271,25 +271,25 @@ def _comparisons(route: "Route") -> Iterator[tuple[KeyPath, Comparison]]:
 
 
 # Of a person gate itself says these, or takes them in the bounds of the provider.
-OURS_TO_TELL = frozenset({"email", "name", "groups", "sub", "user", "iss", "aud", "jti", "iat", "exp"})
-_WHOSE_CLAIMS = "can be asserted by any provider. List the trusted providers in identity_providers of this route"
+GATE_CLAIMS = frozenset({"email", "name", "groups", "sub", "user", "iss", "aud", "jti", "iat", "exp"})
+_CLAIMS_MESSAGE = "can be asserted by any provider. List the trusted providers in identity_providers of this route"
 
 
 class IdentityProviderSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (
-        _are_told_apart,
-        _say_whose_addresses,
-        _pushers_are_told_apart,
-        _clients_are_known,
-        _stand_alone,
-        _routes_name_providers,
-        _tokens_are_of_one_provider,
-        _claims_are_of_named_providers,
-        _bearer_tokens_fit_the_provider,
-        _provider_tokens_fit_the_provider,
-        _strength_is_known,
-        _claims_are_of_one_issuer,
-        links_have_two_ends,
+        _check_unique_providers,
+        _check_domains_required,
+        _check_unique_scim_tokens,
+        _check_client_credentials,
+        _check_no_single_provider_keys,
+        _check_route_providers,
+        _check_provider_token_source,
+        _check_claims_name_providers,
+        _check_bearer_token_support,
+        _check_provider_token_support,
+        _check_step_up_support,
+        _check_claims_single_issuer,
+        check_links,
     )
 
     identity_providers: tuple[IdentityProvider, ...] | None = Field(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 VERIFIED_EMAIL = "verified_email"
 
 
-def links_have_two_ends(settings: "Options") -> Iterator[Finding]:
+def check_links(settings: "Options") -> Iterator[Finding]:
     """By an address two accounts are one person's only where both providers may tell it."""
     entries = settings.identity_providers or ()
     for index, entry in enumerate(entries):

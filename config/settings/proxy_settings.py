@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from config.fields.basic_types import Bool, Duration, Networks, ServiceUrl, TextList, WholeNumber
-from config.fields.field_type import one_of
+from config.fields.basic_types import Bool, Duration, Integer, Networks, ServiceUrl, TextList
+from config.fields.field_type import choice_type
 from config.fields.header_fields import ClaimNames, ResponseHeaders
 from config.validation import Finding, Rule, Settings
 from foundation.values import parse_ip
@@ -30,13 +30,13 @@ DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
 # What `dns_lookup_family` may be -> the version of addresses that it leaves.
 DNS_FAMILIES: Mapping[str, int | None] = MappingProxyType({"AUTO": None, "V4_ONLY": 4, "V6_ONLY": 6})
 
-MOST_CACHED = timedelta(minutes=5)
+MAX_FORWARD_AUTH_CACHE = timedelta(minutes=5)
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?|[0-9a-f:]+:[0-9a-f:.]*", re.ASCII | re.IGNORECASE)
 
 
-def _forward_auth_has_its_own_host(settings: "Options") -> Iterator[Finding]:
+def _check_forward_auth_host(settings: "Options") -> Iterator[Finding]:
     url = settings.forward_auth_url
-    if settings.forward_auth_cache > MOST_CACHED:
+    if settings.forward_auth_cache > MAX_FORWARD_AUTH_CACHE:
         yield ("forward_auth_cache",), "must be at most 5m: revoked access lasts that much longer"
     if url is None:
         if settings.forward_auth_cache:
@@ -50,7 +50,7 @@ def _forward_auth_has_its_own_host(settings: "Options") -> Iterator[Finding]:
             yield ("policy", index, "from"), f"is the host of forward_auth_url, which {message}"
 
 
-def _authenticate_has_its_own_host(settings: "Options") -> Iterator[Finding]:
+def _check_authenticate_host(settings: "Options") -> Iterator[Finding]:
     """Whatever the port: cookies know none (RFC 6265 8.5)."""
     for index, route in enumerate(settings.policy):
         if route.from_.host == settings.authenticate_service_url.host:
@@ -63,13 +63,13 @@ def _authenticate_has_its_own_host(settings: "Options") -> Iterator[Finding]:
             )
 
 
-def _programs_are_named_by_host(settings: "Options") -> Iterator[Finding]:
+def _check_redirect_whitelist(settings: "Options") -> Iterator[Finding]:
     for index, host in enumerate(settings.programmatic_redirect_domain_whitelist):
         if not _HOST.fullmatch(host):
             yield ("programmatic_redirect_domain_whitelist", index), "must be a host name or an address: no scheme, port, path or wildcard"
 
 
-def _addresses_can_be_reached(settings: "Options") -> Iterator[Finding]:
+def _check_service_urls(settings: "Options") -> Iterator[Finding]:
     version = DNS_FAMILIES[settings.dns_lookup_family]
     for index, route in enumerate(settings.policy if version else ()):
         for upstream in route.to:
@@ -78,20 +78,20 @@ def _addresses_can_be_reached(settings: "Options") -> Iterator[Finding]:
                 yield ("policy", index, "to"), f"is an IPv{address.version} address, and dns_lookup_family is {settings.dns_lookup_family}"
 
 
-def _envoy_can_carry_it(settings: "Options") -> Iterator[Finding]:
+def _check_envoy_data_plane(settings: "Options") -> Iterator[Finding]:
     if settings.data_plane != "envoy":
         return
     if settings.services not in ("all", "proxy"):
         yield ("data_plane",), "envoy requires a service that forwards traffic: all or proxy"
 
 
-def _only_envoy_speaks_http2(settings: "Options") -> Iterator[Finding]:
+def _check_upstream_http2(settings: "Options") -> Iterator[Finding]:
     for index, route in enumerate(settings.policy) if settings.data_plane == "embedded" else ():
         if route.upstream_http2:
             yield ("policy", index, "upstream_http2"), "needs data_plane: envoy"
 
 
-def _envoy_can_speak_http3(settings: "Options") -> Iterator[Finding]:
+def _check_http3(settings: "Options") -> Iterator[Finding]:
     if not settings.http3:
         return
     if settings.data_plane != "envoy":
@@ -104,26 +104,26 @@ def _envoy_can_speak_http3(settings: "Options") -> Iterator[Finding]:
 
 class ProxySettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (
-        _envoy_can_carry_it,
-        _envoy_can_speak_http3,
-        _only_envoy_speaks_http2,
-        _forward_auth_has_its_own_host,
-        _authenticate_has_its_own_host,
-        _programs_are_named_by_host,
-        _addresses_can_be_reached,
+        _check_envoy_data_plane,
+        _check_http3,
+        _check_upstream_http2,
+        _check_forward_auth_host,
+        _check_authenticate_host,
+        _check_redirect_whitelist,
+        _check_service_urls,
     )
 
-    data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
+    data_plane: Annotated[str, choice_type("embedded", "envoy")] = Field(
         "embedded",
         description="Component that forwards traffic: gate (`embedded`) or an Envoy child process (`envoy`).",
         examples=["envoy"],
     )
-    envoy_max_connections: WholeNumber = Field(
+    envoy_max_connections: Integer = Field(
         20_000,
         description="Maximum number of client connections; others are refused. Needs `data_plane: envoy`.",
         examples=[20_000],
     )
-    envoy_max_heap: WholeNumber = Field(
+    envoy_max_heap: Integer = Field(
         1024,
         description="Maximum heap of Envoy in MiB. From 90 % on, Envoy resets the largest streams; near the limit it refuses "
         "requests, then connections. Needs `data_plane: envoy`.",
@@ -133,7 +133,7 @@ class ProxySettings(Settings):
     default_upstream_timeout: Duration = Field(
         timedelta(seconds=30), description="Timeout of routes without `timeout`. `0` disables it.", examples=["30s"]
     )
-    dns_lookup_family: Annotated[str, one_of(*DNS_FAMILIES)] = Field(
+    dns_lookup_family: Annotated[str, choice_type(*DNS_FAMILIES)] = Field(
         "AUTO", description="Address family that upstream host names are resolved to.", examples=["V4_ONLY"]
     )
     forward_auth_cache: Duration = Field(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator
 
 from config.fields.basic_types import Bool, PositiveDuration, Text, WebUrl, host_port
-from config.fields.field_type import HOST_PORT, SettingReader
+from config.fields.field_type import HOST_PORT, FieldType
 from config.validation import Finding, Rule, Settings
 from foundation.values import HostPort, Url, canonical_host
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from config.options import Options
 
 LOOPBACK = HostPort("127.0.0.1", 5443)
-EVERYWHERE = HostPort("", 443)
-SERVES_GRPC = ("all", "authorize", "databroker")
+ANY_ADDRESS = HostPort("", 443)
+GRPC_SERVICES = ("all", "authorize", "databroker")
 
 
-def not_needed_by(services: Any) -> dict[str, Any]:
+def unneeded_settings(services: Any) -> dict[str, Any]:
     """Settings that are required, but not of these services: what a process does not need it should not be trusted with."""
     sign_in = {"idp_client_id": "not used", "idp_client_secret": "not used"}
     if services == "databroker":
@@ -39,51 +39,51 @@ def listening_address(value: Any, info: ValidationInfo) -> HostPort | None:
     """Address of the gRPC port; None where none is served: by `""` in mode `all`, and always in the modes that have none."""
     services = _services(info)
     address = None if value in (None, "") else host_port(value)
-    if services not in SERVES_GRPC:
+    if services not in GRPC_SERVICES:
         return None
     if value is None:
-        return LOOPBACK if services == "all" else EVERYWHERE
+        return LOOPBACK if services == "all" else ANY_ADDRESS
     if address is None and services != "all":
         raise ValueError(f"is required with services: {services}, which is reached over gRPC only")
     return address
 
 
-def _else_insecure_in_one_process(value: Any, handler: Any, info: ValidationInfo) -> bool:
+def _default_grpc_insecure(value: Any, handler: Any, info: ValidationInfo) -> bool:
     return _services(info) == "all" if value is None else bool(handler(value))
 
 
-def _target(url: Url) -> Url:
+def _grpc_target(url: Url) -> Url:
     if url.path not in ("", "/") or url.query:
         raise ValueError("must not have a path or query: gRPC uses the host and port only")
     return Url(url.scheme, url.host, url.port)
 
 
-USES_THE_BROKER = ("authenticate", "authorize", "proxy")
+BROKER_CLIENTS = ("authenticate", "authorize", "proxy")
 
 
-def _services_can_be_reached(settings: "Options") -> Iterator[Finding]:
+def _check_service_addresses(settings: "Options") -> Iterator[Finding]:
     services = settings.services
     if services == "all" and settings.authorize_service_url is not None:
         yield ("authorize_service_url",), "must not be set with services: all, which contains authorize"
     if services == "proxy" and settings.authorize_service_url is None:
         yield ("authorize_service_url",), "is required with services: proxy, as in https://authorize.internal:5443"
-    if services in USES_THE_BROKER and settings.databroker_service_url is None:
+    if services in BROKER_CLIENTS and settings.databroker_service_url is None:
         yield ("databroker_service_url",), f"is required with services: {services}, as in https://databroker.internal:5443"
     if services == "databroker" and settings.databroker_service_url is not None:
         yield ("databroker_service_url",), "must not be set with services: databroker, which is the data broker"
 
 
 class RpcSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_services_can_be_reached,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_service_addresses,)
 
-    grpc_address: Annotated[HostPort | None, SettingReader("host:port", listening_address, HOST_PORT)] = Field(
+    grpc_address: Annotated[HostPort | None, FieldType("host:port", listening_address, HOST_PORT)] = Field(
         None,
         validate_default=True,
         description="Address of the gRPC listener. Empty disables it in mode `all`.",
         examples=[":5443"],
         json_schema_extra={"when_unset": "`:443`; `127.0.0.1:5443` in mode `all`"},
     )
-    grpc_insecure: Annotated[Bool, WrapValidator(_else_insecure_in_one_process)] = Field(
+    grpc_insecure: Annotated[Bool, WrapValidator(_default_grpc_insecure)] = Field(
         None,
         validate_default=True,
         description="Serves and uses gRPC without TLS. Use it on loopback or encrypted networks only.",
@@ -109,13 +109,13 @@ class RpcSettings(Settings):
         description="Name that certificates of internal services must have, in place of the host in their URL.",
         examples=["databroker.internal.example.com"],
     )
-    databroker_service_url: Annotated[WebUrl, AfterValidator(_target)] | None = Field(
+    databroker_service_url: Annotated[WebUrl, AfterValidator(_grpc_target)] | None = Field(
         None,
         description="URL of the data broker service.",
         examples=["https://databroker.internal:5443"],
         json_schema_extra={"when_unset": "this process, in mode `all`"},
     )
-    authorize_service_url: Annotated[WebUrl, AfterValidator(_target)] | None = Field(
+    authorize_service_url: Annotated[WebUrl, AfterValidator(_grpc_target)] | None = Field(
         None,
         description="URL of the authorize service.",
         examples=["https://authorize.internal:5443"],

@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl, unquote
 from config.fields.basic_types import text
 from foundation.values import HostPort, SecretText, canonical_host
 
-Kind = Literal["server", "sentinel", "cluster"]
+StoreKind = Literal["server", "sentinel", "cluster"]
 
-_FORM = (
+_SYNTAX = (
     "must be kvstore://[user:password@]host[:port][/database], kvstores:// for TLS; "
     "or kvstore+sentinel://host:port,host:port/service[/database], or kvstore+cluster://host:port,host:port"
 )
@@ -21,7 +21,7 @@ _PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
 
 @dataclass(frozen=True, slots=True)
 class StorageUrl:
-    kind: Kind
+    kind: StoreKind
     tls: bool
     hosts: tuple[HostPort, ...]
     username: str | None = None
@@ -34,7 +34,7 @@ class StorageUrl:
 _DATABASE_OPTIONS = frozenset(
     {"sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding", "require_auth", "target_session_attrs", "application_name"}
 )
-_DATABASE_FORM = "must be sqlite:/// and a path, or postgresql://[user[:password]@]host[:port]/database"
+_DATABASE_SYNTAX = "must be sqlite:/// and a path, or postgresql://[user[:password]@]host[:port]/database"
 _DATABASE = re.compile(r"postgres(?:ql)?://(?:([^/?#]*)@)?([^/@?#]*)/([^/?#]+)(?:\?([^#]*))?")
 
 
@@ -50,11 +50,11 @@ class DatabaseUrl:
     options: tuple[tuple[str, str], ...] = ()
 
 
-def database_server(value: str) -> DatabaseUrl:
+def parse_database_url(value: str) -> DatabaseUrl:
     """Database server of a URL; ValueError without the value, which may hold a password."""
     match = _DATABASE.fullmatch(value)
     if match is None:
-        raise ValueError(_DATABASE_FORM)
+        raise ValueError(_DATABASE_SYNTAX)
     username, colon, password = (match[1] or "").partition(":")
     options = tuple(parse_qsl(match[4] or "", keep_blank_values=True))
     for name, _ in options:
@@ -63,22 +63,22 @@ def database_server(value: str) -> DatabaseUrl:
     return DatabaseUrl(
         "postgresql",
         unquote(match[3]),
-        tuple(_host_port(host, 5432, _DATABASE_FORM) for host in match[2].split(",") if host),
+        tuple(_host_port(host, 5432, _DATABASE_SYNTAX) for host in match[2].split(",") if host),
         unquote(username) or None,
         SecretText(unquote(password)) if colon else None,
         options,
     )
 
 
-def storage_url(value: Any) -> StorageUrl:
+def parse_storage_url(value: Any) -> StorageUrl:
     """Storage URL; ValueError without the value, which may hold a password."""
     match = _URL.fullmatch(text(value))
     if match is None:
-        raise ValueError(_FORM)
-    kind: Kind = match[2] or "server"  # type: ignore[assignment]
-    hosts = tuple(_host_port(host, _PORTS[kind], _FORM) for host in match[4].split(","))
+        raise ValueError(_SYNTAX)
+    kind: StoreKind = match[2] or "server"  # type: ignore[assignment]
+    hosts = tuple(_host_port(host, _PORTS[kind], _SYNTAX) for host in match[4].split(","))
     if kind == "server" and len(hosts) > 1:
-        raise ValueError(f"multiple hosts require `+sentinel` or `+cluster`: {_FORM}")
+        raise ValueError(f"multiple hosts require `+sentinel` or `+cluster`: {_SYNTAX}")
     username, password = _credentials(match[3])
     service, database = _path(kind, match[5] or "")
     return StorageUrl(kind, match[1] in ("kvstores", "rediss"), hosts, username, password, database, service)
@@ -100,13 +100,13 @@ def _credentials(written: str | None) -> tuple[str | None, SecretText | None]:
     return unquote(username) or None, SecretText(unquote(password))
 
 
-def _path(kind: Kind, written: str) -> tuple[str, int]:
+def _path(kind: StoreKind, written: str) -> tuple[str, int]:
     parts = written.strip("/").split("/") if written.strip("/") else []
     service = unquote(parts.pop(0)) if kind == "sentinel" and parts else ""
     if kind == "sentinel" and not service:
         raise ValueError("has no Sentinel service name: kvstore+sentinel://host:port/service")
     if len(parts) > 1 or (parts and not re.fullmatch(r"[0-9]{1,4}", parts[0])):
-        raise ValueError(f"the database must be a number: {_FORM}")
+        raise ValueError(f"the database must be a number: {_SYNTAX}")
     database = int(parts[0]) if parts else 0
     if kind == "cluster" and database:
         raise ValueError("a cluster has database 0 only")

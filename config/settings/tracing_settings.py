@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from config.fields.basic_types import Number, WebUrl, host_port
-from config.fields.field_type import HOST_PORT, SettingReader, one_of
+from config.fields.field_type import HOST_PORT, FieldType, choice_type
 from config.validation import Finding, Rule, Settings
 from foundation.telemetry.tracing.tracer import SAME_AS
 from foundation.values import HostPort
@@ -24,10 +24,10 @@ def _agent(value: Any) -> HostPort:
     return address
 
 
-Agent = Annotated[HostPort, SettingReader("string", _agent, HOST_PORT)]
+Agent = Annotated[HostPort, FieldType("string", _agent, HOST_PORT)]
 
 
-def _has_a_target(settings: "Options") -> Iterator[Finding]:
+def _check_endpoint(settings: "Options") -> Iterator[Finding]:
     provider = settings.tracing_provider or ""
     back_end = SAME_AS.get(provider, provider)
     if back_end == "thrift" and not (settings.tracing_thrift_collector_endpoint or settings.tracing_thrift_agent_endpoint):
@@ -37,15 +37,15 @@ def _has_a_target(settings: "Options") -> Iterator[Finding]:
         yield ("tracing_provider",), f"{provider} needs tracing_span_endpoint, as in {example}"
 
 
-def _rate_is_a_part(settings: "Options") -> Iterator[Finding]:
+def _check_sample_rate(settings: "Options") -> Iterator[Finding]:
     if settings.tracing_sample_rate > 1:
         yield ("tracing_sample_rate",), "must not be more than 1, which traces every request"
 
 
 class TracingSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_has_a_target, _rate_is_a_part)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_endpoint, _check_sample_rate)
 
-    tracing_provider: Annotated[str, one_of("monitor", "thrift", "span", "datadog", "jaeger", "zipkin", "otlp")] | None = Field(
+    tracing_provider: Annotated[str, choice_type("monitor", "thrift", "span", "datadog", "jaeger", "zipkin", "otlp")] | None = Field(
         None,
         description="Tracing backend. `zipkin` is `span`, `jaeger` is `thrift`, `datadog` is `monitor`. Empty disables tracing.",
         examples=["span"],

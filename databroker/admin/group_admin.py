@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from config.issuers import applies_to_issuer
 from config.options import Options
 from config.provider_config import ProviderConfig
-from config.settings.group_sources import ways_to_groups
+from config.settings.group_sources import describe_group_sources
 from databroker.admin.read_only_admin import ReadOnlyAdmin
 from databroker.broker_client import page_context
 from databroker.models import Group, Membership, User
@@ -90,7 +90,7 @@ def about(options: Options, *, is_empty: bool) -> str:
     directories = [_directory(provider) for provider in options.providers.values() if _has_directory(provider)]
     sources = " and ".join([_claim(options)] * bool(claim) + directories)
     if not sources:
-        return NO_SOURCE.format(ways=ways_to_groups(options))
+        return NO_SOURCE.format(ways=describe_group_sources(options))
     if is_empty:
         return NONE_YET.format(sources=sources) + (BY_CLAIM if claim else "")
     return READ_ONLY.format(sources=sources) + (BEARERS if claim else "")

@@ -29,9 +29,9 @@ def metrics_address() -> str:
     environ = dict(os.environ)  # noqa: TID251 - an entry point
     if address := environ.get("METRICS_ADDRESS"):
         return address
-    from config.loader import check_configuration, config_path
+    from config.loader import check_configuration, find_config
 
-    checked = check_configuration(config_path(environ, Path.cwd()), environ)
+    checked = check_configuration(find_config(environ, Path.cwd()), environ)
     if checked.options is None or checked.options.metrics_address is None:
         raise CommandError("metrics_address, which serves /readyz and /metrics, is not configured. Set it, or use --at HOST:PORT")
     return str(checked.options.metrics_address)

@@ -27,7 +27,7 @@ from authenticate.provider.token_response import error_text
 from config.options import Options
 from config.parsing.document import KeyPath
 from config.provider_config import ProviderConfig
-from config.settings.identity_providers import place_of_key
+from config.settings.identity_providers import provider_key_path
 from config.validation import Finding
 from databroker.broker_client import BrokerClient
 from foundation.connection_errors import ConnectFailure, classify_failure
@@ -157,7 +157,7 @@ def _sign_in_params(client: ProviderClient, discovery: DiscoveryDocument, redire
 
 def _place(options: Options, provider: ProviderConfig, key: str) -> KeyPath:
     """Where a key of this provider is written."""
-    return place_of_key(options, list(options.providers).index(provider.id), key)
+    return provider_key_path(options, list(options.providers).index(provider.id), key)
 
 
 async def _upstreams(options: Options) -> list[Finding]:

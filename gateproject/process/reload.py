@@ -9,9 +9,9 @@ from typing import Self
 
 import structlog
 
-from config.config_watcher import ConfigSource
-from config.inspect.config_diff import MOST, ValueChange, Version, changes, setting_changes
-from config.inspect.source_map import Places
+from config.config_watcher import ConfigWatcher
+from config.inspect.config_diff import MAX_CHANGES, ConfigSnapshot, ValueChange, diff_configs, diff_settings
+from config.inspect.source_map import SourceMap
 from config.options import Options
 from foundation.errors import Problem
 from foundation.readiness import ComponentStatus, degraded, format_utc
@@ -48,7 +48,7 @@ class ConfigurationStatus:
         return degraded(PART, told) if told else ComponentStatus(PART, reason=f"{self.file}, {self.checksum}")
 
     @classmethod
-    def of(cls, source: ConfigSource) -> "ConfigurationStatus":
+    def of(cls, source: ConfigWatcher) -> "ConfigurationStatus":
         """Status of what was loaded just now."""
         return cls(str(source.path or "environment"), source.checksum, datetime.now(UTC))
 
@@ -109,15 +109,15 @@ class LastChange:
 class InForce:
     """What is known of the configuration in force; `waiting` are values of its file that wait for a restart."""
 
-    places: Places = field(default_factory=Places)
+    places: SourceMap = field(default_factory=SourceMap)
     waiting: Sequence[ValueChange] = ()
     last: LastChange | None = None
 
-    def after(self, running: Options, status: ConfigurationStatus, written: Version, taken: Options) -> Self:
+    def after(self, running: Options, status: ConfigurationStatus, written: ConfigSnapshot, taken: Options) -> Self:
         """What is known once `taken` is in force in place of `running`: that is what was `written`, but for what waits for a restart."""
         kept = kept_until_restart(written.options, running)
-        places = written.places.keeping(kept, self.places)
-        before = Version(running, self.places)
-        found = list(changes(before, Version(taken, places)))
-        last = LastChange(status, tuple(told() for told in found[:MOST]), len(found)) if found else self.last
-        return type(self)(places, tuple(told() for told in setting_changes(before, written, kept)), last)
+        places = written.source_map.with_retained(kept, self.places)
+        before = ConfigSnapshot(running, self.places)
+        found = list(diff_configs(before, ConfigSnapshot(taken, places)))
+        last = LastChange(status, tuple(told() for told in found[:MAX_CHANGES]), len(found)) if found else self.last
+        return type(self)(places, tuple(told() for told in diff_settings(before, written, kept)), last)

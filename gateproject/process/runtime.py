@@ -19,8 +19,8 @@ from authenticate.background_work import STOP_GRACE_SECONDS
 from authorize.decision_log import persistence
 from authorize.decision_log.decision_log import DecisionLog, DecisionRecorder
 from authorize.ext_authz_types import ExtAuthzParts
-from config.config_watcher import ConfigSource
-from config.inspect.config_diff import Version
+from config.config_watcher import ConfigWatcher
+from config.inspect.config_diff import ConfigSnapshot
 from config.options import Options
 from databroker.claims import CountedWords
 from databroker.service import DataBrokerService
@@ -74,7 +74,7 @@ class Runtime:
     """Runtime of the services that `services` names, in this process; `status` says which configuration is in force."""
 
     options: Options
-    source: ConfigSource
+    source: ConfigWatcher
     clock: Callable[[], float] = time.time
     peers: NoPeers = field(default_factory=NoPeers)
     services: Services = field(init=False)
@@ -115,7 +115,7 @@ class Runtime:
         given = self.peers.configuration
         with made_beside_requests():
             self.services = self.builder.build(self.options, key=given and given.key(self.options.signing_key_algorithm))
-        self.status, self.in_force = self._status_now(), given.read_in_force() if given else InForce(self.source.places)
+        self.status, self.in_force = self._status_now(), given.read_in_force() if given else InForce(self.source.source_map)
         tracer.use(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
         self.metrics_page = MetricsEndpoint(self.options.service_label, self._families, self.peers.collect_metrics)
@@ -369,7 +369,7 @@ class Runtime:
         with made_beside_requests():
             written = self.source.load()
             options = without_restart_only_changes(written, self.options)
-            in_force = self.in_force.after(self.options, self.status, Version(written, self.source.places), options)
+            in_force = self.in_force.after(self.options, self.status, ConfigSnapshot(written, self.source.source_map), options)
             return self.builder.build(options, self.services), in_force
 
     async def stop(self) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import structlog
 from django.conf import settings
 
-from config.config_watcher import ConfigSource
+from config.config_watcher import ConfigWatcher
 from config.options import Options
-from config.parsing.document import shown_path
+from config.parsing.document import printable_path
 from databroker.store.factory import open_store
 from databroker.store.sealed import SealedStore, UnusableStore
 from foundation.errors import BrokerError, ConfigError, Problem
@@ -47,12 +47,12 @@ def prepare(options: Options) -> None:
         asyncio.run(_check_secret(options))
 
 
-def _require_complete(source: ConfigSource) -> None:
+def _require_complete(source: ConfigWatcher) -> None:
     """ConfigError where the files that were read at the start of this process were still being written."""
     if (unsettled := source.unsettled()) is not None:
         asyncio.run(asyncio.sleep(unsettled[1]))  # time.sleep fails where a library shifts the clock (faketime)
     if source.has_changed():
-        raise ConfigError([Problem("", "changed while gate was starting. Start gate again", file=shown_path(source.path or Path()))])
+        raise ConfigError([Problem("", "changed while gate was starting. Start gate again", file=printable_path(source.path or Path()))])
 
 
 async def _check_secret(options: Options) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from config.fields.pem import names_of
+from config.fields.pem import dns_names
 from config.options import Options
 from foundation.values import HostPort
 
@@ -42,7 +42,7 @@ def configured_addresses(options: Options) -> Iterator[tuple[str, HostPort]]:
 def certificates(options: Options) -> list[ConfiguredCertificate]:
     """Certificates of the configuration, the first to end first."""
     leaves = [x509.load_pem_x509_certificates(pair.certificate)[0] for pair in options.certificate_pairs]
-    found = [ConfiguredCertificate(next(iter(names_of(leaf)), "?"), leaf.not_valid_after_utc) for leaf in leaves]
+    found = [ConfiguredCertificate(next(iter(dns_names(leaf)), "?"), leaf.not_valid_after_utc) for leaf in leaves]
     return sorted(found, key=lambda each: each.ends)
 
 

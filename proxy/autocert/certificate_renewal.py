@@ -10,7 +10,7 @@ import structlog
 from OpenSSL import SSL
 
 from config.options import Options
-from config.settings.autocert_settings import authority_url, hosts_to_certify
+from config.settings.autocert_settings import acme_directory_url, acme_hosts
 from foundation.errors import ConfigError
 from foundation.telemetry import metrics
 from foundation.values import CertificatePair
@@ -42,9 +42,9 @@ class WantedCertificates:
 
     @classmethod
     def of(cls, options: Options) -> Self:
-        directory = str(authority_url(options))
+        directory = str(acme_directory_url(options))
         return cls(
-            hosts=hosts_to_certify(options),
+            hosts=acme_hosts(options),
             terms=AcmeSettings(directory, options.autocert_email, options.autocert_eab_key_id, options.autocert_eab_mac_key),
             trusted_ca=options.autocert_trusted_ca,
             storage=CertificateStorage(options.autocert_dir or options.data_dir, directory),

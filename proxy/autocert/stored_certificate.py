@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import AuthorityInformationAccessOID
 
-from config.fields.pem import check_pair, covers, names_of
+from config.fields.pem import check_key_matches, covers, dns_names
 from foundation.values import CertificatePair, SecretBytes
 
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
@@ -42,7 +42,7 @@ class CertificateChain:
     @cached_property
     def name(self) -> str:
         """Name of the certificate, for people."""
-        return next(iter(names_of(self.leaf)), self.leaf.subject.rfc4514_string())
+        return next(iter(dns_names(self.leaf)), self.leaf.subject.rfc4514_string())
 
     @cached_property
     def ends(self) -> datetime:
@@ -82,11 +82,11 @@ class ObtainedCertificate:
         key, end, certificates = content.partition(_END_OF_KEY)
         try:
             pair = CertificatePair(certificates, SecretBytes(key + end), f"the certificate of {host}")
-            check_pair(pair.certificate, pair.key)
+            check_key_matches(pair.certificate, pair.key)
             chain = CertificateChain.of(certificates)
         except ValueError as error:
             raise UnusableCertificate(str(error)) from None
-        if not covers(names_of(chain.leaf), host):
+        if not covers(dns_names(chain.leaf), host):
             raise UnusableCertificate("the certificate is for another host")
         return cls(pair, chain)
 

@@ -4,7 +4,7 @@ import base64
 
 from config.fields import image
 from config.options import Options
-from config.settings.brand_settings import BrandKeys
+from config.settings.brand_settings import BrandSettings
 from foundation.web.brand import NO_BRAND, Brand, SiteFacts
 
 
@@ -12,11 +12,11 @@ def site_facts(options: Options, headers: tuple[tuple[bytes, bytes], ...] = ()) 
     return SiteFacts(options.support_contact or "", headers, _brand(options.brand))
 
 
-def _brand(settings: BrandKeys | None) -> Brand:
+def _brand(settings: BrandSettings | None) -> Brand:
     if settings is None:
         return NO_BRAND
     logo = ""
     if settings.logo is not None:
         content = settings.logo.content
-        logo = f"data:{image.media_type(content)};base64,{base64.b64encode(content).decode()}"
+        logo = f"data:{image.detect_image_type(content)};base64,{base64.b64encode(content).decode()}"
     return Brand.of(settings.name, logo, settings.accent)

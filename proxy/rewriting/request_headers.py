@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from authorize.authorizer import WithheldCredentials
-from config.fields.header_template import literal
+from config.fields.header_template import static_value
 from config.options import Options
 from config.routes.route import Route
 from config.routes.route_identity_headers import IdentityHeaderNames
@@ -106,7 +106,7 @@ class RouteHeaders:
 
     @classmethod
     def build(cls, route: Route, options: Options, told_names: IdentityHeaderNames) -> "RouteHeaders":
-        said = ((name, literal(value)) for name, value in route.set_request_headers.items())
+        said = ((name, static_value(value)) for name, value in route.set_request_headers.items())
         added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in said if value is not None)
         names = [*(name.encode("ascii") for name in route.remove_request_headers), *told_names.headers_for(route)]
         ours = AUTHORIZING if sets_authorization(route, options) else frozenset()

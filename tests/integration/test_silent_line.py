@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from config.settings.storage_url import storage_url
+from config.settings.storage_url import parse_storage_url
 from databroker.records import SESSION
 from databroker.store.redis_client import StorageTls, open_client
 from databroker.store.redis_store import KvStore
@@ -43,7 +43,7 @@ class Stage:
 
 def past_the_line(redis: RedisServer, secret: str) -> Callable[[], Awaitable[None]]:
     async def end() -> None:
-        store = SealedStore(KvStore(open_client(storage_url(redis.url), StorageTls(), 3)), [base64.b64decode(secret)])
+        store = SealedStore(KvStore(open_client(parse_storage_url(redis.url), StorageTls(), 3)), [base64.b64decode(secret)])
         (session,) = await store.page(SESSION, "", 5)
         assert await store.delete(SESSION, session.id)
         await store.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from config.settings.storage_url import storage_url
+from config.settings.storage_url import parse_storage_url
 from databroker.records import SESSION
 from databroker.store.redis_client import StorageTls, open_client
 from databroker.store.redis_store import KvStore
@@ -115,7 +115,7 @@ async def test_a_redis_that_is_killed_under_load_costs_nothing_that_was_acknowle
     emptied(redis_server)
     with builder.start(tmp_path) as gate:
         async with signed_in(gate) as alice, gate.client() as stranger:
-            store = SealedStore(KvStore(open_client(storage_url(redis_server.url), StorageTls(), 3)), [secret])
+            store = SealedStore(KvStore(open_client(parse_storage_url(redis_server.url), StorageTls(), 3)), [secret])
             acknowledged: list[str] = []
             statuses: list[int] = []
 
@@ -166,7 +166,7 @@ async def test_a_session_that_ends_while_nobody_can_hear_it_is_served_no_longer_
         secret = base64.b64decode(str(builder.settings["shared_secret"]))
         with builder.start(tmp_path) as gate:
             async with signed_in(gate) as client, gate.client(timeout=10) as fresh:
-                store = SealedStore(KvStore(open_client(storage_url(redis_server.url), StorageTls(), 3)), [secret])
+                store = SealedStore(KvStore(open_client(parse_storage_url(redis_server.url), StorageTls(), 3)), [secret])
                 line.slow_down(0.05)
                 assert await status_of(client, gate) == 200
                 line.silence()

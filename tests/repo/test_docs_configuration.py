@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from config.loader import check_configuration
-from config.settings.directory_account import SHAPES
+from config.settings.directory_account import ACCOUNT_FIELDS
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 from tests.support.certs import CertificateFiles, certificate_files
 
@@ -87,7 +87,7 @@ def content_of(key: str, holder: dict[str, Any], certificate: CertificateFiles) 
         return b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><path d="M0 0h8v8z"/></svg>'
     if "service_account" in name and "token" not in name:
         provider = holder.get("idp_provider", holder.get("provider", ""))
-        account = dict.fromkeys(SHAPES.get(provider, ()), "x")
+        account = dict.fromkeys(ACCOUNT_FIELDS.get(provider, ()), "x")
         return json.dumps(account | {"directory_id": "00000000-0000-0000-0000-000000000000"}).encode()
     if name == "directory":
         return b"users: [{id: alice, email: alice@example.com, groups: [engineering]}]\ngroups: [{id: engineering}]\n"

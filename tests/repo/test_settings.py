@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from config.lint import WEAKNESSES
+from config.lint import LINT_RULES
 from config.options import Options
-from config.reference.setting_catalog import FILE_ONLY, SettingKey, keys, nested, route_keys, settings
+from config.reference.setting_catalog import FILE_ONLY, SettingKey, declared_keys, nested_models, route_keys, settings_by_topic
 from config.routes.route import Route
 from config.routes.route_redirect import RouteRedirect
 from config.settings.common_settings import CertificateFiles
-from config.settings.identity_providers import OF_ONE
+from config.settings.identity_providers import SINGLE_PROVIDER_KEYS
 from gateproject.checkout.management.commands.settingsreference import DOCS, files
 from tests.support.source_trees import parsed
 
@@ -24,10 +24,19 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy", "config", "foundation")
 SPECIFICATION = yaml.safe_load((Path(__file__).parent / "specification.yaml").read_text())
 
-ALL_SETTINGS = [key for group in settings().values() for key in group]
-DECLARED = {"settings": ALL_SETTINGS, "route": route_keys(), "redirect": keys(RouteRedirect), "certificates": keys(CertificateFiles)}
-MODELS = {model for _, model in nested([*ALL_SETTINGS, *route_keys()])}
-ALL_KEYS = [*ALL_SETTINGS, *route_keys(), *(key for model in sorted(MODELS, key=lambda model: model.__name__) for key in keys(model))]
+ALL_SETTINGS = [key for group in settings_by_topic().values() for key in group]
+DECLARED = {
+    "settings": ALL_SETTINGS,
+    "route": route_keys(),
+    "redirect": declared_keys(RouteRedirect),
+    "certificates": declared_keys(CertificateFiles),
+}
+MODELS = {model for _, model in nested_models([*ALL_SETTINGS, *route_keys()])}
+ALL_KEYS = [
+    *ALL_SETTINGS,
+    *route_keys(),
+    *(key for model in sorted(MODELS, key=lambda model: model.__name__) for key in declared_keys(model)),
+]
 SPECIFIED = [(group, name) for group, specified in SPECIFICATION.items() for name in specified]
 
 
@@ -36,7 +45,7 @@ def identified(key: SettingKey) -> str:
 
 
 def test_every_key_has_description_type_and_example() -> None:
-    unread = [identified(key) for key in ALL_KEYS if key.reader is None and key.model is None]
+    unread = [identified(key) for key in ALL_KEYS if key.field_type is None and key.model is None]
     assert unread == [], "their types need a Reader (config/fields/basic_types.py)"
     assert [identified(key) for key in ALL_KEYS if not (key.field.description or "").endswith(".")] == [], "a description is a sentence"
     assert [identified(key) for key in ALL_KEYS if not key.field.examples] == [], "Field(examples=[...])"
@@ -57,8 +66,8 @@ def test_specified_keys_are_declared_as_specified() -> None:
 
 def differences(specified: Mapping[str, Any], key: SettingKey) -> list[str]:
     found = []
-    if not key.kind.startswith(specified["type"]):
-        found.append(f"the type is {specified['type']}, not {key.kind}")
+    if not key.type_name.startswith(specified["type"]):
+        found.append(f"the type is {specified['type']}, not {key.type_name}")
     if specified.get("required", False) not in (key.is_required, "depends"):
         found.append("is required, or isn't")
     default = specified.get("default")
@@ -74,7 +83,7 @@ def differences(specified: Mapping[str, Any], key: SettingKey) -> list[str]:
 
 
 def accepted(key: SettingKey) -> set[str]:
-    return set() if key.reader is None else set(key.reader.shape.get("enum", ()))
+    return set() if key.field_type is None else set(key.field_type.schema.get("enum", ()))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +124,7 @@ HOLDERS = frozenset(
         "entry",
     }
 )
-RULES = frozenset(rule.__name__ for model in (Options, Route, *MODELS) for rule in model.RULES) | {rule.__name__ for rule in WEAKNESSES}
+RULES = frozenset(rule.__name__ for model in (Options, Route, *MODELS) for rule in model.RULES) | {rule.__name__ for rule in LINT_RULES}
 
 
 @cache
@@ -125,7 +134,7 @@ def attributes_read() -> set[str]:
         for path in (ROOT / package).rglob("*.py"):
             is_configuration = path.is_relative_to(ROOT / "config")
             found |= set(_read_in(parsed(path.read_text()), HOLDERS | {"self"} if is_configuration else HOLDERS))
-    return found | {setting for key, setting in OF_ONE.items() if key in found}
+    return found | {setting for key, setting in SINGLE_PROVIDER_KEYS.items() if key in found}
 
 
 def _read_in(node: ast.AST, holders: frozenset[str]) -> Iterator[str]:
@@ -133,7 +142,7 @@ def _read_in(node: ast.AST, holders: frozenset[str]) -> Iterator[str]:
         return
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _last_name(node.value) in holders:
         yield node.attr
-    elif isinstance(node, ast.Call) and _last_name(node.func) == "or_file" and isinstance(node.args[0], ast.Constant):
+    elif isinstance(node, ast.Call) and _last_name(node.func) == "value_or_file" and isinstance(node.args[0], ast.Constant):
         yield str(node.args[0].value)
     elif isinstance(node, ast.Call) and _last_name(node.func) == "file_form" and isinstance(node.args[0], ast.Constant):
         yield f"{node.args[0].value}_file"
@@ -151,13 +160,13 @@ def test_every_key_is_read() -> None:
 
 def _is_read(key: SettingKey) -> bool:
     (attribute,) = (attribute for name, attribute in key.owner.attributes().items() if name == key.name)
-    has_one_value = key.reader is not None and len(key.reader.shape.get("enum", ())) == 1
+    has_one_value = key.field_type is not None and len(key.field_type.schema.get("enum", ())) == 1
     return attribute in attributes_read() or has_one_value
 
 
 def test_unread_key_is_noticed() -> None:
-    rule = "def _needs_an_effect(settings):\n  settings.f"
-    tree = parsed(f"options.a\noptions.b = 1\nother.c\ncompiled.route.d\nor_file('e')\nself.g\n{rule}")
+    rule = "def _check_redirect(settings):\n  settings.f"
+    tree = parsed(f"options.a\noptions.b = 1\nother.c\ncompiled.route.d\nvalue_or_file('e')\nself.g\n{rule}")
     assert set(_read_in(tree, HOLDERS)) == {"a", "d", "e"}
     assert set(_read_in(tree, HOLDERS | {"self"})) == {"a", "d", "e", "g"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from config.loader import check_content, load_options, options_of
+from config.loader import check_content, load_options, require_options
 from config.options import Options
 
 COOKIE_SECRET = base64.b64encode(bytes(range(32))).decode()
@@ -37,4 +37,4 @@ def make_options(directory: Path, **settings: Any) -> Options:
 
 def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
     """Options as of `load_options`, for the bytes of a configuration file in `directory`."""
-    return options_of(check_content(content, extension, environ, directory))
+    return require_options(check_content(content, extension, environ, directory))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from tests.support.authenticate_site import Site
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 
@@ -22,7 +22,7 @@ def several(*ids: str) -> dict[str, Any]:
     """Settings of providers that nobody asks anything."""
     said = {"provider": "oidc", "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
     entries = [{"id": id, "url": f"https://idp.{id}.example", "domains": [f"{id}.example"], **said} for id in ids]
-    return {**dict.fromkeys(IN_PLACE), "identity_providers": entries}
+    return {**dict.fromkeys(PLACEHOLDERS), "identity_providers": entries}
 
 
 class SeveralSite(Site):

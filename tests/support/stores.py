@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connections
 
-from config.settings.storage_url import database_server
+from config.settings.storage_url import parse_database_url
 from databroker.store.base import StoreBackend
 from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
@@ -42,7 +42,7 @@ def database_on_postgresql(postgresql: PostgresServer, monkeypatch: pytest.Monke
 
 def use_postgresql(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the connections of new threads."""
-    settings = connections.configure_settings({"default": _postgresql(database_server(url))})
+    settings = connections.configure_settings({"default": _postgresql(parse_database_url(url))})
     monkeypatch.setitem(connections.settings, "default", settings["default"])
 
 

@@ -12,7 +12,7 @@ from authenticate.directory.vendors.onelogin_directory import OneLoginDirectory
 from authenticate.directory.vendors.vendor import Vendor
 from config.options import Options
 from config.provider_config import ProviderConfig
-from config.settings.group_sources import account_of
+from config.settings.group_sources import directory_account_for
 from config.settings.identity_providers import provider_entries
 
 DIRECTORIES: dict[str, type[Vendor]] = {
@@ -28,7 +28,7 @@ DIRECTORIES: dict[str, type[Vendor]] = {
 
 def vendor_of(options: Options, provider: ProviderConfig, clock: Callable[[], float]) -> Vendor | None:
     """The directory of a configured provider; None where the options give no credentials for it."""
-    account = next(account_of(options, entry) for entry in provider_entries(options) if entry.id == provider.id)
+    account = next(directory_account_for(options, entry) for entry in provider_entries(options) if entry.id == provider.id)
     if account is None:
         return None
     # A data broker need not know where people sign in: then it can't say whose they are.

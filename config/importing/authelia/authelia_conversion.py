@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from config.importing.authelia.authelia_rules import BYPASS, DENY, TWO_FACTOR, AutheliaRule, read_rules
-from config.importing.authelia.generated_tests import examples
-from config.importing.conversion import Converted, ConvertedPart
+from config.importing.authelia.generated_tests import generate_tests
+from config.importing.conversion import Conversion, ConvertedSection
 from config.importing.foreign_file import AUTHELIA, ForeignConfig
-from config.importing.foreign_values import address_parts
-from config.importing.path_bounds import path_bounds
-from config.importing.policy_expressions import Expression, all_of, any_of, none_of
-from config.importing.preamble import NO_UPSTREAM, SIGNED_IN, begin, let_in
+from config.importing.foreign_values import split_url
+from config.importing.path_bounds import approximate_path
+from config.importing.policy_expressions import Expression, combine_and, combine_nor, combine_or
+from config.importing.preamble import NO_UPSTREAM, SIGNED_IN, grant_access, write_preamble
 
 SECOND_FACTOR: Expression = {"claim/amr": "mfa"}
 # Everything about people and how they prove who they are stays where it is.
-_STAYS = "not converted: Authelia remains your identity provider, which gate uses through OpenID Connect"
-_WHY_LOST = {
+_PROVIDER_SIDE = "not converted: Authelia remains your identity provider, which gate uses through OpenID Connect"
+_REASONS = {
     "session": "gate has its own sessions: cookie_expire, databroker_storage_type",
     "server": "the setting address replaces it",
     "log": "use log_level if it differs from info",
@@ -28,27 +28,27 @@ _WHY_LOST = {
 }
 
 
-def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converted:
+def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversion:
     """Conversion; `new_secret` gives 32 random bytes."""
-    converted = Converted(AUTHELIA)
+    converted = Conversion(AUTHELIA)
     rules = read_rules(foreign)
     _top(converted.top, foreign, new_secret)
     _shared_notes(converted.top, rules)
     for host in _hosts(rules):
         converted.routes.append(_route(host, rules))
-        converted.tests += examples(host, rules)
+        converted.tests += generate_tests(host, rules)
     if not converted.routes:
         converted.top.lose(foreign.source("access_control"), "no rule names a host, and gate needs a route for each host. Add the routes")
     return converted
 
 
-def _top(top: ConvertedPart, foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> None:
+def _top(top: ConvertedSection, foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> None:
     domain, portal = _cookie(foreign.values)
     about_client = "a client of authorization_policy two_factor where a rule asks for two factors"
-    begin(top, domain, portal, "Authelia as OpenID Connect provider (identity_providers.oidc)", about_client, new_secret)
+    write_preamble(top, domain, portal, "Authelia as OpenID Connect provider (identity_providers.oidc)", about_client, new_secret)
     for key in foreign.values:
         if key != "access_control":
-            top.lose(foreign.source(key), _WHY_LOST.get(key, _STAYS))
+            top.lose(foreign.source(key), _REASONS.get(key, _PROVIDER_SIDE))
 
 
 def _cookie(values: dict[str, Any]) -> tuple[str, str]:
@@ -59,11 +59,11 @@ def _cookie(values: dict[str, Any]) -> tuple[str, str]:
     first = first if isinstance(first, dict) else {}
     domain = str(first.get("domain") or "example.com").lower()
     portal = str(first.get("authelia_url") or f"https://auth.{domain}")
-    parts = address_parts(portal)
+    parts = split_url(portal)
     return domain, portal if parts.scheme == "https" and parts.hostname else f"https://auth.{domain}"
 
 
-def _shared_notes(top: ConvertedPart, rules: tuple[AutheliaRule, ...]) -> None:
+def _shared_notes(top: ConvertedSection, rules: tuple[AutheliaRule, ...]) -> None:
     top.note(
         "NEW",
         f"Authelia has no upstreams: replace {NO_UPSTREAM} in each `to` with yours. With forward auth none is needed",
@@ -90,8 +90,8 @@ def _hosts(rules: tuple[AutheliaRule, ...]) -> list[str]:
     return sorted(named, key=lambda domain: (domain.startswith("*."), -domain.count(".") if domain.startswith("*.") else 0))
 
 
-def _route(host: str, rules: tuple[AutheliaRule, ...]) -> ConvertedPart:
-    route = ConvertedPart()
+def _route(host: str, rules: tuple[AutheliaRule, ...]) -> ConvertedSection:
+    route = ConvertedSection()
     about = [rule for rule in rules if rule.takes_host(host)[1]]
     first = next((rule for rule in about if host in rule.domains), about[0])
     route.set(first.source, "from", f"https://{host}")
@@ -100,47 +100,47 @@ def _route(host: str, rules: tuple[AutheliaRule, ...]) -> ConvertedPart:
     route.set(None, "to", NO_UPSTREAM)
     route.set(None, "allow_websockets", True)
     route.set(None, "pass_identity_headers", True)
-    grants = [_grant(route, host, index, about) for index in range(len(about))]
-    let_in(route, any_of(grants))
+    grants = [_rule_expression(route, host, index, about) for index in range(len(about))]
+    grant_access(route, combine_or(grants))
     return route
 
 
-def _grant(route: ConvertedPart, host: str, index: int, rules: list[AutheliaRule]) -> Expression:
+def _rule_expression(route: ConvertedSection, host: str, index: int, rules: list[AutheliaRule]) -> Expression:
     """Whom this rule lets in: those that it surely takes, none of the stricter rules before it possibly takes, and who meet its policy."""
     rule = rules[index]
-    _say(route, host, rule)
+    _note_differences(route, host, rule)
     if rule.policy == DENY or any(earlier.takes_every_request and earlier.takes_host(host)[0] for earlier in rules[:index]):
         return False
     stricter = [earlier for earlier in rules[:index] if earlier.strictness > rule.strictness]
     signed_in = rule.policy != BYPASS and not rule.subjects
-    return all_of(
+    return combine_and(
         [
-            _taken(host, rule, surely=True),
+            _match_expression(host, rule, surely=True),
             SIGNED_IN if signed_in else True,
             SECOND_FACTOR if rule.policy == TWO_FACTOR else True,
-            none_of([_taken(host, earlier, surely=False) for earlier in stricter]),
+            combine_nor([_match_expression(host, earlier, surely=False) for earlier in stricter]),
         ]
     )
 
 
-def _taken(host: str, rule: AutheliaRule, *, surely: bool) -> Expression:
+def _match_expression(host: str, rule: AutheliaRule, *, surely: bool) -> Expression:
     is_here = rule.takes_host(host)[0 if surely else 1]
     if not is_here or (surely and rule.unread):
         return False
-    bounds = [path_bounds(expression, sees_query=True) for expression in rule.resources]
-    paths = any_of([bound.surely if surely else bound.possibly for bound in bounds]) if bounds else True
+    bounds = [approximate_path(expression, sees_query=True) for expression in rule.resources]
+    paths = combine_or([bound.surely if surely else bound.possibly for bound in bounds]) if bounds else True
     methods: Expression = {"http_method": {"in": list(rule.methods)}} if rule.methods else True
     networks: Expression = {"source_ip": {"in": list(rule.networks)}} if rule.networks else True
-    people = any_of([all_of(map(_person, parts)) for parts in rule.subjects]) if rule.subjects else True
-    return all_of([paths, methods, networks, people])
+    people = combine_or([combine_and(map(_subject_expression, parts)) for parts in rule.subjects]) if rule.subjects else True
+    return combine_and([paths, methods, networks, people])
 
 
-def _person(subject: str) -> Expression:
+def _subject_expression(subject: str) -> Expression:
     kind, _, name = subject.partition(":")
     return {"claim/preferred_username": name.strip()} if kind == "user" else {"groups": name.strip()}
 
 
-def _say(route: ConvertedPart, host: str, rule: AutheliaRule) -> None:
+def _note_differences(route: ConvertedSection, host: str, rule: AutheliaRule) -> None:
     """What of the rule could not be told exactly."""
     for text in rule.unread:
         route.lose(rule.source, f"{text}; the rule allows nothing, and requests that it may deny stay denied")
@@ -148,6 +148,6 @@ def _say(route: ConvertedPart, host: str, rule: AutheliaRule) -> None:
     if not surely:
         route.note("CHECK", f"{rule.source}: whether it applies to {host} depends on the user or on the host name. It allows nothing")
     for expression in rule.resources:
-        if not path_bounds(expression, sees_query=True).are_exact:
+        if not approximate_path(expression, sees_query=True).are_exact:
             said = "gate's rules match the path without its query. Requests that may have matched otherwise stay denied"
             route.note("CHECK", f"{rule.source}: {expression}: {said}")

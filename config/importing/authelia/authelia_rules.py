@@ -7,7 +7,7 @@ from typing import Any
 
 from config.importing.conversion import ForeignKey
 from config.importing.foreign_file import ForeignConfig
-from config.importing.foreign_values import compiled
+from config.importing.foreign_values import compile_re2
 
 BYPASS, ONE_FACTOR, TWO_FACTOR, DENY = POLICIES = ("bypass", "one_factor", "two_factor", "deny")
 _PLACEHOLDERS = ("{user}", "{group}")
@@ -53,7 +53,7 @@ class AutheliaRule:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedOfAuthelia:
+class AutheliaRequest:
     """Request and person as Authelia sees them; `username` is empty where nobody is signed in.  `path` is decoded, with its query."""
 
     host: str
@@ -64,7 +64,7 @@ class AskedOfAuthelia:
     groups: frozenset[str] = frozenset()
 
 
-def first_match(rules: tuple[AutheliaRule, ...], asked: AskedOfAuthelia) -> AutheliaRule | None:
+def first_match(rules: tuple[AutheliaRule, ...], asked: AutheliaRequest) -> AutheliaRule | None:
     """Rule that decides; None for one that can't be known, because of what is not read here."""
     for rule in rules:
         surely, possibly = rule.takes_host(asked.host)
@@ -74,7 +74,7 @@ def first_match(rules: tuple[AutheliaRule, ...], asked: AskedOfAuthelia) -> Auth
     return None
 
 
-def _matches(rule: AutheliaRule, asked: AskedOfAuthelia) -> bool:
+def _matches(rule: AutheliaRule, asked: AutheliaRequest) -> bool:
     if rule.resources and not any(_search(expression, asked.path) is not False for expression in rule.resources):
         return False
     if rule.methods and asked.method not in rule.methods:
@@ -84,7 +84,7 @@ def _matches(rule: AutheliaRule, asked: AskedOfAuthelia) -> bool:
     return not rule.subjects or not asked.username or any(_is_subject(parts, asked) for parts in rule.subjects)
 
 
-def _is_subject(parts: tuple[str, ...], asked: AskedOfAuthelia) -> bool:
+def _is_subject(parts: tuple[str, ...], asked: AutheliaRequest) -> bool:
     kinds = (part.partition(":") for part in parts)
     return all(asked.username == name.strip() if kind == "user" else name.strip() in asked.groups for kind, _, name in kinds)
 
@@ -99,13 +99,13 @@ def _is_domain(domain: str, host: str) -> bool:
 
 
 def _is_usable(expression: str) -> bool:
-    searched = compiled(expression)
+    searched = compile_re2(expression)
     return searched is not None and not searched.groupindex
 
 
 def _search(expression: str, text: str) -> bool | None:
     """None where it can't be told: the expression is none, or names a person or a group."""
-    searched = compiled(expression)
+    searched = compile_re2(expression)
     return None if searched is None or searched.groupindex else searched.search(text) is not None
 
 

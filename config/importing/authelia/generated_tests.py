@@ -3,38 +3,38 @@
 from collections.abc import Iterator
 from typing import Any
 
-from config.importing.authelia.authelia_rules import BYPASS, DENY, ONE_FACTOR, TWO_FACTOR, AskedOfAuthelia, AutheliaRule, first_match
+from config.importing.authelia.authelia_rules import BYPASS, DENY, ONE_FACTOR, TWO_FACTOR, AutheliaRequest, AutheliaRule, first_match
 from config.importing.path_bounds import sample_path
 
-MOST_OF_A_HOST = 40
+MAX_TESTS_PER_HOST = 40
 _OUTSIDER = ("somebody", frozenset[str]())
 
 
-def examples(host: str, rules: tuple[AutheliaRule, ...]) -> list[dict[str, Any]]:
+def generate_tests(host: str, rules: tuple[AutheliaRule, ...]) -> list[dict[str, Any]]:
     """Entries of `policy_tests`; `expect` is what Authelia did."""
     found: dict[str, dict[str, Any]] = {}
-    for asked in _asked(host.replace("*", "any"), [rule for rule in rules if rule.takes_host(host)[1]]):
+    for asked in _requests(host.replace("*", "any"), [rule for rule in rules if rule.takes_host(host)[1]]):
         rule = first_match(rules, asked)
         for test in () if rule is None else _tests(asked, rule):
             found.setdefault(repr({key: value for key, value in test.items() if key != "name"}), test)
-    return list(found.values())[:MOST_OF_A_HOST]
+    return list(found.values())[:MAX_TESTS_PER_HOST]
 
 
-def _asked(host: str, rules: list[AutheliaRule]) -> Iterator[AskedOfAuthelia]:
+def _requests(host: str, rules: list[AutheliaRule]) -> Iterator[AutheliaRequest]:
     for rule in rules:
-        people = [("", frozenset[str]()), _OUTSIDER, *map(_member, rule.subjects)]
+        people = [("", frozenset[str]()), _OUTSIDER, *map(_sample_user, rule.subjects)]
         path = next(filter(None, map(sample_path, rule.resources)), "/")
         address = rule.networks[0].partition("/")[0] if rule.networks else "203.0.113.7"
         for name, groups in people:
-            yield AskedOfAuthelia(host, path, (*rule.methods, "GET")[0], address, name, groups)
+            yield AutheliaRequest(host, path, (*rule.methods, "GET")[0], address, name, groups)
 
 
-def _member(parts: tuple[str, ...]) -> tuple[str, frozenset[str]]:
+def _sample_user(parts: tuple[str, ...]) -> tuple[str, frozenset[str]]:
     names = [part.removeprefix("user:").strip() for part in parts if part.startswith("user:")]
     return (names or ["member"])[0], frozenset(part.removeprefix("group:").strip() for part in parts if part.startswith("group:"))
 
 
-def _tests(asked: AskedOfAuthelia, rule: AutheliaRule) -> Iterator[dict[str, Any]]:
+def _tests(asked: AutheliaRequest, rule: AutheliaRule) -> Iterator[dict[str, Any]]:
     if not asked.username:
         if rule.policy != DENY:  # nobody may still be somebody for whom another rule comes first
             yield _test(asked, rule, "allow" if rule.policy == BYPASS else "sign-in")
@@ -45,7 +45,7 @@ def _tests(asked: AskedOfAuthelia, rule: AutheliaRule) -> Iterator[dict[str, Any
         yield _test(asked, rule, "allow", ["pwd", "otp", "mfa"])
 
 
-def _test(asked: AskedOfAuthelia, rule: AutheliaRule, expect: str, amr: list[str] | None = None) -> dict[str, Any]:
+def _test(asked: AutheliaRequest, rule: AutheliaRule, expect: str, amr: list[str] | None = None) -> dict[str, Any]:
     person: dict[str, Any] = {}
     if amr is not None:
         person = {"user": "someone", "claims": {"preferred_username": asked.username, "amr": amr}}

@@ -17,12 +17,12 @@ from config.importing.authentik.authentik_entries import (
     AuthentikEntry,
     read_entries,
 )
-from config.importing.conversion import Converted, ConvertedPart
+from config.importing.conversion import Conversion, ConvertedSection
 from config.importing.foreign_file import AUTHENTIK, ForeignConfig
-from config.importing.foreign_values import address_parts
-from config.importing.path_bounds import path_bounds, sample_path
-from config.importing.policy_expressions import Expression, all_of, any_of, none_of
-from config.importing.preamble import NO_UPSTREAM, SIGNED_IN, begin, let_in
+from config.importing.foreign_values import split_url
+from config.importing.path_bounds import approximate_path, sample_path
+from config.importing.policy_expressions import Expression, combine_and, combine_nor, combine_or
+from config.importing.preamble import NO_UPSTREAM, SIGNED_IN, grant_access, write_preamble
 
 _LOST = {
     "basic_auth_enabled": "gate does not send passwords to applications. They can read X-Gate-Jwt-Assertion",
@@ -32,25 +32,27 @@ _LOST = {
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BindingResult:
     """Who is let in by what is bound to an application: the expression, and for policy tests the groups of one who is."""
 
     allowed: Expression
     groups: tuple[str, ...] = ()
 
 
-def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converted:
+def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversion:
     """Conversion; `new_secret` gives 32 random bytes."""
-    converted, entries = Converted(AUTHENTIK), read_entries(foreign)
-    hosts = [address_parts(provider.attrs.get("external_host")).hostname or "" for provider in entries.of(PROVIDER)]
+    converted, entries = Conversion(AUTHENTIK), read_entries(foreign)
+    hosts = [split_url(provider.attrs.get("external_host")).hostname or "" for provider in entries.of(PROVIDER)]
     domain = next((host.partition(".")[2] for host in hosts if host.count(".") > 1), "example.com")
     issuer = f"https://authentik.{domain}/application/o/gate/"
-    begin(converted.top, domain, issuer, "the URL of your authentik, with an application `gate`", "of that application", new_secret)
+    write_preamble(
+        converted.top, domain, issuer, "the URL of your authentik, with an application `gate`", "of that application", new_secret
+    )
     converted.top.note("CHECK", "flows (second factors, consent) are those of the application `gate` for all hosts. Choose them there")
     converted.top.note("NEW", "X-authentik-... became X-Gate-Jwt-Assertion, which is signed (pass_identity_headers)")
     if any(entry.attrs.get("user") for entry in entries.of(BINDING)):
         converted.top.note("CHECK", "a bound user became the claim preferred_username. Check that users can't choose its value")
-    for provider in sorted(entries.of(PROVIDER), key=_length, reverse=True):
+    for provider in sorted(entries.of(PROVIDER), key=_path_length, reverse=True):
         if (route := _route(converted, provider, entries)) is not None:
             converted.routes.append(route)
     if not converted.routes:
@@ -58,21 +60,21 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converte
     return converted
 
 
-def _length(provider: AuthentikEntry) -> int:
+def _path_length(provider: AuthentikEntry) -> int:
     """Of the path: gate's first route that matches decides."""
-    return len(address_parts(provider.attrs.get("external_host")).path)
+    return len(split_url(provider.attrs.get("external_host")).path)
 
 
-def _route(converted: Converted, provider: AuthentikEntry, entries: AuthentikEntries) -> ConvertedPart | None:
+def _route(converted: Conversion, provider: AuthentikEntry, entries: AuthentikEntries) -> ConvertedSection | None:
     attrs, mode = provider.attrs, str(provider.attrs.get("mode") or "proxy")
-    url = address_parts(attrs.get("external_host"))
+    url = split_url(attrs.get("external_host"))
     if mode == "forward_domain":
         converted.top.lose(
             provider.source,
             f"{attrs.get('name')}: it applied to all hosts of a domain, and gate needs a route for each host. Add the routes",
         )
         return None
-    route = ConvertedPart()
+    route = ConvertedSection()
     said = "" if url.scheme == "https" else "gate serves https"
     route.set(provider.source, "from", f"https://{url.netloc}", check=said)
     if url.path.strip("/"):
@@ -83,17 +85,17 @@ def _route(converted: Converted, provider: AuthentikEntry, entries: AuthentikEnt
     for key, why in _LOST.items():
         if attrs.get(key):
             route.lose(provider.source, f"{key}: {why}")
-    bound = _bound(route, provider, entries)
+    bound = _resolve_bindings(route, provider, entries)
     skipped = str(attrs.get("skip_path_regex") or "").splitlines()
-    bounds = [path_bounds(expression.strip(), sees_query=False) for expression in skipped if expression.strip()]
+    bounds = [approximate_path(expression.strip(), sees_query=False) for expression in skipped if expression.strip()]
     if any(not each.are_exact for each in bounds):
         route.note("CHECK", f"{provider.source}: skip_path_regex: paths with escapes (%..) are public only if they are unambiguous")
-    let_in(route, any_of([*(each.surely for each in bounds), bound.allowed]))
+    grant_access(route, combine_or([*(each.surely for each in bounds), bound.allowed]))
     converted.tests += _tests(f"https://{url.netloc}{url.path.rstrip('/')}", skipped, bound)
     return route
 
 
-def _upstream(route: ConvertedPart, attrs: dict[str, Any], mode: str) -> None:
+def _upstream(route: ConvertedSection, attrs: dict[str, Any], mode: str) -> None:
     if mode == "proxy" and attrs.get("internal_host"):
         route.set(None, "to", str(attrs["internal_host"]).rstrip("/"))
         if attrs.get("internal_host_ssl_validation") is False:
@@ -102,30 +104,30 @@ def _upstream(route: ConvertedPart, attrs: dict[str, Any], mode: str) -> None:
         route.set(None, "to", NO_UPSTREAM, new="your own proxy has the upstream. Add it (not needed with forward auth)")
 
 
-def _bound(route: ConvertedPart, provider: AuthentikEntry, entries: AuthentikEntries) -> Bound:
+def _resolve_bindings(route: ConvertedSection, provider: AuthentikEntry, entries: AuthentikEntries) -> BindingResult:
     application = _application(provider, entries)
     if application is None:
         route.lose(provider.source, "no application uses this provider, so all users are denied as before")
-        return Bound(False)
+        return BindingResult(False)
     targets = [(binding, entries.find(binding.attrs.get("target"), APPLICATION)) for binding in entries.of(BINDING)]
     bindings = [binding for binding, target in targets if target is application]
     enabled = [binding for binding in bindings if binding.attrs.get("enabled") is not False]
     demands_all = application.attrs.get("policy_engine_mode") == "all"
-    knows_all = entries.is_whole and all(target is not None or _is_elsewhere(binding, entries) for binding, target in targets)
+    knows_all = entries.is_whole and all(target is not None or _binds_other_object(binding, entries) for binding, target in targets)
     if not knows_all and (demands_all or not enabled):
         route.note("CHECK", f"{application.source}: this file may not contain all its bindings. Add the users to allow")
-        return Bound(False)
+        return BindingResult(False)
     if not enabled:
         if bindings:
             route.note("CHECK", f"{application.source}: all its bindings are disabled. Add the users to allow")
-        return Bound(False if bindings else SIGNED_IN)
-    parts = [_of_binding(route, binding, entries) for binding in enabled]
-    allowed = all_of(part.allowed for part in parts) if demands_all else any_of(part.allowed for part in parts)
+        return BindingResult(False if bindings else SIGNED_IN)
+    parts = [_convert_binding(route, binding, entries) for binding in enabled]
+    allowed = combine_and(part.allowed for part in parts) if demands_all else combine_or(part.allowed for part in parts)
     groups = {group for part in parts for group in part.groups} if demands_all else next((part.groups for part in parts if part.groups), ())
-    return Bound(allowed, tuple(sorted(groups)))
+    return BindingResult(allowed, tuple(sorted(groups)))
 
 
-def _is_elsewhere(binding: AuthentikEntry, entries: AuthentikEntries) -> bool:
+def _binds_other_object(binding: AuthentikEntry, entries: AuthentikEntries) -> bool:
     """Whether it is bound to something in the file that is no application: a flow, or a stage of one."""
     models = {entry.model for entry in entries.entries} - {APPLICATION}
     return any(entries.find(binding.attrs.get("target"), model) is not None for model in models)
@@ -135,7 +137,7 @@ def _application(provider: AuthentikEntry, entries: AuthentikEntries) -> Authent
     return next((entry for entry in entries.of(APPLICATION) if entries.find(entry.attrs.get("provider"), PROVIDER) is provider), None)
 
 
-def _of_binding(route: ConvertedPart, binding: AuthentikEntry, entries: AuthentikEntries) -> Bound:
+def _convert_binding(route: ConvertedSection, binding: AuthentikEntry, entries: AuthentikEntries) -> BindingResult:
     group = _name(binding, "group", GROUP, "name", entries)
     person = _name(binding, "user", USER, "username", entries)
     if binding.is_conditional or binding.attrs.get("policy") or not (group or person):
@@ -143,9 +145,9 @@ def _of_binding(route: ConvertedPart, binding: AuthentikEntry, entries: Authenti
             "a policy" if binding.attrs.get("policy") else "it is conditional" if binding.is_conditional else "its user or group is unknown"
         )
         route.lose(binding.source, f"{what}: it allows nothing here")
-        return Bound(False)
+        return BindingResult(False)
     one: Expression = {"groups": group} if group else {"claim/preferred_username": person}
-    return Bound(none_of([one])) if binding.attrs.get("negate") else Bound(one, (group,) if group else ())
+    return BindingResult(combine_nor([one])) if binding.attrs.get("negate") else BindingResult(one, (group,) if group else ())
 
 
 def _name(binding: AuthentikEntry, key: str, model: str, field: str, entries: AuthentikEntries) -> str:
@@ -157,7 +159,7 @@ def _name(binding: AuthentikEntry, key: str, model: str, field: str, entries: Au
     return "" if reference is None else entries.named(reference, model, field)
 
 
-def _tests(base: str, skipped: list[str], bound: Bound) -> list[dict[str, Any]]:
+def _tests(base: str, skipped: list[str], bound: BindingResult) -> list[dict[str, Any]]:
     """Policy tests of what authentik did, where it is known."""
     tests: list[dict[str, Any]] = [
         {"url": base + sample, "expect": "allow"} for sample in map(sample_path, skipped) if len(sample) > 1 and base.count("/") == 2

@@ -13,7 +13,7 @@ from config.importing.foreign_file import ForeignConfig
 PROVIDER, APPLICATION = "authentik_providers_proxy.proxyprovider", "authentik_core.application"
 BINDING, GROUP, USER = "authentik_policies.policybinding", "authentik_core.group", "authentik_core.user"
 # Keys of the JSON document -> what they list: each is a list, or an answer of the API with its `results`.
-_OF_API = {"providers": PROVIDER, "applications": APPLICATION, "bindings": BINDING, "groups": GROUP, "users": USER}
+_API_MODELS = {"providers": PROVIDER, "applications": APPLICATION, "bindings": BINDING, "groups": GROUP, "users": USER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,14 @@ class AuthentikEntries:
 
 def read_entries(foreign: ForeignConfig) -> AuthentikEntries:
     if "entries" in foreign.values:
-        found = tuple(_of_blueprint(foreign))
+        found = tuple(_blueprint_entries(foreign))
         return AuthentikEntries(found, any(entry.model == "authentik_flows.flow" for entry in found))
     bindings = foreign.values.get("bindings")
     pages = _map(_map(bindings).get("pagination"))
-    return AuthentikEntries(tuple(_of_api(foreign)), isinstance(bindings, list | dict) and not pages.get("next"))
+    return AuthentikEntries(tuple(_api_entries(foreign)), isinstance(bindings, list | dict) and not pages.get("next"))
 
 
-def _of_blueprint(foreign: ForeignConfig) -> Iterator[AuthentikEntry]:
+def _blueprint_entries(foreign: ForeignConfig) -> Iterator[AuthentikEntry]:
     for index, raw in enumerate(foreign.values["entries"]):
         if isinstance(raw, dict) and raw.get("state") != "absent":
             attrs = {**_map(raw.get("identifiers")), **_map(raw.get("attrs"))}
@@ -81,8 +81,8 @@ def _of_blueprint(foreign: ForeignConfig) -> Iterator[AuthentikEntry]:
             yield AuthentikEntry(str(raw.get("model")).lower(), source, attrs, str(raw.get("id") or ""), bool(raw.get("conditions")))
 
 
-def _of_api(foreign: ForeignConfig) -> Iterator[AuthentikEntry]:
-    for key, model in _OF_API.items():
+def _api_entries(foreign: ForeignConfig) -> Iterator[AuthentikEntry]:
+    for key, model in _API_MODELS.items():
         answer = foreign.values.get(key)
         listed = answer.get("results") if isinstance(answer, dict) else answer
         for index, raw in enumerate(listed if isinstance(listed, list) else []):

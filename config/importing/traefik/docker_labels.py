@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from config.fields.setting_files import LARGEST_CONFIGURATION, read_capped
+from config.fields.setting_files import MAX_CONFIG_BYTES, read_capped
 from config.importing.conversion import ForeignKey
 from config.importing.foreign_file import ForeignConfig
 
@@ -15,7 +15,7 @@ _LABEL = re.compile(r"traefik\.http\.(routers|services|middlewares)\.([^.]+)\.(.
 
 
 @dataclass(slots=True)
-class TraefikPart:
+class TraefikObject:
     """Router, service or middleware.  `container` is the service of the Compose file that has its labels."""
 
     name: str
@@ -28,13 +28,13 @@ class TraefikPart:
 class TraefikLabels:
     """Labels of all containers by kind and name; `disabled` containers have none here."""
 
-    routers: dict[str, TraefikPart]
-    services: dict[str, TraefikPart]
-    middlewares: dict[str, TraefikPart]
+    routers: dict[str, TraefikObject]
+    services: dict[str, TraefikObject]
+    middlewares: dict[str, TraefikObject]
 
 
 def read_labels(foreign: ForeignConfig) -> TraefikLabels:
-    found: dict[str, dict[str, TraefikPart]] = {"routers": {}, "services": {}, "middlewares": {}}
+    found: dict[str, dict[str, TraefikObject]] = {"routers": {}, "services": {}, "middlewares": {}}
     variables = _variables(foreign.base / ".env")
     for container, raw in foreign.values["services"].items():
         labels = list(_labels(foreign, container, raw if isinstance(raw, dict) else {}))
@@ -44,8 +44,8 @@ def read_labels(foreign: ForeignConfig) -> TraefikLabels:
             match = _LABEL.fullmatch(name)
             if match is None:
                 continue
-            part = found[match[1].lower()].setdefault(match[2], TraefikPart(match[2], container, source))
-            part.options[match[3].lower()] = _filled_in(value, variables)
+            part = found[match[1].lower()].setdefault(match[2], TraefikObject(match[2], container, source))
+            part.options[match[3].lower()] = _interpolate(value, variables)
     return TraefikLabels(found["routers"], found["services"], found["middlewares"])
 
 
@@ -63,14 +63,14 @@ def _labels(foreign: ForeignConfig, container: str, raw: dict[str, Any]) -> Iter
 def _variables(file: Path) -> dict[str, str]:
     """What Compose fills in: the file `.env` beside its own, if there is one."""
     try:
-        lines = read_capped(file, LARGEST_CONFIGURATION).decode("utf-8", "replace").splitlines()
+        lines = read_capped(file, MAX_CONFIG_BYTES).decode("utf-8", "replace").splitlines()
     except ValueError:
         return {}
     pairs = (line.strip().removeprefix("export ").partition("=") for line in lines if not line.lstrip().startswith("#"))
     return {name.strip(): value.strip().strip("'\"") for name, sign, value in pairs if sign}
 
 
-def _filled_in(text: str, variables: dict[str, str]) -> str:
+def _interpolate(text: str, variables: dict[str, str]) -> str:
     """Text with its variables; one that is not known stays as it is written.  `$$` is a dollar sign."""
 
     def value(match: re.Match[str]) -> str:

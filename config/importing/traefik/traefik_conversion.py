@@ -5,11 +5,11 @@ Who may pass, Traefik never knew: it asked (forward auth), or let everybody thro
 
 from collections.abc import Callable, Iterator
 
-from config.importing.conversion import Converted, ConvertedPart
+from config.importing.conversion import Conversion, ConvertedSection
 from config.importing.foreign_file import TRAEFIK, ForeignConfig
-from config.importing.preamble import begin
-from config.importing.traefik.docker_labels import TraefikLabels, TraefikPart, read_labels
-from config.importing.traefik.router_rule import RulePart, UnreadableRule, rule_parts
+from config.importing.preamble import write_preamble
+from config.importing.traefik.docker_labels import TraefikLabels, TraefikObject, read_labels
+from config.importing.traefik.router_rule import RuleBranch, UnsupportedRule, rule_branches
 
 _ISSUER = "https://provider.invalid"
 # What some kinds of middleware did, or do here.
@@ -26,17 +26,19 @@ _KINDS = {
 }
 
 # Those that change the path are not among them: who was asked behind one of these judged another path.
-_LIMITS_NOBODY = frozenset(
+_UNRESTRICTIVE = frozenset(
     {"buffering", "circuitbreaker", "compress", "contenttype", "errors", "headers", "ratelimit", "redirectregex", "redirectscheme", "retry"}
 )
 
 
-def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converted:
+def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversion:
     """Conversion; `new_secret` gives 32 random bytes."""
-    converted, labels = Converted(TRAEFIK), read_labels(foreign)
+    converted, labels = Conversion(TRAEFIK), read_labels(foreign)
     found = [(router, part) for router in _by_priority(labels.routers) for part in _parts(converted.top, router)]
     domain = next((part.host.partition(".")[2] for _, part in found if part.host.count(".") > 1), "example.com")
-    begin(converted.top, domain, _ISSUER, "Traefik has no identity provider. Write yours", "a client that you register there", new_secret)
+    write_preamble(
+        converted.top, domain, _ISSUER, "Traefik has no identity provider. Write yours", "a client that you register there", new_secret
+    )
     converted.top.note("NEW", "containers are named as in the Compose file: gate must share a network with them")
     converted.top.note("NEW", "entry points have no counterpart: gate serves every route at `address`, over https")
     for router, part in found:
@@ -44,21 +46,21 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converte
     return converted
 
 
-def _by_priority(routers: dict[str, TraefikPart]) -> list[TraefikPart]:
+def _by_priority(routers: dict[str, TraefikObject]) -> list[TraefikObject]:
     """As Traefik tries them: by priority, which is the rule's length where none is given."""
 
-    def priority(router: TraefikPart) -> int:
+    def priority(router: TraefikObject) -> int:
         written = router.options.get("priority", "")
         return int(written) if written.isdigit() and int(written) else len(router.options.get("rule", ""))
 
     return sorted(routers.values(), key=priority, reverse=True)
 
 
-def _parts(top: ConvertedPart, router: TraefikPart) -> Iterator[RulePart]:
+def _parts(top: ConvertedSection, router: TraefikObject) -> Iterator[RuleBranch]:
     rule = router.options.get("rule", "")
     try:
-        parts = rule_parts(rule)
-    except UnreadableRule as error:
+        parts = rule_branches(rule)
+    except UnsupportedRule as error:
         top.lose(router.source, f"router {router.name}: {rule}: {error}; its hosts get no route")
         return
     for part in parts:
@@ -68,8 +70,8 @@ def _parts(top: ConvertedPart, router: TraefikPart) -> Iterator[RulePart]:
             top.lose(router.source, f"router {router.name}: {rule}: it names no host, and gate needs a route for each. Add the routes")
 
 
-def _route(router: TraefikPart, part: RulePart, labels: TraefikLabels) -> ConvertedPart:
-    route = ConvertedPart()
+def _route(router: TraefikObject, part: RuleBranch, labels: TraefikLabels) -> ConvertedSection:
+    route = ConvertedSection()
     route.set(router.source, "from", f"https://{part.host}")
     if part.path not in ("", "/") or not part.is_prefix:
         route.set(None, "prefix" if part.is_prefix else "path", part.path)
@@ -84,7 +86,7 @@ def _route(router: TraefikPart, part: RulePart, labels: TraefikLabels) -> Conver
     return route
 
 
-def _upstream(route: ConvertedPart, router: TraefikPart, labels: TraefikLabels) -> None:
+def _upstream(route: ConvertedSection, router: TraefikObject, labels: TraefikLabels) -> None:
     named = router.options.get("service", "")
     own = [service for service in labels.services.values() if service.container == router.container]
     service = labels.services.get(named.partition("@")[0]) if named else own[0] if len(own) == 1 else None
@@ -95,7 +97,7 @@ def _upstream(route: ConvertedPart, router: TraefikPart, labels: TraefikLabels) 
     route.set(None, "to", f"{scheme}://{container}{':' + port if port.isdigit() else ''}", new=said)
 
 
-def _middlewares(route: ConvertedPart, router: TraefikPart, part: RulePart, labels: TraefikLabels) -> None:
+def _middlewares(route: ConvertedSection, router: TraefikObject, part: RuleBranch, labels: TraefikLabels) -> None:
     asked = []
     for name in _named(router.options.get("middlewares", ""), labels):
         middleware = labels.middlewares.get(name.partition("@")[0])
@@ -106,7 +108,7 @@ def _middlewares(route: ConvertedPart, router: TraefikPart, part: RulePart, labe
             route.set(middleware.source, "prefix_rewrite", "/")
         else:
             kind = next(iter(kinds), "")
-            route.has_lost_limits = route.has_lost_limits or kind not in _LIMITS_NOBODY
+            route.has_lost_limits = route.has_lost_limits or kind not in _UNRESTRICTIVE
             route.lose(router.source, f"middleware {name}: {_KINDS.get(kind) or 'it has no counterpart or is not in this file'}")
     route.asked = tuple(asked)
     if asked:
@@ -116,7 +118,7 @@ def _middlewares(route: ConvertedPart, router: TraefikPart, part: RulePart, labe
     route.note("CHECK", f"all users are denied: {said}")
 
 
-def _stripped(middleware: TraefikPart) -> list[str]:
+def _stripped(middleware: TraefikObject) -> list[str]:
     return [prefix.strip().rstrip("/") for prefix in middleware.options.get("stripprefix.prefixes", "").split(",")]
 
 

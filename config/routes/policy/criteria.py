@@ -44,7 +44,7 @@ class CriterionType:
     has_zone: bool = False
 
 
-def alternatives(operator: str, value: Any, read_one: Callable[[Any], Any]) -> tuple[Any, ...]:
+def parse_operands(operator: str, value: Any, read_one: Callable[[Any], Any]) -> tuple[Any, ...]:
     """Alternatives of an operator: `is` takes one value and `in` a list; the others take either, and a list means any of its elements."""
     if isinstance(value, list | tuple):
         if operator == "is":
@@ -76,12 +76,12 @@ def regular_expression(value: Any) -> str:
 
 def _text_operand(operator: str, value: Any) -> Any:
     if operator == "exists":
-        return _yes_or_no(value)
-    return alternatives(operator, value, regular_expression if operator == "matches" else text)
+        return _parse_bool(value)
+    return parse_operands(operator, value, regular_expression if operator == "matches" else text)
 
 
 def _claim_operand(operator: str, value: Any) -> Any:
-    return alternatives(operator, value, _scalar) if operator in ("is", "in") else _text_operand(operator, value)
+    return parse_operands(operator, value, _scalar) if operator in ("is", "in") else _text_operand(operator, value)
 
 
 def _scalar(value: Any) -> str | int | float | bool:
@@ -90,7 +90,7 @@ def _scalar(value: Any) -> str | int | float | bool:
     return text(value)
 
 
-def _yes_or_no(value: Any) -> bool:
+def _parse_bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("must be true or false")
     return value
@@ -98,7 +98,7 @@ def _yes_or_no(value: Any) -> bool:
 
 def _domain_operand(operator: str, value: Any) -> Any:
     read_one = {"ends_with": _domain_end, "matches": regular_expression}.get(operator, text)
-    found = alternatives(operator, value, read_one)
+    found = parse_operands(operator, value, read_one)
     if operator in ("is", "in") and any("@" in each for each in found):
         raise ValueError("must be the domain only, as in example.com. Remove the @ and the part before it")
     return found
@@ -123,11 +123,11 @@ def _email_operand(operator: str, value: Any) -> Any:
 
 
 def _networks(operator: str, value: Any) -> Any:
-    return alternatives("cidr" if operator == "cidr" else operator, value, network)
+    return parse_operands("cidr" if operator == "cidr" else operator, value, network)
 
 
 def _methods(operator: str, value: Any) -> Any:
-    return alternatives(operator, value, _method)
+    return parse_operands(operator, value, _method)
 
 
 def _method(value: Any) -> str:
@@ -172,7 +172,7 @@ def _time_of_day(operator: str, value: Any) -> int:
 
 
 def _days(operator: str, value: Any) -> frozenset[int]:
-    return frozenset(day for part in alternatives(operator, value, _day_range) for day in part)
+    return frozenset(day for part in parse_operands(operator, value, _day_range) for day in part)
 
 
 def _day_range(value: Any) -> tuple[int, ...]:
@@ -208,14 +208,14 @@ def _age(operator: str, value: Any) -> float:
     return duration(value).total_seconds()
 
 
-def _true(operator: str, value: Any) -> bool:
+def _parse_true(operator: str, value: Any) -> bool:
     if value is not True:
         raise ValueError("takes true. For the opposite use `not: {granted: true}`")
     return True
 
 
 def _certificate_hash(operator: str, value: Any) -> tuple[str, ...]:
-    return alternatives(operator, value, fingerprint if operator == "fingerprint" else spki_hash)
+    return parse_operands(operator, value, fingerprint if operator == "fingerprint" else spki_hash)
 
 
 def fingerprint(value: Any) -> str:
@@ -262,5 +262,5 @@ CRITERIA: dict[str, CriterionType] = {
     "client_certificate": CriterionType(("fingerprint", "spki"), _certificate_hash, ("fingerprint", "spki"), short="", short_list=""),
     "acr": CriterionType(("is", "in"), _text_operand, ("is", "in")),
     "session_age": CriterionType(("at_most", "at_least"), _age, short="at_most", short_list=""),
-    "granted": CriterionType(("is",), _true, short_list=""),
+    "granted": CriterionType(("is",), _parse_true, short_list=""),
 }

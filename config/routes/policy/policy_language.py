@@ -18,8 +18,8 @@ ENFORCE, SHADOW = MODES = ("enforce", "shadow")
 COMBINATIONS = ("and", "or", "nor", "not")
 # Criteria that the records of a person answer, whatever they ask for at that moment.
 IDENTITY_CRITERIA = ("email", "domain", "user", "groups", "provider", "claim")
-_DEEPEST = 16
-_MOST_COMPARISONS = 10_000
+_MAX_DEPTH = 16
+_MAX_COMPARISONS = 10_000
 
 Place = tuple[str | int, ...]
 
@@ -57,7 +57,7 @@ class Block:
     is_route_key: bool = False
 
 
-def policy_blocks(value: Any) -> tuple[Block, ...]:
+def parse_policy(value: Any) -> tuple[Block, ...]:
     """Blocks of a written policy, for pydantic; or every mistake in them at its own place."""
     if isinstance(value, tuple):
         return value
@@ -139,8 +139,8 @@ class _PolicyReader:
                 continue
 
     def _expression(self, value: Any, place: Place, depth: int) -> Expression:
-        if depth > _DEEPEST:
-            raise self._wrong(place, f"is nested deeper than {_DEEPEST} levels")
+        if depth > _MAX_DEPTH:
+            raise self._wrong(place, f"is nested deeper than {_MAX_DEPTH} levels")
         if not isinstance(value, Mapping) or not value:
             raise self._wrong(place, "must be a map of one criterion, or of `and`, `or`, `nor` or `not`")
         if len(value) > 1:
@@ -174,8 +174,8 @@ class _PolicyReader:
 
     def _criterion(self, written: str, value: Any, place: Place) -> Expression:
         self._count += 1
-        if self._count > _MOST_COMPARISONS:
-            raise self._wrong(place, f"exceeds the limit of {_MOST_COMPARISONS:,} criteria per route")
+        if self._count > _MAX_COMPARISONS:
+            raise self._wrong(place, f"exceeds the limit of {_MAX_COMPARISONS:,} criteria per route")
         name, slash, argument = written.partition("/")
         kind = CRITERIA.get(name)
         if kind is None:

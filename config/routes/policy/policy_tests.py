@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from config.fields.basic_types import Bool, Text, TextList, text
-from config.fields.field_type import MAP, TEXT, SettingReader, Shape, one_of
+from config.fields.field_type import MAP, TEXT, FieldType, JsonSchema, choice_type
 from config.fields.header_fields import header_map
-from config.parsing.document import Document, DocumentError, KeyPath, path_of
+from config.parsing.document import Document, DocumentError, KeyPath, parse_key_path
 from config.parsing.parser import parse
 from config.routes.policy.criteria import fingerprint, spki_hash
 from config.validation import Finding, Settings, validate
@@ -60,11 +60,11 @@ def _address(value: Any) -> str:
         raise ValueError("must be an IP address such as 203.0.113.7") from None
 
 
-_HASHES: Shape = {
+_HASHES: JsonSchema = {
     "fingerprint": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}:?){32}$"},
     "spki": {"type": "string", "pattern": "^[A-Za-z0-9+/]{43}=$"},
 }
-CERTIFICATE: Shape = {
+CERTIFICATE: JsonSchema = {
     "anyOf": [
         {"type": "string", "enum": list(CERTIFICATE_STATES)},
         {"type": "object", "properties": _HASHES, "additionalProperties": False, "minProperties": 1},
@@ -72,13 +72,13 @@ CERTIFICATE: Shape = {
 }
 
 
-def _a_person_has_a_name(test: "PolicyTest") -> Iterator[Finding]:
+def _check_user_required(test: "PolicyTest") -> Iterator[Finding]:
     for key in ("groups", "claims", "granted"):
         if getattr(test, key) and test.user is None:
             yield (key,), "describes a user. Set `user`"
 
 
-def _only_a_match_has_a_route(test: "PolicyTest") -> Iterator[Finding]:
+def _check_route_expectation(test: "PolicyTest") -> Iterator[Finding]:
     if test.route is not None and test.expect == "no-route":
         yield (("route",), "cannot be combined with `expect: no-route`")
 
@@ -86,7 +86,7 @@ def _only_a_match_has_a_route(test: "PolicyTest") -> Iterator[Finding]:
 class PolicyTest(Settings):
     """One entry of `policy_tests`.  `user` is an e-mail address, `provider/subject` or a bare subject; nobody where it is not given."""
 
-    RULES = (_a_person_has_a_name, _only_a_match_has_a_route)
+    RULES = (_check_user_required, _check_route_expectation)
 
     name: Text | None = Field(None, description="Name of the test in reports.", examples=["engineers reach the wiki"])
     url: Text = Field(description="Requested URL, as in the browser.", examples=["https://app.example.com/path"])
@@ -97,27 +97,27 @@ class PolicyTest(Settings):
         examples=["alice@example.com"],
     )
     groups: TextList = Field((), description="Ids of the user's groups.", examples=[["engineering"]])
-    claims: Annotated[Mapping[str, Any], SettingReader("map of claims to values", _claims, {"type": "object"})] = Field(
+    claims: Annotated[Mapping[str, Any], FieldType("map of claims to values", _claims, {"type": "object"})] = Field(
         default_factory=dict, description="Claims of the user.", examples=[{"department": "research"}]
     )
     granted: Bool = Field(False, description="Whether the user has temporary access to the route.", examples=[True])
-    source_ip: Annotated[str, SettingReader("IP address", _address, TEXT)] | None = Field(
+    source_ip: Annotated[str, FieldType("IP address", _address, TEXT)] | None = Field(
         None, description="Client address. Empty means unknown.", examples=["203.0.113.7"]
     )
-    headers: Annotated[Mapping[str, str], SettingReader("map string-to-string", header_map, MAP)] = Field(
+    headers: Annotated[Mapping[str, str], FieldType("map string-to-string", header_map, MAP)] = Field(
         default_factory=dict, description="Headers of the request.", examples=[{"X-Api-Version": "2"}]
     )
-    client_certificate: Annotated[PresentedCertificate | None, SettingReader("string or map", _certificate, CERTIFICATE)] = Field(
+    client_certificate: Annotated[PresentedCertificate | None, FieldType("string or map", _certificate, CERTIFICATE)] = Field(
         PresentedCertificate(),
         description="Client certificate, where the route requires one: `good` (issued by the expected CA), `none`, "
         "`untrusted`, or a map with the `fingerprint` or `spki` of a good one.",
         examples=["none"],
         json_schema_extra={"when_unset": "`good`"},
     )
-    expect: Annotated[str, one_of(*EXPECTATIONS)] = Field(
+    expect: Annotated[str, choice_type(*EXPECTATIONS)] = Field(
         description="Expected result. `no-route` means that no route matches.", examples=["allow"]
     )
-    route: Annotated[str | int, SettingReader("string or number", _route, {"type": ["string", "integer"]})] | None = Field(
+    route: Annotated[str | int, FieldType("string or number", _route, {"type": ["string", "integer"]})] | None = Field(
         None, description="Route that must match: its name, or its index in `policy` from 0.", examples=["wiki"]
     )
 
@@ -146,7 +146,7 @@ def read_policy_test_file(file: WatchedFile) -> PolicyTestFile:
     if not isinstance(value, list):
         return PolicyTestFile((), ((base, f"{file.path} must contain a list of tests"),), document)
     tests: list[tuple[KeyPath, PolicyTest]] = []
-    findings: list[Finding] = [((*base, *path_of(problem.key)), problem.message) for problem in document.problems]
+    findings: list[Finding] = [((*base, *parse_key_path(problem.key)), problem.message) for problem in document.problems]
     for index, raw in enumerate(value):
         test, found = validate(PolicyTest, raw, {})
         findings += [((*base, index, *path), message) for path, message, *_ in found]

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from config.fields.basic_types import Number
-from config.fields.field_type import one_of, whole_number
+from config.fields.field_type import choice_type, integer_type
 from config.validation import Finding, Rule, Settings
 
 if TYPE_CHECKING:
     from config.routes.route import Route
 
 ROUND_ROBIN, LEAST_REQUEST, RING_HASH, RANDOM, MAGLEV = POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "MAGLEV")
-LARGEST_RING = 8 * 1024 * 1024  # Envoy's
-LARGEST_TABLE = 5_000_011  # Envoy's
+MAX_RING_SIZE = 8 * 1024 * 1024  # Envoy's
+MAX_TABLE_SIZE = 5_000_011  # Envoy's
 _CONFIGS = {"least_request_lb_config": LEAST_REQUEST, "ring_hash_lb_config": RING_HASH, "maglev_lb_config": MAGLEV}
 
 
-def _ring_can_be_had(settings: "RingHashSettings") -> Iterator[Finding]:
+def _check_ring_sizes(settings: "RingHashSettings") -> Iterator[Finding]:
     if settings.minimum_ring_size > settings.maximum_ring_size:
         yield ("minimum_ring_size",), "is more than maximum_ring_size"
 
 
-def _size_is_prime(settings: "MaglevSettings") -> Iterator[Finding]:
+def _check_table_size(settings: "MaglevSettings") -> Iterator[Finding]:
     size = settings.table_size
     if any(size % divisor == 0 for divisor in range(2, int(size**0.5) + 1)):
         yield ("table_size",), "must be a prime number, as 65537 is"
@@ -41,7 +41,7 @@ class ActiveRequestBias(Settings):
 class LeastRequestSettings(Settings):
     """Settings of LEAST_REQUEST."""
 
-    choice_count: Annotated[int, whole_number(2, 1024)] = Field(
+    choice_count: Annotated[int, integer_type(2, 1024)] = Field(
         2, description="Number of random upstreams of which the least busy one is chosen, with equal weights.", examples=[3]
     )
     active_request_bias: ActiveRequestBias = Field(
@@ -54,27 +54,27 @@ class LeastRequestSettings(Settings):
 class RingHashSettings(Settings):
     """Settings of RING_HASH."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_ring_can_be_had,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_ring_sizes,)
 
-    minimum_ring_size: Annotated[int, whole_number(1, LARGEST_RING)] = Field(
+    minimum_ring_size: Annotated[int, integer_type(1, MAX_RING_SIZE)] = Field(
         1024, description="Minimum number of points on the ring. More points distribute more evenly.", examples=[1024]
     )
-    maximum_ring_size: Annotated[int, whole_number(1, LARGEST_RING)] = Field(
-        LARGEST_RING, description="Maximum number of points on the ring.", examples=[65536]
+    maximum_ring_size: Annotated[int, integer_type(1, MAX_RING_SIZE)] = Field(
+        MAX_RING_SIZE, description="Maximum number of points on the ring.", examples=[65536]
     )
 
 
 class MaglevSettings(Settings):
     """Settings of MAGLEV."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_size_is_prime,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_table_size,)
 
-    table_size: Annotated[int, whole_number(3, LARGEST_TABLE)] = Field(
+    table_size: Annotated[int, integer_type(3, MAX_TABLE_SIZE)] = Field(
         65537, description="Size of the lookup table: a prime number, at least 100 times the number of upstreams.", examples=[65537]
     )
 
 
-def settings_fit_the_policy(route: "Route") -> Iterator[Finding]:
+def check_lb_settings(route: "Route") -> Iterator[Finding]:
     for key, policy in _CONFIGS.items():
         if getattr(route, key) is not None and route.lb_policy != policy:
             yield (key,), f"has no effect without lb_policy: {policy}"
@@ -85,7 +85,7 @@ def settings_fit_the_policy(route: "Route") -> Iterator[Finding]:
 class LoadBalancingSettings(Settings):
     """Route keys of load balancing."""
 
-    lb_policy: Annotated[str, one_of(*POLICIES)] = Field(
+    lb_policy: Annotated[str, choice_type(*POLICIES)] = Field(
         ROUND_ROBIN, description="Load balancing policy for several `to` URLs. All policies use the weights.", examples=["LEAST_REQUEST"]
     )
     least_request_lb_config: LeastRequestSettings | None = Field(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from config.fields.basic_types import File, or_file, text
+from config.fields.basic_types import File, text, value_or_file
 from config.fields.cloud_service_account import service_account
-from config.fields.field_type import TEXT, SettingReader
-from config.fields.pem import check_pair
+from config.fields.field_type import TEXT, FieldType
+from config.fields.pem import check_key_matches
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText
 
@@ -35,7 +35,7 @@ def cluster_token_in_file(content: bytes) -> SecretText:
         raise ValueError("the file must contain only a bearer token: visible ASCII characters without spaces") from None
 
 
-ClusterToken = Annotated[SecretText, SettingReader("string", cluster_token, TEXT)]
+ClusterToken = Annotated[SecretText, FieldType("string", cluster_token, TEXT)]
 
 
 def basic_user(value: Any) -> str:
@@ -59,7 +59,7 @@ def password_in_file(content: bytes) -> SecretText:
         raise ValueError("the file must contain only a password: one line of text") from None
 
 
-def _has_a_password(settings: "BasicAuth") -> Iterator[Finding]:
+def _check_password(settings: "BasicAuth") -> Iterator[Finding]:
     if settings.password is None:
         yield (), "needs password_file"
 
@@ -67,12 +67,12 @@ def _has_a_password(settings: "BasicAuth") -> Iterator[Finding]:
 class BasicAuth(Settings):
     """User name and password that the upstream is shown (RFC 7617), in place of whatever the client sends."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_has_a_password,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_password,)
 
-    user: Annotated[str, SettingReader("string", basic_user, TEXT)] = Field(description="User name.", examples=["gate"])
+    user: Annotated[str, FieldType("string", basic_user, TEXT)] = Field(description="User name.", examples=["gate"])
     password_file: File | None = Field(None, description="File form of `password`. Reloaded when it changes.", examples=["token"])
     password: Annotated[
-        Annotated[SecretText, SettingReader("string", basic_password, TEXT)] | None, or_file("password_file", password_in_file)
+        Annotated[SecretText, FieldType("string", basic_password, TEXT)] | None, value_or_file("password_file", password_in_file)
     ] = Field(None, validate_default=True, description="Password.", examples=["PUT-THE-PASSWORD-HERE"])
 
     def authorization(self) -> bytes:
@@ -101,14 +101,14 @@ def sets_authorization(route: "Route", settings: "Options") -> bool:
     return route.cluster_service_account_token is not None or route.basic_auth is not None or uses_serverless_auth(route, settings)
 
 
-def token_key(route: "Route") -> str:
+def cluster_token_key(route: "Route") -> str:
     return "cluster_service_account_token_file" if route.cluster_service_account_token_file else "cluster_service_account_token"
 
 
-def impersonation_needs_a_person(route: "Route") -> Iterator[Finding]:
+def check_impersonation_identity(route: "Route") -> Iterator[Finding]:
     if route.cluster_service_account_token is None:
         return
-    key = token_key(route)
+    key = cluster_token_key(route)
     if route.allow_public_unauthenticated_access:
         yield (key,), "impersonates the signed-in user, so it cannot be combined with allow_public_unauthenticated_access"
     if not route.to:
@@ -117,28 +117,28 @@ def impersonation_needs_a_person(route: "Route") -> Iterator[Finding]:
         yield (key,), "cannot be combined with enable_cloud_serverless_authentication: both set the Authorization header. Set one of them"
 
 
-def basic_auth_is_alone(route: "Route") -> Iterator[Finding]:
+def check_basic_auth_exclusive(route: "Route") -> Iterator[Finding]:
     if route.basic_auth is None:
         return
     if not route.to:
         yield ("basic_auth",), "requires an upstream. Set `to`"
     if route.cluster_service_account_token is not None or route.enable_cloud_serverless_authentication:
-        other = token_key(route) if route.cluster_service_account_token is not None else "enable_cloud_serverless_authentication"
+        other = cluster_token_key(route) if route.cluster_service_account_token is not None else "enable_cloud_serverless_authentication"
         yield ("basic_auth",), f"cannot be combined with {other}: both set the Authorization header. Set one of them"
 
 
-def serverless_needs_an_upstream(route: "Route") -> Iterator[Finding]:
+def check_serverless_upstream(route: "Route") -> Iterator[Finding]:
     if route.enable_cloud_serverless_authentication and not route.to:
         yield ("enable_cloud_serverless_authentication",), "requires an upstream. Set `to`"
 
 
-def authorization_is_set_once(settings: "Options") -> Iterator[Finding]:
+def check_single_authorization(settings: "Options") -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if sets_authorization(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
             yield ("policy", index, "set_request_headers"), "sets Authorization, which gate sets for this route's upstream. Remove it"
 
 
-def service_account_is_usable(settings: "Options") -> Iterator[Finding]:
+def check_cloud_service_account(settings: "Options") -> Iterator[Finding]:
     content = settings.cloud_serverless_authentication_service_account
     if content is None:
         return
@@ -149,7 +149,7 @@ def service_account_is_usable(settings: "Options") -> Iterator[Finding]:
         yield (f"{key}_file" if settings.cloud_serverless_authentication_service_account_file else key,), str(error)
 
 
-def client_certificate_is_whole(route: "Route") -> Iterator[Finding]:
+def check_client_certificate(route: "Route") -> Iterator[Finding]:
     certificate, key = route.tls_client_cert, route.tls_client_key
     named = {name: f"{name}_file" if getattr(route, f"{name}_file") else name for name in ("tls_client_cert", "tls_client_key")}
     if (certificate is None) != (key is None):
@@ -159,6 +159,6 @@ def client_certificate_is_whole(route: "Route") -> Iterator[Finding]:
         if not any(upstream.url.scheme == "https" for upstream in route.to):
             yield (named["tls_client_cert"],), "is for https upstreams only, and `to` has none"
         try:
-            check_pair(certificate, key)
+            check_key_matches(certificate, key)
         except ValueError as error:
             yield (named["tls_client_cert"],), str(error)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from config.fields.basic_types import Duration, PositiveDuration, Text, text
-from config.fields.field_type import TEXT, SettingReader, whole_number
-from config.routes.rewrites import WrittenHost
+from config.fields.field_type import TEXT, FieldType, integer_type
+from config.routes.rewrites import HostValue
 from config.routes.route_values import RewrittenPath
 from config.validation import Finding, Rule, Settings
 
@@ -23,9 +23,9 @@ EXAMPLE_CHECK = {
     "http_health_check": {"path": "/healthz"},
 }
 CHECKERS = ("http_health_check", "tcp_health_check", "grpc_health_check")
-_CODES = whole_number(100, 600)
-_COUNT = whole_number(1, 1_000_000)
-_PERCENT = whole_number(0, 100)
+_CODES = integer_type(100, 600)
+_COUNT = integer_type(1, 1_000_000)
+_PERCENT = integer_type(0, 100)
 
 
 def hexadecimal(value: Any) -> bytes:
@@ -35,12 +35,12 @@ def hexadecimal(value: Any) -> bytes:
         raise ValueError("must be bytes in hexadecimal, as in 50494E47") from None
 
 
-def _is_no_empty_range(settings: "StatusRange") -> Iterator[Finding]:
+def _check_status_range(settings: "StatusRange") -> Iterator[Finding]:
     if settings.start >= settings.end:
         yield ("end",), "must be more than start: it is exclusive"
 
 
-def _has_one_checker(settings: "HealthCheck") -> Iterator[Finding]:
+def _check_single_checker(settings: "HealthCheck") -> Iterator[Finding]:
     chosen = [key for key in CHECKERS if getattr(settings, key) is not None]
     if len(chosen) != 1:
         yield (), f"needs one of {', '.join(CHECKERS)}, and has {len(chosen)}"
@@ -49,7 +49,7 @@ def _has_one_checker(settings: "HealthCheck") -> Iterator[Finding]:
 class StatusRange(Settings):
     """Statuses from `start` to below `end`."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_is_no_empty_range,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_status_range,)
 
     start: Annotated[int, _CODES] = Field(description="First status code of the range.", examples=[200])
     end: Annotated[int, _CODES] = Field(description="End of the range, exclusive.", examples=[300])
@@ -59,7 +59,7 @@ class HttpHealthCheck(Settings):
     """A GET request."""
 
     path: RewrittenPath = Field(description="Path of the request.", examples=["/healthz"])
-    host: WrittenHost | None = Field(
+    host: HostValue | None = Field(
         None,
         description="`Host` header of the request.",
         examples=["app.internal"],
@@ -76,9 +76,7 @@ class HttpHealthCheck(Settings):
 class TcpPayload(Settings):
     """Bytes to send or to expect."""
 
-    text: Annotated[bytes, SettingReader("hexadecimal", hexadecimal, TEXT)] = Field(
-        description="Bytes in hexadecimal.", examples=["50494E47"]
-    )
+    text: Annotated[bytes, FieldType("hexadecimal", hexadecimal, TEXT)] = Field(description="Bytes in hexadecimal.", examples=["50494E47"])
 
 
 class TcpHealthCheck(Settings):
@@ -94,7 +92,7 @@ class GrpcHealthCheck(Settings):
     """The health service of gRPC (grpc.health.v1), over HTTP/2: to `http` upstreams by prior knowledge, to `https` ones by ALPN."""
 
     service_name: Text = Field("", description="Service name in the request. Empty checks the whole server.", examples=["shop.Orders"])
-    authority: WrittenHost | None = Field(
+    authority: HostValue | None = Field(
         None,
         description="`:authority` of the request.",
         examples=["orders.internal"],
@@ -105,7 +103,7 @@ class GrpcHealthCheck(Settings):
 class HealthCheck(Settings):
     """Asks an upstream again and again how it is."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_has_one_checker,)
+    RULES: ClassVar[tuple[Rule, ...]] = (_check_single_checker,)
 
     timeout: PositiveDuration = Field(description="Maximum time for one check.", examples=["5s"])
     interval: PositiveDuration = Field(description="Time between two checks.", examples=["30s"])
@@ -119,7 +117,7 @@ class HealthCheck(Settings):
     )
     initial_jitter: Duration = Field(timedelta(0), description="Maximum random delay of the first check.", examples=["1s"])
     interval_jitter: Duration = Field(timedelta(0), description="Maximum random delay added to each interval.", examples=["1s"])
-    interval_jitter_percent: Annotated[int, whole_number(0, 1000)] = Field(
+    interval_jitter_percent: Annotated[int, integer_type(0, 1000)] = Field(
         10, description="The same, as a percentage of each interval.", examples=[10]
     )
     unhealthy_interval: PositiveDuration | None = Field(
@@ -173,7 +171,7 @@ class OutlierDetection(Settings):
     success_rate_request_volume: Annotated[int, _COUNT] = Field(
         100, description="Minimum number of requests per interval that count.", examples=[100]
     )
-    success_rate_stdev_factor: Annotated[int, whole_number(0, 1_000_000)] = Field(
+    success_rate_stdev_factor: Annotated[int, integer_type(0, 1_000_000)] = Field(
         1900,
         description="Standard deviations, in thousandths, below the mean success rate that eject an upstream.",
         examples=[1900],
@@ -188,7 +186,7 @@ class OutlierDetection(Settings):
     failure_percentage_request_volume: Annotated[int, _COUNT] = Field(50, description="As `success_rate_request_volume`.", examples=[50])
 
 
-def checks_need_upstreams(route: "Route") -> Iterator[Finding]:
+def check_health_upstreams(route: "Route") -> Iterator[Finding]:
     for key in ("health_checks", "outlier_detection"):
         if getattr(route, key) and not route.to:
             yield (key,), "is for upstreams: the route needs `to`"

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from config.fields.basic_types import text
-from config.fields.field_type import SettingReader, Shape
+from config.fields.field_type import FieldType, JsonSchema
 from foundation.values import Url, parse_url
 
 SCHEMES = ("http", "https", "tcp")
-_HEAVIEST = 2**32 - 1  # of all together, as Envoy counts
+_MAX_TOTAL_WEIGHT = 2**32 - 1  # of all together, as Envoy counts
 _NUMBER = re.compile(r"\s*[-+]?[0-9.]+\s*")
 
-_SHAPE: Shape = {"type": "string", "pattern": r"^\s*([Hh][Tt][Tt][Pp][Ss]?|[Tt][Cc][Pp])://[^/?#]"}
-_LIST_SHAPE: Shape = {"type": "array", "minItems": 1, "items": {"anyOf": [_SHAPE, {"type": "array"}]}}
+_SCHEMA: JsonSchema = {"type": "string", "pattern": r"^\s*([Hh][Tt][Tt][Pp][Ss]?|[Tt][Cc][Pp])://[^/?#]"}
+_LIST_SCHEMA: JsonSchema = {"type": "array", "minItems": 1, "items": {"anyOf": [_SCHEMA, {"type": "array"}]}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +29,23 @@ class WeightedUrl:
 
 
 def upstream_urls(value: Any) -> tuple[WeightedUrl, ...]:
-    pairs = [_url_and_weight(leaf) for leaf in _leaves(value)]
+    pairs = [_url_and_weight(leaf) for leaf in _flatten(value)]
     if not pairs:
         raise ValueError("must be a URL, or a list of URLs")
     if len({weight is None for _, weight in pairs}) > 1:
         raise ValueError("must have a weight for every URL or for none")
-    if sum(weight or 1 for _, weight in pairs) > _HEAVIEST:
-        raise ValueError(f"has weights whose sum exceeds {_HEAVIEST}")
+    if sum(weight or 1 for _, weight in pairs) > _MAX_TOTAL_WEIGHT:
+        raise ValueError(f"has weights whose sum exceeds {_MAX_TOTAL_WEIGHT}")
     if len({url.path for url, _ in pairs}) > 1:
         raise ValueError("must have the same path in each URL")
     return tuple(WeightedUrl(url, weight or 1) for url, weight in pairs)
 
 
-def _leaves(value: Any) -> Iterator[str]:
+def _flatten(value: Any) -> Iterator[str]:
     """Nested lists are read in order, so that lists can be made of lists."""
     if isinstance(value, list | tuple):
         for element in value:
-            yield from _leaves(element)
+            yield from _flatten(element)
     else:
         yield text(value)
 
@@ -70,4 +70,4 @@ def _upstream_url(written: str) -> Url:
     return parsed
 
 
-UpstreamUrls = Annotated[tuple[WeightedUrl, ...], SettingReader("URL or list of URLs", upstream_urls, {"anyOf": [_SHAPE, _LIST_SHAPE]})]
+UpstreamUrls = Annotated[tuple[WeightedUrl, ...], FieldType("URL or list of URLs", upstream_urls, {"anyOf": [_SCHEMA, _LIST_SCHEMA]})]

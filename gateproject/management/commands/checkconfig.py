@@ -8,15 +8,15 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from authorize.config_checks import CONFIG_CHECKS
-from config.lint import WEAKNESSES
-from config.loader import ConfigCheck, check_configuration, config_path
+from config.lint import LINT_RULES
+from config.loader import ConfigCheck, check_configuration, find_config
 from config.routes.rewrites import warn_changed_upstream_paths
 from gateproject.management.gate_command import GateCommand
 from gateproject.process.config_report import ConfigReport, as_json, as_sarif, as_text
 
 ALL_CONFIG_CHECKS = (
     *CONFIG_CHECKS,
-    *(ConfigCheck("weak-setting", rule, warns=True) for rule in WEAKNESSES),
+    *(ConfigCheck("weak-setting", rule, warns=True) for rule in LINT_RULES),
     ConfigCheck("changed-meaning", warn_changed_upstream_paths, warns=True),
 )
 FORMATS: dict[str, Callable[[ConfigReport], str]] = {"json": as_json, "sarif": as_sarif}
@@ -50,7 +50,7 @@ class Command(GateCommand):
 
 def check(named: Path | None, *, is_online: bool = False) -> ConfigReport:
     cwd, environ = Path.cwd(), dict(os.environ)  # noqa: TID251 - an entry point
-    path = named or config_path(environ, cwd)
+    path = named or find_config(environ, cwd)
     checked = check_configuration(path, environ, (*ALL_CONFIG_CHECKS, *(_online() if is_online else ())))
     tests = len(checked.options.all_policy_tests) if checked.options else 0
     routes = len(checked.options.policy) if checked.options else 0

@@ -11,18 +11,18 @@ from authorize.config_checks import CONFIG_CHECKS
 from config.importing import oauth2_proxy, pomerium
 from config.importing.authelia import authelia_conversion as authelia
 from config.importing.authentik import authentik_conversion as authentik
-from config.importing.conversion import Converted
+from config.importing.conversion import Conversion
 from config.importing.foreign_file import AUTHELIA, AUTHENTIK, OAUTH2_PROXY, POMERIUM, TRAEFIK, ForeignConfig, read
-from config.importing.foreign_templates import leave_out_templates
-from config.importing.merged_upstreams import take_upstreams
-from config.importing.rejected_values import leave_out_failing_tests, leave_out_refused
+from config.importing.foreign_templates import drop_unresolved_templates
+from config.importing.merged_upstreams import merge_upstreams
+from config.importing.rejected_values import drop_failing_tests, drop_rejected
 from config.importing.traefik import traefik_conversion as traefik
-from config.importing.yaml_output import as_yaml
+from config.importing.yaml_output import render_yaml
 from config.loader import check_content
 from foundation.errors import ConfigError, Problem
 from gateproject.management.gate_command import GateCommand
 
-CONVERTERS: dict[str, Callable[[ForeignConfig, Callable[[], bytes]], Converted]] = {
+CONVERTERS: dict[str, Callable[[ForeignConfig, Callable[[], bytes]], Conversion]] = {
     POMERIUM: lambda foreign, _: pomerium.convert(foreign),
     OAUTH2_PROXY: oauth2_proxy.convert,
     AUTHELIA: authelia.convert,
@@ -53,7 +53,7 @@ class Command(GateCommand):
         except ConfigError as error:
             self.stderr.write(str(error))
             raise SystemExit(1) from None
-        self.stdout.write(as_yaml(converted, options["file"].name), ending="")
+        self.stdout.write(render_yaml(converted, options["file"].name), ending="")
         routes = len(converted.written_routes)
         lost, to_check = _counted(converted.lost, "key"), _counted(converted.to_check, "key")
         self.stderr.write(f"{_counted(routes, 'route')}; LOST: {lost}, to CHECK: {to_check}")
@@ -69,7 +69,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def imported(path: Path, upstreams: Path | None = None) -> Converted:
+def imported(path: Path, upstreams: Path | None = None) -> Conversion:
     """Converted configuration; ConfigError where a file can't be read, or is none of these products'."""
     foreign = read(path)
     converted = CONVERTERS[foreign.product](foreign, lambda: os.urandom(32))
@@ -79,14 +79,14 @@ def imported(path: Path, upstreams: Path | None = None) -> Converted:
             raise ConfigError(
                 [Problem("", f"{upstreams}: --upstreams requires a Compose file, together with a configuration of Authelia or authentik")]
             )
-        take_upstreams(converted, traefik.convert(labels, lambda: os.urandom(32)))
-    leave_out_templates(converted)
+        merge_upstreams(converted, traefik.convert(labels, lambda: os.urandom(32)))
+    drop_unresolved_templates(converted)
     checks = [check for check in CONFIG_CHECKS if not check.warns]
 
     def problems(content: bytes) -> tuple[Problem, ...]:
         return check_content(content, ".yaml", {}, foreign.base, checks).errors
 
-    leave_out_refused(converted, problems)
+    drop_rejected(converted, problems)
     if converted.tests:
-        leave_out_failing_tests(converted, problems)
+        drop_failing_tests(converted, problems)
     return converted

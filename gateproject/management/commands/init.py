@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from config.loader import CheckedConfig, check_content
+from config.loader import CheckResult, check_content
 from config.options import Options
 from config.parsing.document import DocumentError
 from config.parsing.parser import parse
@@ -212,7 +212,7 @@ class Dialog:
                 del usable[error.key]  # it is told of where it is asked for
         return [problem.message for problem in self._checked(text).errors if _is_of(problem.key, question)]
 
-    def _checked(self, text: str) -> CheckedConfig:
+    def _checked(self, text: str) -> CheckResult:
         environ = dict(os.environ)  # noqa: TID251 - an entry point
         return check_content(text.encode(), ".yaml", environ, self._directory.absolute(), ALL_CONFIG_CHECKS)
 

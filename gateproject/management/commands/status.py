@@ -14,7 +14,7 @@ from django.core.management.base import CommandError, CommandParser
 from rich.console import Console
 from rich.live import Live
 
-from config.loader import check_configuration, config_path
+from config.loader import check_configuration, find_config
 from config.options import Options
 from gateproject.management.gate_command import GateCommand
 from gateproject.management.monitoring_client import metrics_address, page
@@ -70,4 +70,4 @@ def _watch(
 def _options() -> Options | None:
     """Configuration, if there is one here that can be used: only the running gate matters."""
     environ = dict(os.environ)  # noqa: TID251 - an entry point
-    return check_configuration(config_path(environ, Path.cwd()), environ).options
+    return check_configuration(find_config(environ, Path.cwd()), environ).options

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 from django.conf import settings
 
-from config.config_watcher import ConfigSource
+from config.config_watcher import ConfigWatcher
 from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.telemetry import logs
@@ -111,7 +111,7 @@ def watch_standstill(loop: asyncio.AbstractEventLoop, stood_still: Callable[[], 
     loop.call_at(due, look)
 
 
-def runtime_of(worker: WorkerProcess, options: Options, source: ConfigSource) -> Runtime:
+def runtime_of(worker: WorkerProcess, options: Options, source: ConfigWatcher) -> Runtime:
     """Runtime of one of several processes; `options` are those of the start.  After the first, it has what that one says is in force."""
     logs.worker["worker"] = worker.number
     if worker.is_first:

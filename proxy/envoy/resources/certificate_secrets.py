@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from config.options import Options
-from config.settings.autocert_settings import hosts_to_certify
+from config.settings.autocert_settings import acme_hosts
 from foundation.values import CertificatePair
 from proxy.envoy.resources.bootstrap import TYPE, Json
 from proxy.listener.listener_limits import ListenerLimits
@@ -53,7 +53,7 @@ def certificate_names(options: Options) -> tuple[str, ...]:
     if options.insecure_server:
         return ()
     configured = tuple(f"configured-{number}" for number in range(len(options.certificate_pairs)))
-    hosts = hosts_to_certify(options) if options.autocert else ()
+    hosts = acme_hosts(options) if options.autocert else ()
     return configured + tuple(map(_of_host, hosts)) or (_PLACEHOLDER,)
 
 

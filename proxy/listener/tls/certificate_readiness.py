@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from cryptography import x509
 
-from config.fields.pem import names_of
+from config.fields.pem import dns_names
 from config.options import Options
-from config.settings.autocert_settings import served_hosts, why_not
+from config.settings.autocert_settings import ineligible_reason, served_hosts
 from foundation.readiness import ComponentStatus, degraded, format_utc
 from proxy.listener.tls.acme_state import AcmeState
 
@@ -28,7 +28,7 @@ def configured_expiries(options: Options) -> dict[str, float]:
     found: dict[str, float] = {}
     for pair in options.certificate_pairs:
         leaf = x509.load_pem_x509_certificates(pair.certificate)[0]
-        name, ends = next(iter(names_of(leaf)), pair.source), leaf.not_valid_after_utc.timestamp()
+        name, ends = next(iter(dns_names(leaf)), pair.source), leaf.not_valid_after_utc.timestamp()
         found[name] = min(ends, found.get(name, ends))
     return found
 
@@ -40,10 +40,10 @@ class CertificateReadiness:
         self._obtained = obtained
         self._told: tuple[datetime, ComponentStatus] | None = None
         self._configured = [(pair.source, x509.load_pem_x509_certificates(pair.certificate)[0]) for pair in options.certificate_pairs]
-        names = {name for _, certificate in self._configured for name in names_of(certificate)}
+        names = {name for _, certificate in self._configured for name in dns_names(certificate)}
         hosts = () if options.insecure_server else dict.fromkeys(served_hosts(options))
         self._uncovered = [host for host in hosts if host not in names and f"*.{host.partition('.')[2]}" not in names]
-        self._awaited = {host for host in self._uncovered if options.autocert and why_not(host, options) is None}
+        self._awaited = {host for host in self._uncovered if options.autocert and ineligible_reason(host, options) is None}
 
     def __call__(self, now: datetime) -> ComponentStatus:
         """Readiness at this moment, or at most KEPT before it."""
@@ -56,8 +56,8 @@ class CertificateReadiness:
         reasons = [f"{source} {ends}" for source, leaf in self._configured if (ends := _ends(leaf, now))]
         reasons += [f"the one of {host} {ends}" for host in self._uncovered if host in obtained and (ends := _ends(obtained[host], now))]
         missing = [host for host in self._uncovered if host not in obtained]
-        reasons += _all_of("autocert has no certificate yet for", missing, self._awaited.__contains__)
-        reasons += _all_of("no certificate for", missing, lambda host: host not in self._awaited)
+        reasons += _secrets("autocert has no certificate yet for", missing, self._awaited.__contains__)
+        reasons += _secrets("no certificate for", missing, lambda host: host not in self._awaited)
         return degraded(READINESS_PART, "; ".join(reasons)) if reasons else ComponentStatus(READINESS_PART)
 
 
@@ -71,7 +71,7 @@ def _ends(leaf: x509.Certificate, now: datetime) -> str:
     return f"expires at {format_utc(ends.timestamp())}" if ends - now < min(WARN_BEFORE, (ends - begins) / WARN_FRACTION) else ""
 
 
-def _all_of(words: str, hosts: Iterable[str], wanted: Callable[[str], bool]) -> Iterator[str]:
+def _secrets(words: str, hosts: Iterable[str], wanted: Callable[[str], bool]) -> Iterator[str]:
     found = [host for host in hosts if wanted(host)]
     if found:
         more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""

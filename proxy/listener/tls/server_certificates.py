@@ -10,7 +10,7 @@ from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from zope.interface import implementer
 
-from config.fields.pem import names_of
+from config.fields.pem import dns_names
 from foundation.errors import ConfigError, Problem
 from foundation.values import CertificatePair
 from proxy.listener.tls.acme_state import AcmeState
@@ -148,7 +148,7 @@ def load_context(pair: CertificatePair, obtained: AcmeState) -> LoadedContext:
     fingerprint = chain[0].fingerprint(hashes.SHA256())
     # On every context: one that is swapped in staples for itself only.
     context.set_ocsp_server_callback(lambda connection, data: obtained.staple(fingerprint))
-    return LoadedContext(context, names_of(chain[0]))
+    return LoadedContext(context, dns_names(chain[0]))
 
 
 def _context() -> SSL.Context:

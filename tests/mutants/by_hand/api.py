@@ -59,14 +59,16 @@ remote = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
 remote.without("what is not open is not listed", "RemoteAuthorizer.accessible_routes", always("id in open_now or id in after_step_up"))
 
 picture = door("config.fields.image", "unit/config/fields/test_image.py")
-picture.without("an SVG has no document type", "_SvgCheck.__init__", skips("self._parser.StartDoctypeDeclHandler = self._refuse_doctype"))
 picture.without(
-    "an SVG has no instructions", "_SvgCheck.__init__", skips("self._parser.ProcessingInstructionHandler = self._refuse_instruction")
+    "an SVG has no document type", "_SvgValidator.__init__", skips("self._parser.StartDoctypeDeclHandler = self._refuse_doctype")
 )
-picture.without("an SVG is read as a browser reads it", "_SvgCheck.__init__", skips("self._parser.XmlDeclHandler = self._require_utf8"))
+picture.without(
+    "an SVG has no instructions", "_SvgValidator.__init__", skips("self._parser.ProcessingInstructionHandler = self._refuse_instruction")
+)
+picture.without("an SVG is read as a browser reads it", "_SvgValidator.__init__", skips("self._parser.XmlDeclHandler = self._require_utf8"))
 
-colour = door("config.fields.color", "unit/config/fields/test_color.py")
-colour.without("a colour is nothing but one", "colour", replaced("_HEX.fullmatch(written)", "_HEX.match(written)"))
+color = door("config.fields.color", "unit/config/fields/test_color.py")
+color.without("a color is nothing but one", "color", replaced("_HEX.fullmatch(written)", "_HEX.match(written)"))
 accent = door("foundation.web.brand", "unit/foundation/web/test_brand.py")
 accent.without("text in the accent can be read", "readable", replaced("contrast(each, ground) >= ENOUGH", "True"))
 

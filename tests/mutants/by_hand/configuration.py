@@ -4,7 +4,9 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, skips
 
 accepted = door("config.importing.rejected_values", "unit/config/importing/test_rejected_values.py")
-accepted.without("a route that leads nowhere is kept closed", "_out_of_route", replaced("_lead_nowhere(route)", "route.drop('from')"))
+accepted.without(
+    "a route that leads nowhere is kept closed", "_remove_from_route", replaced("_remove_upstream(route)", "route.drop('from')")
+)
 
 alpha = door("config.importing.oauth2_proxy_alpha", "unit/config/importing/test_oauth2_proxy_alpha.py")
 alpha.without("a vendor's restriction is one", "_alpha_providers", replaced("key in ALPHA_VENDORS", "key in ()"))
@@ -14,19 +16,23 @@ bounds = door(
     "unit/config/importing/test_path_bounds.py",
     "unit/config/importing/authelia/test_authelia_conversion.py",
 )
-bounds.without("what is escaped may be anything", "_surely", lacks("'not_contains'"))
-bounds.without("an expression of anything may match in the query", "_possibly", replaced("True", "False"))
-bounds.without("an alternative is bounded by itself", "path_bounds", replaced("_alternatives(expression)", "[expression]"))
+bounds.without("what is escaped may be anything", "_lower_bound", lacks("'not_contains'"))
+bounds.without("an expression of anything may match in the query", "_upper_bound", replaced("True", "False"))
+bounds.without("an alternative is bounded by itself", "approximate_path", replaced("_alternatives(expression)", "[expression]"))
 
 authelia = door("config.importing.authelia.authelia_conversion", "unit/config/importing/authelia/test_authelia_conversion.py")
-authelia.without("a stricter rule before it wins", "_grant", replaced("none_of(...)", "True"))
+authelia.without("a stricter rule before it wins", "_rule_expression", replaced("combine_nor(...)", "True"))
 
 authentik = door("config.importing.authentik.authentik_conversion", "unit/config/importing/authentik/test_authentik_conversion.py")
-authentik.without("a closed route without an application forwards nothing", "_bound", replaced("Bound(False)", "Bound(SIGNED_IN)", times=2))
+authentik.without(
+    "a closed route without an application forwards nothing",
+    "_resolve_bindings",
+    replaced("BindingResult(False)", "BindingResult(SIGNED_IN)", times=2),
+)
 
 validation = door("config.validation", "unit/config/test_validation.py", "unit/config/test_loader.py")
 validation.without("an unknown key is an error", "Settings.model_config", passes(extra='"ignore"'))
-validation.without("unknown keys are described up to a bound", "_without_most_unknown", replaced("unknown[:MOST_DETAILS]", "unknown"))
+validation.without("unknown keys are described up to a bound", "_limit_unknown_keys", replaced("unknown[:MAX_DETAILS]", "unknown"))
 validation.without("a message holds no value", "Settings.model_config", omits("hide_input_in_errors"))
 
 fields = door("config.fields.basic_types", "unit/config/fields/test_basic_types.py")
@@ -119,8 +125,8 @@ unchanged.without(
     replaced("marshal.dumps(written, 0)", "marshal.dumps(sorted(written), 0)"),
 )
 source = door("config.config_watcher", "unit/config/test_config_watcher.py")
-source.without("the file that will fix a refused configuration is watched", "ConfigSource.load", lacks("*checked.files"))
-source.without("files that settings name settle, too", "ConfigSource.unsettled", replaced("self._files()", "[self.path]"))
+source.without("the file that will fix a refused configuration is watched", "ConfigWatcher.load", lacks("*checked.files"))
+source.without("files that settings name settle, too", "ConfigWatcher.unsettled", replaced("self._files()", "[self.path]"))
 route_table = door("authorize.policy.route_table", "unit/authorize/policy/test_route_table.py")
 metrics_listener = door(
     "gateproject.process.metrics_listener", f"{RELOAD}::test_the_metrics_move_to_another_host_on_their_own_port_or_stay"
@@ -138,7 +144,7 @@ reload.without(
 )
 source.without(
     "a reload runs the policy tests",
-    "ConfigSource.__init__",
+    "ConfigWatcher.__init__",
     replaced("[check for check in checks if not check.warns]", "[]"),
     f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
 )
@@ -221,7 +227,7 @@ many = door("config.options", "unit/proxy/upstreams/test_route_statistics.py")
 many.without(
     "ten thousand routes make no ten thousand histograms",
     "Options.has_route_metrics",
-    replaced("len(self.policy) <= MOST_MEASURED_ROUTES", "True"),
+    replaced("len(self.policy) <= MAX_ROUTES_WITH_METRICS", "True"),
 )
 by_envoy = door("proxy.envoy.process.envoy_statistics", "unit/proxy/envoy/process/test_envoy_statistics.py")
 by_envoy.without("clusters of no route are not reported", "_line", replaced("labels.get(found[1])", "labels.get(found[1], found[1])"))

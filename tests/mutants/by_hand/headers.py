@@ -104,7 +104,7 @@ asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._
 published = door("authenticate.jwks_publisher", "unit/authenticate/test_jwks_publisher.py")
 published.without("a generated key is not published", "PublishedKeys.run", always("self._key.is_configured"))
 
-RULE = "provider_tokens_are_guarded"
+RULE = "check_provider_token_exposure"
 PROVIDER_TOKENS = "unit/authorize/upstream/test_provider_token_headers.py"
 
 rewrite = door("proxy.rewriting.target", "unit/proxy/rewriting/test_target.py")

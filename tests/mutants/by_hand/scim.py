@@ -132,7 +132,7 @@ gitlab.without("a group that one merely sees does not count", "GitLabDirectory.l
 settings = door(
     "config.settings.group_sources", "unit/config/settings/test_group_sources.py", "unit/config/settings/test_identity_providers.py"
 )
-settings.without("who was never pushed has unknown groups", "groups_are_recorded", never("bool(entry.scim_token)"))
+settings.without("who was never pushed has unknown groups", "has_group_records", never("bool(entry.scim_token)"))
 
 service = door("authenticate.directory.provider_directory", f"{UNIT}/test_provider_directory.py")
 service.without("a late look-up replaces no newer record", "ProviderDirectory._put", omits("only_if_version"))

@@ -9,7 +9,9 @@ JUDGED = "unit/authorize/test_several_providers.py"
 
 entries = door("config.settings.identity_providers", CONFIG)
 entries.without(
-    "one more provider is not meant", "_stand_alone", replaced("(key for key in OF_ONE.values() if key not in IN_PLACE)", "_WITH_DEFAULT")
+    "one more provider is not meant",
+    "_check_no_single_provider_keys",
+    replaced("(key for key in SINGLE_PROVIDER_KEYS.values() if key not in PLACEHOLDERS)", "_WITH_DEFAULT"),
 )
 
 loader = door("authorize.identity.identity_loader", "unit/authorize/identity/test_identity_loader.py")

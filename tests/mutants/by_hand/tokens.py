@@ -67,7 +67,7 @@ identity = door("authorize.policy.identity", "unit/authorize/identity/test_servi
 identity.without(
     "only people of the configured provider have a subject",
     "Identity.__post_init__",
-    replaced("self.provider not in OF_NO_PROVIDER", "bool(self.provider)"),
+    replaced("self.provider not in RESERVED_IDS", "bool(self.provider)"),
 )
 
 bearer_tokens = door("authenticate.bearer_token_verification", "unit/authenticate/test_bearer_token_verification.py")

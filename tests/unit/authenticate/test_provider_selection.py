@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authenticate.provider_selection import ProviderChoice, Providers
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from databroker.records import SessionRecord
 from foundation.errors import BadRequest
 from tests.support.options import make_options
@@ -20,7 +20,7 @@ def entry(id: str, *domains: str) -> dict[str, Any]:
 @pytest.fixture
 def choice(tmp_path: Path) -> ProviderChoice:
     entries = [entry("corp", "corp.example", "both.example"), entry("partner", "partner.example", "both.example"), entry("none")]
-    return ProviderChoice(make_options(tmp_path, **{**dict.fromkeys(IN_PLACE), "identity_providers": entries}))
+    return ProviderChoice(make_options(tmp_path, **{**dict.fromkeys(PLACEHOLDERS), "identity_providers": entries}))
 
 
 def ids(providers: Providers) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.removed_providers import RemovedProviders
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from databroker.records import SESSION, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -21,7 +21,7 @@ def entry(id: str, url: str) -> dict[str, Any]:
 
 
 def several(directory: Path, *entries: dict[str, Any]) -> Any:
-    return make_options(directory, **{**dict.fromkeys(IN_PLACE), "identity_providers": list(entries)})
+    return make_options(directory, **{**dict.fromkeys(PLACEHOLDERS), "identity_providers": list(entries)})
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from authorize.policy.decision import decide
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
-from config.loader import CheckedConfig, check_configuration
+from config.loader import CheckResult, check_configuration
 from config.routes.route import Route
 from config.validation import Finding
 from foundation.errors import Problem
@@ -37,7 +37,7 @@ ROUTES: list[dict[str, Any]] = [
 ]
 
 
-def checked(directory: Path, **settings: Any) -> CheckedConfig:
+def checked(directory: Path, **settings: Any) -> CheckResult:
     path = directory / "config.yaml"
     path.write_text(yaml.dump({**MINIMAL, "policy": ROUTES, **settings}, sort_keys=False, Dumper=yaml.CSafeDumper))
     return check_configuration(path, {}, CONFIG_CHECKS)

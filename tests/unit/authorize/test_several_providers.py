@@ -16,7 +16,7 @@ from authorize.policy.reasons import Reason
 from authorize.upstream.identity_headers import attested_claims
 from config.loader import check_configuration
 from config.provider_config import ProviderConfig
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from tests.support.options import make_options
 from tests.support.providers import a_provider
@@ -205,7 +205,7 @@ def entry(id: str) -> dict[str, Any]:
     return {"id": id, **said, "domains": [f"{id}.example"], "groups_claim": "groups"}
 
 
-SEVERAL = {**dict.fromkeys(IN_PLACE), "identity_providers": [entry("corp"), entry("partner")]}
+SEVERAL = {**dict.fromkeys(PLACEHOLDERS), "identity_providers": [entry("corp"), entry("partner")]}
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from config.config_watcher import ConfigSource
+from config.config_watcher import ConfigWatcher
 from config.fields.setting_files import watched_files
-from config.loader import CheckedConfig, check_configuration
+from config.loader import CheckResult, check_configuration
 from foundation.errors import ConfigError
 from tests.support.certs import certificate_files
 from tests.support.options import MINIMAL
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_nothing_changed_until_the_file_does(path: Path) -> None:
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     source.load()
     assert not source.has_changed()
     write(path, cookie_name="other")
@@ -40,7 +40,7 @@ def test_nothing_changed_until_the_file_does(path: Path) -> None:
 
 
 def test_a_broken_file_is_reported_once(path: Path) -> None:
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     source.load()
     path.write_text("cookie_nam: x\n")
     assert source.has_changed()
@@ -50,7 +50,7 @@ def test_a_broken_file_is_reported_once(path: Path) -> None:
 
 
 def test_a_file_that_vanishes_and_returns_is_a_change_each_time(path: Path) -> None:
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     source.load()
     path.unlink()
     assert source.has_changed()
@@ -66,7 +66,7 @@ def test_a_swapped_symbolic_link_is_noticed(tmp_path: Path) -> None:
         write(tmp_path / name / "config.yaml", cookie_name=name)
     link = tmp_path / "current"
     link.symlink_to(tmp_path / "one")
-    source = ConfigSource(link / "config.yaml", {})
+    source = ConfigWatcher(link / "config.yaml", {})
     assert source.load().cookie_name == "one"
     replacement = tmp_path / "next"
     replacement.symlink_to(tmp_path / "two")
@@ -78,7 +78,7 @@ def test_a_swapped_symbolic_link_is_noticed(tmp_path: Path) -> None:
 def test_files_that_settings_name_count_too(tmp_path: Path, path: Path) -> None:
     (tmp_path / "key.pem").write_bytes(_signing_key())
     write(path, signing_key_file="key.pem")
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     options = source.load()
     assert [file.path for file in watched_files(options)] == [tmp_path / "key.pem"]
     before = source.checksum
@@ -92,13 +92,13 @@ def test_files_that_settings_name_count_too(tmp_path: Path, path: Path) -> None:
 
 def test_the_environment_is_the_one_of_the_start(path: Path) -> None:
     environ = {"COOKIE_NAME": "first"}
-    source = ConfigSource(path, environ)
+    source = ConfigWatcher(path, environ)
     environ["COOKIE_NAME"] = "second"
     assert source.load().cookie_name == "first"
 
 
 def test_the_checksum_follows_the_bytes(path: Path) -> None:
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     source.load()
     before = source.checksum
     source.load()
@@ -118,12 +118,12 @@ def _signing_key() -> bytes:
 
 
 def test_a_change_while_the_file_is_being_read_is_not_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_then_written(*where: Any) -> CheckedConfig:
+    def read_then_written(*where: Any) -> CheckResult:
         checked = check_configuration(*where)
         write(path, cookie_name="later")
         return checked
 
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     monkeypatch.setattr("config.config_watcher.check_configuration", read_then_written)
     assert source.load().cookie_name != "later"
     monkeypatch.undo()
@@ -134,7 +134,7 @@ def test_a_change_while_the_file_is_being_read_is_not_missed(path: Path, monkeyp
 
 def test_a_file_that_a_refused_configuration_names_is_followed(path: Path) -> None:
     """It may be what is wrong: once it is there, the configuration is right."""
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     source.load()
     write(path, signing_key_file="late.pem")
     with pytest.raises(ConfigError):
@@ -149,7 +149,7 @@ ROUTES = [{"from": f"https://{name}.example.com", "to": "http://127.0.0.1:1", "a
 
 
 def test_unchanged_routes_stay_the_same_objects(path: Path) -> None:
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     write(path, policy=ROUTES)
     before = source.load().policy
     write(path, policy=[{**ROUTES[0], "timeout": "1s"}, ROUTES[1]])
@@ -163,7 +163,7 @@ def test_unchanged_routes_stay_the_same_objects(path: Path) -> None:
 def test_a_route_that_names_a_file_follows_it(path: Path, tmp_path: Path) -> None:
     (tmp_path / "ca").mkdir()
     write(path, policy=[{**ROUTES[0], "to": "https://127.0.0.1:1", "tls_custom_ca_file": "ca/ca.pem"}])
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     authorities = []
     for _ in range(2):
         certificate_files(tmp_path / "ca", "a.example.com")
@@ -192,7 +192,7 @@ def _aged(path: Path, seconds: float) -> None:
 def test_a_file_has_settled_when_it_has_not_changed_for_a_second(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ClockOfATest(monkeypatch)
     _aged(path, 60)
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     source.load()
     assert source.unsettled() is None
     path.write_bytes(path.read_bytes() + b"# more\n")
@@ -209,7 +209,7 @@ def test_a_file_has_settled_when_it_has_not_changed_for_a_second(path: Path, mon
 @pytest.mark.parametrize(("age", "has_settled"), [(60, True), (0, False), (-60, False)])
 def test_a_file_that_was_not_seen_before_has_settled_by_its_own_time(path: Path, age: int, has_settled: bool) -> None:
     _aged(path, age)
-    assert (ConfigSource(path, {}).unsettled() is None) is has_settled
+    assert (ConfigWatcher(path, {}).unsettled() is None) is has_settled
 
 
 def test_a_file_that_settings_name_has_to_settle_too(path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_file_that_settings_name_has_to_settle_too(path: Path) -> None:
     key.write_bytes(_signing_key())
     write(path, signing_key_file="key.pem")
     _aged(path, 60)
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     source.load()
     unsettled = source.unsettled()
     assert unsettled is not None
@@ -232,7 +232,7 @@ async def test_what_is_being_written_is_waited_for(path: Path, monkeypatch: pyte
             path.write_bytes(path.read_bytes() + rest.pop())
 
     ClockOfATest(monkeypatch, while_asleep=write_on)
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     await source.settle()
     assert not rest
     assert source.unsettled() is None
@@ -241,8 +241,8 @@ async def test_what_is_being_written_is_waited_for(path: Path, monkeypatch: pyte
 async def test_what_does_not_stop_changing_is_refused_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ClockOfATest(monkeypatch, while_asleep=lambda: path.write_bytes(path.read_bytes() + b"#\n"))
     with pytest.raises(ConfigError, match=r"config\.yaml: .* while it changes"):
-        await ConfigSource(path, {}).settle()
+        await ConfigWatcher(path, {}).settle()
 
 
 def test_without_a_file_nothing_has_to_settle() -> None:
-    assert ConfigSource(None, {}).unsettled() is None
+    assert ConfigWatcher(None, {}).unsettled() is None

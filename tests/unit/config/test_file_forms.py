@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from config.config_watcher import ConfigSource
+from config.config_watcher import ConfigWatcher
 from config.file_forms import file_forms
 from config.loader import load_options
 from config.options import Options
-from config.reference.setting_catalog import keys as declared
-from config.reference.setting_catalog import nested, route_keys, settings
+from config.reference.setting_catalog import declared_keys as declared
+from config.reference.setting_catalog import nested_models, route_keys, settings_by_topic
 from foundation.errors import ConfigError
 from foundation.values import SecretBytes, SecretText, WatchedFile
 from tests.support.options import COOKIE_SECRET, MINIMAL, SHARED_SECRET
@@ -35,9 +35,9 @@ def _holds_a_secret(annotation: Any) -> bool:
 
 
 def test_every_secret_has_a_file_form() -> None:
-    keys = [*(key for group in settings().values() for key in group), *route_keys()]
-    keys += [key for _, model in nested(keys) for key in declared(model)]
-    secrets = [key for key in keys if key.model is None and _holds_a_secret(key.field.annotation)]
+    declared_keys = [*(key for group in settings_by_topic().values() for key in group), *route_keys()]
+    declared_keys += [key for _, model in nested_models(declared_keys) for key in declared(model)]
+    secrets = [key for key in declared_keys if key.model is None and _holds_a_secret(key.field.annotation)]
     assert {"cookie_secret", "idp_client_secret", "database_url", "password", "client_secret"} <= {key.name for key in secrets}
     assert [key.name for key in secrets if f"{key.name}_file" not in key.owner.attributes()] == []
 
@@ -100,7 +100,7 @@ def test_a_changed_file_is_a_change_of_the_configuration(tmp_path: Path) -> None
     (tmp_path / "secret").write_text("first\n")
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({key: value for key, value in MINIMAL.items() if key != "idp_client_secret"}))
-    source = ConfigSource(path, {"IDP_CLIENT_SECRET_FILE": "secret"})
+    source = ConfigWatcher(path, {"IDP_CLIENT_SECRET_FILE": "secret"})
     assert source.load().idp_client_secret.reveal() == "first"
     (tmp_path / "secret").write_text("the second\n")
     assert source.has_changed()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.reference.setting_catalog import SettingKey, route_keys, settings
+from config.reference.setting_catalog import SettingKey, route_keys, settings_by_topic
 from tests.unit.config.conftest import COMPANIONS, Complete, Problems
 
 RANDOM = "head -c32 /dev/urandom"
@@ -158,16 +158,16 @@ ROUTE_KEYS: tuple[tuple[str, Any, str], ...] = (
 BY_KIND = {"bool": ("maybe", "true or false"), "duration": ("5", "must be a duration"), "file path": ("missing", "can't be read")}
 # The first need not be there; without the file of another, a rule misses half a pair.
 NOT_ALONE = {"data_dir", "autocert_dir", "autocert_eab_mac_key_file", "access_webhook_url_file", "access_webhook_secret_file"}
-ALL_SETTINGS = [key for group in settings().values() for key in group]
+ALL_SETTINGS = [key for group in settings_by_topic().values() for key in group]
 
 
 def by_kind(keys: list[SettingKey]) -> Iterator[tuple[str, Any, str]]:
     for key in keys:
-        reader = key.reader
-        if reader is not None and (choices := reader.shape.get("enum")) and all(isinstance(choice, str) for choice in choices):
+        reader = key.field_type
+        if reader is not None and (choices := reader.schema.get("enum")) and all(isinstance(choice, str) for choice in choices):
             yield key.name, "no such choice", "must be one of"
-        elif reader is not None and reader.kind in BY_KIND and key.name not in NOT_ALONE:
-            yield (key.name, *BY_KIND[reader.kind])
+        elif reader is not None and reader.type_name in BY_KIND and key.name not in NOT_ALONE:
+            yield (key.name, *BY_KIND[reader.type_name])
 
 
 def identified(row: tuple[str, Any, str]) -> str:

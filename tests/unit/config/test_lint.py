@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from config import lint
-from config.lint import WEAKNESSES
+from config.lint import LINT_RULES
 from config.loader import ConfigCheck, check_configuration
 from config.options import Options
 from config.routes.route import Route
@@ -21,7 +21,7 @@ STRONG = {
     "shared_secret": "v9Yq3m1Zk8Xw5Lr7Td2Bf6Hj4Np0Gs+QcVbEuIoAyKM=",
 }
 ROUTE = {"from": "https://a.example.com", "to": "https://u.example.net", "allow_any_authenticated_user": True}
-CONFIG_CHECKS = [ConfigCheck("weak-setting", rule, warns=True) for rule in WEAKNESSES]
+CONFIG_CHECKS = [ConfigCheck("weak-setting", rule, warns=True) for rule in LINT_RULES]
 
 
 def weak(directory: Path, *routes: dict[str, Any], **settings: Any) -> set[str]:
@@ -164,8 +164,8 @@ def test_what_is_wrong_elsewhere_hides_no_weakness(tmp_path: Path) -> None:
 
 
 def test_every_key_of_the_tables_is_a_setting() -> None:
-    assert lint.SETTINGS.keys() <= {*Options.attributes()}
-    assert lint.ROUTE_KEYS.keys() <= Route.attributes().keys()
+    assert lint.RISKY_SETTINGS.keys() <= {*Options.attributes()}
+    assert lint.RISKY_ROUTE_KEYS.keys() <= Route.attributes().keys()
 
 
 AUTOCERT = {"insecure_server": None, "autocert": True, "address": ":443"}

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.loader import config_path, load_options
+from config.loader import find_config, load_options
 from config.options import Options
 from config.routes.route import Route
 from config.routes.upstreams.upstream_urls import WeightedUrl
@@ -30,12 +30,12 @@ def encoded(value: Any) -> str:
 
 
 def test_the_file_is_named_by_the_environment_or_lies_in_the_working_directory(tmp_path: Path) -> None:
-    assert config_path({}, tmp_path) is None
+    assert find_config({}, tmp_path) is None
     (tmp_path / "config.yaml").touch()
-    assert config_path({}, tmp_path) == tmp_path / "config.yaml"
-    assert config_path({"GATE_CONFIG": "other.yaml"}, tmp_path) == tmp_path / "other.yaml"
-    assert config_path({"GATE_CONFIG": "/etc/gate.yaml"}, tmp_path) == Path("/etc/gate.yaml")
-    assert config_path({"GATE_CONFIG": ""}, tmp_path) == tmp_path / "config.yaml"
+    assert find_config({}, tmp_path) == tmp_path / "config.yaml"
+    assert find_config({"GATE_CONFIG": "other.yaml"}, tmp_path) == tmp_path / "other.yaml"
+    assert find_config({"GATE_CONFIG": "/etc/gate.yaml"}, tmp_path) == Path("/etc/gate.yaml")
+    assert find_config({"GATE_CONFIG": ""}, tmp_path) == tmp_path / "config.yaml"
 
 
 @pytest.mark.parametrize("extension", ["yaml", "yml", "json", "toml"])

@@ -7,7 +7,7 @@ import pytest
 from config.provider_config import owned_email_for
 from config.settings.authenticate_settings import PROVIDERS
 from config.settings.identity_providers import provider_kinds
-from config.settings.provider_entry import OF_NO_PROVIDER
+from config.settings.provider_entry import RESERVED_IDS
 from tests.support.options import make_options
 from tests.support.several_providers import several
 
@@ -37,8 +37,8 @@ def test_a_provider_shows_no_secret(tmp_path: Path) -> None:
 
 
 def test_what_is_no_provider_has_the_name_of_none() -> None:
-    assert {"", "jwt", "service_account", "verified_email"} == OF_NO_PROVIDER
-    assert OF_NO_PROVIDER.isdisjoint(PROVIDERS)
+    assert {"", "jwt", "service_account", "verified_email"} == RESERVED_IDS
+    assert RESERVED_IDS.isdisjoint(PROVIDERS)
 
 
 @pytest.mark.parametrize(

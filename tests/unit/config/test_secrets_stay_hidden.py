@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.config_checks import CONFIG_CHECKS
-from config.lint import WEAKNESSES
+from config.lint import LINT_RULES
 from config.loader import ConfigCheck, check_configuration
 from config.reference.setting_catalog import route_keys
-from config.reference.setting_catalog import settings as declared_settings
+from config.reference.setting_catalog import settings_by_topic as declared_settings
 from foundation.errors import ConfigError
 from gateproject.process.config_report import ConfigReport, as_json, as_sarif, as_text
 from tests.support.examples import examples
 from tests.support.options import MINIMAL
 
 MARK = "hunter2sEcReT"
-ALL_CONFIG_CHECKS = (*CONFIG_CHECKS, *(ConfigCheck("weak-setting", rule, warns=True) for rule in WEAKNESSES))
+ALL_CONFIG_CHECKS = (*CONFIG_CHECKS, *(ConfigCheck("weak-setting", rule, warns=True) for rule in LINT_RULES))
 SECRET_WORDS = ("secret", "key", "token", "password", "service_account", "connection_string")
 NOT_SECRET = {"signing_key_algorithm"}
 

@@ -11,11 +11,11 @@ import yaml
 
 from config.loader import load_options
 from config.options import Options
-from config.reference.setting_catalog import FILE_ONLY, SettingKey, settings
+from config.reference.setting_catalog import FILE_ONLY, SettingKey, settings_by_topic
 from tests.support.options import MINIMAL
 from tests.unit.config.conftest import COMPANIONS, Complete
 
-DECLARED = [key for group in settings().values() for key in group]
+DECLARED = [key for group in settings_by_topic().values() for key in group]
 
 
 def as_toml(value: Any) -> str:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from config.fields.basic_types import Bool, Text
-from config.validation import MOST_DETAILS, Finding, Rule, Settings, _without_most_unknown, validate
+from config.validation import MAX_DETAILS, Finding, Rule, Settings, _limit_unknown_keys, validate
 from foundation.version import RELEASE
 
 
@@ -37,12 +37,12 @@ def findings(raw: Any) -> dict[tuple[str | int, ...], str]:
 
 def test_of_very_many_unknown_keys_only_the_first_are_described() -> None:
     """Describing each of 300,000 takes seconds; what is known is read nevertheless."""
-    unknown = {f"unknown{number}": 1 for number in range(2 * MOST_DETAILS)}
+    unknown = {f"unknown{number}": 1 for number in range(2 * MAX_DETAILS)}
     found = findings({**unknown, "a": "perhaps"})
-    assert len(found) == MOST_DETAILS
+    assert len(found) == MAX_DETAILS
     assert ("a",) in found
     assert ("unknown0",) in found
-    assert len(_without_most_unknown(Sample, {**unknown, "a": "perhaps"})) == MOST_DETAILS + 1
+    assert len(_limit_unknown_keys(Sample, {**unknown, "a": "perhaps"})) == MAX_DETAILS + 1
 
 
 def test_what_is_right_becomes_the_model() -> None:

@@ -9,8 +9,8 @@ import pytest
 import authorize.admin
 import databroker.admin.session_admin
 import proxy.admin
-from config.config_watcher import ConfigSource
-from config.inspect.config_diff import UNSEEN, ValueChange, Version
+from config.config_watcher import ConfigWatcher
+from config.inspect.config_diff import UNSEEN, ConfigSnapshot, ValueChange
 from config.options import Options
 from foundation.errors import Problem
 from gateproject import configuration_page
@@ -30,13 +30,13 @@ class Running:
     def __init__(self, directory: Path, **settings: Any):
         self._directory = directory
         make_options(directory, **settings)
-        self._source = ConfigSource(directory / "config.yaml", {})
+        self._source = ConfigWatcher(directory / "config.yaml", {})
         self.options = self._source.load()
-        self.status, self.known = ConfigurationStatus.of(self._source), InForce(self._source.places)
+        self.status, self.known = ConfigurationStatus.of(self._source), InForce(self._source.source_map)
 
     def reload(self, **settings: Any) -> None:
         make_options(self._directory, **settings)
-        written = Version(self._source.load(), self._source.places)
+        written = ConfigSnapshot(self._source.load(), self._source.source_map)
         self.known = self.known.after(self.options, self.status, written, written.options)
         self.options, self.status = written.options, ConfigurationStatus.of(self._source)
 

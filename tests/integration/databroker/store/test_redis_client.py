@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from config.settings.storage_url import storage_url
+from config.settings.storage_url import parse_storage_url
 from databroker.store.redis_client import StorageTls, open_client
 from databroker.store.redis_store import KvStore
 from foundation.errors import BrokerError
@@ -18,7 +18,7 @@ from tests.support.redis_server import PROGRAM, RedisServer
 
 
 def kvstore(url: str, tls: StorageTls | None = None) -> KvStore:
-    return KvStore(open_client(storage_url(url), tls or StorageTls(), 3))
+    return KvStore(open_client(parse_storage_url(url), tls or StorageTls(), 3))
 
 
 async def works(url: str, tls: StorageTls | None = None) -> bool:
@@ -107,7 +107,7 @@ async def test_a_node_that_hangs_keeps_nobody_from_the_rest_of_the_cluster(tmp_p
         ours.meet(other)
         for node in (ours, other):
             node.child.wait_for(lambda node=node: "cluster_state:ok" in node.command("CLUSTER", "INFO"), "the cluster is whole")
-        url = storage_url(f"kvstore+cluster://127.0.0.1:{other.port},127.0.0.1:{ours.port}")
+        url = parse_storage_url(f"kvstore+cluster://127.0.0.1:{other.port},127.0.0.1:{ours.port}")
         store = KvStore(open_client(url, StorageTls(), 4), deadline=4)
         other.hang()
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from config.settings.storage_url import storage_url
+from config.settings.storage_url import parse_storage_url
 from databroker.records import SESSION, USER
 from databroker.store import redis_scripts
 from databroker.store.base import ANEW, RecordChange, StartOver
@@ -27,7 +27,7 @@ from tests.support.redis_server import RedisServer
 
 
 def open_kvstore(server: RedisServer, clock: Clock, **settings) -> KvStore:
-    return KvStore(open_client(storage_url(server.url), StorageTls(), settings.get("deadline", 3)), clock, **settings)
+    return KvStore(open_client(parse_storage_url(server.url), StorageTls(), settings.get("deadline", 3)), clock, **settings)
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ async def test_a_line_that_was_silent_is_used_again_at_once(redis_server: RedisS
     """Connections that lost something stay dead: none of them may cost a later call its deadline."""
     with FaultyLine(redis_server.port) as line:
         url = redis_server.url.replace(str(redis_server.port), str(line.port))
-        store = KvStore(open_client(storage_url(url), StorageTls(), 3), clock, deadline=0.5)
+        store = KvStore(open_client(parse_storage_url(url), StorageTls(), 3), clock, deadline=0.5)
         await store.put(SESSION, "a", {})
         await asyncio.gather(*(store._client.send([("PING",)]) for _ in range(20)))
         assert store._client.connections()[0] >= 20
@@ -304,12 +304,12 @@ async def test_a_server_that_may_evict_is_warned_of(store: KvStore, redis_server
 async def test_a_password_is_in_no_error(tmp_path: Path, clock: Clock) -> None:
     with RedisServer(tmp_path, "--requirepass", "hunter2") as server:
         for url in (server.url, server.url.replace("//", "//:hunter3@")):
-            store = KvStore(open_client(storage_url(url), StorageTls(), 3), clock)
+            store = KvStore(open_client(parse_storage_url(url), StorageTls(), 3), clock)
             with pytest.raises(BrokerError) as told:
                 await store.get(SESSION, "a")
-            assert "hunter" not in str(told.value) + repr(storage_url(url))
+            assert "hunter" not in str(told.value) + repr(parse_storage_url(url))
             await store.close()
-        store = KvStore(open_client(storage_url(server.url.replace("//", "//:hunter2@")), StorageTls(), 3), clock)
+        store = KvStore(open_client(parse_storage_url(server.url.replace("//", "//:hunter2@")), StorageTls(), 3), clock)
         assert await store.get(SESSION, "a") is None
         await store.close()
 

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.directory.directory_service import DirectoryService
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
 from foundation.readiness import ReadinessState
@@ -35,7 +35,7 @@ class Desk:
         self.file = tmp_path / "people.yaml"
         self.file.write_text("users: [{id: '00u101', groups: [00g7, staff]}]\ngroups: [{id: 00g7, name: Of the file}]")
         filed = {"id": "filed", "provider": "oidc", "url": "https://filed.example", "domains": [], "directory_file": str(self.file), **KEYS}
-        self.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=[*entries, filed])
+        self.options = make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=[*entries, filed])
         self.broker = MemoryStore()
         self.service = DirectoryService(self.options, self.broker)
 

@@ -17,7 +17,7 @@ from django.core.handlers.asgi import ASGIHandler
 from authorize.accessible_routes import StartPage
 from authorize.policy.decision import Outcome
 from authorize.policy.policy_request import PolicyRequest
-from config.settings.brand_settings import LARGEST_LOGO
+from config.settings.brand_settings import MAX_LOGO_BYTES
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.web.pages import STATIC, TIMES_SCRIPT
 from tests.support.authenticate_site import ORIGIN, Browser, Site
@@ -276,7 +276,7 @@ async def all_pages(browser: Browser, path: str) -> str:
 async def test_a_thousand_applications_are_small_pages(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
     keys = {"to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
     head = '<svg xmlns="http://www.w3.org/2000/svg"><path d="'
-    (tmp_path / "logo.svg").write_text(f'{head}{"M" * (LARGEST_LOGO - len(head) - 9)}"/></svg>')  # the largest that there may be
+    (tmp_path / "logo.svg").write_text(f'{head}{"M" * (MAX_LOGO_BYTES - len(head) - 9)}"/></svg>')  # the largest that there may be
     brand = {"name": "Example Corp", "logo": str(tmp_path / "logo.svg"), "accent": "#0b6e4f"}
     policy = [{"from": f"https://app-{number:04}.example.com", **keys} for number in range(1000)]
     site = Site(tmp_path, idp, django_pages, policy=policy, brand=brand)

@@ -11,7 +11,7 @@ import pytest
 from authorize.identity.identity_loader import CachedIdentity, IdentityLoader, IdentityRecords
 from authorize.policy.identity import AccessSpan, Identity
 from config.options import Options
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
     ACCESS_GRANT,
@@ -436,7 +436,7 @@ async def test_temporary_access_that_makes_no_sense_names_nobody(access_world: W
 async def test_what_is_left_of_a_directory_says_nothing_of_people_who_have_none(world: World, tmp_path: Path) -> None:
     broker, replica, _ = world
     said = {"id": "oidc", "provider": "oidc", "url": ISSUER, "client_id": "gate", "client_secret": "secret"}
-    loader = IdentityLoader(replica, SessionReader(make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=[said])))
+    loader = IdentityLoader(replica, SessionReader(make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=[said])))
     await broker.sign_in()
     await broker.put(DIRECTORY_USER, "oidc/1", DirectoryUser("oidc/1", "boss@corp.com", "Boss", ("admins",)).to_data())
     found = await loader.load("s1", NOW)
@@ -451,7 +451,7 @@ def entries(directory: Path, **corp: Any) -> Options:
     said = {"id": "corp", "url": "https://corp.example", "domains": ["corp.example"], **keys, **corp}
     partner = {"id": "partner", "url": "https://partner.example", "domains": ["partner.example"], **keys}
     said = {key: value for key, value in said.items() if value is not None}
-    return make_options(directory, **dict.fromkeys(IN_PLACE), identity_providers=[said, partner])
+    return make_options(directory, **dict.fromkeys(PLACEHOLDERS), identity_providers=[said, partner])
 
 
 async def test_a_directory_of_several_tells_the_groups_of_its_own_people_by_the_names_of_its_own_groups(

@@ -6,14 +6,14 @@ from authorize.policy.criterion import Case, Criterion
 from authorize.policy.identity import Identity
 from authorize.policy.language.criterion_registry import criterion_of
 from authorize.policy.truth import FALSE, MAYBE, TRUE, UNKNOWN
-from config.routes.policy.policy_language import iter_comparisons, policy_blocks
+from config.routes.policy.policy_language import iter_comparisons, parse_policy
 from tests.unit.authorize.builders import NOW, request
 
 ANSWERS = {TRUE: True, FALSE: False, UNKNOWN: None, MAYBE: "maybe"}
 
 
 def criterion(written: dict[str, Any]) -> Criterion:
-    (comparison,) = iter_comparisons(policy_blocks({"allow": written}))
+    (comparison,) = iter_comparisons(parse_policy({"allow": written}))
     return criterion_of(comparison)
 
 

@@ -1,11 +1,11 @@
 import pytest
 
-from config.fields.color import colour
+from config.fields.color import color
 
 
 @pytest.mark.parametrize(("written", "read"), [("#0B6E4F", "#0b6e4f"), (" #abc ", "#aabbcc"), ("#000000", "#000000")])
 def test_a_colour_has_one_form(written: str, read: str) -> None:
-    assert colour(written) == read
+    assert color(written) == read
 
 
 @pytest.mark.parametrize(
@@ -13,4 +13,4 @@ def test_a_colour_has_one_form(written: str, read: str) -> None:
 )
 def test_what_could_be_more_than_a_colour_is_none(written: object) -> None:
     with pytest.raises(ValueError, match="must"):
-        colour(written)
+        color(written)

@@ -1,10 +1,10 @@
 import pytest
 
-from config.fields.display_text import line
+from config.fields.display_text import display_text
 
 
 def test_a_line_is_short_and_of_what_can_be_read() -> None:
-    read = line(5).read
+    read = display_text(5).read
     assert read(" Zoë ") == "Zoë"
     assert read("<b>&") == "<b>&"  # which pages escape
     for wrong in ("123456", "a\u202eb", "a\nb", "", " "):

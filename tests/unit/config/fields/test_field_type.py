@@ -6,22 +6,22 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter, ValidationError, ValidationInfo
 
-from config.fields.field_type import TEXT, SettingReader, one_of
+from config.fields.field_type import TEXT, FieldType, choice_type
 
 
-def adapter(reader: SettingReader) -> TypeAdapter[Any]:
+def adapter(reader: FieldType) -> TypeAdapter[Any]:
     return TypeAdapter(Annotated[Any, reader])
 
 
 def test_what_a_reader_returns_is_the_value() -> None:
-    assert adapter(SettingReader("string", str.upper, TEXT)).validate_python("a") == "A"
+    assert adapter(FieldType("string", str.upper, TEXT)).validate_python("a") == "A"
 
 
 def test_a_reader_may_ask_for_the_context() -> None:
     def read(value: Any, info: ValidationInfo) -> Any:
         return value, info.context
 
-    assert adapter(SettingReader("string", read, TEXT)).validate_python("a", context={"b": 1}) == ("a", {"b": 1})
+    assert adapter(FieldType("string", read, TEXT)).validate_python("a", context={"b": 1}) == ("a", {"b": 1})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_reader_may_ask_for_the_context() -> None:
     ],
 )
 def test_one_of_a_few_words(value: Any, message: str) -> None:
-    reader = adapter(one_of("a", "b"))
+    reader = adapter(choice_type("a", "b"))
     assert reader.validate_python("b") == "b"
     with pytest.raises(ValidationError) as caught:
         reader.validate_python(value)

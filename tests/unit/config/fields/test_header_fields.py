@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from config.fields.header_fields import (
-    answer_headers,
     claim_names,
     header_map,
-    removable_answer_headers,
-    removable_headers,
+    removable_request_headers,
+    removable_response_headers,
     request_headers,
     response_headers,
+    route_response_headers,
 )
 
 
@@ -50,11 +50,11 @@ def test_a_header_name_is_a_token(name: str) -> None:
     "name", ["Connection", "Transfer-Encoding", "content-length", "TE", "Trailer", "upgrade", "Keep-Alive", "Proxy-Connection"]
 )
 def test_headers_of_the_connection_can_not_be_set(name: str) -> None:
-    for check in (request_headers, response_headers, answer_headers):
+    for check in (request_headers, response_headers, route_response_headers):
         with pytest.raises(ValueError, match="is a hop-by-hop header"):
             check({name: "x"})
     with pytest.raises(ValueError, match="is a hop-by-hop header"):
-        removable_answer_headers([name])
+        removable_response_headers([name])
 
 
 @pytest.mark.parametrize("name", ["X-Gate-Jwt-Assertion", "x_gate_claim_email", "X.Gate-Claim-Groups", "x-gate-"])
@@ -66,8 +66,8 @@ def test_an_identity_header_can_not_be_set_by_hand(name: str) -> None:
 @pytest.mark.parametrize(("name", "words"), [("Set-Cookie", "cookies"), ("alt-svc", "http3")])
 def test_what_an_answer_has_of_its_own_can_not_be_set(name: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        answer_headers({name: "x"})
-    assert removable_answer_headers(["Server", name]) == ("Server", name)
+        route_response_headers({name: "x"})
+    assert removable_response_headers(["Server", name]) == ("Server", name)
 
 
 def test_the_host_header_can_be_set() -> None:
@@ -88,13 +88,13 @@ def test_disable_false_keeps_the_others() -> None:
 @pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding"])
 def test_what_a_request_needs_can_not_be_removed(name: str) -> None:
     with pytest.raises(ValueError, match="can't be removed"):
-        removable_headers([name])
+        removable_request_headers([name])
 
 
 def test_removable_headers_are_names() -> None:
-    assert removable_headers("X-A,X-B") == ("X-A", "X-B")
+    assert removable_request_headers("X-A,X-B") == ("X-A", "X-B")
     with pytest.raises(ValueError, match="RFC 9110"):
-        removable_headers(["X A"])
+        removable_request_headers(["X A"])
 
 
 def test_a_claim_that_makes_no_header_name_is_refused() -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from config.fields.header_template import Variable, literal, template
+from config.fields.header_template import Variable, static_value, template
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_what_is_unknown_is_named(text: str, said: str) -> None:
 
 
 def test_a_literal_has_no_variables() -> None:
-    assert (literal("a $$ b"), literal("a"), literal("${user}")) == ("a $ b", "a", None)
+    assert (static_value("a $$ b"), static_value("a"), static_value("${user}")) == ("a $ b", "a", None)

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from config.fields.image import LARGEST, PNG, SVG, media_type
+from config.fields.image import MAX_IMAGE_BYTES, PNG, SVG, detect_image_type
 
 HEAD = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 24 24">'
 
@@ -30,11 +30,11 @@ def png(width: int = 1, height: int = 1) -> bytes:
     ],
 )
 def test_shapes_are_taken(inside: str) -> None:
-    assert media_type(f'<?xml version="1.0"?>{HEAD}{inside}</svg>'.encode()) == SVG
+    assert detect_image_type(f'<?xml version="1.0"?>{HEAD}{inside}</svg>'.encode()) == SVG
 
 
 def test_a_png_is_taken() -> None:
-    assert media_type(png()) == PNG
+    assert detect_image_type(png()) == PNG
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_a_png_is_taken() -> None:
         f"{HEAD}</svg>{HEAD}</svg>",
         f"{HEAD}</svg><script>alert(1)</script>",
         f"{HEAD}<g></svg>",
-        f"{HEAD}{' ' * LARGEST}</svg>",
+        f"{HEAD}{' ' * MAX_IMAGE_BYTES}</svg>",
         "GIF89a",
         "",
     ],
 )
 def test_everything_else_is_refused(content: str) -> None:
     with pytest.raises(ValueError, match=r"must|contains|is n|is encoded"):
-        media_type(content.encode())
+        detect_image_type(content.encode())
 
 
 @pytest.mark.parametrize("content", [png(0), png(5000), png()[:20], png()[:30]])
 def test_a_png_of_another_size_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"pixels|complete|neither"):
-        media_type(content)
+        detect_image_type(content)

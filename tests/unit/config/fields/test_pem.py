@@ -4,37 +4,37 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from config.fields.pem import check_authority, check_pair, check_signing_key
+from config.fields.pem import check_ca_certificates, check_key_matches, check_signing_key
 from tests.unit.config.conftest import pem
 
 
 def test_a_certificate_and_its_key_belong_together(pair: tuple[bytes, bytes], other_key: bytes) -> None:
-    check_pair(*pair)
+    check_key_matches(*pair)
     with pytest.raises(ValueError, match="do not match"):
-        check_pair(pair[0], other_key)
+        check_key_matches(pair[0], other_key)
 
 
 def test_a_pair_must_be_pem(pair: tuple[bytes, bytes]) -> None:
     for certificate in (b"", b"x", pair[1], pair[0][:100]):
         with pytest.raises(ValueError, match=r"certificate .* PEM"):
-            check_pair(certificate, pair[1])
+            check_key_matches(certificate, pair[1])
     for key in (b"", b"x", pair[0], pair[1][:60]):
         with pytest.raises(ValueError, match=r"private key .* PEM"):
-            check_pair(pair[0], key)
+            check_key_matches(pair[0], key)
 
 
 def test_a_key_with_a_password_is_refused(pair: tuple[bytes, bytes]) -> None:
     key = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"hunter2"))
     with pytest.raises(ValueError, match="without a password"):
-        check_pair(pair[0], key)
+        check_key_matches(pair[0], key)
 
 
 def test_an_authority_holds_certificates(pair: tuple[bytes, bytes]) -> None:
-    check_authority(pair[0])
-    check_authority(pair[0] * 2)
+    check_ca_certificates(pair[0])
+    check_ca_certificates(pair[0] * 2)
     for content in (b"", b"x", pair[1]):
         with pytest.raises(ValueError, match="no valid PEM certificate"):
-            check_authority(content)
+            check_ca_certificates(content)
 
 
 def test_a_signing_key_fits_its_algorithm_only() -> None:

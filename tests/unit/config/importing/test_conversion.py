@@ -1,23 +1,23 @@
 """A part keeps the order of what was said, and the counts are those of its notes."""
 
-from config.importing.conversion import Converted, ConvertedPart, ForeignKey
+from config.importing.conversion import Conversion, ConvertedSection, ForeignKey
 
 
 def test_a_key_that_keeps_its_name_and_meaning_needs_no_note() -> None:
-    part = ConvertedPart()
+    part = ConvertedSection()
     part.set(ForeignKey("address", 3), "address", ":443")
     assert list(part.notes()) == []
     assert [(entry.key, entry.value) for entry in part.entries] == [("address", ":443")]
 
 
 def test_a_renamed_key_says_where_it_came_from() -> None:
-    part = ConvertedPart()
+    part = ConvertedSection()
     part.set(ForeignKey("client_id", 3), "idp_client_id", "abc")
     assert [(note.mark, note.text) for note in part.notes()] == [("from", "client_id (line 3)")]
 
 
 def test_lost_and_changed_lines_are_counted_in_routes_too() -> None:
-    converted, route = Converted("x"), ConvertedPart()
+    converted, route = Conversion("x"), ConvertedSection()
     converted.top.lose(ForeignKey("logo"), "there is none")
     route.set(ForeignKey("to"), "to", "http://a", check="look")
     route.lose(ForeignKey("codec"), "there is none")
@@ -26,7 +26,7 @@ def test_lost_and_changed_lines_are_counted_in_routes_too() -> None:
 
 
 def test_a_dropped_key_leaves_its_note() -> None:
-    part = ConvertedPart()
+    part = ConvertedSection()
     part.set(ForeignKey("users"), "allowed_users", ["a@b.org"])
     part.drop("allowed_users")
     assert not part.has("allowed_users")

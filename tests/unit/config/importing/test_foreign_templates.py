@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from config.importing.conversion import Converted, ConvertedPart, ForeignKey
+from config.importing.conversion import Conversion, ConvertedSection, ForeignKey
 from config.importing.foreign_file import read
-from config.importing.foreign_templates import leave_out_templates, request_headers
+from config.importing.foreign_templates import convert_request_headers, drop_unresolved_templates
 from config.importing.pomerium import convert
-from config.importing.yaml_output import as_yaml
+from config.importing.yaml_output import render_yaml
 
 REFERENCES = [
     "${pomerium.client_cert_san_dns}", "${pomerium.request.headers[\"X-Access-Token\"]}", "${secret.a}", "$secret.a",
@@ -30,9 +30,9 @@ OURS = {
 
 
 def headers(value: Any) -> tuple[dict[str, Any], str]:
-    route = ConvertedPart()
-    request_headers(route, ForeignKey("routes[0].set_request_headers", 7), value)
-    text = as_yaml(Converted("x", route), "x")
+    route = ConvertedSection()
+    convert_request_headers(route, ForeignKey("routes[0].set_request_headers", 7), value)
+    text = render_yaml(Conversion("x", route), "x")
     return yaml.safe_load(text), text
 
 
@@ -55,10 +55,10 @@ def test_a_reference_that_gate_fills_in_too_becomes_its_own(reference: str) -> N
     "value", ["${API_URL}", "${API_URL=http://api:8000}", "a{{ .Values.host }}", "{{ secret", "$(API_URL)", ["x", {"y": "${Z}"}]]
 )
 def test_a_template_of_another_tool_is_called_one(value: Any) -> None:
-    route = ConvertedPart()
+    route = ConvertedSection()
     route.set(None, "to", value)
-    leave_out_templates(Converted("x", routes=[route]))
-    assert "is a template of" in as_yaml(Converted("x", route), "x")
+    drop_unresolved_templates(Conversion("x", routes=[route]))
+    assert "is a template of" in render_yaml(Conversion("x", route), "x")
     assert not route.has("to")
 
 
@@ -82,13 +82,13 @@ def test_no_reference_is_left_in_what_is_printed(tmp_path: Path) -> None:
     }
     (tmp_path / "p.yaml").write_text(yaml.safe_dump({"idp_provider": "google", "idp_client_secret": "${S}", "routes": [route]}))
     converted = convert(read(tmp_path / "p.yaml"))
-    leave_out_templates(converted)
-    assert "${" not in str(yaml.safe_load(as_yaml(converted, "x")))
+    drop_unresolved_templates(converted)
+    assert "${" not in str(yaml.safe_load(render_yaml(converted, "x")))
     assert converted.lost == len(REFERENCES) + 2
 
 
 def test_an_expression_may_have_a_dollar_sign_and_braces() -> None:
-    route = ConvertedPart()
+    route = ConvertedSection()
     route.set(None, "regex", "^/a${1}")
-    leave_out_templates(Converted("x", routes=[route]))
+    drop_unresolved_templates(Conversion("x", routes=[route]))
     assert route.has("regex")

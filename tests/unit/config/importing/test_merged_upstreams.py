@@ -2,23 +2,23 @@
 
 import pytest
 
-from config.importing.conversion import Converted, ConvertedPart
+from config.importing.conversion import Conversion, ConvertedSection
 from config.importing.foreign_file import AUTHELIA
-from config.importing.merged_upstreams import take_upstreams
+from config.importing.merged_upstreams import merge_upstreams
 from config.importing.preamble import NO_UPSTREAM
 
 
-def part(host: str, **keys: object) -> ConvertedPart:
-    route = ConvertedPart()
+def part(host: str, **keys: object) -> ConvertedSection:
+    route = ConvertedSection()
     route.set(None, "from", f"https://{host}")
     for key, value in keys.items():
         route.set(None, key, value)
     return route
 
 
-def together(who: list[ConvertedPart], where: list[ConvertedPart]) -> tuple[list[dict[str, object]], Converted]:
-    converted, places = Converted(AUTHELIA, routes=who), Converted("y", routes=where)
-    take_upstreams(converted, places)
+def together(who: list[ConvertedSection], where: list[ConvertedSection]) -> tuple[list[dict[str, object]], Conversion]:
+    converted, places = Conversion(AUTHELIA, routes=who), Conversion("y", routes=where)
+    merge_upstreams(converted, places)
     return [{entry.key: entry.value for entry in route.entries if entry.key} for route in converted.routes], converted
 
 

@@ -10,10 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.importing.conversion import Converted
+from config.importing.conversion import Conversion
 from config.importing.foreign_file import read
 from config.importing.oauth2_proxy import convert, whole
-from config.importing.yaml_output import as_yaml
+from config.importing.yaml_output import render_yaml
 from config.loader import load_options
 from tests.support.examples import examples
 
@@ -30,13 +30,13 @@ cookie_expire = "168h0m0s"
 UPSTREAM = 'upstreams = ["http://127.0.0.1:8080/"]\n'
 
 
-def converted(directory: Path, text: str, name: str = "oauth2-proxy.cfg") -> Converted:
+def converted(directory: Path, text: str, name: str = "oauth2-proxy.cfg") -> Conversion:
     (directory / name).write_text(text)
     return convert(read(directory / name), lambda: b"n" * 32)
 
 
 def policy(directory: Path, text: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(as_yaml(converted(directory, TOP + text), "x"))["policy"]
+    found: list[dict[str, Any]] = yaml.safe_load(render_yaml(converted(directory, TOP + text), "x"))["policy"]
     return found
 
 
@@ -45,7 +45,7 @@ def test_a_usual_file_loads_as_ours(tmp_path: Path) -> None:
         TOP
         + 'upstreams = ["http://127.0.0.1:8080/", "http://127.0.0.1:8081/api/"]\nemail_domains = ["example.com"]\ncookie_samesite = "lax"\n'
     )
-    (tmp_path / "config.yaml").write_text(as_yaml(converted(tmp_path, text), "oauth2-proxy.cfg"))
+    (tmp_path / "config.yaml").write_text(render_yaml(converted(tmp_path, text), "oauth2-proxy.cfg"))
     options = load_options(tmp_path / "config.yaml", {})
     assert str(options.authenticate_service_url) == "https://authenticate.example.com"
     assert [(route.prefix, str(route.to[0])) for route in options.policy] == [
@@ -120,18 +120,18 @@ def test_a_widened_expression_opens_what_was_open(expression: str, path: str) ->
 def test_every_key_of_the_file_is_in_the_output(tmp_path: Path) -> None:
     text = TOP + UPSTREAM + 'cookie_refresh = "1h"\nunheard_of = 1\ncookie_domains = [".a.org", ".b.org"]\nprompt = "login"\n'
     text += 'session_store_type = "redis"\nredis_connection_url = "redis://r:6379/1"\nclient_secret_file = "x"\nemail_domains = ["*"]\n'
-    printed = as_yaml(converted(tmp_path, text), "oauth2-proxy.cfg")
+    printed = render_yaml(converted(tmp_path, text), "oauth2-proxy.cfg")
     for key in re.findall(r"^(\w+) =", text, re.MULTILINE):
         assert key in printed, key
 
 
 def test_a_cookie_secret_of_32_bytes_stays_and_another_is_made_anew(tmp_path: Path) -> None:
-    kept = yaml.safe_load(as_yaml(converted(tmp_path, TOP), "x"))
-    short = yaml.safe_load(as_yaml(converted(tmp_path, TOP.replace("0123456789abcdef0123456789abcdef", "0123456789abcdef")), "x"))
+    kept = yaml.safe_load(render_yaml(converted(tmp_path, TOP), "x"))
+    short = yaml.safe_load(render_yaml(converted(tmp_path, TOP.replace("0123456789abcdef0123456789abcdef", "0123456789abcdef")), "x"))
     assert kept["cookie_secret"] == "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
     assert short["cookie_secret"] == short["shared_secret"] == "bm5ubm5ubm5ubm5ubm5ubm5ubm5ubm5ubm5ubm5ubm4="
 
 
 def test_no_redirect_url_leaves_a_host_to_write(tmp_path: Path) -> None:
-    printed = as_yaml(converted(tmp_path, TOP.replace("redirect_url", "#") + UPSTREAM), "x")
+    printed = render_yaml(converted(tmp_path, TOP.replace("redirect_url", "#") + UPSTREAM), "x")
     assert "NEW the oauth2-proxy file" in printed

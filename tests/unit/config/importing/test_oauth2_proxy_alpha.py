@@ -8,7 +8,7 @@ import yaml
 from config.importing.foreign_file import read
 from config.importing.oauth2_proxy import convert
 from config.importing.oauth2_proxy_alpha import flat
-from config.importing.yaml_output import as_yaml
+from config.importing.yaml_output import render_yaml
 
 
 def test_the_alpha_form_says_the_same(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ upstreamConfig:
 server: {BindAddress: "127.0.0.1:4180"}
 """
     (tmp_path / "alpha.yaml").write_text(text)
-    printed = as_yaml(convert(read(tmp_path / "alpha.yaml"), lambda: bytes(32)), "x")
+    printed = render_yaml(convert(read(tmp_path / "alpha.yaml"), lambda: bytes(32)), "x")
     found = yaml.safe_load(printed)
     assert found["idp_provider_url"] == "https://idp.example.com"
     assert found["policy"][0]["to"] == "http://127.0.0.1:8080"
@@ -46,14 +46,14 @@ def test_who_passes_at_the_provider_only_does_not_pass_here(tmp_path: Path) -> N
         "providers: [{provider: github, clientID: x, githubConfig: {org: acme}}]\n"
         "upstreamConfig: {upstreams: [{id: a, path: /, uri: 'http://b'}]}\nemail_domains: ['*']\n"
     )
-    printed = as_yaml(convert(read(tmp_path / "alpha.yaml"), lambda: bytes(32)), "x")
+    printed = render_yaml(convert(read(tmp_path / "alpha.yaml"), lambda: bytes(32)), "x")
     assert "allow_any_authenticated_user" not in yaml.safe_load(printed)["policy"][0]
     assert "LOST providers[0].githubConfig.org" in printed
 
 
 def alpha(directory: Path, text: str) -> tuple[dict[str, Any], str]:
     (directory / "alpha.yaml").write_text(text)
-    printed = as_yaml(convert(read(directory / "alpha.yaml"), lambda: bytes(32)), "x")
+    printed = render_yaml(convert(read(directory / "alpha.yaml"), lambda: bytes(32)), "x")
     return yaml.safe_load(printed), printed
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from config.importing.foreign_file import OAUTH2_PROXY, TRAEFIK, ForeignConfig, read
 from config.importing.oauth2_proxy import convert
-from config.importing.yaml_output import as_yaml
+from config.importing.yaml_output import render_yaml
 
 FLAGS = [
     "--provider=oidc",
@@ -42,7 +42,7 @@ def foreign(directory: Path, content: Any) -> ForeignConfig:
 def test_flags_and_variables_are_read_wherever_they_are(tmp_path: Path, form: str) -> None:
     found = foreign(tmp_path, FILES[form])
     assert found.product == OAUTH2_PROXY
-    text = as_yaml(convert(found, lambda: bytes(32)), "x")
+    text = render_yaml(convert(found, lambda: bytes(32)), "x")
     ours = yaml.safe_load(text)
     assert (ours["idp_client_id"], ours["idp_client_secret"]) == ("gate", "s")
     assert [(route.get("prefix"), route["to"], route["allowed_domains"]) for route in ours["policy"]] == [

@@ -1,28 +1,28 @@
 """Expressions: what needs no criterion disappears, and never by making anything more open."""
 
-from config.importing.policy_expressions import all_of, any_of, none_of
+from config.importing.policy_expressions import combine_and, combine_nor, combine_or
 
 A, B, C = {"groups": "a"}, {"groups": "b"}, {"groups": "c"}
 
 
 def test_nothing_to_demand_is_true_and_nobody_named_is_false() -> None:
-    assert all_of([]) is True
-    assert any_of([]) is False
-    assert none_of([]) is True
+    assert combine_and([]) is True
+    assert combine_or([]) is False
+    assert combine_nor([]) is True
 
 
 def test_one_part_stands_alone() -> None:
-    assert all_of([True, A]) == any_of([False, A]) == A
-    assert none_of([A, False]) == {"not": A}
+    assert combine_and([True, A]) == combine_or([False, A]) == A
+    assert combine_nor([A, False]) == {"not": A}
 
 
 def test_what_settles_it_settles_it() -> None:
-    assert all_of([A, False]) is False
-    assert any_of([A, True]) is True
-    assert none_of([A, True]) is False
+    assert combine_and([A, False]) is False
+    assert combine_or([A, True]) is True
+    assert combine_nor([A, True]) is False
 
 
 def test_lists_of_one_kind_become_one() -> None:
-    assert all_of([A, all_of([B, C])]) == {"and": [A, B, C]}
-    assert any_of([any_of([A, B]), C]) == {"or": [A, B, C]}
-    assert none_of([any_of([A, B]), C]) == {"nor": [A, B, C]}
+    assert combine_and([A, combine_and([B, C])]) == {"and": [A, B, C]}
+    assert combine_or([combine_or([A, B]), C]) == {"or": [A, B, C]}
+    assert combine_nor([combine_or([A, B]), C]) == {"nor": [A, B, C]}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from config.importing.conversion import Converted
+from config.importing.conversion import Conversion
 from config.importing.foreign_file import read
 from config.importing.pomerium import convert
-from config.importing.yaml_output import as_yaml
+from config.importing.yaml_output import render_yaml
 from config.loader import load_options
 
 SECRET = base64.b64encode(bytes(32)).decode()
@@ -26,14 +26,14 @@ TOP = {
 }
 
 
-def converted(directory: Path, values: dict[str, Any]) -> Converted:
+def converted(directory: Path, values: dict[str, Any]) -> Conversion:
     path = directory / "pomerium.yaml"
     path.write_text(yaml.safe_dump(values, sort_keys=False))
     return convert(read(path))
 
 
 def route(directory: Path, **keys: Any) -> dict[str, Any]:
-    text = as_yaml(converted(directory, {**TOP, "routes": [{"from": "https://a.example.com", "to": "http://b", **keys}]}), "x")
+    text = render_yaml(converted(directory, {**TOP, "routes": [{"from": "https://a.example.com", "to": "http://b", **keys}]}), "x")
     found: dict[str, Any] = yaml.safe_load(text)["policy"][0]
     return found
 
@@ -55,7 +55,7 @@ def test_a_usual_file_loads_as_ours(tmp_path: Path) -> None:
             },
         ],
     }
-    (tmp_path / "config.yaml").write_text(as_yaml(converted(tmp_path, values), "pomerium.yaml"))
+    (tmp_path / "config.yaml").write_text(render_yaml(converted(tmp_path, values), "pomerium.yaml"))
     options = load_options(tmp_path / "config.yaml", {})
     assert options.gate_debug
     assert options.jwt_claims_headers == ("email",)
@@ -78,7 +78,7 @@ def test_every_key_of_the_file_is_in_the_output(tmp_path: Path) -> None:
             {"from": "https://a.example.com", "to": "http://b", "logo_url": "x", "unknown_key": 1, "kubernetes_service_account_token": "t"}
         ],
     }
-    text = as_yaml(converted(tmp_path, values), "pomerium.yaml")
+    text = render_yaml(converted(tmp_path, values), "pomerium.yaml")
     for key in (*values, *values["routes"][0]):
         assert key in text.replace("policy:", "routes policy:"), key
 
@@ -86,7 +86,7 @@ def test_every_key_of_the_file_is_in_the_output(tmp_path: Path) -> None:
 def test_what_is_lost_is_counted_and_has_its_line(tmp_path: Path) -> None:
     found = converted(tmp_path, {**TOP, "unheard_of": 1})
     assert found.lost == 1
-    assert f"# LOST unheard_of (line {len(TOP) + 1}): it has no counterpart" in as_yaml(found, "x")
+    assert f"# LOST unheard_of (line {len(TOP) + 1}): it has no counterpart" in render_yaml(found, "x")
 
 
 def test_a_rule_that_gate_has_no_word_for_lets_nobody_in(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_what_is_no_route_is_said(tmp_path: Path, entry: Any) -> None:
 def test_a_route_for_tcp_is_carried_over_without_what_only_http_knows(tmp_path: Path) -> None:
     tcp = {"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432", "allowed_users": ["ann@example.com"]}
     values = {**TOP, "pass_identity_headers": True, "routes": [{**tcp, "timeout": "1h", "idle_timeout": "30m", "allow_websockets": True}]}
-    text = as_yaml(converted(tmp_path, values), "x")
+    text = render_yaml(converted(tmp_path, values), "x")
     assert yaml.safe_load(text)["policy"] == [{**tcp, "timeout": "1h", "idle_timeout": "30m"}]
     assert "TCP route" in text
     (tmp_path / "ours.yaml").write_text(text)
@@ -175,7 +175,7 @@ def test_routes_of_the_environment_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("written", "ours"), [("ping", "oidc"), ("cognito", "oidc"), ("google", "google"), ("apple", None)])
 def test_providers_have_their_names_here(tmp_path: Path, written: str, ours: str | None) -> None:
-    text = as_yaml(converted(tmp_path, {**TOP, "idp_provider": written}), "x")
+    text = render_yaml(converted(tmp_path, {**TOP, "idp_provider": written}), "x")
     assert yaml.safe_load(text).get("idp_provider") == ours
 
 

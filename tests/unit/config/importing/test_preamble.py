@@ -4,18 +4,18 @@ import base64
 
 import pytest
 
-from config.importing.conversion import ConvertedPart
+from config.importing.conversion import ConvertedSection
 from config.importing.policy_expressions import Expression
-from config.importing.preamble import SIGNED_IN, begin, let_in
+from config.importing.preamble import SIGNED_IN, grant_access, write_preamble
 
 
-def values(part: ConvertedPart) -> dict[str, object]:
+def values(part: ConvertedSection) -> dict[str, object]:
     return {entry.key: entry.value for entry in part.entries if entry.key}
 
 
 def test_the_sign_in_is_below_the_domain_and_every_secret_is_another() -> None:
-    top, secrets = ConvertedPart(), iter([b"a" * 32, b"b" * 32])
-    begin(top, "example.com", "https://idp.example.com", "", "", lambda: next(secrets))
+    top, secrets = ConvertedSection(), iter([b"a" * 32, b"b" * 32])
+    write_preamble(top, "example.com", "https://idp.example.com", "", "", lambda: next(secrets))
     found = values(top)
     assert found["authenticate_service_url"] == "https://authenticate.example.com"
     assert found["idp_provider_url"] == "https://idp.example.com"
@@ -32,7 +32,7 @@ def test_the_sign_in_is_below_the_domain_and_every_secret_is_another() -> None:
     ],
 )
 def test_who_passes_is_written_as_briefly_as_can_be(allowed: Expression, written: dict[str, object]) -> None:
-    route = ConvertedPart()
-    let_in(route, allowed)
+    route = ConvertedSection()
+    grant_access(route, allowed)
     assert values(route) == written
     assert [note.mark for note in route.notes()] == (["CHECK"] if allowed is False else [])

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from config.importing.conversion import GRANTS, OPEN, Converted, ConvertedPart
-from config.importing.rejected_values import leave_out_failing_tests
-from config.importing.yaml_output import as_yaml
+from config.importing.conversion import GRANTS, OPEN, Conversion, ConvertedSection
+from config.importing.rejected_values import drop_failing_tests
+from config.importing.yaml_output import render_yaml
 from config.loader import check_configuration
 from foundation.errors import Problem
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
@@ -113,7 +113,7 @@ def samples() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "text"), samples())
 def test_what_is_printed_is_accepted(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    printed = as_yaml(imported(tmp_path / name), name)
+    printed = render_yaml(imported(tmp_path / name), name)
     (tmp_path / "ours.yaml").write_text(printed)
     errors = check_configuration(tmp_path / "ours.yaml", {}, ALL_CONFIG_CHECKS).errors
     assert [error for error in errors if error.key not in TO_BE_GIVEN and not error.key.endswith("_file")] == []
@@ -123,7 +123,7 @@ def test_what_is_printed_is_accepted(tmp_path: Path, name: str, text: str) -> No
 
 def routes(tmp_path: Path, *written: str) -> tuple[list[dict[str, Any]], str]:
     (tmp_path / "p.yaml").write_text(POMERIUM + "routes:\n" + "\n".join(f"  - {route}" for route in written))
-    printed = as_yaml(imported(tmp_path / "p.yaml"), "p.yaml")
+    printed = render_yaml(imported(tmp_path / "p.yaml"), "p.yaml")
     return yaml.safe_load(printed)["policy"] or [], printed
 
 
@@ -156,22 +156,22 @@ def test_a_route_that_leads_nowhere_keeps_its_requests_from_the_next_one(tmp_pat
 
 def test_an_authority_that_can_not_be_read_stays_so_that_gate_does_not_start_without_it(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(f"{POMERIUM}client_ca: x\nroutes: [{ROUTES[0]}]".replace("insecure_server: true", "autocert: true"))
-    printed = as_yaml(imported(tmp_path / "p.yaml"), "p.yaml")
+    printed = render_yaml(imported(tmp_path / "p.yaml"), "p.yaml")
     assert yaml.safe_load(printed)["client_ca"] == "x"
     assert "# NEW gate check will report: client_ca" in printed
 
 
 def test_a_test_that_expects_a_refusal_and_fails_closes_its_host() -> None:
-    converted = Converted("x")
+    converted = Conversion("x")
     for host in ("*.example.com", "b.example.com"):
-        route = ConvertedPart()
+        route = ConvertedSection()
         route.set(None, "from", f"https://{host}")
         route.set(None, "allow_any_authenticated_user", True)
         converted.routes.append(route)
     converted.tests = [
         {"name": f"t{number}", "url": "https://a.example.com/", "expect": expect} for number, expect in enumerate(("allow", "refuse"))
     ]
-    leave_out_failing_tests(converted, lambda content: [Problem("policy_tests[1]", "fails: expected refuse, got allow")])
+    drop_failing_tests(converted, lambda content: [Problem("policy_tests[1]", "fails: expected refuse, got allow")])
     first, second = converted.routes
     assert not first.has("allow_any_authenticated_user")
     assert second.has("allow_any_authenticated_user")

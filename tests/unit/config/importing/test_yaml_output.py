@@ -6,8 +6,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.importing.conversion import Converted, ConvertedPart, ForeignKey
-from config.importing.yaml_output import as_yaml
+from config.importing.conversion import Conversion, ConvertedSection, ForeignKey
+from config.importing.yaml_output import render_yaml
 from tests.support.examples import examples
 
 scalars = st.one_of(st.text(), st.integers(), st.booleans(), st.none())
@@ -17,26 +17,26 @@ values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(s
 @given(value=values, said=st.text())
 @examples(40)
 def test_values_come_back_and_notes_stay_comments(value: Any, said: str) -> None:
-    converted, route = Converted("other"), ConvertedPart()
+    converted, route = Conversion("other"), ConvertedSection()
     converted.top.set(ForeignKey("theirs"), "ours", value, check=said)
     route.lose(ForeignKey(said), said)
     route.set(ForeignKey("theirs"), "from", "https://a.example.com", check=said)
     route.set(None, "deep", value)
     converted.routes.append(route)
-    assert yaml.safe_load(as_yaml(converted, said)) == {"ours": value, "policy": [{"from": "https://a.example.com", "deep": value}]}
+    assert yaml.safe_load(render_yaml(converted, said)) == {"ours": value, "policy": [{"from": "https://a.example.com", "deep": value}]}
 
 
 def test_a_scalar_is_written_plainly() -> None:
-    converted = Converted("other")
+    converted = Conversion("other")
     converted.top.set(None, "address", ":443")
-    assert "\naddress: :443\n" in as_yaml(converted, "x").replace("':443'", ":443")
+    assert "\naddress: :443\n" in render_yaml(converted, "x").replace("':443'", ":443")
 
 
 def test_no_line_of_a_comment_is_very_long() -> None:
-    converted = Converted("other")
+    converted = Conversion("other")
     converted.top.lose(ForeignKey("key"), "word " * 200)
-    assert max(map(len, as_yaml(converted, "x").splitlines())) <= 170
+    assert max(map(len, render_yaml(converted, "x").splitlines())) <= 170
 
 
 def test_without_routes_the_policy_is_an_empty_list() -> None:
-    assert yaml.safe_load(as_yaml(Converted("other"), "x")) == {"policy": []}
+    assert yaml.safe_load(render_yaml(Conversion("other"), "x")) == {"policy": []}

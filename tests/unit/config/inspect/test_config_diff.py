@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from config.config_watcher import ConfigSource
-from config.inspect.config_diff import ADDED, CHANGED, CONTENT, REMOVED, UNSEEN, ValueChange, Version, changes
-from config.inspect.source_map import Places
+from config.config_watcher import ConfigWatcher
+from config.inspect.config_diff import ADDED, CHANGED, CONTENT, REMOVED, UNSEEN, ConfigSnapshot, ValueChange, diff_configs
+from config.inspect.source_map import SourceMap
 from tests.support.options import make_options
 
 
 class Versions:
     def __init__(self, directory: Path):
         self._directory = directory
-        self._source = ConfigSource(directory / "config.yaml", {})
+        self._source = ConfigWatcher(directory / "config.yaml", {})
 
     def change(self, *versions: dict[str, Any]) -> list[ValueChange]:
         """Changes between the last two."""
         loaded = []
         for settings in versions:
             make_options(self._directory, **settings)
-            loaded.append(Version(self._source.load(), self._source.places))
-        return [told() for told in changes(loaded[-2], loaded[-1])]
+            loaded.append(ConfigSnapshot(self._source.load(), self._source.source_map))
+        return [told() for told in diff_configs(loaded[-2], loaded[-1])]
 
 
 def route(name: str, **keys: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_settings_are_told_with_both_values_and_their_place(tmp_path: Path) -> N
         "log_level": (CHANGED, "info", "warn"),
         "proxy_log_level": (CHANGED, "info", "warn"),
     }
-    places = {change.key: change.place for change in found}
+    places = {change.key: change.location for change in found}
     assert places["cookie_expire"].startswith(f"{tmp_path / 'config.yaml'}:")
     assert places["cookie_domain"] == "default"
 
@@ -59,9 +59,9 @@ def test_another_content_of_the_same_file_is_told(tmp_path: Path) -> None:
     versions, settings = Versions(tmp_path), {"policy": [route("a", cluster_service_account_token_file="token")]}
     (tmp_path / "token").write_text("hunter2")
     make_options(tmp_path, **settings)
-    before = Version(versions._source.load(), versions._source.places)
+    before = ConfigSnapshot(versions._source.load(), versions._source.source_map)
     (tmp_path / "token").write_text("hunter3")
-    found = [told() for told in changes(before, Version(versions._source.load(), versions._source.places))]
+    found = [told() for told in diff_configs(before, ConfigSnapshot(versions._source.load(), versions._source.source_map))]
     notes = {change.key: change.note for change in found}
     assert notes["policy[0] a: cluster_service_account_token_file"] == CONTENT
     assert "hunter" not in str(found)
@@ -97,9 +97,13 @@ def test_words_and_places_are_found_of_the_changes_that_are_read(tmp_path: Path)
 
     looked_at: list[int] = []
     before, after = (make_options(tmp_path, policy=[route(f"r{n}", allowed_groups=[group]) for n in range(9)]) for group in "xy")
-    found = list(changes(Version(before, Places()), Version(after, Places("file", routes=Lines([{"allowed_groups": 7}] * 9)))))
+    found = list(
+        diff_configs(
+            ConfigSnapshot(before, SourceMap()), ConfigSnapshot(after, SourceMap("file", routes=Lines([{"allowed_groups": 7}] * 9)))
+        )
+    )
     assert (len(found), looked_at) == (9, [])
-    assert (found[3]().place, set(looked_at)) == ("file:7", {3})
+    assert (found[3]().location, set(looked_at)) == ("file:7", {3})
 
 
 def test_another_order_of_routes_is_told_because_the_first_decides(tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_what_a_reload_takes_over_is_told_as_if_it_had_been_read_anew(tmp_path: 
     chance, number = random.Random(seed), 8
     policy = [route(str(each)) for each in range(number)]
     source, before = Versions(tmp_path)._source, make_options(tmp_path, policy=policy)
-    kept = Version(source.load(), source.places)
+    kept = ConfigSnapshot(source.load(), source.source_map)
     for _ in range(15):
         for _ in range(chance.randrange(1, 3)):
             place, number = chance.randrange(len(policy)), number + 1
@@ -138,7 +142,7 @@ def test_what_a_reload_takes_over_is_told_as_if_it_had_been_read_anew(tmp_path: 
         if chance.random() < 0.3:
             chance.shuffle(policy)
         after = make_options(tmp_path, policy=policy)
-        now = Version(source.load(), source.places)
-        read_anew = [told() for told in changes(Version(before, kept.places), Version(after, now.places))]
-        assert [told() for told in changes(kept, now)] == read_anew
+        now = ConfigSnapshot(source.load(), source.source_map)
+        read_anew = [told() for told in diff_configs(ConfigSnapshot(before, kept.source_map), ConfigSnapshot(after, now.source_map))]
+        assert [told() for told in diff_configs(kept, now)] == read_anew
         before, kept = after, now

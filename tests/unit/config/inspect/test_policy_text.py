@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from config.inspect.policy_text import LONGEST, policy_words
+from config.inspect.policy_text import MAX_BLOCK_LENGTH, describe_policy
 from config.routes.route import Route
 
 
 def words(*blocks: dict[str, Any]) -> tuple[str, ...]:
-    return policy_words(Route.model_validate({"from": "https://a.example.com", "to": "http://up", "policy": list(blocks)}))
+    return describe_policy(Route.model_validate({"from": "https://a.example.com", "to": "http://up", "policy": list(blocks)}))
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_the_values_of_headers_stay_out() -> None:
 
 def test_a_long_block_is_cut() -> None:
     (line,) = words({"allow": {"or": [{"email": f"person{n}@example.com"} for n in range(100)]}})
-    assert (len(line), line[-1]) == (LONGEST, "…")
+    assert (len(line), line[-1]) == (MAX_BLOCK_LENGTH, "…")
 
 
 def test_without_a_policy_nothing_is_said() -> None:
-    assert policy_words(Route.model_validate({"from": "https://a.example.com", "to": "http://up", "allowed_users": ["x@y.z"]})) == ()
+    assert describe_policy(Route.model_validate({"from": "https://a.example.com", "to": "http://up", "allowed_users": ["x@y.z"]})) == ()

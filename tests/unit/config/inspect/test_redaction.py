@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from config.inspect.redaction import HIDDEN, LONGEST, route_in_force, settings_in_force, shown
-from config.inspect.source_map import Places
+from config.inspect.redaction import HIDDEN, MAX_VALUE_LENGTH, effective_route, effective_settings, redact
+from config.inspect.source_map import SourceMap
 from config.options import Options
-from config.reference.setting_catalog import SettingKey, keys, nested, route_keys, settings
+from config.reference.setting_catalog import SettingKey, declared_keys, nested_models, route_keys, settings_by_topic
 from foundation.values import SecretBytes, SecretText, Url
 from tests.unit.config.conftest import Load
 
@@ -19,13 +19,13 @@ SECRETS = ("hunter2", "50494E47", "PING")
 
 
 def every_key() -> list[SettingKey]:
-    above = [*(key for group in settings().values() for key in group), *route_keys()]
-    return above + [inner for _, model in nested(above) for inner in keys(model)]
+    above = [*(key for group in settings_by_topic().values() for key in group), *route_keys()]
+    return above + [inner for _, model in nested_models(above) for inner in declared_keys(model)]
 
 
 def texts_of(options: Options) -> str:
-    said = [value.value for _, values in settings_in_force(options, Places()) for value in values]
-    said += [value.value for index, route in enumerate(options.policy) for value in route_in_force(route, index, Places())]
+    said = [value.value for _, values in effective_settings(options, SourceMap()) for value in values]
+    said += [value.value for index, route in enumerate(options.policy) for value in effective_route(route, index, SourceMap())]
     return "\n".join(said)
 
 
@@ -70,12 +70,12 @@ def secretive(load: Load) -> Options:
 def test_of_secrets_is_shown_that_they_are_set_wherever_they_stand(secretive: Options) -> None:
     text = texts_of(secretive)
     assert [secret for secret in SECRETS if secret in text] == []
-    found = {value.key: value.value for _, values in settings_in_force(secretive, Places()) for value in values}
+    found = {value.key: value.value for _, values in effective_settings(secretive, SourceMap()) for value in values}
     assert found["idp_client_secret"] == found["cookie_secret"] == found["access_webhook_url"] == HIDDEN
     assert "db.internal" in found["database_url"]
     assert HIDDEN in found["database_url"]
     assert found["signout_redirect_url"] == "https://out.example.com/?…"
-    route = {value.key: value.value for value in route_in_force(secretive.policy[0], 0, Places())}
+    route = {value.key: value.value for value in effective_route(secretive.policy[0], 0, SourceMap())}
     assert route["set_request_headers"] == "[X-Key]"
     assert route["basic_auth"] == f"{{user: gate, password: '{HIDDEN}'}}"
     assert route["policy"] == "['allow: (http_header/x-key … and groups is staff)']"
@@ -93,23 +93,25 @@ def test_every_key_that_is_named_like_a_secret_is_declared_as_one() -> None:
 
 def test_the_values_that_count_are_shown_as_a_file_has_them(load: Load) -> None:
     options = load(cookie_expire="90m", trusted_proxies=["10.0.0.0/8"], admin_allowed_users=["a@example.com", "b@example.com"])
-    found = {value.key: value.value for _, values in settings_in_force(options, Places()) for value in values}
+    found = {value.key: value.value for _, values in effective_settings(options, SourceMap()) for value in values}
     assert (found["cookie_expire"], found["trusted_proxies"]) == ("1h30m", "[10.0.0.0/8]")
     assert found["admin_allowed_users"] == "[a@example.com, b@example.com]"
     assert (found["insecure_server"], found["address"]) == ("true", "127.0.0.1:8443")
-    assert set(found) == {key.name for group in settings().values() for key in group} - {"policy"}
+    assert set(found) == {key.name for group in settings_by_topic().values() for key in group} - {"policy"}
 
 
 def test_what_is_unset_says_what_counts_instead_and_what_was_set_to_nothing_is_empty(load: Load) -> None:
-    found = {value.key: value.value for _, values in settings_in_force(load(grpc_address=None), Places()) for value in values}
+    found = {value.key: value.value for _, values in effective_settings(load(grpc_address=None), SourceMap()) for value in values}
     assert found["databroker_service_url"] == "(this process, in mode all)"
-    empty = {value.key: value.value for _, values in settings_in_force(load(), Places(settings={"grpc_address": 3})) for value in values}
+    empty = {
+        value.key: value.value for _, values in effective_settings(load(), SourceMap(settings={"grpc_address": 3})) for value in values
+    }
     assert empty["grpc_address"] == ""
 
 
 def test_of_a_route_is_shown_what_it_says(load: Load) -> None:
     (route,) = load(policy=[{"from": "https://a.example.com", "to": "http://u,3", "timeout": "5s", "allowed_groups": ["x"]}]).policy
-    found = {value.key: value.value for value in route_in_force(route, 0, Places())}
+    found = {value.key: value.value for value in effective_route(route, 0, SourceMap())}
     assert found == {"from": "https://a.example.com", "to": "['http://u,3']", "timeout": "5s", "allowed_groups": "[x]"}
 
 
@@ -118,15 +120,15 @@ def test_what_nobody_has_said_how_to_show_is_hidden() -> None:
         def __str__(self) -> str:
             return "hunter2"
 
-    assert shown(Unknown()) == shown(SecretText("hunter2")) == shown(SecretBytes(b"hunter2")) == HIDDEN
-    assert shown({"a": Unknown(), "b": (SecretText("x"), SecretText("y"))}) == f"{{a: '{HIDDEN}', b: '(2 set, not shown)'}}"
-    assert shown(b"hunter2") == "(7 bytes)"
-    assert shown(Url("https", "a.example", path="/x", query="key=hunter2")) == "https://a.example/x?…"
+    assert redact(Unknown()) == redact(SecretText("hunter2")) == redact(SecretBytes(b"hunter2")) == HIDDEN
+    assert redact({"a": Unknown(), "b": (SecretText("x"), SecretText("y"))}) == f"{{a: '{HIDDEN}', b: '(2 set, not shown)'}}"
+    assert redact(b"hunter2") == "(7 bytes)"
+    assert redact(Url("https", "a.example", path="/x", query="key=hunter2")) == "https://a.example/x?…"
 
 
 def test_a_long_value_is_cut_and_says_so() -> None:
-    text = shown(["x" * 100] * 100)
-    assert len(text) < LONGEST + 50
+    text = redact(["x" * 100] * 100)
+    assert len(text) < MAX_VALUE_LENGTH + 50
     assert text.endswith("… (truncated)")
 
 
@@ -138,17 +140,17 @@ def test_of_a_long_list_no_more_is_looked_at_than_can_be_shown() -> None:
                 yield name
 
     looked_at: list[str] = []
-    assert shown(Names(["x"] * 100_000)).endswith("… (truncated)")
-    assert len(looked_at) < LONGEST
+    assert redact(Names(["x"] * 100_000)).endswith("… (truncated)")
+    assert len(looked_at) < MAX_VALUE_LENGTH
 
 
 def test_nothing_is_shown_as_nothing() -> None:
-    assert [shown(value) for value in (None, (), {}, timedelta(0), False)] == ["", "", "", "0", "false"]
+    assert [redact(value) for value in (None, (), {}, timedelta(0), False)] == ["", "", "", "0", "false"]
 
 
 def test_files_are_shown_by_their_path(load: Load, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("hunter2")
     route = {"from": "https://a.example.com", "to": "http://u", "cluster_service_account_token_file": "token", "allowed_groups": ["x"]}
-    found = {value.key: value.value for value in route_in_force(load(policy=[route]).policy[0], 0, Places())}
+    found = {value.key: value.value for value in effective_route(load(policy=[route]).policy[0], 0, SourceMap())}
     assert found["cluster_service_account_token_file"] == str(tmp_path / "token")
     assert "hunter2" not in str(found)

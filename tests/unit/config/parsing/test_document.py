@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.parsing.document import key_path, packed, path_of, position_in, printable, shown_path, unpacked
+from config.parsing.document import (
+    format_key_path,
+    locate_offset,
+    pack_position,
+    parse_key_path,
+    printable,
+    printable_path,
+    unpack_position,
+)
 from config.parsing.parser import parse
 from tests.support.examples import examples
 
@@ -72,7 +80,7 @@ deep.deeper = 1
     ],
 )
 def test_a_path_leads_to_its_deepest_known_part(content: bytes, extension: str, path: tuple[str | int, ...], place: Any) -> None:
-    assert parse(content, extension).place_of(path) == place
+    assert parse(content, extension).find_location(path) == place
 
 
 VALUES = st.recursive(
@@ -96,25 +104,25 @@ def test_every_key_of_any_json_is_found_where_it_is_written(value: Any, indent: 
     document = parse(text.encode(), ".json")
     lines = text.split("\n")
     for path in paths(value):
-        line, column = document.place_of(path) or (0, 0)
+        line, column = document.find_location(path) or (0, 0)
         written = lines[line - 1][column - 1 :]
         assert written.startswith(json.dumps(path[-1])) or isinstance(path[-1], int)
 
 
 def test_a_position_is_line_and_column() -> None:
-    assert unpacked(packed(7, 3)) == (7, 3)
-    assert unpacked(packed(7, 10**9))[0] == 7
-    assert [position_in("ab\ncd", offset) for offset in (0, 1, 3, 4)] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert unpack_position(pack_position(7, 3)) == (7, 3)
+    assert unpack_position(pack_position(7, 10**9))[0] == 7
+    assert [locate_offset("ab\ncd", offset) for offset in (0, 1, 3, 4)] == [(1, 1), (1, 2), (2, 1), (2, 2)]
 
 
 def test_key_paths_are_read_back() -> None:
     path = ("policy", 3, "redirect", "port")
-    assert key_path(path) == "policy[3].redirect.port"
-    assert path_of(key_path(path)) == path
-    assert path_of("policy_tests_file[0]") == ("policy_tests_file", 0)
+    assert format_key_path(path) == "policy[3].redirect.port"
+    assert parse_key_path(format_key_path(path)) == path
+    assert parse_key_path("policy_tests_file[0]") == ("policy_tests_file", 0)
 
 
 def test_what_is_shown_moves_no_cursor(tmp_path: Any) -> None:
-    assert key_path(["a\x1b[31m"]) == "'a\\x1b[31m'"
+    assert format_key_path(["a\x1b[31m"]) == "'a\\x1b[31m'"
     assert len(printable("x" * 500)) == 80
-    assert shown_path(tmp_path / "a\nb").isprintable()
+    assert printable_path(tmp_path / "a\nb").isprintable()

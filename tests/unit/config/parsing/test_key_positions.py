@@ -48,5 +48,5 @@ def test_every_top_level_key_has_the_line_on_which_it_stands(text: str) -> None:
 @pytest.mark.parametrize("text", ['{"a": [1, {"a": 2}, []], "b": {}}', "[]", "5", '"x"'])
 def test_keys_on_different_levels_are_not_confused(text: str) -> None:
     located = locate_json(text)
-    assert located.twice == []
+    assert located.duplicates == []
     assert all(position >> 20 == 1 for position in located.positions.values())

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from config.parsing.document import MOST_VALUES, DocumentError, key_path
+from config.parsing.document import MAX_VALUES, DocumentError, format_key_path
 from config.parsing.parser import _bound_toml, parse
 from tests.support.examples import examples
 
@@ -188,9 +188,9 @@ def test_what_is_made_to_be_slow_is_refused_before_it_is(content: bytes, extensi
 
 
 def test_a_json_document_may_hold_so_many_values_and_no_more() -> None:
-    assert parse(json.dumps([0] * (MOST_VALUES - 1)).encode(), ".json").value == [0] * (MOST_VALUES - 1)
+    assert parse(json.dumps([0] * (MAX_VALUES - 1)).encode(), ".json").value == [0] * (MAX_VALUES - 1)
     with pytest.raises(DocumentError, match="more than 500000 values"):
-        parse(json.dumps([0] * MOST_VALUES).encode(), ".json")
+        parse(json.dumps([0] * MAX_VALUES).encode(), ".json")
 
 
 def test_signs_in_texts_and_comments_are_no_values_of_toml() -> None:
@@ -227,10 +227,10 @@ def test_any_bytes_are_a_document_or_a_document_error(content: bytes, extension:
         document = parse(content, extension)
     except DocumentError:
         return
-    place = document.place_of(("a", 0, "b"))
+    place = document.find_location(("a", 0, "b"))
     assert place is None or min(place) > 0
 
 
 def test_a_key_path_shows_no_control_characters() -> None:
-    assert key_path(["policy", 3, "from"]) == "policy[3].from"
-    assert key_path(["a\x1b[31m"]) == "'a\\x1b[31m'"
+    assert format_key_path(["policy", 3, "from"]) == "policy[3].from"
+    assert format_key_path(["a\x1b[31m"]) == "'a\\x1b[31m'"

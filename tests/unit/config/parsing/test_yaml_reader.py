@@ -4,7 +4,7 @@ import pytest
 
 from config.parsing import yaml_reader
 from config.parsing.document import DocumentError
-from config.parsing.yaml_reader import plain_value, read_yaml
+from config.parsing.yaml_reader import parse_plain_scalar, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_an_error_has_its_place(text: str, place: tuple[int, int]) -> None:
 
 
 def test_a_word_that_only_begins_like_a_number_is_text() -> None:
-    assert [plain_value(text) for text in ("1.2.3.4", "-", "+1", "0x10", "nulls", "Trueish")] == [
+    assert [parse_plain_scalar(text) for text in ("1.2.3.4", "-", "+1", "0x10", "nulls", "Trueish")] == [
         "1.2.3.4",
         "-",
         1,
@@ -37,7 +37,7 @@ def test_a_word_that_only_begins_like_a_number_is_text() -> None:
 
 
 def test_a_document_with_too_many_values_is_refused_when_the_first_of_them_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_reader, "MOST_VALUES", 10)
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 10)
     assert read_yaml("- a\n" * 9).value == ["a"] * 9
     with pytest.raises(DocumentError, match="more than 10 values") as caught:
         read_yaml("- a\n- " + "- " * 11)
@@ -48,7 +48,7 @@ def test_a_document_with_too_many_values_is_refused_when_the_first_of_them_comes
     "text", ["a: \n" * 9, "- a\n" * 11, "[a, a, a, a, a, a, a, a, a, a, a, a]", "- [[[[[[]]]]]]\n" * 2, "{" * 11, "k: x\n" * 6]
 )
 def test_a_text_with_signs_of_too_many_values_is_not_even_parsed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(yaml_reader, "MOST_VALUES", 10)
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 10)
     monkeypatch.setattr(yaml_reader.yaml, "CSafeLoader", None)
     with pytest.raises(DocumentError, match="more than 10 values and lines"):
         read_yaml(text)
@@ -60,4 +60,4 @@ def test_tags_are_errors_or_where_they_are_wanted_maps() -> None:
         read_yaml(text)
     document = read_yaml(text, with_tags=True)
     assert document.value == {"a": {"!KeyOf": "x"}, "b": {"!Find": ["m", ["k", {"!Env": "y"}]]}, "c": {"!Map": {"d": 1}}}
-    assert document.place_of(["b"]) == (2, 1)
+    assert document.find_location(["b"]) == (2, 1)

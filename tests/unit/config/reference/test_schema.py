@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from config.reference.schema import json_schema, properties_of
-from config.reference.setting_catalog import SettingKey, keys, nested, route_keys, settings
+from config.reference.setting_catalog import SettingKey, declared_keys, nested_models, route_keys, settings_by_topic
 from config.routes.policy.policy_tests import PolicyTest
 from config.routes.route_access_requests import AccessRequestSettings, BreakGlassSettings
 from config.routes.route_redirect import RouteRedirect
@@ -26,7 +26,7 @@ from config.routes.upstreams.upstream_health import (
     TcpHealthCheck,
     TcpPayload,
 )
-from config.settings.brand_settings import BrandKeys
+from config.settings.brand_settings import BrandSettings
 from config.settings.common_settings import CertificateFiles
 from config.settings.provider_entry import IdentityProvider
 from config.validation import Settings
@@ -36,7 +36,7 @@ from tests.unit.config.conftest import AROUND_ROUTES, COMPANIONS, Complete, comp
 
 SCHEMA = json_schema()
 VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
-SETTINGS = [key for group in settings().values() for key in group]
+SETTINGS = [key for group in settings_by_topic().values() for key in group]
 ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:8001"}
 
 # Values of every type; what a key makes of them is the same for the loader and the schema.
@@ -92,61 +92,68 @@ def balanced(policy: str, **config: Any) -> dict[str, Any]:
     return {"policy": [{**ROUTE, "lb_policy": policy, **config}]}
 
 
-def checked(keys: dict[str, Any]) -> dict[str, Any]:
+def checked(values: dict[str, Any]) -> dict[str, Any]:
     thresholds = {"timeout": "1s", "interval": "1s", "unhealthy_threshold": 1, "healthy_threshold": 1}
-    return {"policy": [{**ROUTE, "health_checks": [{**thresholds, **keys}]}]}
+    return {"policy": [{**ROUTE, "health_checks": [{**thresholds, **values}]}]}
 
 
 A_PROVIDER = {"id": "corp", "provider": "oidc", "url": "https://idp.corp.example", "client_id": "gate", "client_secret": "secret"}
 
 
-def a_provider_with(keys: dict[str, Any]) -> dict[str, Any]:
-    kind = {"provider": "okta"} if {"service_account", "service_account_file"} & keys.keys() else {}
-    made = A_PROVIDER | kind | keys
-    return {name: value for name, value in made.items() if name != "client_secret" or "client_secret_file" not in keys}
+def a_provider_with(values: dict[str, Any]) -> dict[str, Any]:
+    kind = {"provider": "okta"} if {"service_account", "service_account_file"} & values.keys() else {}
+    made = A_PROVIDER | kind | values
+    return {name: value for name, value in made.items() if name != "client_secret" or "client_secret_file" not in values}
 
 
-def providers_with(keys: dict[str, Any]) -> list[dict[str, Any]]:
+def providers_with(values: dict[str, Any]) -> list[dict[str, Any]]:
     """One that has these keys, and where they link its people another with whose."""
-    if not keys.keys() & {"link_by", "trust_email"}:
-        return [a_provider_with(keys)]
+    if not values.keys() & {"link_by", "trust_email"}:
+        return [a_provider_with(values)]
     shared = {**A_PROVIDER, "domains": ["corp.example"], "link_by": "verified_email"}
-    return [{**shared, **keys}, {**shared, "id": "partner", "url": "https://idp.partner.example"}]
+    return [{**shared, **values}, {**shared, "id": "partner", "url": "https://idp.partner.example"}]
 
 
 # Where an object of each model stands, and what it needs besides.
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
-    BrandKeys: lambda keys: {"brand": keys},
-    CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
-    AccessRequestSettings: lambda keys: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **keys}}]},
-    BreakGlassSettings: lambda keys: {
-        "policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "a"}], "break_glass": {"allowed": [{"groups": "b"}], **keys}}}]
+    BrandSettings: lambda values: {"brand": values},
+    CertificateFiles: lambda values: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **values}]},
+    AccessRequestSettings: lambda values: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **values}}]},
+    BreakGlassSettings: lambda values: {
+        "policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "a"}], "break_glass": {"allowed": [{"groups": "b"}], **values}}}]
     },
-    IdentityProvider: lambda keys: {**COMPANIONS["identity_providers"], "identity_providers": providers_with(keys)},
-    BasicAuth: lambda keys: {
-        "policy": [{**ROUTE, "basic_auth": {"user": "gate", **({} if "password" in keys else {"password_file": "token"}), **keys}}]
+    IdentityProvider: lambda values: {**COMPANIONS["identity_providers"], "identity_providers": providers_with(values)},
+    BasicAuth: lambda values: {
+        "policy": [
+            {
+                **ROUTE,
+                "basic_auth": {"user": "gate", **({} if "password" in values else {"password_file": "token"}), **values},
+            }
+        ]
     },
-    RouteRedirect: lambda keys: {"policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", **keys}}]},
-    LeastRequestSettings: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config=keys),
-    ActiveRequestBias: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config={"active_request_bias": keys}),
-    RingHashSettings: lambda keys: balanced("RING_HASH", ring_hash_lb_config=keys),
-    MaglevSettings: lambda keys: balanced("MAGLEV", maglev_lb_config=keys),
-    HealthCheck: lambda keys: checked(
-        keys if {"http_health_check", "grpc_health_check"} & keys.keys() else {"tcp_health_check": {}, **keys}
+    RouteRedirect: lambda values: {"policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", **values}}]},
+    LeastRequestSettings: lambda values: balanced("LEAST_REQUEST", least_request_lb_config=values),
+    ActiveRequestBias: lambda values: balanced("LEAST_REQUEST", least_request_lb_config={"active_request_bias": values}),
+    RingHashSettings: lambda values: balanced("RING_HASH", ring_hash_lb_config=values),
+    MaglevSettings: lambda values: balanced("MAGLEV", maglev_lb_config=values),
+    HealthCheck: lambda values: checked(
+        values if {"http_health_check", "grpc_health_check"} & values.keys() else {"tcp_health_check": {}, **values}
     ),
-    GrpcHealthCheck: lambda keys: checked({"grpc_health_check": keys}),
-    HttpHealthCheck: lambda keys: checked({"http_health_check": {"path": "/", **keys}}),
-    StatusRange: lambda keys: checked({"http_health_check": {"path": "/", "expected_statuses": [{"start": 100, "end": 600, **keys}]}}),
-    TcpHealthCheck: lambda keys: checked({"tcp_health_check": keys}),
-    TcpPayload: lambda keys: checked({"tcp_health_check": {"send": keys}}),
-    OutlierDetection: lambda keys: {"policy": [{**ROUTE, "outlier_detection": keys}]},
-    PolicyTest: lambda keys: {"policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", **keys}]},
+    GrpcHealthCheck: lambda values: checked({"grpc_health_check": values}),
+    HttpHealthCheck: lambda values: checked({"http_health_check": {"path": "/", **values}}),
+    StatusRange: lambda values: checked({"http_health_check": {"path": "/", "expected_statuses": [{"start": 100, "end": 600, **values}]}}),
+    TcpHealthCheck: lambda values: checked({"tcp_health_check": values}),
+    TcpPayload: lambda values: checked({"tcp_health_check": {"send": values}}),
+    OutlierDetection: lambda values: {"policy": [{**ROUTE, "outlier_detection": values}]},
+    PolicyTest: lambda values: {
+        "policy_tests": [{"url": "https://a.example.com/", "expect": "allow", "user": "ann@example.com", **values}]
+    },
 }
-DECLARED = [*SETTINGS, *route_keys(), *(key for model in HOMES for key in keys(model))]
+DECLARED = [*SETTINGS, *route_keys(), *(key for model in HOMES for key in declared_keys(model))]
 
 
 def test_every_model_is_among_those_that_are_tried() -> None:
-    assert {model for _, model in nested([*SETTINGS, *route_keys()])} == set(HOMES)
+    assert {model for _, model in nested_models([*SETTINGS, *route_keys()])} == set(HOMES)
 
 
 @pytest.mark.parametrize("key", DECLARED, ids=lambda key: f"{key.owner.__name__}.{key.name}")
@@ -199,4 +206,4 @@ def test_a_key_that_has_neither_a_reader_nor_a_model_is_a_mistake_of_its_declara
         colour: str = ""
 
     with pytest.raises(TypeError, match="colour"):
-        properties_of(keys(Undescribed), {}, nullable=False)
+        properties_of(declared_keys(Undescribed), {}, nullable=False)

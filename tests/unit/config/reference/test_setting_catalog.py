@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from config.reference.setting_catalog import SettingKey, route_keys, settings, written, written_duration
+from config.reference.setting_catalog import SettingKey, format_duration, route_keys, settings_by_topic, to_config_value
 from foundation.values import HostPort, Url
 
-SETTINGS = {key.name: key for group in settings().values() for key in group}
+SETTINGS = {key.name: key for group in settings_by_topic().values() for key in group}
 ROUTE_KEYS = {key.name: key for key in route_keys()}
 
 
@@ -31,7 +31,7 @@ ROUTE_KEYS = {key.name: key for key in route_keys()}
     ids=lambda value: value.name if isinstance(value, SettingKey) else "",
 )
 def test_a_key_says_what_it_is(key: SettingKey, kind: str, default: Any, is_required: bool) -> None:
-    assert (key.kind, key.default, key.is_required) == (kind, default, is_required)
+    assert (key.type_name, key.default, key.is_required) == (kind, default, is_required)
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_a_key_says_what_it_is(key: SettingKey, kind: str, default: Any, is_requ
     [(timedelta(0), "0"), (timedelta(hours=1, minutes=45), "1h45m"), (timedelta(milliseconds=300), "300ms"), (timedelta(hours=14), "14h")],
 )
 def test_a_duration_is_written_as_it_is_read(length: timedelta, text: str) -> None:
-    assert written_duration(length) == text
+    assert format_duration(length) == text
 
 
 def test_a_value_is_written_as_in_a_file() -> None:
-    assert written({"a": (HostPort("", 443), Url("https", "a"), True, 1, None)}) == {"a": [":443", "https://a", True, 1, None]}
+    assert to_config_value({"a": (HostPort("", 443), Url("https", "a"), True, 1, None)}) == {"a": [":443", "https://a", True, 1, None]}

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from config.reference.setting_catalog import keys, nested, route_keys, settings
+from config.reference.setting_catalog import declared_keys, nested_models, route_keys, settings_by_topic
 from config.reference.settings_page import route_page, settings_page
 
 SETTINGS, ROUTES = settings_page({"address"}), route_page()
-ALL_SETTINGS = [key for group in settings().values() for key in group]
+ALL_SETTINGS = [key for group in settings_by_topic().values() for key in group]
 PAGES = [("settings", SETTINGS, ALL_SETTINGS), ("route", ROUTES, route_keys())]
 
 
@@ -22,7 +22,7 @@ def test_every_key_has_one_heading_and_every_nested_key_a_row_below_it(page: str
     assert sorted(headings) == sorted(key.name for key in declared)
     for key in declared:
         rows = re.findall(r"^\| `(\w+)` \|", section(page, key.name), re.MULTILINE)
-        assert sorted(rows) == sorted(inner.name for _, model in nested([key]) for inner in keys(model))
+        assert sorted(rows) == sorted(inner.name for _, model in nested_models([key]) for inner in declared_keys(model))
 
 
 def test_a_section_has_type_default_and_whether_it_needs_a_restart() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from config.reference import topics
-from config.reference.setting_catalog import settings
+from config.reference.setting_catalog import settings_by_topic
 
 
 @pytest.mark.parametrize("listed", [topics.SETTINGS, topics.ROUTE_KEYS], ids=["settings", "route keys"])
@@ -15,10 +15,10 @@ def test_no_key_is_listed_twice(listed: dict[str, tuple[str, ...]]) -> None:
 def test_a_key_without_a_topic_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "SETTINGS", {**topics.SETTINGS, "ACME": ()})
     with pytest.raises(ValueError, match=r"autocert.*: no topic"):
-        settings()
+        settings_by_topic()
 
 
 def test_a_key_that_is_not_declared_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "SETTINGS", {**topics.SETTINGS, "More": ("nothing",)})
     with pytest.raises(ValueError, match=r"^nothing: not declared\."):
-        settings()
+        settings_by_topic()

@@ -32,13 +32,13 @@ LINES = (
 
 def test_a_route_is_known_in_the_next_reading_and_forgotten_after_one_without_it() -> None:
     known, route = RouteCache(), Route.model_validate(WRITTEN)
-    known.begin()
+    known.start_generation()
     assert known.find(WRITTEN) is None
     known.add(WRITTEN, route)
-    known.begin()
+    known.start_generation()
     assert known.find(dict(WRITTEN)) is route
-    known.begin()
-    known.begin()
+    known.start_generation()
+    known.start_generation()
     assert known.find(WRITTEN) is None
 
 
@@ -50,9 +50,9 @@ def test_routes_beside_others_are_other_objects_whatever_they_say() -> None:
 
 def test_true_is_not_one() -> None:
     known, route = RouteCache(), Route.model_validate({**WRITTEN, "allow_websockets": True})
-    known.begin()
+    known.start_generation()
     known.add({**WRITTEN, "allow_websockets": True}, route)
-    known.begin()
+    known.start_generation()
     assert {"allow_websockets": True} == {"allow_websockets": 1}
     assert known.find({**WRITTEN, "allow_websockets": 1}) is None
 
@@ -65,9 +65,9 @@ def test_the_same_text_is_the_same_whoever_made_it_and_a_date_of_toml_is_no_obst
         for key, value in {**written, "name": date(2026, 1, 2), "allowed_users": ["".join("ann"), "an" + "n"[:]]}.items()
     }
     for first, second in ((written, again), ({**written, "name": "a"}, {**again, "name": "".join(["a"])})):
-        known.begin()
+        known.start_generation()
         known.add(first, route)
-        known.begin()
+        known.start_generation()
         assert known.find(second) is route
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from config.settings.authorize_settings import claimed_groups
+from config.settings.authorize_settings import effective_groups_claim
 from tests.unit.config.conftest import Load, Problems
 
 
@@ -12,13 +12,13 @@ def test_nobody_enters_the_admin_by_default(load: Load) -> None:
 
 
 def test_groups_come_from_the_claim_groups_of_a_generic_provider(load: Load) -> None:
-    assert (claimed_groups(load()), load().directory_file) == ("groups", None)
-    assert claimed_groups(load(groups_claim="")) == ""
+    assert (effective_groups_claim(load()), load().directory_file) == ("groups", None)
+    assert effective_groups_claim(load(groups_claim="")) == ""
 
 
 def test_a_vendors_claim_counts_as_groups_only_where_it_is_named(load: Load, problems: Problems) -> None:
-    assert claimed_groups(load(idp_provider="okta")) == ""
-    assert claimed_groups(load(idp_provider="okta", groups_claim="groups")) == "groups"
+    assert effective_groups_claim(load(idp_provider="okta")) == ""
+    assert effective_groups_claim(load(idp_provider="okta", groups_claim="groups")) == "groups"
     assert "directory_file or groups_claim" in problems(idp_provider="okta", admin_allowed_groups=["a"])["admin_allowed_groups"]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.settings.autocert_settings import PUBLIC, STAGING, authority_url, hosts_to_certify
+from config.settings.autocert_settings import LETS_ENCRYPT, LETS_ENCRYPT_STAGING, acme_directory_url, acme_hosts
 from tests.support.certs import certificate_files
 from tests.support.options import make_options
 from tests.unit.config.conftest import Problems
@@ -19,42 +19,46 @@ def route(host: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("settings", "url"),
-    [({}, PUBLIC), ({"autocert_use_staging": True}, STAGING), ({"autocert_ca": "https://ca.example.com/x"}, "https://ca.example.com/x")],
+    [
+        ({}, LETS_ENCRYPT),
+        ({"autocert_use_staging": True}, LETS_ENCRYPT_STAGING),
+        ({"autocert_ca": "https://ca.example.com/x"}, "https://ca.example.com/x"),
+    ],
     ids=["public", "staging", "another"],
 )
 def test_the_authority(tmp_path: Path, settings: dict[str, Any], url: object) -> None:
-    assert str(authority_url(make_options(tmp_path, **ON, **settings))) == str(url)
+    assert str(acme_directory_url(make_options(tmp_path, **ON, **settings))) == str(url)
 
 
 def test_the_environments_of_the_public_authority_are_not_mixed_up() -> None:
-    assert (PUBLIC.host, STAGING.host) == ("acme-v02.api.letsencrypt.org", "acme-staging-v02.api.letsencrypt.org")
+    assert (LETS_ENCRYPT.host, LETS_ENCRYPT_STAGING.host) == ("acme-v02.api.letsencrypt.org", "acme-staging-v02.api.letsencrypt.org")
 
 
 def test_every_host_gets_one_certificate_gates_own_first(tmp_path: Path) -> None:
     routes = [route("b.example.com"), route("a.example.com"), route("b.example.com"), route("a.example.com:8443")]
     options = make_options(tmp_path, **ON, policy=routes, forward_auth_url="https://fwd.example.com")
-    assert hosts_to_certify(options) == ("auth.example.com", "fwd.example.com", "b.example.com", "a.example.com")
+    assert acme_hosts(options) == ("auth.example.com", "fwd.example.com", "b.example.com", "a.example.com")
 
 
 @pytest.mark.parametrize(
     "host", ["*.example.com", "192.0.2.1", "[2001:db8::1]", "intranet", "a.localhost", "a.local", "a.test", "a.home.arpa"]
 )
 def test_what_the_public_authority_can_t_vouch_for_is_left_out(tmp_path: Path, host: str) -> None:
-    assert hosts_to_certify(make_options(tmp_path, **ON, policy=[route(host)])) == ("auth.example.com",)
+    assert acme_hosts(make_options(tmp_path, **ON, policy=[route(host)])) == ("auth.example.com",)
 
 
 def test_private_names_are_another_authority_s_to_judge(tmp_path: Path) -> None:
     options = make_options(
         tmp_path, **ON, autocert_ca="https://ca.internal/x", policy=[route("a.test"), route("*.a.test"), route("10.0.0.1")]
     )
-    assert hosts_to_certify(options) == ("auth.example.com", "a.test")
+    assert acme_hosts(options) == ("auth.example.com", "a.test")
 
 
 def test_what_a_configured_certificate_covers_is_left_out(tmp_path: Path) -> None:
     files = certificate_files(tmp_path, "auth.example.com", "*.wild.example.com")
     routes = [route("a.wild.example.com"), route("b.a.wild.example.com"), route("wild.example.com")]
     options = make_options(tmp_path, **ON, certificate_file=str(files.certificate), certificate_key_file=str(files.key), policy=routes)
-    assert hosts_to_certify(options) == ("b.a.wild.example.com", "wild.example.com")
+    assert acme_hosts(options) == ("b.a.wild.example.com", "wild.example.com")
 
 
 @pytest.mark.parametrize(("services", "hosts"), [("authenticate", ("auth.example.com",)), ("proxy", ("fwd.example.com", "a.example.com"))])
@@ -69,7 +73,7 @@ def test_each_service_gets_those_that_are_asked_of_it(tmp_path: Path, services: 
         forward_auth_url="https://fwd.example.com",
         policy=[route("a.example.com")],
     )
-    assert hosts_to_certify(options) == hosts
+    assert acme_hosts(options) == hosts
 
 
 @pytest.mark.parametrize(

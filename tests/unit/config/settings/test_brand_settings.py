@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from config.fields.setting_files import watched_files
-from config.settings.brand_settings import LARGEST_LOGO
+from config.settings.brand_settings import MAX_LOGO_BYTES
 from foundation.values import WatchedFile
 from tests.unit.config.conftest import Load, Problems
 
@@ -67,7 +67,7 @@ def test_the_environment_says_it_in_json(problems: Problems) -> None:
 def test_what_a_page_could_not_show_is_refused_by_name(problems: Problems, tmp_path: Path, key: str, value: object, said: str) -> None:
     head = b'<svg xmlns="http://www.w3.org/2000/svg"'
     files = {
-        "large.svg": SVG + b" " * LARGEST_LOGO,
+        "large.svg": SVG + b" " * MAX_LOGO_BYTES,
         "script.svg": head + b"><script>alert(1)</script></svg>",
         "event.svg": head + b' onload="alert(1)"/>',
         "foreign.svg": head + b"><foreignObject/></svg>",

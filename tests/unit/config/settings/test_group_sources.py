@@ -8,8 +8,8 @@ import pytest
 
 from config.options import Options
 from config.settings.directory_account import DirectoryAccount
-from config.settings.group_sources import account_of, groups_are_claimed, groups_are_recorded
-from config.settings.identity_providers import IN_PLACE, provider_entries
+from config.settings.group_sources import directory_account_for, expects_groups_claim, has_group_records
+from config.settings.identity_providers import PLACEHOLDERS, provider_entries
 from tests.support.options import MINIMAL
 from tests.unit.config.conftest import OKTA, Load, Problems
 
@@ -22,11 +22,11 @@ APART = {"services": "proxy", "databroker_service_url": "https://d:1", "authoriz
 
 
 def several(*entries: dict[str, Any]) -> dict[str, Any]:
-    return {**dict.fromkeys(IN_PLACE), "identity_providers": list(entries)}
+    return {**dict.fromkeys(PLACEHOLDERS), "identity_providers": list(entries)}
 
 
 def account(options: Options) -> DirectoryAccount | None:
-    return account_of(options, *provider_entries(options))
+    return directory_account_for(options, *provider_entries(options))
 
 
 @pytest.mark.parametrize("written", [KEY, '{"api_key": "k"}', base64.b64encode(b"k").decode()])
@@ -78,7 +78,7 @@ def test_groups_of_whom_there_is_no_record_are_unknown_where_a_directory_is_to_t
 ) -> None:
     (tmp_path / "directory.yaml").write_text("users: []")
     options = load(**settings)
-    assert groups_are_recorded(options, *provider_entries(options)) is is_recorded
+    assert has_group_records(options, *provider_entries(options)) is is_recorded
 
 
 def test_azure_can_ask_with_the_client_of_the_sign_in(load: Load, problems: Problems, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_claim_that_stands_by_for_a_directory_is_not_expected(
 ) -> None:
     (tmp_path / "directory.yaml").write_text("users: []")
     options = load(**settings)
-    assert groups_are_claimed(options, *provider_entries(options)) is is_claimed
+    assert expects_groups_claim(options, *provider_entries(options)) is is_claimed
 
 
 def test_the_ways_to_groups_are_those_of_the_provider(problems: Problems) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from config.settings.identity_providers import IN_PLACE, MOST_PROVIDERS
-from config.settings.provider_entry import OF_NO_PROVIDER
+from config.settings.identity_providers import MAX_PROVIDERS, PLACEHOLDERS
+from config.settings.provider_entry import RESERVED_IDS
 from tests.unit.config.conftest import Load, Problems
 
-WITHOUT = dict.fromkeys(IN_PLACE)
+WITHOUT = dict.fromkeys(PLACEHOLDERS)
 TENANT = "11111111-2222-3333-4444-555555555555"
 MICROSOFT = "https://login.microsoftonline.com"
 APP = {"from": "https://app.example.com", "to": "http://a"}
@@ -108,7 +108,7 @@ def test_a_domain_is_the_whole_of_it(load: Load) -> None:
         ([entry(id="a/b")], "identity_providers[0].id", "must be a short"),
         ([entry(id="corp\n")], "identity_providers[0].id", "line break"),
         ([entry(id="co\nrp")], "identity_providers[0].id", "control characters"),
-        *(([entry(id=id)], "identity_providers[0].id", "is reserved") for id in sorted(OF_NO_PROVIDER - {""})),
+        *(([entry(id=id)], "identity_providers[0].id", "is reserved") for id in sorted(RESERVED_IDS - {""})),
         ([entry(domains=["*.corp.example"])], "identity_providers[0].domains", "is not a domain"),
         ([entry(domains=["bücher.example"])], "identity_providers[0].domains", "xn--"),
         ([entry(domains=["@corp.example"])], "identity_providers[0].domains", "is not a domain"),
@@ -116,7 +116,7 @@ def test_a_domain_is_the_whole_of_it(load: Load) -> None:
         ([entry(titel="Corp")], "identity_providers[0].titel", "Did you mean title?"),
         ([entry(issuer="https://x.example")], "identity_providers[0].issuer", "is named `url` here"),
         ([entry(icon="corp.gif")], "identity_providers[0].icon", ".png or .svg"),
-        ([entry(f"p{number}") for number in range(MOST_PROVIDERS + 1)], "identity_providers", f"{MOST_PROVIDERS} entries"),
+        ([entry(f"p{number}") for number in range(MAX_PROVIDERS + 1)], "identity_providers", f"{MAX_PROVIDERS} entries"),
     ],
 )
 def test_what_leaves_open_whose_word_it_is_is_refused(problems: Problems, entries: list[dict[str, Any]], place: str, message: str) -> None:

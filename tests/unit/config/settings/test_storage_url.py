@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.settings.storage_url import DatabaseUrl, StorageUrl, database_server, storage_url
+from config.settings.storage_url import DatabaseUrl, StorageUrl, parse_database_url, parse_storage_url
 from foundation.values import HostPort
 
 
@@ -23,7 +23,7 @@ from foundation.values import HostPort
     ],
 )
 def test_an_address_means(written: str, meant: StorageUrl) -> None:
-    assert storage_url(written) == meant
+    assert parse_storage_url(written) == meant
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,14 @@ def test_an_address_means(written: str, meant: StorageUrl) -> None:
 )
 def test_what_can_not_be_an_address_is_refused_without_showing_it(written: object) -> None:
     with pytest.raises(ValueError, match=r"must|multiple hosts|Sentinel|cluster|may contain") as told:
-        storage_url(written)
+        parse_storage_url(written)
     assert "hunter2" not in str(told.value)
 
 
 def test_a_password_is_not_shown() -> None:
-    assert "hunter2" not in repr(storage_url("kvstore://ann:hunter2@store")) + repr(database_server("postgres://ann:hunter2@db/gate"))
+    assert "hunter2" not in repr(parse_storage_url("kvstore://ann:hunter2@store")) + repr(
+        parse_database_url("postgres://ann:hunter2@db/gate")
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_a_password_is_not_shown() -> None:
     ],
 )
 def test_a_database_means(written: str, meant: DatabaseUrl) -> None:
-    assert database_server(written) == meant
+    assert parse_database_url(written) == meant
 
 
 @pytest.mark.parametrize(
@@ -78,5 +80,5 @@ def test_a_database_means(written: str, meant: DatabaseUrl) -> None:
 )
 def test_another_database_is_refused_without_showing_it(written: str) -> None:
     with pytest.raises(ValueError, match=r"must|option") as told:
-        database_server(written)
+        parse_database_url(written)
     assert "hunter2" not in str(told.value)

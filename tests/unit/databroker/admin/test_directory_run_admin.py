@@ -7,7 +7,7 @@ import pytest
 from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import quote
 
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from databroker.admin import directory_run_admin
 from databroker.admin.directory_run_admin import DirectoryRunAdmin, OutcomeFilter, last_reading
 from databroker.models import DirectoryRun
@@ -55,7 +55,9 @@ def test_readings_of_several_directories_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "people.yaml").write_text("users: []")
     keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret", "domains": [], "directory_file": "people.yaml"}
     entries = [{"id": id, "url": f"https://{id}.example", **keys} for id in ("corp", "partner")]
-    page = AdminPages(directory_run_admin.register, options=make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=entries))
+    page = AdminPages(
+        directory_run_admin.register, options=make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=entries)
+    )
     assert "All corp partner" in text_of(page.get("databroker/directoryrun/"))
     assert "1 directory sync" in text_of(page.get("databroker/directoryrun/", provider="corp"))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from databroker.admin import group_admin, session_admin
 from databroker.models import Group, Membership, User
 from tests.support.admin import AdminPages, text_of
@@ -75,7 +75,7 @@ def test_a_group_of_one_of_several_directories_says_whose_it_is(tmp_path: Path) 
     partner = {"id": "partner", "provider": "oidc", "url": "https://partner.example", "directory_file": "people.yaml", **keys}
     for id, issuer in (("corp/g", "https://corp.okta.com"), ("partner/g", "https://partner.example"), ("partner/h", "https://old.example")):
         row(Group, id=id, issuer=issuer)
-    site = pages(tmp_path, {**dict.fromkeys(IN_PLACE), "identity_providers": [corp, partner]})
+    site = pages(tmp_path, {**dict.fromkeys(PLACEHOLDERS), "identity_providers": [corp, partner]})
     text = text_of(site.get(PAGE))
     assert "corp/g - - the directory of https://corp.okta.com 0" in text
     assert "partner/g - - directory_file of partner 0" in text

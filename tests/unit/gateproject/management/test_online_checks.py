@@ -8,7 +8,7 @@ import pytest
 
 from authenticate.provider import address_scope
 from config.options import Options
-from config.parsing.document import key_path
+from config.parsing.document import format_key_path
 from gateproject.management import online_checks
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
@@ -193,7 +193,7 @@ async def test_what_gate_stands_on_has_its_words_too(tmp_path: Path, idp: FakeId
         )
         settings |= {"authorize_service_url": f"http://127.0.0.1:{plain}"} if key == "databroker_service_url" else {}
         settings |= {name: value.format(**ports) for name, value in setting.items()}
-        found = {key_path(place): message for place, message, *_ in await online_checks.findings(options(tmp_path, idp, **settings))}
+        found = {format_key_path(place): message for place, message, *_ in await online_checks.findings(options(tmp_path, idp, **settings))}
     assert words in found[key]
     assert "secret-word" not in str(found)
 
@@ -215,5 +215,5 @@ async def test_a_link_to_a_provider_that_never_says_what_is_verified_is_a_warnin
     idp.bend.discovery = {"claims_supported": listed}
     entries = [{**entry("corp", idp), **link, **keys}, other]
     found = await online_checks.link_findings(make_options(tmp_path, **{**WITHOUT, "identity_providers": entries}))
-    assert [key_path(place) for place, *_ in found] == (["identity_providers[0].link_by"] if warns else [])
+    assert [format_key_path(place) for place, *_ in found] == (["identity_providers[0].link_by"] if warns else [])
     assert all("trust_email: true" in message for _, message, *_ in found)

@@ -17,7 +17,7 @@ from authorize.config_checks import CONFIG_CHECKS
 from authorize.policy.language.criterion_registry import MAKERS
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
-from config.config_watcher import ConfigSource
+from config.config_watcher import ConfigWatcher
 from config.routes.policy.policy_language import iter_comparisons
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
@@ -106,7 +106,7 @@ def test_reading_a_configuration_leaves_no_garbage(name: str, tmp_path: Path) ->
     make_options(tmp_path, policy=[ROUTE] * 50)
     path = tmp_path / name
     path.write_text(json.dumps(yaml.safe_load((tmp_path / "config.yaml").read_text())))
-    source = ConfigSource(path, {}, CONFIG_CHECKS)
+    source = ConfigWatcher(path, {}, CONFIG_CHECKS)
     source.load()
     gc.collect()
     gc.disable()

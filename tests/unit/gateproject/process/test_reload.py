@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from config.config_watcher import ConfigSource
-from config.inspect.config_diff import MOST, Version
+from config.config_watcher import ConfigWatcher
+from config.inspect.config_diff import MAX_CHANGES, ConfigSnapshot
 from config.options import Options
 from gateproject.process.reload import ConfigurationStatus, InForce, Reload
 from gateproject.process.restart_only import without_restart_only_changes
@@ -36,10 +36,10 @@ class Life:
 
     def __init__(self, directory: Path, **settings: Any):
         self._directory = directory
-        self._source = ConfigSource(directory / "config.yaml", {})
+        self._source = ConfigWatcher(directory / "config.yaml", {})
         self.running = self._load(settings)
         self.status = ConfigurationStatus.of(self._source)
-        self.known = InForce(self._source.places)
+        self.known = InForce(self._source.source_map)
 
     def _load(self, settings: dict[str, Any]) -> Options:
         make_options(self._directory, **settings)
@@ -48,7 +48,7 @@ class Life:
     def reload(self, **settings: Any) -> InForce:
         written = self._load(settings)
         taken = without_restart_only_changes(written, self.running)
-        self.known = self.known.after(self.running, self.status, Version(written, self._source.places), taken)
+        self.known = self.known.after(self.running, self.status, ConfigSnapshot(written, self._source.source_map), taken)
         self.running, self.status = taken, ConfigurationStatus.of(self._source)
         return self.known
 
@@ -76,17 +76,17 @@ def test_a_reload_that_changes_nothing_forgets_no_change(life: Life) -> None:
 
 
 def test_what_waits_for_a_restart_is_no_change_yet_and_keeps_its_place(life: Life) -> None:
-    place = life.known.places.of("address")
+    place = life.known.places.setting_location("address")
     known = life.reload(cookie_domain="example.com", cookie_expire="1h", address="127.0.0.1:9999")
     assert [(change.key, change.before, change.after) for change in known.waiting] == [("address", "127.0.0.1:8443", "127.0.0.1:9999")]
     assert known.last is not None
     assert [change.key for change in known.last.found] == ["cookie_domain"]
-    assert known.places.of("address") == place
+    assert known.places.setting_location("address") == place
     assert life.reload(cookie_expire="1h").waiting == ()
 
 
 def test_of_many_changes_the_first_are_kept_and_all_counted(life: Life) -> None:
-    routes = [{"from": f"https://a{index}.example.com", "to": "http://u", "allowed_groups": ["x"]} for index in range(MOST + 50)]
+    routes = [{"from": f"https://a{index}.example.com", "to": "http://u", "allowed_groups": ["x"]} for index in range(MAX_CHANGES + 50)]
     last = life.reload(cookie_expire="1h", policy=routes).last
     assert last is not None
-    assert (len(last.found), last.number) == (MOST, MOST + 50)
+    assert (len(last.found), last.number) == (MAX_CHANGES, MAX_CHANGES + 50)

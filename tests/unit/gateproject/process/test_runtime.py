@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from authenticate.directory.directory_service import DirectoryService
 from authenticate.service import AuthenticateService
-from config.config_watcher import ConfigSource
+from config.config_watcher import ConfigWatcher
 from config.options import Options
 from databroker.service import DataBrokerService
 from foundation.errors import ConfigError, Problem
@@ -37,7 +37,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
     monkeypatch.setattr(AuthenticateService, "stop", nothing)
     monkeypatch.setattr(runtime, "configure_logs", lambda *_, **__: None)
     make_options(tmp_path)
-    source = ConfigSource(tmp_path / "config.yaml", {})
+    source = ConfigWatcher(tmp_path / "config.yaml", {})
     return Runtime(source.load(), source)
 
 
@@ -99,8 +99,8 @@ async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_
         raise OSError("too many open files")
 
     monkeypatch.setattr(runtime, "LOOK_EVERY", 0)
-    monkeypatch.setattr(ConfigSource, "has_changed", lambda self: True)
-    monkeypatch.setattr(ConfigSource, "load", lambda self: fails())
+    monkeypatch.setattr(ConfigWatcher, "has_changed", lambda self: True)
+    monkeypatch.setattr(ConfigWatcher, "load", lambda self: fails())
     world = running.services
     following = asyncio.create_task(running._follow_configuration())
     with capture_logs() as logs:
@@ -113,7 +113,7 @@ async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_
 
 async def test_a_file_that_a_reload_reads_already_is_not_read_once_more(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "LOOK_EVERY", 0)
-    monkeypatch.setattr(ConfigSource, "has_changed", lambda self: pytest.fail("looked at"))
+    monkeypatch.setattr(ConfigWatcher, "has_changed", lambda self: pytest.fail("looked at"))
     async with running._reloading:
         following = asyncio.create_task(running._follow_configuration())
         await asyncio.sleep(0.01)
@@ -126,10 +126,10 @@ async def test_a_file_that_the_new_configuration_names_has_settled_too(running: 
     """Only a configuration that was read names it, so what was built of it is built again."""
     still_written, built = [(Path("revoked.pem"), 0.0)], []
 
-    def unsettled(_: ConfigSource) -> tuple[Path, float] | None:
+    def unsettled(_: ConfigWatcher) -> tuple[Path, float] | None:
         return still_written.pop() if built and still_written else None
 
-    monkeypatch.setattr(ConfigSource, "unsettled", unsettled)
+    monkeypatch.setattr(ConfigWatcher, "unsettled", unsettled)
     build = running.builder.build
     monkeypatch.setattr(type(running.builder), "build", lambda _, *options: (built.append(1), build(*options))[1])
     await running.reload()
@@ -138,10 +138,10 @@ async def test_a_file_that_the_new_configuration_names_has_settled_too(running: 
 
 
 async def test_a_configuration_that_does_not_stop_changing_is_not_read(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def changes(_: ConfigSource) -> None:
+    async def changes(_: ConfigWatcher) -> None:
         raise ConfigError([Problem("", "still changes")])
 
-    monkeypatch.setattr(ConfigSource, "settle", changes)
+    monkeypatch.setattr(ConfigWatcher, "settle", changes)
     before = running.services
     await running.reload()
     assert running.services is before
@@ -173,7 +173,7 @@ def success() -> float | None:
 
 REFUSED = ConfigError([Problem("data_plane", "envoy refuses")])
 BEFORE = {
-    "reading": (ConfigSource, "load", OSError("no descriptors")),
+    "reading": (ConfigWatcher, "load", OSError("no descriptors")),
     "building": (runtime.ServiceBuilder, "build", REFUSED),
     "cookies": (runtime, "cookie_settings", ValueError("no key")),
     "the port": (MetricsListener, "retake", REFUSED),

@@ -9,7 +9,7 @@ import weakref
 import pytest
 from django.test import override_settings
 
-from config.config_watcher import ConfigSource
+from config.config_watcher import ConfigWatcher
 from config.options import Options
 from foundation.errors import ConfigError
 from gateproject.process import start
@@ -42,7 +42,7 @@ def test_a_directory_that_can_not_be_written_is_named_by_its_setting(proxy, tmp_
 
 def test_a_configuration_that_was_still_being_written_starts_nothing(proxy, tmp_path, monkeypatch):
     path = tmp_path / "config.yaml"
-    source = ConfigSource(path, {})
+    source = ConfigWatcher(path, {})
     source.load()
 
     async def changed_meanwhile(seconds):

@@ -8,7 +8,7 @@ import pytest
 
 from authenticate.directory.vendors.vendor_registry import DIRECTORIES, vendor_of
 from config.settings.directory_account import PROVIDERS_WITH_DIRECTORY
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from tests.support.cloud import account_json
 from tests.support.options import make_options
 
@@ -50,7 +50,7 @@ def test_each_entry_has_a_directory_of_its_own(tmp_path: Path) -> None:
     okta = {"id": "corp", "provider": "okta", "url": "https://corp.okta.com", "service_account": "c2VjcmV0LWtleQ==", **keys}
     gitlab = {"id": "partner", "provider": "gitlab", "service_account": '{"private_token": "k"}', "directory_url": "https://git.example"}
     plain = {"id": "plain", "provider": "oidc", "url": "https://idp.example", **keys}
-    options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=[okta, {**gitlab, **keys}, plain])
+    options = make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=[okta, {**gitlab, **keys}, plain])
     found = {id: vendor_of(options, provider, lambda: 0.0) for id, provider in options.providers.items()}
     assert {id: str(vendor) for id, vendor in found.items()} == {
         "corp": "okta at corp.okta.com",

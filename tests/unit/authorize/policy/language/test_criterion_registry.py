@@ -5,7 +5,7 @@ import pytest
 from authorize.policy.criterion import Case, TraceStep
 from authorize.policy.language.criterion_registry import MAKERS, ROUTE_KEY_CRITERIA, TIMED, criterion_of
 from config.routes.policy.criteria import CRITERIA
-from config.routes.policy.policy_language import iter_comparisons, policy_blocks
+from config.routes.policy.policy_language import iter_comparisons, parse_policy
 from tests.support.policy_cases import Cases
 from tests.unit.authorize.builders import NOW, request, user
 
@@ -19,7 +19,7 @@ def test_every_criterion_that_can_be_written_can_be_made() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_compared_can_be_shown(seed: int) -> None:
     for caller in (None, user(claims={"team": ("a",), "acr": ("b",)})):
-        for comparison in iter_comparisons(policy_blocks({"allow": Cases(seed).expression(0)})):
+        for comparison in iter_comparisons(parse_policy({"allow": Cases(seed).expression(0)})):
             criterion = criterion_of(comparison)
             case = Case(request(), caller, NOW)
             assert isinstance(criterion.test(case), TraceStep)

@@ -16,9 +16,9 @@ import yaml
 from authorize.policy.decision import decide
 from authorize.policy.route_table import RouteTable
 from config.importing.authelia.authelia_conversion import convert
-from config.importing.conversion import Converted
+from config.importing.conversion import Conversion
 from config.importing.foreign_file import AUTHELIA, ForeignConfig, read
-from config.importing.yaml_output import as_yaml
+from config.importing.yaml_output import render_yaml
 from config.parsing.document import Document
 from config.routes.route import Route
 from foundation.errors import BadRequest
@@ -96,7 +96,7 @@ def foreign(control: dict[str, Any], **top: Any) -> ForeignConfig:
     return ForeignConfig(AUTHELIA, values, Document(values), Path())
 
 
-def table_of(converted: Converted) -> RouteTable:
+def table_of(converted: Conversion) -> RouteTable:
     written = [{entry.key: entry.value for entry in route.entries if entry.key} for route in converted.routes]
     return RouteTable.build([Route.model_validate(route) for route in written], HTTPS, client_ca=None)
 
@@ -210,7 +210,7 @@ def test_gate_never_allows_what_authelia_would_not() -> None:
 
 
 def routes(control: dict[str, Any], **top: Any) -> dict[str, dict[str, Any]]:
-    found = yaml.safe_load(as_yaml(convert(foreign(control, **top), lambda: b"n" * 32), "x"))["policy"]
+    found = yaml.safe_load(render_yaml(convert(foreign(control, **top), lambda: b"n" * 32), "x"))["policy"]
     return {route["from"].removeprefix("https://"): route for route in found}
 
 
@@ -255,13 +255,13 @@ def test_what_is_about_a_query_opens_nothing_and_closes_what_follows() -> None:
         {"domain": "a.example.com", "policy": "one_factor"},
     ]
     converted = convert(foreign({"rules": rules}), lambda: b"n" * 32)
-    assert "allow_any_authenticated_user" not in as_yaml(converted, "x")
+    assert "allow_any_authenticated_user" not in render_yaml(converted, "x")
     assert converted.lost == 1
 
 
 def test_a_file_without_a_host_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text("access_control: {default_policy: one_factor}\ntheme: dark\n")
-    text = as_yaml(convert(read(tmp_path / "a.yml"), lambda: b"n" * 32), "a.yml")
+    text = render_yaml(convert(read(tmp_path / "a.yml"), lambda: b"n" * 32), "a.yml")
     assert "no rule names a host" in text
     assert "LOST theme (line 2)" in text
     assert yaml.safe_load(text)["policy"] == []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.importing.authelia.authelia_rules import AskedOfAuthelia, first_match, read_rules
+from config.importing.authelia.authelia_rules import AutheliaRequest, first_match, read_rules
 from config.importing.foreign_file import AUTHELIA, ForeignConfig
 from config.parsing.document import Document
 
@@ -88,7 +88,7 @@ def test_the_first_match_decides_for_the_person_that_is_known() -> None:
     rules = rules_of([{**RULE, "policy": "deny", "subject": "group:x"}, {**RULE, "networks": "10.0.0.0/8"}], default_policy="one_factor")
 
     def decided(**facts: Any) -> int:
-        return rules.index(first_match(rules, AskedOfAuthelia("a.example.com", "/", **facts)))
+        return rules.index(first_match(rules, AutheliaRequest("a.example.com", "/", **facts)))
 
     assert decided(username="ann", groups=frozenset({"x"})) == 0
     assert decided(username="ann", address="10.1.1.1") == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from config.importing.conversion import Converted
+from config.importing.conversion import Conversion
 from gateproject.management.commands.importconfig import imported
 
 GROUPS = [{"pk": "g1", "name": "developers"}, {"pk": "g2", "name": "ops"}]
@@ -15,7 +15,7 @@ PROVIDER = {"pk": 5, "name": "wiki", "mode": "proxy", "external_host": "https://
 
 def converted(
     directory: Path, *bindings: dict[str, Any], engine: str = "any", provider: dict[str, Any] | None = None, **rest: Any
-) -> Converted:
+) -> Conversion:
     document = {
         "providers": [{**PROVIDER, **(provider or {})}],
         "applications": [{"pk": "a1", "provider": 5, "policy_engine_mode": engine}],
@@ -27,12 +27,12 @@ def converted(
     return imported(directory / "authentik.json")
 
 
-def route_of(found: Converted) -> dict[str, Any]:
+def route_of(found: Conversion) -> dict[str, Any]:
     (route,) = found.routes
     return {entry.key: entry.value for entry in route.entries if entry.key}
 
 
-def allowed(found: Converted) -> Any:
+def allowed(found: Conversion) -> Any:
     route = route_of(found)
     return route["policy"][0]["allow"] if "policy" in route else route.get("allow_any_authenticated_user", False)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.importing.conversion import Converted
+from config.importing.conversion import Conversion
 from gateproject.management.commands.importconfig import imported
 
 COMPOSE = """\
@@ -30,12 +30,12 @@ services:
 """
 
 
-def converted(directory: Path, text: str = COMPOSE) -> Converted:
+def converted(directory: Path, text: str = COMPOSE) -> Conversion:
     (directory / "docker-compose.yml").write_text(text)
     return imported(directory / "docker-compose.yml")
 
 
-def routes_of(found: Converted) -> list[dict[str, Any]]:
+def routes_of(found: Conversion) -> list[dict[str, Any]]:
     return [{entry.key: entry.value for entry in route.entries if entry.key} for route in found.routes]
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from config.routes.policy.policy_language import Block, Combination, Comparison, policy_blocks
+from config.routes.policy.policy_language import Block, Combination, Comparison, parse_policy
 from tests.unit.config.conftest import Problems
 
 ALLOW = "policy[0].allow"
 
 
 def test_the_short_forms_mean_is_and_in() -> None:
-    (block,) = policy_blocks([{"allow": {"or": [{"email": "a@b.c"}, {"email": ["a@b.c", "d@e.f"]}]}}])
+    (block,) = parse_policy([{"allow": {"or": [{"email": "a@b.c"}, {"email": ["a@b.c", "d@e.f"]}]}}])
     assert block == Block(
         "policy[0].allow",
         "allow",
@@ -26,7 +26,7 @@ def test_the_short_forms_mean_is_and_in() -> None:
 
 
 def test_several_operators_must_all_hold() -> None:
-    (block,) = policy_blocks({"deny": {"groups": {"starts_with": "a", "not_in": ["ab"]}}})
+    (block,) = parse_policy({"deny": {"groups": {"starts_with": "a", "not_in": ["ab"]}}})
     assert isinstance(block.expression, Combination)
     assert block.expression.operator == "and"
     assert [(part.operator, part.is_negated) for part in block.expression.parts if isinstance(part, Comparison)] == [

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import override_settings
 
-from config.settings.identity_providers import IN_PLACE
+from config.settings.identity_providers import PLACEHOLDERS
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryUser
 from databroker.store.memory import MemoryStore
 from gateproject.management.commands import syncdirectory
@@ -133,7 +133,7 @@ def several(desk: Desk, tmp_path: Path) -> Desk:
     files = {"corp": "directory.yaml", "partner": "partner.yaml"}
     entries = [{"id": id, "url": f"https://{id}.example", "directory_file": file, **keys} for id, file in files.items()]
     entries.append({"id": "other", "url": "https://other.example", **keys})
-    desk.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=entries)
+    desk.options = make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=entries)
     return desk
 
 
@@ -164,6 +164,6 @@ def test_one_of_several_that_fails_keeps_no_other_from_being_read(several: Desk)
 def test_without_any_directory_it_says_what_names_one(several: Desk, tmp_path: Path) -> None:
     keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret"}
     entries = [{"id": "corp", "url": "https://corp.example", **keys}]
-    several.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=entries)
+    several.options = make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=entries)
     with pytest.raises(CommandError, match=r"service_account or directory_file .* identity_providers"):
         several.run()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from config.config_watcher import ConfigSource
+from config.config_watcher import ConfigWatcher
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import ReadinessReport
 from gateproject.process.reload import ConfigurationStatus, InForce
@@ -43,7 +43,7 @@ async def prepare(tmp_path: Path, *links: LinkOfATest) -> list[str]:
     options = make_options(tmp_path)
     asked = LinksOfATest(*links)
     peers = peers_of(asked)
-    peers._runtime = SimpleNamespace(source=ConfigSource(None, {}), options=options)  # type: ignore[assignment]
+    peers._runtime = SimpleNamespace(source=ConfigWatcher(None, {}), options=options)  # type: ignore[assignment]
     await peers.prepare(SimpleNamespace(options=options, signing_key=None), InForce())  # type: ignore[arg-type]
     return asked.asked
 
@@ -83,5 +83,5 @@ async def test_a_reload_that_fails_takes_back_what_was_prepared_and_one_that_suc
     assert links.asked == ["forget"]
     async with peers.change():
         await peers.commit()
-    await peers.report(ConfigurationStatus.of(ConfigSource(None, {})))
+    await peers.report(ConfigurationStatus.of(ConfigWatcher(None, {})))
     assert links.asked == ["forget", "commit", "status"]

@@ -3,7 +3,7 @@
 import pickle
 from pathlib import Path
 
-from config.config_watcher import ConfigSource
+from config.config_watcher import ConfigWatcher
 from foundation.crypto.signing_key import SigningKey
 from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.workers.worker_configuration import WorkerConfiguration
@@ -14,13 +14,13 @@ ROUTES = [{"from": f"https://{name}.example.com", "to": "http://127.0.0.1:1", "a
 
 def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
     make_options(tmp_path, policy=ROUTES)
-    source = ConfigSource(tmp_path / "config.yaml", {})
+    source = ConfigWatcher(tmp_path / "config.yaml", {})
     before = source.load()
     make_options(tmp_path, policy=[ROUTES[2], {**ROUTES[1], "allowed_groups": ["y"]}, ROUTES[0]])
     after = source.load()
     assert after.providers, "what options have worked out goes with them"
     written = pickle.loads(
-        pickle.dumps(WorkerConfiguration.written(after, before, ConfigurationStatus.of(source), InForce(source.places), None))
+        pickle.dumps(WorkerConfiguration.written(after, before, ConfigurationStatus.of(source), InForce(source.source_map), None))
     )
     assert [type(route) for route in written.routes] == [int, bytes, int]
     read = written.read(before)
@@ -29,15 +29,17 @@ def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
     assert read.policy[0] is before.policy[2]
     assert written.status.checksum == source.checksum
     places = written.read_in_force().places
-    assert [places.of_route(index, "to") for index in range(3)] == [source.places.of_route(index, "to") for index in range(3)]
-    assert places.settings == source.places.settings
+    assert [places.route_location(index, "to") for index in range(3)] == [
+        source.source_map.route_location(index, "to") for index in range(3)
+    ]
+    assert places.settings == source.source_map.settings
     assert written.key("ES256") is None
 
 
 def test_a_key_that_was_made_is_the_same_in_all_and_one_that_is_configured_stays_where_it_is(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     key = SigningKey.from_options(options)
-    status = ConfigurationStatus.of(ConfigSource(None, {}))
+    status = ConfigurationStatus.of(ConfigWatcher(None, {}))
     other = WorkerConfiguration.written(options, options, status, InForce(), key).key(key.algorithm)
     assert other is not None
     assert (other.kid, other.is_configured) == (key.kid, False)

@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from OpenSSL import SSL
 
-from config.fields.pem import check_pair
+from config.fields.pem import check_key_matches
 from proxy.listener.tls.self_signed import placeholder_pair, tls_alpn_context
 
 ACME_IDENTIFIER = "1.3.6.1.5.5.7.1.31"
@@ -58,7 +58,7 @@ def test_a_long_name_has_room(host):
 
 def test_what_is_shown_for_want_of_another_says_so_and_is_for_no_host():
     pair = placeholder_pair()
-    check_pair(pair.certificate, pair.key)
+    check_key_matches(pair.certificate, pair.key)
     certificate = x509.load_pem_x509_certificate(pair.certificate)
     assert "no certificate" in certificate.subject.rfc4514_string()
     with pytest.raises(x509.ExtensionNotFound):

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from OpenSSL import SSL
 
-from config.fields.pem import names_of
+from config.fields.pem import dns_names
 from foundation.errors import ConfigError
 from foundation.values import CertificatePair, SecretBytes
 from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest, ObtainedCertificate
@@ -227,7 +227,7 @@ def shake(certificates: Certificates, server_name: str | None, client_pair: tupl
             with contextlib.suppress(SSL.WantReadError):
                 other.bio_write(side.bio_read(65536))
     shown = client.get_peer_certificate(as_cryptography=True)
-    return Shown(names_of(shown), shown.subject.rfc4514_string(), b"".join(staples), server.get_peer_certificate(as_cryptography=True))
+    return Shown(dns_names(shown), shown.subject.rfc4514_string(), b"".join(staples), server.get_peer_certificate(as_cryptography=True))
 
 
 def obtained_for(directory: Path, *hosts: str) -> tuple[AcmeState, dict[str, CertificatePair]]:
