@@ -5,7 +5,7 @@ from collections.abc import Iterable
 PERMISSIONS = {
     "sessions:read": "list sessions",
     "sessions:end": "end one session, or all of a user",
-    "people:read": "list users and their groups",
+    "users:read": "list users and their groups",
     "decisions:read": "read the decision log",
     "grants:read": "list temporary access",
     "grants:revoke": "revoke temporary access",

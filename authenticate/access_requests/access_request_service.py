@@ -8,7 +8,7 @@ from functools import reduce
 
 import structlog
 
-from authenticate.access_requests.access_webhook import BROKE_GLASS, AccessEvent
+from authenticate.access_requests.access_webhook import BREAK_GLASS_USED, AccessEvent
 from authorize.approval_policy import AccessRules, may_request
 from authorize.identity.identity_builder import holder_of
 from authorize.identity.service_account_loader import identity_of_account
@@ -133,7 +133,9 @@ class AccessRequestService:
         await self._asked.require_place(asked)
         async with caller.audited(AuditAction.REQUEST_ACCESS, asked):
             await self._asked.add(asked)
-        self._say(caller, "asked", asked, f"{asked.person} requests access to {asked.route_name} for {format_duration(seconds)}: {said}")
+        self._say(
+            caller, "requested", asked, f"{asked.person} requests access to {asked.route_name} for {format_duration(seconds)}: {said}"
+        )
 
     async def break_glass(self, caller: AccessActor, route: Route, why: str, seconds: float) -> None:
         """Give oneself access at once, where the rule allows it to these people; loudly."""
@@ -152,7 +154,7 @@ class AccessRequestService:
             log.warning("break-glass access used", user_id=holder.id, route=access.route_name, until=until)
             await self._accesses.give(UserRecord(holder.id, name=caller.name, issuer=holder.issuer), access)
         line = f"EMERGENCY: {caller.name} used break-glass access to {access.route_name} for {format_duration(seconds)}: {said}"
-        self._tell(AccessEvent(BROKE_GLASS, caller.name, holder.id, access.route_name, said, caller.name, line, until))
+        self._tell(AccessEvent(BREAK_GLASS_USED, caller.name, holder.id, access.route_name, said, caller.name, line, until))
 
     def can_break_glass(self, caller: AccessActor, route: Route) -> bool:
         return self.rules.may_break_glass(route.grant_key, caller.identity, self._clock())
@@ -168,7 +170,7 @@ class AccessRequestService:
         held = await self._found(id, nonce)
         self._check(caller, held.asked)
         await self._end(caller, held, AuditAction.DENY_REQUEST)
-        self._say(caller, "refused", held.asked, f"{caller.name} denied {held.asked.person} access to {held.asked.route_name}")
+        self._say(caller, "denied", held.asked, f"{caller.name} denied {held.asked.person} access to {held.asked.route_name}")
 
     async def approve(self, caller: AccessActor, id: str, nonce: str, identities: IdentityLookup) -> AskedAccess:
         """The request with this approval, by which its access is given once there are enough."""
@@ -300,7 +302,7 @@ class AccessRequestService:
             await self._close(held)
             raise
         log.info("temporary access granted", user_id=asked.user_id, route=asked.route_name, until=asked.until, by=by)
-        self._say(caller, "given", asked, f"{by} granted access: {describe_request(asked)}")
+        self._say(caller, "granted", asked, f"{by} granted access: {describe_request(asked)}")
         await self._close(held)
 
     def _say(self, caller: AccessActor, event: str, asked: AskedAccess, line: str) -> None:

@@ -27,7 +27,7 @@ TIMEOUT = 10.0  # seconds for one try
 MAX_ATTEMPTS = 6
 INITIAL_BACKOFF, MAX_BACKOFF = 1.0, 60.0
 MAX_QUEUE = 500
-BROKE_GLASS = "broke_glass"
+BREAK_GLASS_USED = "break_glass_used"
 # What Slack's and Teams's markup begins with: a reason must call nobody, lead nowhere, and look like nothing but words.
 _MARKUP = re.compile(r"[\[\]*_~`|#@\\]|(?<=:)//")
 _AGAIN = frozenset({408, 425, 429})
@@ -83,7 +83,7 @@ class AccessWebhook:
 
     def _least_missed(self) -> AccessEvent:
         """The oldest of the person about whom most waits, whose flood must hide nobody else's, and no broken glass at all."""
-        quiet = [each for each in self._waiting if each.event != BROKE_GLASS] or list(self._waiting)
+        quiet = [each for each in self._waiting if each.event != BREAK_GLASS_USED] or list(self._waiting)
         (crowd, _), *_ = Counter(each.user_id for each in quiet).most_common(1)
         return next(each for each in quiet if each.user_id == crowd)
 

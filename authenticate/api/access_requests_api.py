@@ -1,4 +1,4 @@
-"""API of requests for access: those that wait, and their answer by a program that the route's approvers name."""
+"""API of access requests: list pending ones, approve and deny them as a service account that is an approver."""
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from databroker.grants.request_store import APPROVED, AskedAccesses, HeldRequest
 from databroker.records import ServiceAccountRecord, SessionRecord
 from foundation.email_address import canonical_email
 
-LIST = "requests"
+LIST_NAME = "requests"
 ID = r"[0-9a-f]{24}-[0-9a-f]{24}-[0-9]\.[0-9a-f]{32}"
 
 
@@ -22,18 +22,18 @@ class AccessRequestQuery(PageQuery):
 
 
 class AccessRequestResource(ResponseModel):
-    """A request that nobody has answered yet, or not enough."""
+    """A pending access request."""
 
     id: str
     user_id: str
-    person: str
+    user: str
     route: str
-    why: str
-    seconds: int
-    asked: Timestamp
-    expires: Timestamp
+    reason: str
+    duration_seconds: int
+    requested_at: Timestamp
+    expires_at: Timestamp
     approved_by: list[str]
-    may_answer: bool = Field(description="Whether the calling service account is an approver of the route.")
+    can_decide: bool = Field(description="Whether the calling service account is an approver of the route.")
 
 
 class AccessRequestList(ResponseModel):
@@ -42,24 +42,24 @@ class AccessRequestList(ResponseModel):
 
 
 class AccessRequestResult(ResponseModel):
-    is_given: bool = Field(description="False if more approvals are needed.")
-    until: Timestamp
+    granted: bool = Field(description="False if more approvals are needed.")
+    expires_at: Timestamp
 
 
 @operation("GET", "requests", "requests:read", "Pending access requests", query=AccessRequestQuery)
 async def list_requests(call: ApiCall) -> AccessRequestList:
     query: AccessRequestQuery = call.query
-    after, caller = decode_cursor(LIST, query.cursor), actor_for(call)
-    page: list[HeldRequest] = []
+    after, actor = decode_cursor(LIST_NAME, query.cursor), actor_for(call)
+    found: list[HeldRequest] = []
     async for held in AskedAccesses(call.context.broker, call.context.clock).all():
         if (after is not None and held.id <= after[0]) or query.user_id not in (None, held.asked.user_id):
             continue
-        page.append(held)
-        if len(page) > query.limit:
+        found.append(held)
+        if len(found) > query.limit:
             break
-    shown = page[: query.limit]
-    items = [_shown(call, caller, held) for held in shown]
-    return AccessRequestList(items=items, next=encode_cursor(LIST, shown[-1].id) if len(page) > len(shown) else None)
+    page = found[: query.limit]
+    items = [_to_response(call, actor, held) for held in page]
+    return AccessRequestList(items=items, next=encode_cursor(LIST_NAME, page[-1].id) if len(found) > len(page) else None)
 
 
 @operation(
@@ -72,13 +72,13 @@ async def list_requests(call: ApiCall) -> AccessRequestList:
 )
 async def approve_request(call: ApiCall) -> AccessRequestResult:
     id, _, nonce = call.id.partition(".")
-    asked = await call.context.desk.approve(actor_for(call), id, nonce, call.context.identities)
-    return AccessRequestResult(is_given=asked.state == APPROVED, until=to_rfc3339(asked.until))
+    request = await call.context.access_requests.approve(actor_for(call), id, nonce, call.context.identities)
+    return AccessRequestResult(granted=request.state == APPROVED, expires_at=to_rfc3339(request.until))
 
 
 @operation(
     "POST",
-    "requests/{id}/refuse",
+    "requests/{id}/deny",
     "requests:decide",
     "Deny an access request as an approver of its route",
     id_pattern=ID,
@@ -86,32 +86,35 @@ async def approve_request(call: ApiCall) -> AccessRequestResult:
 )
 async def deny_request(call: ApiCall) -> None:
     id, _, nonce = call.id.partition(".")
-    await call.context.desk.deny(actor_for(call), id, nonce)
+    await call.context.access_requests.deny(actor_for(call), id, nonce)
 
 
 def actor_for(call: ApiCall) -> AccessActor:
-    """The program as the access desk knows who answers: by its own id, which is no person's, and never as one."""
+    """Return the calling service account as an approver.
+
+    Its id is `service_account/<name>`, so it never equals a user.
+    """
     account, id = call.principal.account, call.principal.id
     session = SessionRecord(id, id, id, PROVIDER, account.created, account.expires)
-    return AccessActor(session, identity_of(account, call.context.clock()), id, call.audit, _known_to(account))
+    return AccessActor(session, identity_of(account, call.context.clock()), id, call.audit, _secret_viewers(account))
 
 
-def _known_to(account: ServiceAccountRecord) -> tuple[str, ...]:
-    """Who has seen its secret, as requests name people: addresses in the form that rules compare."""
+def _secret_viewers(account: ServiceAccountRecord) -> tuple[str, ...]:
+    """Return the users who have seen the secret; addresses in canonical form, as access requests identify users."""
     return tuple(dict.fromkeys(canonical_email(name) or name for name in account.secret_viewers))
 
 
-def _shown(call: ApiCall, caller: AccessActor, held: HeldRequest) -> AccessRequestResource:
-    asked = held.asked
+def _to_response(call: ApiCall, actor: AccessActor, held: HeldRequest) -> AccessRequestResource:
+    request = held.asked
     return AccessRequestResource(
-        id=f"{held.id}.{asked.nonce}",
-        user_id=asked.user_id,
-        person=asked.person,
-        route=asked.route_name,
-        why=asked.why,
-        seconds=int(asked.duration),
-        asked=to_rfc3339(asked.asked),
-        expires=to_rfc3339(asked.expires),
-        approved_by=[each.name for each in asked.approvals],
-        may_answer=call.context.desk.can_decide(caller, asked),
+        id=f"{held.id}.{request.nonce}",
+        user_id=request.user_id,
+        user=request.person,
+        route=request.route_name,
+        reason=request.why,
+        duration_seconds=int(request.duration),
+        requested_at=to_rfc3339(request.asked),
+        expires_at=to_rfc3339(request.expires),
+        approved_by=[each.name for each in request.approvals],
+        can_decide=call.context.access_requests.can_decide(actor, request),
     )

@@ -1,4 +1,4 @@
-"""API access: which program asks, by the token of a service account alone, and what it may."""
+"""Authentication of API calls by the token of a service account, and permission checks."""
 
 import time
 from collections.abc import Callable
@@ -22,12 +22,15 @@ from foundation.errors import BrokerError
 
 log = structlog.get_logger(__name__)
 
-LAST_USED_INTERVAL = 60.0  # seconds between two notes of an account's last use
+LAST_USED_INTERVAL = 60.0  # seconds between two writes of an account's last use
 
 
 @dataclass(frozen=True, slots=True)
 class ApiPrincipal:
-    """Program that asks: its account, as the data broker's record says at this moment, and the hash of the secret that it sent."""
+    """Service account that authenticated an API call.
+
+    `account` is the data broker's current record; `secret_hash` is the hash of the secret that was sent.
+    """
 
     account: ServiceAccountRecord
     secret_hash: str = field(default="", repr=False)
@@ -37,7 +40,7 @@ class ApiPrincipal:
         return f"{PROVIDER}/{self.account.name}"
 
     def require_permission(self, permission: str) -> None:
-        """ApiProblem where it has not this permission."""
+        """Raise ApiProblem 403 unless the account has this permission."""
         if permission not in self.account.permissions:
             raise ApiProblem(
                 403, f"the service account {self.account.name} lacks the permission {permission}", permission=permission
@@ -46,15 +49,18 @@ class ApiPrincipal:
 
 # enforcement-point: Identity: API authentication and permissions
 class ApiAuthenticator:
-    """Door of the API.  No cookie is looked at, and no token in a URL."""
+    """Authenticator of the API.  It ignores cookies, and tokens in the URL."""
 
     def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
         self._broker = broker
         self._clock = clock
-        self._seen: BoundedCache[str, float] = BoundedCache(1000, 1_000_000)
+        self._last_used: BoundedCache[str, float] = BoundedCache(1000, 1_000_000)
 
     async def authenticate(self, request: PolicyRequest) -> ApiPrincipal:
-        """The program whose token is in the one Authorization header; ApiProblem.  Raises BrokerError."""
+        """Return the service account whose token is in the Authorization header.
+
+        Raises ApiProblem 401 if there is not exactly one valid token, and BrokerError.
+        """
         scheme, token = request_credentials.authorization_of(request)
         if not request_credentials.is_service_account(scheme, token):
             challenge = INVALID_TOKEN if token else UNAUTHENTICATED
@@ -67,11 +73,11 @@ class ApiAuthenticator:
         return ApiPrincipal(account, hash_token(token))
 
     async def record_use(self, principal: ApiPrincipal, host: str) -> None:
-        """Note when an account was last used, now and then; who wants to know which are used no more finds it with the others."""
-        now, before = self._clock(), self._seen.get(principal.id)
+        """Write when the account was last used, at most once per LAST_USED_INTERVAL."""
+        now, before = self._clock(), self._last_used.get(principal.id)
         if before is None or not 0 <= now - before < LAST_USED_INTERVAL:
-            self._seen.put(principal.id, now, 100)
+            self._last_used.put(principal.id, now, 100)
             try:
                 await sync_to_async(write_seen)({principal.id: (now, host)})
-            except BrokerError as error:  # whoever can be answered without the tables is
+            except BrokerError as error:  # a call that does not need these tables is still answered
                 log.warning("updating service account last use failed", reason=str(error).partition("\n")[0])

@@ -1,4 +1,4 @@
-"""API call: one validated request of a program, and the audit log in that program's name."""
+"""API call: one validated request of a service account, with what its handler may use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from databroker.broker_client import BrokerClient
 
 @dataclass(frozen=True, slots=True)
 class ApiContext:
-    """What a call may use, and where it comes from."""
+    """Services that a handler may use, and the client address and request id of the call."""
 
     options: Options
     broker: BrokerClient
     clock: Callable[[], float]
-    desk: AccessRequestService
+    access_requests: AccessRequestService
     identities: IdentityLookup
     client_address: str
     request_id: str
@@ -26,7 +26,7 @@ class ApiContext:
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """Call: who asks, and what of the request has been validated; `query` and `body` are of the operation's models."""
+    """Validated call.  `query` and `body` are instances of the operation's models."""
 
     context: ApiContext
     principal: ApiPrincipal
@@ -36,5 +36,5 @@ class ApiCall:
 
     @property
     def audit(self) -> AuditLog:
-        """Audit log in the name of the program."""
+        """Audit log with the service account as actor."""
         return program_log(self.principal.account.name, self.context.client_address, self.context.clock, self.context.request_id)

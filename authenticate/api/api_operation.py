@@ -1,4 +1,4 @@
-"""API declarations: each operation once.  Requests are validated by them, and the OpenAPI document is made of them."""
+"""API operations: each is declared once, for validation of requests and for the OpenAPI document."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -12,9 +12,10 @@ Handler = Callable[[ApiCall], Awaitable[ResponseModel | None]]
 
 @dataclass(frozen=True, slots=True)
 class ApiOperation:
-    """One operation.  `path` stands below the API's; `{id}` in it fits `id_pattern`.  Without an `answer` it is 204.
+    """Operation of the API.
 
-    `name` is the OpenAPI operationId; `problems` are the statuses besides those of every operation.
+    `name` is the OpenAPI operationId.  `path` is relative to the API's, and `{id}` in it matches `id_pattern`.  Without a `response`
+    the status is 204.  `problems` are the error statuses in addition to those of every operation.
     """
 
     name: str
@@ -34,13 +35,13 @@ class ApiOperation:
         return 204 if self.response is None else 201 if self.name.startswith("create_") else 200
 
     def match_path(self, path: str) -> str | None:
-        """The id in a path of this operation, "" where it has none; None where the path is another's."""
-        before, braces, behind = self.path.partition("{id}")
+        """Return the id in a path of this operation ("" if the path has none), or None if the path does not match."""
+        prefix, braces, suffix = self.path.partition("{id}")
         if not braces:
             return "" if path == self.path else None
-        if not (path.startswith(before) and path.endswith(behind) and len(path) > len(before) + len(behind)):
+        if not (path.startswith(prefix) and path.endswith(suffix) and len(path) > len(prefix) + len(suffix)):
             return None
-        id = path[len(before) : len(path) - len(behind)]
+        id = path[len(prefix) : len(path) - len(suffix)]
         return id if re.fullmatch(self.id_pattern, id, re.ASCII) else None
 
 
@@ -55,17 +56,17 @@ def operation(
     id_pattern: str = "",
     problems: tuple[int, ...] = (),
 ) -> Callable[[Handler], ApiOperation]:
-    """Decorator that makes an operation of a function: its name is the operation's, its return type the answer."""
+    """Decorate a handler as an operation: its name becomes the operation's, its return type the response."""
 
-    def declare(handle: Handler) -> ApiOperation:
-        name, answer = handle.__name__, handle.__annotations__["return"]
-        return ApiOperation(name, method, path, permission, summary, handle, answer, query, body, id_pattern, problems)
+    def declare(handler: Handler) -> ApiOperation:
+        name, response = handler.__name__, handler.__annotations__["return"]
+        return ApiOperation(name, method, path, permission, summary, handler, response, query, body, id_pattern, problems)
 
     return declare
 
 
 def match_operations(path: str, operations: Iterable[ApiOperation]) -> Iterator[tuple[ApiOperation, str]]:
-    """Operations of a path, each with the id that is in it."""
+    """Yield the operations of a path, each with the id in it."""
     for operation in operations:
         if (id := operation.match_path(path)) is not None:
             yield operation, id

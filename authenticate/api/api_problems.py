@@ -1,4 +1,4 @@
-"""API problems: what a program is told that does not get what it asks for (RFC 9457)."""
+"""API problems: error responses as problem documents (RFC 9457)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ MAX_NAME_LENGTH = 100
 
 
 class ApiProblem(GateError):
-    """A request that is not answered as it was meant; `members` are the document's own, `reason` is for the log."""
+    """Error response.  `members` are extension members of the document; `reason` is logged only."""
 
     def __init__(self, status: int, detail: str, **members: Any):
         super().__init__(detail)
@@ -26,21 +26,21 @@ class ApiProblem(GateError):
         return self
 
 
-def not_found(what: str) -> ApiProblem:
-    return ApiProblem(404, f"{what} not found")
+def not_found(noun: str) -> ApiProblem:
+    return ApiProblem(404, f"{noun} not found")
 
 
-def invalid_input(place: str, findings: Iterable[tuple[str, str]]) -> ApiProblem:
-    """Problem of a query or body, which names each member that is wrong."""
-    errors = [{"in": place, "name": name[:MAX_NAME_LENGTH], "reason": reason} for name, reason in findings][:MAX_ERRORS]
-    named = ", ".join(f"{each['name']}: {each['reason']}" for each in errors)
-    return ApiProblem(400, f"invalid {place}: {named}"[:1000], errors=errors)
+def invalid_input(location: str, findings: Iterable[tuple[str, str]]) -> ApiProblem:
+    """Return the problem 400 for a query or body (`location`) with these (name, reason) of its invalid members."""
+    errors = [{"in": location, "name": name[:MAX_NAME_LENGTH], "reason": reason} for name, reason in findings][:MAX_ERRORS]
+    summary = ", ".join(f"{each['name']}: {each['reason']}" for each in errors)
+    return ApiProblem(400, f"invalid {location}: {summary}"[:1000], errors=errors)
 
 
-def from_validation_error(place: str, error: ValidationError) -> ApiProblem:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return invalid_input(place, [(".".join(map(str, each["loc"])), _reason(each)) for each in found])
+def from_validation_error(location: str, error: ValidationError) -> ApiProblem:
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return invalid_input(location, [(".".join(map(str, each["loc"])), _reason(each)) for each in errors])
 
 
-def _reason(found: Mapping[str, Any]) -> str:
-    return "unknown key" if found["type"] == "extra_forbidden" else str(found["msg"]).removeprefix("Value error, ")
+def _reason(error: Mapping[str, Any]) -> str:
+    return "unknown key" if error["type"] == "extra_forbidden" else str(error["msg"]).removeprefix("Value error, ")

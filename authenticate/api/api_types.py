@@ -1,4 +1,4 @@
-"""API values: the types of what a request says and an answer holds, each with its JSON Schema."""
+"""Types of API requests and responses, each with its JSON Schema."""
 
 import re
 from datetime import UTC, datetime
@@ -8,84 +8,84 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE = 200, 50
 MAX_CURSOR_LENGTH = 1000
-_NUMBER = re.compile(r"[1-9][0-9]{0,2}", re.ASCII)
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_INTEGER = re.compile(r"[1-9][0-9]{0,2}", re.ASCII)
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 class RequestModel(BaseModel):
-    """A part of a request: what it does not know is refused."""
+    """Part of a request.  Unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class ResponseModel(BaseModel):
-    """A part of an answer."""
+    """Part of a response."""
 
     model_config = ConfigDict(frozen=True)
 
 
-def _whole_number(said: Any) -> Any:
-    if not isinstance(said, str) or not _NUMBER.fullmatch(said):
+def _parse_integer(value: Any) -> Any:
+    if not isinstance(value, str) or not _INTEGER.fullmatch(value):
         raise ValueError("must be a whole number")
-    return int(said)
+    return int(value)
 
 
-def _moment(said: Any) -> datetime:
-    """A time as RFC 3339 writes it, in UTC."""
-    if not isinstance(said, str) or not _MOMENT.fullmatch(said):
+def _parse_rfc3339(value: Any) -> datetime:
+    """Return an RFC 3339 time in UTC."""
+    if not isinstance(value, str) or not _RFC3339.fullmatch(value):
         raise ValueError("must be a time as in 2027-01-31T18:00:00Z")
-    head, _, rest = said.upper().partition("T")
-    # A leap second (RFC 3339, 5.7) is a time that no clock of ours has.
+    date, _, rest = value.upper().partition("T")
+    # Python's datetime has no leap seconds (RFC 3339, 5.7).
     clock = f"{rest[:6]}59{rest[8:]}" if rest[6:8] == "60" else rest
     zone = re.search(r"(?:Z|[+-]\d\d:\d\d)$", clock)
     fraction = clock[8 : zone.start()] if zone else ""
     try:
-        found = datetime.fromisoformat(f"{head}T{clock[:8]}{fraction[:7]}{'' if zone is None else zone[0]}")
+        parsed = datetime.fromisoformat(f"{date}T{clock[:8]}{fraction[:7]}{'' if zone is None else zone[0]}")
     except ValueError:
         raise ValueError("must be a valid time") from None
     try:
-        return found.astimezone(UTC)
-    except OverflowError:  # at either end of the calendar
-        return found.replace(tzinfo=UTC)
+        return parsed.astimezone(UTC)
+    except OverflowError:  # in the first or last day of the calendar
+        return parsed.replace(tzinfo=UTC)
 
 
-# What no id, name or search has; a NUL is in no text of PostgreSQL.
+# No id, name or search has control characters, and PostgreSQL stores no NUL.
 PLAIN_PATTERN = r"^[^\x00-\x1f\x7f]*$"
 PlainText = Annotated[str, StringConstraints(min_length=1, max_length=320, pattern=PLAIN_PATTERN)]
-DateTimeParam = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+DateTimeParam = Annotated[datetime, BeforeValidator(_parse_rfc3339), WithJsonSchema({"type": "string", "format": "date-time"})]
 PageSize = Annotated[
     int,
-    BeforeValidator(_whole_number),
-    AfterValidator(lambda number: number if number <= MAX_PAGE_SIZE else _too_many()),
+    BeforeValidator(_parse_integer),
+    AfterValidator(lambda number: number if number <= MAX_PAGE_SIZE else _refuse_page_size()),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE, "default": DEFAULT_PAGE_SIZE}),
 ]
 CursorText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_LENGTH, pattern=r"^[A-Za-z0-9_-]+$")]
 
 
-def _too_many() -> int:
+def _refuse_page_size() -> int:
     raise ValueError(f"must be at most {MAX_PAGE_SIZE}")
 
 
 class PageQuery(RequestModel):
-    """Query of a list: where a page begins, and how much it holds at most."""
+    """Query of a list: the cursor after which a page begins, and the page size."""
 
     limit: PageSize = Field(DEFAULT_PAGE_SIZE, description="Maximum number of items.")
     cursor: CursorText | None = Field(None, description="`next` of the previous page.")
 
 
 class EmptyQuery(RequestModel):
-    """Query of what has none."""
+    """Query of an operation without parameters."""
 
 
-def to_rfc3339(moment: datetime | float | None) -> str | None:
-    """A time as answers write it: UTC, whole seconds; None also for what no calendar has."""
-    if moment is None or moment == 0:
+def to_rfc3339(time: datetime | float | None) -> str | None:
+    """Return a time in UTC and whole seconds, or None if there is none or `datetime` cannot represent it."""
+    if time is None or time == 0:
         return None
     try:
-        found = moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
+        moment = time if isinstance(time, datetime) else datetime.fromtimestamp(time, UTC)
     except (OverflowError, ValueError, OSError, TypeError):
         return None
-    return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 Timestamp = Annotated[str | None, WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]})]

@@ -1,4 +1,4 @@
-"""API of the decision log: the newest first."""
+"""API of the decision log, newest first."""
 
 from typing import Any
 
@@ -14,13 +14,23 @@ from authenticate.api.cursors import decode_cursor, encode_cursor
 from authorize.models import LoggedDecision
 from databroker.admin.row_search import MOST_WORDS
 
-LIST = "decisions"
-EXACT = ("person", "person_id", "route", "route_id", "outcome", "shadow_outcome", "client_address", "request_id")
+LIST_NAME = "decisions"
+# Query parameter -> column.
+EXACT_FILTERS = {
+    "user": "person",
+    "user_id": "person_id",
+    "route": "route",
+    "route_id": "route_id",
+    "outcome": "outcome",
+    "shadow_outcome": "shadow_outcome",
+    "client_address": "client_address",
+    "request_id": "request_id",
+}
 
 
 class DecisionQuery(PageQuery):
-    person: PlainText | None = Field(None, description="User as in the decision log: the e-mail address if there is one.")
-    person_id: PlainText | None = Field(None, description="User: `provider/subject`.")
+    user: PlainText | None = Field(None, description="User as in the decision log: the e-mail address if there is one.")
+    user_id: PlainText | None = Field(None, description="User: `provider/subject`.")
     route: PlainText | None = Field(None, description="Name of the route.")
     route_id: PlainText | None = Field(None, description="Id of the route.")
     outcome: PlainText | None = Field(None, description="Outcome, such as `allowed` or `forbidden`.")
@@ -37,9 +47,9 @@ class DecisionResource(ResponseModel):
 
     id: int
     request_id: str
-    at: Timestamp
-    person_id: str
-    person: str
+    decided_at: Timestamp
+    user_id: str
+    user: str
     method: str
     url: str
     client_address: str
@@ -58,16 +68,16 @@ class DecisionList(ResponseModel):
 @operation("GET", "decisions", "decisions:read", "Decisions, newest first", query=DecisionQuery)
 async def list_decisions(call: ApiCall) -> DecisionList:
     query: DecisionQuery = call.query
-    keys = decode_cursor(LIST, query.cursor)
+    keys = decode_cursor(LIST_NAME, query.cursor)
     if keys is not None and not (keys[0].isascii() and keys[0].isdecimal() and len(keys[0]) <= 18):
         raise invalid_input("query", [("cursor", "is not valid for this list")])
     rows = await sync_to_async(_page)(query, None if keys is None else int(keys[0]))
-    items = [_of_row(row) for row in rows[: query.limit]]
-    return DecisionList(items=items, next=encode_cursor(LIST, str(items[-1].id)) if len(rows) > query.limit else None)
+    items = [_from_row(row) for row in rows[: query.limit]]
+    return DecisionList(items=items, next=encode_cursor(LIST_NAME, str(items[-1].id)) if len(rows) > query.limit else None)
 
 
 def _page(query: DecisionQuery, before: int | None) -> list[LoggedDecision]:
-    exact: dict[str, Any] = {name: value for name in EXACT if (value := getattr(query, name)) is not None}
+    exact: dict[str, Any] = {column: value for name, column in EXACT_FILTERS.items() if (value := getattr(query, name)) is not None}
     rows = LoggedDecision.objects.filter(**exact)
     if before is not None:
         rows = rows.filter(pk__lt=before)
@@ -76,11 +86,11 @@ def _page(query: DecisionQuery, before: int | None) -> list[LoggedDecision]:
     if query.before is not None:
         rows = rows.filter(at__lt=query.before)
     for word in (query.q or "").split()[:MOST_WORDS]:
-        holds = Q(person__holds=word) | Q(person_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)
-        rows = rows.filter(holds)
+        matches = Q(person__holds=word) | Q(person_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)
+        rows = rows.filter(matches)
     return list(rows.defer("facts").order_by("-pk")[: query.limit + 1])
 
 
-def _of_row(row: LoggedDecision) -> DecisionResource:
-    texts = {name: getattr(row, name) for name in (*EXACT, "method", "url", "reason")}
-    return DecisionResource(id=row.pk, at=to_rfc3339(row.at), **texts)
+def _from_row(row: LoggedDecision) -> DecisionResource:
+    texts = {name: getattr(row, column) for name, column in EXACT_FILTERS.items()}
+    return DecisionResource(id=row.pk, decided_at=to_rfc3339(row.at), method=row.method, url=row.url, reason=row.reason, **texts)

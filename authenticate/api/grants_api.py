@@ -1,4 +1,4 @@
-"""API of temporary access: who has it, and its end before its time."""
+"""API of temporary access: list grants and revoke them."""
 
 from collections.abc import AsyncIterator
 
@@ -12,10 +12,10 @@ from authenticate.api.cursors import decode_cursor, encode_cursor
 from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
 from databroker.grants.grant_store import TemporaryAccesses
 
-LIST = "grants"
+LIST_NAME = "grants"
 ID = r"[A-Za-z0-9_-]{1,64}"
 
-Held = tuple[TemporaryAccessRecord, TemporaryAccess]
+StoredGrant = tuple[TemporaryAccessRecord, TemporaryAccess]
 
 
 class GrantQuery(PageQuery):
@@ -23,16 +23,16 @@ class GrantQuery(PageQuery):
 
 
 class GrantResource(ResponseModel):
-    """Access of a person to one route, which ends by itself."""
+    """Temporary access of a user to one route."""
 
     id: str
     user_id: str
-    person: str
+    user: str
     route: str
-    since: Timestamp
-    until: Timestamp
-    by: str
-    why: str
+    started_at: Timestamp
+    expires_at: Timestamp
+    granted_by: str
+    reason: str
     is_expired: bool = Field(description="Whether it expired: the list has such grants for a day.")
 
 
@@ -44,42 +44,42 @@ class GrantList(ResponseModel):
 @operation("GET", "grants", "grants:read", "Temporary access grants", query=GrantQuery)
 async def list_grants(call: ApiCall) -> GrantList:
     query: GrantQuery = call.query
-    after = decode_cursor(LIST, query.cursor, 2)
-    found: list[Held] = []
+    after = decode_cursor(LIST_NAME, query.cursor, 2)
+    found: list[StoredGrant] = []
     for expired in (False, True):
-        async for held in _held(call, expired=expired):
-            place = held[0].user_id, held[1].id
-            if (after is None or place > after) and query.user_id in (None, held[0].user_id):
-                found.append(held)
-    page = sorted(found, key=lambda held: (held[0].user_id, held[1].id))[: query.limit]
+        async for user, grant in _iter_grants(call, expired=expired):
+            if (after is None or (user.user_id, grant.id) > after) and query.user_id in (None, user.user_id):
+                found.append((user, grant))
+    page = sorted(found, key=lambda each: (each[0].user_id, each[1].id))[: query.limit]
     more = len(found) > len(page)
     return GrantList(
-        items=[_shown(call, held) for held in page], next=encode_cursor(LIST, page[-1][0].user_id, page[-1][1].id) if more else None
+        items=[_to_response(call, each) for each in page],
+        next=encode_cursor(LIST_NAME, page[-1][0].user_id, page[-1][1].id) if more else None,
     )
 
 
 @operation("DELETE", "grants/{id}", "grants:revoke", "Revoke a temporary access grant", id_pattern=ID, problems=(404, 409))
 async def revoke_grant(call: ApiCall) -> None:
-    async for held, access in _held(call):
-        if access.id == call.id:
-            return await call.context.desk.revoke_as_administrator(call.principal.id, held.user_id, access.id, call.audit)
+    async for user, grant in _iter_grants(call):
+        if grant.id == call.id:
+            return await call.context.access_requests.revoke_as_administrator(call.principal.id, user.user_id, grant.id, call.audit)
     raise not_found("grant")
 
 
-def _held(call: ApiCall, *, expired: bool = False) -> AsyncIterator[Held]:
+def _iter_grants(call: ApiCall, *, expired: bool = False) -> AsyncIterator[StoredGrant]:
     return TemporaryAccesses(call.context.broker, call.context.clock).list(expired=expired)
 
 
-def _shown(call: ApiCall, each: Held) -> GrantResource:
-    held, access = each
+def _to_response(call: ApiCall, each: StoredGrant) -> GrantResource:
+    user, grant = each
     return GrantResource(
-        id=access.id,
-        user_id=held.user_id,
-        person=held.person,
-        route=access.route_name or access.route,
-        since=to_rfc3339(access.since),
-        until=to_rfc3339(access.until),
-        by=access.by,
-        why=access.why,
-        is_expired=access.is_expired(call.context.clock()),
+        id=grant.id,
+        user_id=user.user_id,
+        user=user.person,
+        route=grant.route_name or grant.route,
+        started_at=to_rfc3339(grant.since),
+        expires_at=to_rfc3339(grant.until),
+        granted_by=grant.by,
+        reason=grant.why,
+        is_expired=grant.is_expired(call.context.clock()),
     )

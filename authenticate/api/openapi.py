@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 document, made of the declarations that validate requests."""
+"""OpenAPI 3.1 document, built from the declarations that validate requests."""
 
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ from authenticate.api.operation_registry import OPERATIONS
 from foundation.web.problem_details import API_PATH, PROBLEM, phrase
 
 REF = "#/components/schemas/{model}"
-# What every operation may answer with.
+# Error statuses of every operation.
 ALWAYS = (400, 401, 403, 429, 503)
 PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -38,9 +38,9 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 
 @cache
 def openapi_document() -> dict[str, Any]:
-    answers = {(each.response, "serialization") for each in OPERATIONS if each.response is not None}
+    responses = {(each.response, "serialization") for each in OPERATIONS if each.response is not None}
     bodies = {(each.body, "validation") for each in OPERATIONS if each.body is not None}
-    models = sorted((*answers, *bodies), key=lambda each: each[0].__name__)
+    models = sorted((*responses, *bodies), key=lambda each: each[0].__name__)
     _, schemas = models_json_schema(models, ref_template=REF)  # type: ignore[arg-type]
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
@@ -50,7 +50,7 @@ def openapi_document() -> dict[str, Any]:
         "info": {
             "title": "gate",
             "version": "1",
-            "description": "Administration of gate for programs. Examples: docs/reference/api.md.",
+            "description": "Administration of gate for client applications. Examples: docs/reference/api.md.",
         },
         "servers": [{"url": API_PATH.rstrip("/")}],
         "security": [{"service_account": []}],
@@ -65,48 +65,48 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _operation(operation: ApiOperation) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    document: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
         "description": f"Requires the permission `{operation.permission}`.",
         "x-permission": operation.permission,
-        "parameters": [*_id(operation), *_query(operation.query)],
+        "parameters": [*_id_parameter(operation), *_query_parameters(operation.query)],
         "responses": _responses(operation),
     }
     if operation.body is not None:
-        said["requestBody"] = {"required": True, "content": {"application/json": {"schema": _named(operation.body)}}}
-    return said
+        document["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference(operation.body)}}}
+    return document
 
 
-def _id(operation: ApiOperation) -> list[dict[str, Any]]:
+def _id_parameter(operation: ApiOperation) -> list[dict[str, Any]]:
     if not operation.id_pattern:
         return []
     return [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": f"^{operation.id_pattern}$"}}]
 
 
-def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
-    """A parameter for each field; one that may be left out has its type alone: nobody can write a null into a URL."""
-    found = []
+def _query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
+    """Return a parameter for each field.  Null is left out of its type, because a URL cannot hold it."""
+    parameters = []
     for name, schema in model.model_json_schema().get("properties", {}).items():
-        own = {key: value for key, value in schema.items() if key not in ("title", "anyOf", "description")}
+        rest = {key: value for key, value in schema.items() if key not in ("title", "anyOf", "description")}
         (plain,) = [each for each in schema.get("anyOf", [{}]) if each.get("type") != "null"]
-        own = {key: value for key, value in {**own, **plain}.items() if value is not None}
-        found.append({"name": name, "in": "query", "description": schema.get("description", ""), "schema": own})
-    return found
+        rest = {key: value for key, value in {**rest, **plain}.items() if value is not None}
+        parameters.append({"name": name, "in": "query", "description": schema.get("description", ""), "schema": rest})
+    return parameters
 
 
 def _responses(operation: ApiOperation) -> dict[str, Any]:
     statuses = {*ALWAYS, *operation.problems, *((413, 415) if operation.body is not None else ())}
     problems = {str(status): _problem(status) for status in sorted(statuses)}
-    done: dict[str, Any] = {"description": "Success." if operation.response is None else phrase(operation.status)}
+    success: dict[str, Any] = {"description": "Success." if operation.response is None else phrase(operation.status)}
     if operation.response is not None:
-        done["content"] = {"application/json": {"schema": _named(operation.response)}}
-    return {str(operation.status): done, **problems}
+        success["content"] = {"application/json": {"schema": _reference(operation.response)}}
+    return {str(operation.status): success, **problems}
 
 
 def _problem(status: int) -> dict[str, Any]:
     return {"description": phrase(status), "content": {PROBLEM: {"schema": {"$ref": REF.format(model="Problem")}}}}
 
 
-def _named(model: type[BaseModel]) -> dict[str, str]:
+def _reference(model: type[BaseModel]) -> dict[str, str]:
     return {"$ref": REF.format(model=model.__name__)}

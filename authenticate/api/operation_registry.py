@@ -1,4 +1,4 @@
-"""API operations: all of them, in the order of the document."""
+"""All API operations, in the order of the OpenAPI document."""
 
 from authenticate.api import access_requests_api, decisions_api, grants_api, routes_api, service_accounts_api, sessions_api, users_api
 from authenticate.api.api_operation import ApiOperation

@@ -1,4 +1,4 @@
-"""API requests: which operation is meant, and its query and body, validated by their declarations."""
+"""API requests: find the operation, and validate its query and body by its declaration."""
 
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,44 +16,47 @@ JSON = "application/json"
 
 
 def find_operation(method: str, path: str) -> tuple[ApiOperation, str]:
-    """The operation and the id in its path; ApiProblem 404, or 405 with what is possible there."""
-    found = list(match_operations(path, OPERATIONS))
-    if not found:
+    """Return the operation and the id in its path.
+
+    Raises ApiProblem 404, or 405 with the methods of the path in `Allow`.
+    """
+    matches = list(match_operations(path, OPERATIONS))
+    if not matches:
         raise ApiProblem(404, "path not found. See /.gate/api/openapi.json")
-    for operation, id in found:
+    for operation, id in matches:
         if operation.method == ("GET" if method == "HEAD" else method):
             return operation, id
     raise ApiProblem(405, f"{method} is not allowed here"[:100]).with_header("Allow", allowed_methods(path))
 
 
 def allowed_methods(path: str) -> str:
-    """Methods of a path, for `Allow`; "" where there is nothing."""
+    """Return the value of `Allow` for a path, or "" if no operation has this path."""
     methods = {operation.method for operation, _ in match_operations(path, OPERATIONS)}
     if not methods:
         return ""
     return ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))
 
 
-def parse_query(operation: ApiOperation, written: str) -> Any:
+def parse_query(operation: ApiOperation, text: str) -> Any:
+    """Return the operation's query model.  Raises ApiProblem 400."""
     try:
         pairs = (
-            parse_qsl(written, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=MAX_QUERY_PARAMS)
-            if written
-            else []
+            parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=MAX_QUERY_PARAMS) if text else []
         )
     except ValueError:
         raise invalid_input("query", [("", "is not written as key=value, in UTF-8")]) from None
-    said = dict(pairs)
-    if len(said) != len(pairs):
+    params = dict(pairs)
+    if len(params) != len(pairs):
         names = [name for name, _ in pairs]
-        raise invalid_input("query", [(name, "occurs twice") for name in said if names.count(name) > 1])
+        raise invalid_input("query", [(name, "occurs twice") for name in params if names.count(name) > 1])
     try:
-        return operation.query.model_validate(said)
+        return operation.query.model_validate(params)
     except ValidationError as error:
         raise from_validation_error("query", error) from None
 
 
 def parse_body(operation: ApiOperation, content_type: str, content: bytes) -> Any:
+    """Return the operation's body model, or None if it has none.  Raises ApiProblem 400, 413 or 415."""
     if len(content) > MAX_BODY_BYTES:
         raise ApiProblem(413, f"a body must be at most {MAX_BODY_BYTES} bytes")
     if operation.body is None:
@@ -63,10 +66,10 @@ def parse_body(operation: ApiOperation, content_type: str, content: bytes) -> An
     if content_type.partition(";")[0].strip().lower() != JSON:
         raise ApiProblem(415, f"the body must be {JSON}")
     try:
-        said = strict_json.parse_object(content)
+        document = strict_json.parse_object(content)
     except ValueError as error:
         raise invalid_input("body", [("", f"is not an unambiguous JSON object: {error}"[:200])]) from None
     try:
-        return operation.body.model_validate(said)
+        return operation.body.model_validate(document)
     except ValidationError as error:
         raise from_validation_error("body", error) from None

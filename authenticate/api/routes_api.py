@@ -1,4 +1,6 @@
-"""API of routes: what the configuration in force says, and who may enter.  Nothing is changed here: that is the configuration's."""
+"""API of routes: the routes of the active configuration and their access rules, read-only."""
+
+from typing import Literal
 
 from pydantic import Field
 
@@ -9,7 +11,7 @@ from authenticate.api.api_types import PageQuery, PlainText, ResponseModel
 from authenticate.api.cursors import decode_cursor, encode_cursor
 from config.routes.route import Route
 
-LIST = "routes"
+LIST_NAME = "routes"
 
 
 class RouteQuery(PageQuery):
@@ -17,7 +19,7 @@ class RouteQuery(PageQuery):
 
 
 class RouteAccess(ResponseModel):
-    """Who may enter by the route's own keys; `has_policy`: its `policy` says more."""
+    """Access rules in the route's own keys; `has_policy`: its `policy` has more."""
 
     public: bool
     any_authenticated_user: bool
@@ -25,13 +27,13 @@ class RouteAccess(ResponseModel):
     groups: list[str]
     domains: list[str]
     has_policy: bool
-    may_be_asked_for: bool
+    requestable: bool = Field(description="Whether the route has `access_requests`.")
 
 
-class ListedRoute(ResponseModel):
-    """A route, in the order in which they are looked at: the first that fits counts.  Headers stay out: they hold keys."""
+class RouteResource(ResponseModel):
+    """A route.  Routes are matched in order of `position`, and the first match applies.  Headers are omitted: they hold secrets."""
 
-    place: int
+    position: int
     id: str
     name: str
     title: str
@@ -40,34 +42,33 @@ class ListedRoute(ResponseModel):
     prefix: str
     regex: str
     to: list[str]
-    is_redirect: bool
-    is_tcp: bool
+    type: Literal["http", "redirect", "tcp"]
     mode: str
     access: RouteAccess
 
 
 class RouteList(ResponseModel):
-    items: list[ListedRoute]
+    items: list[RouteResource]
     next: str | None
 
 
 @operation("GET", "routes", "routes:read", "Routes, in their order", query=RouteQuery)
 async def list_routes(call: ApiCall) -> RouteList:
     query: RouteQuery = call.query
-    keys = decode_cursor(LIST, query.cursor)
+    keys = decode_cursor(LIST_NAME, query.cursor)
     if keys is not None and not (keys[0].isascii() and keys[0].isdecimal() and len(keys[0]) <= 9):
         raise invalid_input("query", [("cursor", "is not valid for this list")])
     after = -1 if keys is None else int(keys[0])
-    places = enumerate(call.context.options.policy)
-    found = [(place, route) for place, route in places if place > after and query.host in (None, route.from_.host)]
+    routes = enumerate(call.context.options.policy)
+    found = [(position, route) for position, route in routes if position > after and query.host in (None, route.from_.host)]
     page = found[: query.limit]
-    items = [_shown(place, route) for place, route in page]
-    return RouteList(items=items, next=encode_cursor(LIST, str(page[-1][0])) if len(found) > len(page) else None)
+    items = [_to_response(position, route) for position, route in page]
+    return RouteList(items=items, next=encode_cursor(LIST_NAME, str(page[-1][0])) if len(found) > len(page) else None)
 
 
-def _shown(place: int, route: Route) -> ListedRoute:
-    return ListedRoute(
-        place=place,
+def _to_response(position: int, route: Route) -> RouteResource:
+    return RouteResource(
+        position=position,
         id=route.id,
         name=route.name or "",
         title=route.title or "",
@@ -76,8 +77,7 @@ def _shown(place: int, route: Route) -> ListedRoute:
         prefix=route.prefix or "",
         regex=route.regex or "",
         to=[str(upstream.url) for upstream in route.to],
-        is_redirect=route.redirect is not None,
-        is_tcp=route.is_tcp,
+        type="redirect" if route.redirect is not None else "tcp" if route.is_tcp else "http",
         mode=route.mode,
         access=RouteAccess(
             public=route.allow_public_unauthenticated_access,
@@ -86,6 +86,6 @@ def _shown(place: int, route: Route) -> ListedRoute:
             groups=list(route.allowed_groups),
             domains=list(route.allowed_domains),
             has_policy=bool(route.policy or route.allowed_idp_claims),
-            may_be_asked_for=route.access_requests is not None,
+            requestable=route.access_requests is not None,
         ),
     )

@@ -1,4 +1,4 @@
-"""API of service accounts: list, make and revoke them.  A program makes none that may do more than itself."""
+"""API of service accounts: list, create and revoke them.  An account creates only accounts with at most its own rights."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -18,25 +18,25 @@ from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
 from databroker.service_account_store import LONGEST_GROUP, MOST_GROUPS, NEVER, OWN, ServiceAccounts, ended_with_maker
 
-LIST = "service_accounts"
+LIST_NAME = "service_accounts"
 ID = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-USUAL_LIFETIME, LONGEST = (int(timedelta(days=days).total_seconds()) for days in (90, 3660))
+DEFAULT_LIFETIME_SECONDS, MAX_LIFETIME_SECONDS = (int(timedelta(days=days).total_seconds()) for days in (90, 3660))
 
 GroupText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GROUP, pattern=PLAIN_PATTERN)]
 
 
-def _known(name: str) -> str:
+def _require_known(name: str) -> str:
     if name not in PERMISSIONS:
         raise ValueError("is not a permission")
     return name
 
 
-def _whole(number: Any) -> Any:
-    """JSON Schema knows no difference between 60 and 60.0."""
+def _to_integer(number: Any) -> Any:
+    """Convert 60.0 to 60, because both are integers in JSON Schema."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-PermissionText = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": list(PERMISSIONS)})]
+PermissionText = Annotated[str, AfterValidator(_require_known), Field(json_schema_extra={"enum": list(PERMISSIONS)})]
 
 
 class ServiceAccountQuery(PageQuery):
@@ -51,46 +51,48 @@ class ServiceAccountCreate(RequestModel):
     permissions: list[PermissionText] = Field(
         [], max_length=len(PERMISSIONS), description="Permissions, from those of the calling service account."
     )
-    lifetime_seconds: Annotated[int | None, BeforeValidator(_whole)] = Field(
-        None, ge=60, le=LONGEST, description="Lifetime: 90 days by default, at most the remaining lifetime of the creator."
+    lifetime_seconds: Annotated[int | None, BeforeValidator(_to_integer)] = Field(
+        None, ge=60, le=MAX_LIFETIME_SECONDS, description="Lifetime: 90 days by default, at most the remaining lifetime of the creator."
     )
 
 
-class ListedAccount(ResponseModel):
+class ServiceAccountResource(ResponseModel):
     name: str
     groups: list[str]
     permissions: list[str]
-    created: Timestamp
+    created_at: Timestamp
     created_by: str
-    rotated: Timestamp
-    expires: Timestamp
-    last_used: Timestamp
+    rotated_at: Timestamp
+    expires_at: Timestamp
+    last_used_at: Timestamp
     last_host: str
-    ended_with_maker: bool = Field(description="Whether it is rejected because a creator was revoked, has expired, or has another secret.")
+    ended_with_creator: bool = Field(
+        description="Whether it is rejected because a creator was revoked, has expired, or has another secret."
+    )
 
 
 class ServiceAccountList(ResponseModel):
-    items: list[ListedAccount]
+    items: list[ServiceAccountResource]
     next: str | None
 
 
 class ServiceAccountCreated(ResponseModel):
     name: str
     token: str = Field(description="Secret, returned only once.")
-    expires: Timestamp
+    expires_at: Timestamp
 
 
 @operation("GET", "service_accounts", "service_accounts:read", "Service accounts, by name", query=ServiceAccountQuery)
 async def list_service_accounts(call: ApiCall) -> ServiceAccountList:
     query: ServiceAccountQuery = call.query
-    after = decode_cursor(LIST, query.cursor)
-    found = sorted(await _accounts(call).list(), key=lambda account: account.name)
-    fits = [each for each in found if (after is None or each.name > after[0]) and _fits(each, query.q)]
-    page = fits[: query.limit]
+    after = decode_cursor(LIST_NAME, query.cursor)
+    accounts = sorted(await _accounts(call).list(), key=lambda account: account.name)
+    found = [each for each in accounts if (after is None or each.name > after[0]) and _matches(each, query.q)]
+    page = found[: query.limit]
     rows = await sync_to_async(ServiceAccount.objects.in_bulk)([account.name for account in page])
-    ended = ended_with_maker(found, call.context.clock())
-    items = [_shown(account, rows.get(account.name), account.name in ended) for account in page]
-    return ServiceAccountList(items=items, next=encode_cursor(LIST, page[-1].name) if len(fits) > len(page) else None)
+    ended = ended_with_maker(accounts, call.context.clock())
+    items = [_to_response(account, rows.get(account.name), account.name in ended) for account in page]
+    return ServiceAccountList(items=items, next=encode_cursor(LIST_NAME, page[-1].name) if len(found) > len(page) else None)
 
 
 @operation(
@@ -102,22 +104,21 @@ async def list_service_accounts(call: ApiCall) -> ServiceAccountList:
     problems=(409,),
 )
 async def create_service_account(call: ApiCall) -> ServiceAccountCreated:
-    wanted: ServiceAccountCreate = call.body
-    lifetime = granted_lifetime(wanted, call.principal, call.context.clock())
-    name = wanted.name
-    maker = call.principal
+    requested: ServiceAccountCreate = call.body
+    lifetime = granted_lifetime(requested, call.principal, call.context.clock())
+    name, creator = requested.name, call.principal
     async with call.audit.step(AuditAction.CREATE_ACCOUNT, ServiceAccount, [(name, name)]):
         token = await _accounts(call).create(
             name,
-            wanted.groups,
+            requested.groups,
             lifetime,
-            maker.id,
-            wanted.permissions,
-            not_after=maker.account.expires,
-            secret_viewers=(maker.id, *maker.account.secret_viewers),
-            maker_secret_hash=maker.secret_hash,
+            creator.id,
+            requested.permissions,
+            not_after=creator.account.expires,
+            secret_viewers=(creator.id, *creator.account.secret_viewers),
+            maker_secret_hash=creator.secret_hash,
         )
-    return ServiceAccountCreated(name=name, token=token, expires=to_rfc3339(call.context.clock() + lifetime))
+    return ServiceAccountCreated(name=name, token=token, expires_at=to_rfc3339(call.context.clock() + lifetime))
 
 
 @operation(
@@ -129,43 +130,45 @@ async def revoke_service_account(call: ApiCall) -> None:
 
 
 # enforcement-point: Identity: Lifetime of service accounts created through the API
-def granted_lifetime(wanted: ServiceAccountCreate, program: ApiPrincipal, now: float) -> float:
-    """Seconds that the new account lives.  ApiProblem where it would be more than the program that makes it: by its permissions, its
-    groups, its end, or its name, which rules and applications may know.
+def granted_lifetime(requested: ServiceAccountCreate, principal: ApiPrincipal, now: float) -> float:
+    """Return the lifetime of the new account in seconds.
+
+    Raises ApiProblem 403 if it would have a right that its creator lacks: a permission, a group, a later expiry, or another name than
+    `<creator>--<suffix>`, because rules and applications may refer to names.
     """
-    own = program.account
-    for name in wanted.permissions:
-        if name not in own.permissions:
-            raise ApiProblem(403, f"{own.name} lacks the permission {name} and can't grant it", permission=name)
-    if strange := sorted(set(wanted.groups) - set(own.groups)):
-        raise ApiProblem(403, f"{own.name} is not in the group {strange[0]} and can't grant it")
-    if not wanted.name.startswith(f"{own.name}{OWN}"):
-        raise ApiProblem(403, f"accounts created by {own.name} must be named {own.name}{OWN}suffix")
-    left = own.expires - now
-    if wanted.lifetime_seconds is not None and wanted.lifetime_seconds > left:
-        raise ApiProblem(403, f"{own.name} expires earlier")
-    return float(min(wanted.lifetime_seconds or USUAL_LIFETIME, left))
+    creator = principal.account
+    for name in requested.permissions:
+        if name not in creator.permissions:
+            raise ApiProblem(403, f"{creator.name} lacks the permission {name} and can't grant it", permission=name)
+    if missing := sorted(set(requested.groups) - set(creator.groups)):
+        raise ApiProblem(403, f"{creator.name} is not in the group {missing[0]} and can't grant it")
+    if not requested.name.startswith(f"{creator.name}{OWN}"):
+        raise ApiProblem(403, f"accounts created by {creator.name} must be named {creator.name}{OWN}suffix")
+    remaining = creator.expires - now
+    if requested.lifetime_seconds is not None and requested.lifetime_seconds > remaining:
+        raise ApiProblem(403, f"{creator.name} expires earlier")
+    return float(min(requested.lifetime_seconds or DEFAULT_LIFETIME_SECONDS, remaining))
 
 
 def _accounts(call: ApiCall) -> ServiceAccounts:
     return ServiceAccounts(call.context.broker, call.context.clock)
 
 
-def _fits(account: ServiceAccountRecord, word: str | None) -> bool:
+def _matches(account: ServiceAccountRecord, text: str | None) -> bool:
     texts = (account.name, *account.groups, *account.permissions, account.created_by)
-    return word is None or any(word.casefold() in text.casefold() for text in texts)
+    return text is None or any(text.casefold() in each.casefold() for each in texts)
 
 
-def _shown(account: ServiceAccountRecord, row: Any, has_ended: bool) -> ListedAccount:
-    return ListedAccount(
+def _to_response(account: ServiceAccountRecord, row: Any, has_ended: bool) -> ServiceAccountResource:
+    return ServiceAccountResource(
         name=account.name,
         groups=list(account.groups),
         permissions=list(account.permissions),
-        created=to_rfc3339(account.created),
+        created_at=to_rfc3339(account.created),
         created_by=account.created_by,
-        rotated=to_rfc3339(account.rotated),
-        expires=to_rfc3339(account.expires) if account.expires < NEVER else None,
-        last_used=to_rfc3339(row.last_seen_at) if row is not None else None,
+        rotated_at=to_rfc3339(account.rotated),
+        expires_at=to_rfc3339(account.expires) if account.expires < NEVER else None,
+        last_used_at=to_rfc3339(row.last_seen_at) if row is not None else None,
         last_host=row.last_host if row is not None else "",
-        ended_with_maker=has_ended,
+        ended_with_creator=has_ended,
     )

@@ -1,4 +1,4 @@
-"""API of sessions: list them, look at one, and end one or all of a person."""
+"""API of sessions: list them, read one, and end one or all of a user."""
 
 from asgiref.sync import sync_to_async
 from django.db.models import Q
@@ -17,7 +17,7 @@ from databroker.end_sessions import earlier_of, end_sessions, end_sessions_of_us
 from databroker.models import Session, User
 from databroker.records import SESSION, Record
 
-LIST = "sessions"
+LIST_NAME = "sessions"
 ID = r"[A-Za-z0-9_-]{1,128}"
 
 
@@ -30,13 +30,13 @@ class EndSessionsRequest(RequestModel):
     user_id: PlainText = Field(description="User: `provider/subject`.")
 
 
-class LiveSession(ResponseModel):
-    """A signed-in browser.  When it was last seen is known some seconds later."""
+class SessionResource(ResponseModel):
+    """A signed-in browser.  `last_seen_at` is updated with a delay of some seconds."""
 
     id: str
     user_id: str
-    since: Timestamp
-    expires: Timestamp
+    started_at: Timestamp
+    expires_at: Timestamp
     client_address: str
     user_agent: str
     last_seen_at: Timestamp
@@ -44,7 +44,7 @@ class LiveSession(ResponseModel):
 
 
 class SessionList(ResponseModel):
-    items: list[LiveSession]
+    items: list[SessionResource]
     next: str | None
 
 
@@ -55,11 +55,11 @@ class EndSessionsResult(ResponseModel):
 @operation("GET", "sessions", "sessions:read", "Sessions, by id", query=SessionQuery)
 async def list_sessions(call: ApiCall) -> SessionList:
     query: SessionQuery = call.query
-    after = decode_cursor(LIST, query.cursor)
+    after = decode_cursor(LIST_NAME, query.cursor)
     rows = await sync_to_async(_page)(query, after)
     more = len(rows) > query.limit
-    items = [_of_row(row) for row in rows[: query.limit]]
-    return SessionList(items=items, next=encode_cursor(LIST, items[-1].id) if more else None)
+    items = [_from_row(row) for row in rows[: query.limit]]
+    return SessionList(items=items, next=encode_cursor(LIST_NAME, items[-1].id) if more else None)
 
 
 def _page(query: SessionQuery, after: tuple[str, ...] | None) -> list[Session]:
@@ -68,16 +68,16 @@ def _page(query: SessionQuery, after: tuple[str, ...] | None) -> list[Session]:
         rows = rows.filter(user_id=query.user_id)
     if after is not None:
         rows = rows.filter(pk__gt=after[0])
-    found = row_search.sessions(rows, query.q) if query.q is not None else rows
-    return list(found.order_by("pk")[: query.limit + 1])
+    matches = row_search.sessions(rows, query.q) if query.q is not None else rows
+    return list(matches.order_by("pk")[: query.limit + 1])
 
 
-def _of_row(row: Session) -> LiveSession:
-    return LiveSession(
+def _from_row(row: Session) -> SessionResource:
+    return SessionResource(
         id=row.pk,
         user_id=row.user_id or "",
-        since=to_rfc3339(row.since),
-        expires=to_rfc3339(row.expires),
+        started_at=to_rfc3339(row.since),
+        expires_at=to_rfc3339(row.expires),
         client_address=row.client_address,
         user_agent=row.user_agent,
         last_seen_at=to_rfc3339(row.last_seen_at),
@@ -86,18 +86,18 @@ def _of_row(row: Session) -> LiveSession:
 
 
 @operation("GET", "sessions/{id}", "sessions:read", "One session", id_pattern=ID, problems=(404,))
-async def get_session(call: ApiCall) -> LiveSession:
-    """By the data broker, which knows of an end at once; the table follows it."""
+async def get_session(call: ApiCall) -> SessionResource:
+    # The broker has a session's end immediately; the table follows it.
     record = await call.context.broker.get(SESSION, call.id)
     if record is None:
         raise not_found("session")
     row = await Session.objects.filter(pk=call.id).afirst()
     data = record.data
-    return LiveSession(
+    return SessionResource(
         id=record.id,
         user_id=str(data.get("user_id") or ""),
-        since=to_rfc3339(data.get("issued")),
-        expires=to_rfc3339(data.get("expires")),
+        started_at=to_rfc3339(data.get("issued")),
+        expires_at=to_rfc3339(data.get("expires")),
         client_address=str(data.get("client_address") or ""),
         user_agent=str(data.get("user_agent") or ""),
         last_seen_at=to_rfc3339(row.last_seen_at if row else None),
@@ -110,25 +110,27 @@ async def end_session(call: ApiCall) -> None:
     record = await call.context.broker.get(SESSION, call.id)
     if record is None:
         raise not_found("session")
-    whom = {id: id for id in await earlier_of(call.context.broker, [record.id])} | {record.id: _words(record, call.context.options)}
-    over: list[str] = []
-    async with call.audit.step(AuditAction.END_SESSION, Session, whom.items()):
+    # Superseded sessions end with it, so they are in the audit log too.
+    targets = {id: id for id in await earlier_of(call.context.broker, [record.id])} | {record.id: _describe(record, call.context.options)}
+    ended: list[str] = []
+    async with call.audit.step(AuditAction.END_SESSION, Session, targets.items()):
         try:
-            await end_sessions(call.context.broker, [record.id], over)
+            await end_sessions(call.context.broker, [record.id], ended)
         finally:
-            for id in over:
-                del whom[id]
+            for id in ended:
+                del targets[id]
 
 
 @operation("POST", "end_sessions", "sessions:end", "End all sessions of a user immediately", body=EndSessionsRequest)
 async def end_user_sessions(call: ApiCall) -> EndSessionsResult:
-    whom = call.body.user_id
-    person = [(whom, str(await User.objects.filter(pk=whom).afirst() or whom))]
-    async with call.audit.step(AuditAction.END_ALL_SESSIONS, User, person):
-        return EndSessionsResult(ended=len(await end_sessions_of_user(call.context.broker, whom)))
+    user_id = call.body.user_id
+    target = [(user_id, str(await User.objects.filter(pk=user_id).afirst() or user_id))]
+    async with call.audit.step(AuditAction.END_ALL_SESSIONS, User, target):
+        return EndSessionsResult(ended=len(await end_sessions_of_user(call.context.broker, user_id)))
 
 
-def _words(record: Record, options: Options) -> str:
+def _describe(record: Record, options: Options) -> str:
+    """Return the session's text in the audit log: its user and address."""
     claims, user_id = record.data.get("claims"), str(record.data.get("user_id") or "")
     name = name_in_claims(user_id, claims if isinstance(claims, dict) else {}, options.providers)
     return f"{name}, from {record.data.get('client_address') or 'an unknown address'}"

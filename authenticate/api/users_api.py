@@ -1,4 +1,4 @@
-"""API of people: who signed in or is in the directory, each with their groups."""
+"""API of users: those who have signed in or are in the directory, with their groups."""
 
 from asgiref.sync import sync_to_async
 from pydantic import Field
@@ -10,9 +10,8 @@ from authenticate.api.cursors import decode_cursor, encode_cursor
 from databroker.admin import row_search
 from databroker.models import Group, Membership, User
 
-LIST = "people"
-# Of one person; the number of all is told.
-MAX_GROUPS = 500
+LIST_NAME = "users"
+MAX_GROUPS = 500  # of one user in a response
 
 
 class UserQuery(PageQuery):
@@ -29,8 +28,11 @@ class UserGroup(ResponseModel):
     from_claim: bool
 
 
-class ListedPerson(ResponseModel):
-    """A person, as they were told of last; `groups` holds the first 500 by id, and `group_count` is the number of all."""
+class UserResource(ResponseModel):
+    """A user as last reported by the provider.
+
+    `groups` has the first 500 groups by id; `group_count` is the number of all.
+    """
 
     id: str
     email: str
@@ -47,14 +49,14 @@ class ListedPerson(ResponseModel):
 
 
 class UserList(ResponseModel):
-    items: list[ListedPerson]
+    items: list[UserResource]
     next: str | None
 
 
-@operation("GET", "people", "people:read", "Users with their groups, by id", query=UserQuery)
+@operation("GET", "users", "users:read", "Users with their groups, by id", query=UserQuery)
 async def list_users(call: ApiCall) -> UserList:
     query: UserQuery = call.query
-    return await sync_to_async(_page)(query, decode_cursor(LIST, query.cursor))
+    return await sync_to_async(_page)(query, decode_cursor(LIST_NAME, query.cursor))
 
 
 def _page(query: UserQuery, after: tuple[str, ...] | None) -> UserList:
@@ -67,12 +69,12 @@ def _page(query: UserQuery, after: tuple[str, ...] | None) -> UserList:
         rows = rows.filter(pk__in=Membership.objects.filter(group_id=query.group).values("user_id"))
     if after is not None:
         rows = rows.filter(pk__gt=after[0])
-    found = row_search.users(rows, query.q) if query.q is not None else rows
-    page = list(found.order_by("pk")[: query.limit + 1])
-    shown = page[: query.limit]
-    groups = _groups([user.pk for user in shown])
+    matches = row_search.users(rows, query.q) if query.q is not None else rows
+    found = list(matches.order_by("pk")[: query.limit + 1])
+    page = found[: query.limit]
+    groups = _load_groups([user.pk for user in page])
     items = [
-        ListedPerson(
+        UserResource(
             id=user.pk,
             email=user.email,
             unauthoritative_email=user.unauthoritative_email,
@@ -81,20 +83,21 @@ def _page(query: UserQuery, after: tuple[str, ...] | None) -> UserList:
             groups=groups.get(user.pk, [])[:MAX_GROUPS],
             group_count=len(groups.get(user.pk, [])),
         )
-        for user in shown
+        for user in page
     ]
-    return UserList(items=items, next=encode_cursor(LIST, shown[-1].pk) if len(page) > len(shown) else None)
+    return UserList(items=items, next=encode_cursor(LIST_NAME, page[-1].pk) if len(found) > len(page) else None)
 
 
-def _groups(people: list[str]) -> dict[str, list[UserGroup]]:
+def _load_groups(user_ids: list[str]) -> dict[str, list[UserGroup]]:
+    """Return the groups of these users, by user id."""
     members = list(
-        Membership.objects.filter(user_id__in=people)
+        Membership.objects.filter(user_id__in=user_ids)
         .order_by("group_id")
         .values_list("user_id", "group_id", "from_directory", "from_claim")
     )
     names = dict(Group.objects.filter(pk__in={group for _, group, _, _ in members}).values_list("pk", "name"))
-    found: dict[str, list[UserGroup]] = {}
+    groups: dict[str, list[UserGroup]] = {}
     for user, group, from_directory, from_claim in members:
-        told_of = UserGroup(id=group, name=names.get(group, ""), from_directory=from_directory, from_claim=from_claim)
-        found.setdefault(user, []).append(told_of)
-    return found
+        entry = UserGroup(id=group, name=names.get(group, ""), from_directory=from_directory, from_claim=from_claim)
+        groups.setdefault(user, []).append(entry)
+    return groups

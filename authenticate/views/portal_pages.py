@@ -154,9 +154,9 @@ def _described(shown: Application) -> dict[str, Any]:
         "description": shown.description,
         "category": shown.category,
         "url": shown.url or shown.key,
-        "tunnel": shown.command,
-        "step_up": shown.needs_step_up,
-        "some_pages": shown.has_partial_access,
+        "tunnel_command": shown.command,
+        "requires_step_up": shown.needs_step_up,
+        "partial_access": shown.has_partial_access,
     }
 
 

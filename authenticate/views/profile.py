@@ -19,7 +19,7 @@ async def described_person(service: AuthenticateService, session: SessionRecord)
     user, provider = user_of(session, record), service.providers.configured[session.provider]
     return {
         "user": {"id": user.id, "name": user.name, "email": user.email, "email_verified": user.email_verified},
-        "told": {
+        "released": {
             "id": linked_id_of(user, session.claims, provider) or user.id,
             "email": user.email if rule_email_of(user, session.claims, provider) else "",
         },

@@ -123,9 +123,9 @@ def _told(service: AuthenticateService, person: Mapping[str, Any]) -> list[tuple
     """What an application may be told: the assertion's claims about the person, and those of `jwt_claims_headers`."""
     user, claims = person["user"], person["claims"]
     told: dict[str, str] = {
-        Message("Your id"): person["told"]["id"],
+        Message("Your id"): person["released"]["id"],
         Message("Your name"): user["name"] or Message("unknown"),
-        Message("Your e-mail address"): person["told"]["email"]
+        Message("Your e-mail address"): person["released"]["email"]
         or Message("not shared: the address is not verified, or its domain is not allowed for your identity provider"),
         Message("Your groups"): ", ".join(group["name"] for group in person["groups"]) or Message("none"),
     }

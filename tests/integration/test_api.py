@@ -123,7 +123,7 @@ async def test_the_examples_of_the_documentation_do_what_they_say(own_gate: Runn
         assert len(calls) > 12
         known = {"SESSION": session["id"], "REQUEST": refused["id"]}
         done = await ask(own_gate, "POST", f"requests/{approved['id']}/approve", token)
-        assert done.json()["is_given"] is True
+        assert done.json()["granted"] is True
         statuses = list[tuple[str, int]]()
         for line in calls:
             if "$GRANT" in line:  # the approval of the second request has replaced the access that the first one gave
@@ -131,7 +131,7 @@ async def test_the_examples_of_the_documentation_do_what_they_say(own_gate: Runn
             statuses.append((line, said(own_gate, token, line, known)))
     # The request was to be approved, and then to be refused: it is over by then.
     assert [(line, status) for line, status in statuses if status not in (200, 201, 204)] == [
-        (line, 404) for line in calls if line.endswith('/refuse"')
+        (line, 404) for line in calls if line.endswith('/deny"')
     ]
 
 

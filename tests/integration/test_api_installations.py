@@ -112,7 +112,7 @@ async def test_sessions_are_read_a_page_at_a_time_and_end_for_every_process(inst
     await installation.until_listed("sessions", token, 3)
     found = [item async for item in pages(installation, "sessions", token)]
     assert sorted(item["user_id"] for item in found) == [f"oidc/{name}" for name in people]
-    assert [item["email"] async for item in pages(installation, "people", token)] == [f"{name}@example.com" for name in people]
+    assert [item["email"] async for item in pages(installation, "users", token)] == [f"{name}@example.com" for name in people]
     for item in found[:2]:
         assert (await installation.ask("DELETE", f"sessions/{item['id']}", token)).status_code == 204
         assert await installation.statuses("GET", f"sessions/{item['id']}", token) == {404}
@@ -123,8 +123,8 @@ async def test_sessions_are_read_a_page_at_a_time_and_end_for_every_process(inst
         await until_status(client, installation.application, 302)
         await client.aclose()
     assert await installation.until_listed("sessions", token, 0) == []
-    (decision,) = await installation.until_listed("decisions?outcome=allowed&person=carol@example.com&limit=1", token, 1)
-    assert (decision["route"], decision["person_id"]) == ("app", "oidc/carol")
+    (decision,) = await installation.until_listed("decisions?outcome=allowed&user=carol@example.com&limit=1", token, 1)
+    assert (decision["route"], decision["user_id"]) == ("app", "oidc/carol")
 
 
 async def test_who_is_revoked_is_out_with_the_next_call_wherever_it_arrives(installation: Installation) -> None:
@@ -132,7 +132,7 @@ async def test_who_is_revoked_is_out_with_the_next_call_wherever_it_arrives(inst
     made = await installation.ask("POST", "service_accounts", boss, {"name": "boss--own", "permissions": ["routes:read"]})
     token = made.json()["token"]
     assert await installation.statuses("GET", "routes", token) == {200}
-    assert await installation.statuses("GET", "people", token) == {403}
+    assert await installation.statuses("GET", "users", token) == {403}
     assert (await installation.ask("DELETE", "service_accounts/boss--own", boss)).status_code == 204
     assert await installation.statuses("GET", "routes", token) == {401}
     installation.command("revoke", "boss")
@@ -150,14 +150,14 @@ async def test_two_programs_let_somebody_in_and_one_ends_it(installation: Instal
         assert asked.status_code == 303
         (waiting,) = await installation.until_listed("requests", first, 1)
         path = f"requests/{waiting['id']}/approve"
-        assert [(await installation.ask("POST", path, token)).json()["is_given"] for token in (first, first, second)] == [
+        assert [(await installation.ask("POST", path, token)).json()["granted"] for token in (first, first, second)] == [
             False,
             False,
             True,
         ]
         await until_status(alice, wages, 200)
         (grant,) = await installation.until_listed("grants", second, 1)
-        assert grant["by"] == "service_account/first, service_account/second"
+        assert grant["granted_by"] == "service_account/first, service_account/second"
         assert (await installation.ask("DELETE", f"grants/{grant['id']}", second)).status_code == 204
         await until_status(alice, wages, 403)
         assert await installation.until_listed("grants", second, 0) == []

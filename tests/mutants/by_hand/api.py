@@ -13,7 +13,7 @@ made = door("authenticate.api.service_accounts_api", "unit/authenticate/api/test
 made.without(
     "no program puts others into groups that it is not in",
     "granted_lifetime",
-    replaced("sorted(set(wanted.groups) - set(own.groups))", "[]"),
+    replaced("sorted(set(requested.groups) - set(creator.groups))", "[]"),
 )
 made.without("an end is the maker's at the latest", "create_service_account", omits("not_after"))
 made.without(
@@ -42,12 +42,12 @@ sessions = door("authenticate.api.sessions_api", "unit/authenticate/api/test_ses
 sessions.without(
     "an end is recorded before",
     "end_session",
-    replaced("call.audit.step(AuditAction.END_SESSION, Session, whom.items())", UNTOLD),
+    replaced("call.audit.step(AuditAction.END_SESSION, Session, targets.items())", UNTOLD),
 )
 sessions.without(
     "an end of all is recorded before",
     "end_user_sessions",
-    replaced("call.audit.step(AuditAction.END_ALL_SESSIONS, User, person)", UNTOLD),
+    replaced("call.audit.step(AuditAction.END_ALL_SESSIONS, User, target)", UNTOLD),
 )
 
 # Defences of the portal: what is listed for which user, and what its buttons may change.

@@ -162,7 +162,7 @@ async def test_people_see_what_applications_are_told_of_them(
 ) -> None:
     browser, session = await signed_in(site, id, email, verified)
     person = await described_person(site.service, session)
-    assert (person["told"]["id"], person["told"]["email"]) == told
+    assert (person["released"]["id"], person["released"]["email"]) == told
     page = (await browser.get(f"{ORIGIN}/.gate/sessions")).text.partition("Claims from")[0]
     assert told[0] in page
     assert ("not shared:" in page) is (not told[1])

@@ -536,7 +536,7 @@ async def test_whoever_listens_hears_of_each_step_that_was_taken(world: World) -
     await world.desk.break_glass(world.caller("olga"), world.desk.rules.routes[0], "the site is down", 600)
     ((id, _),) = [(access.id, 0) async for _, access in world.desk.grants_visible_to(world.caller("ann"))]
     await world.desk.revoke(world.caller("bob"), "oidc/ann", id)
-    expected = ["asked", "approved", "given", "asked", "refused", "asked", "withdrawn", "broke_glass", "revoked"]
+    expected = ["requested", "approved", "granted", "requested", "denied", "requested", "withdrawn", "break_glass_used", "revoked"]
     assert [event.event for event in world.events] == expected
     given, broken = world.events[2], world.events[7]
     assert (given.requester, given.actor, given.expires_at) == ("ann", "carol", NOW + HOUR)

@@ -18,7 +18,7 @@ from tests.support.closing import stop_accepting
 from tests.support.options import make_options
 
 SECRET = "a" * 40
-EVENT = AccessEvent("asked", "ann", "oidc/1", "wages", "the year's end", "ann", "ann asks for wages", 7.0)
+EVENT = AccessEvent("requested", "ann", "oidc/1", "wages", "the year's end", "ann", "ann asks for wages", 7.0)
 
 
 class Chat:
@@ -74,7 +74,7 @@ async def test_each_event_is_told_and_signed(chat: Chat, tmp_path: Path) -> None
     ((head, body),) = chat.messages
     document = json.loads(body)
     assert document["text"] == "ann asks for &lt;!channel&gt; https://auth.example.com/.gate/access"
-    assert (document["event"], document["user_id"], document["expires_at"]) == ("asked", "oidc/1", 7.0)
+    assert (document["event"], document["user_id"], document["expires_at"]) == ("requested", "oidc/1", 7.0)
     expected = hmac.new(SECRET.encode(), b"1800000000." + body, hashlib.sha256).hexdigest()
     assert f"x-gate-signature: t=1800000000,v1={expected}".encode() in head.lower()
     assert sign(SECRET.encode(), body, 1_800_000_000).endswith(expected)
@@ -98,10 +98,10 @@ async def test_what_is_final_is_given_up_and_leads_nowhere(chat: Chat, tmp_path:
     told.start()
     with capture_logs() as logs:
         told.enqueue(EVENT)
-        told.enqueue(replace(EVENT, event="given"))
+        told.enqueue(replace(EVENT, event="granted"))
         await chat.heard.wait()
         await told.stop()
-    assert [json.loads(body)["event"] for _, body in chat.messages] == ["asked", "given"]
+    assert [json.loads(body)["event"] for _, body in chat.messages] == ["requested", "granted"]
     (line,) = [each for each in logs if each["event"] == "access webhook delivery failed"]
     assert line["reason"] == f"status {answer.split()[0].decode()}"
     assert "secret-part" not in str(logs)
@@ -125,18 +125,18 @@ async def test_nobody_waits_for_one_that_is_away(tmp_path: Path, monkeypatch: py
 
 async def test_a_flood_of_one_hides_neither_a_broken_glass_nor_what_others_did(chat: Chat, tmp_path: Path) -> None:
     told = hook(tmp_path, chat.url)
-    told.enqueue(replace(EVENT, event="broke_glass", user_id="oidc/mallory"))
+    told.enqueue(replace(EVENT, event="break_glass_used", user_id="oidc/mallory"))
     told.enqueue(replace(EVENT, user_id="oidc/ann"))
     with capture_logs() as logs:
         for number in range(MAX_QUEUE + 50):
             told.enqueue(replace(EVENT, user_id="oidc/mallory", expires_at=float(number)))
-    assert {(each["about"], each["user_id"]) for each in logs} == {("asked", "oidc/mallory")}
+    assert {(each["about"], each["user_id"]) for each in logs} == {("requested", "oidc/mallory")}
     chat.answers = [b"200 OK"] * MAX_QUEUE
     told.start()
     await chat.heard.wait()
     await told.stop()
     heard = [json.loads(body) for _, body in chat.messages]
-    assert [(each["event"], each["user_id"]) for each in heard[:2]] == [("broke_glass", "oidc/mallory"), ("asked", "oidc/ann")]
+    assert [(each["event"], each["user_id"]) for each in heard[:2]] == [("break_glass_used", "oidc/mallory"), ("requested", "oidc/ann")]
     assert [each["expires_at"] for each in heard[2:]] == [float(number) for number in range(52, MAX_QUEUE + 50)]
 
 
@@ -144,8 +144,8 @@ async def test_of_nothing_but_broken_glasses_the_oldest_goes(tmp_path: Path) -> 
     told = hook(tmp_path, "http://127.0.0.1:1/x")
     with capture_logs() as logs:
         for number in range(MAX_QUEUE + 1):
-            told.enqueue(replace(EVENT, event=access_webhook.BROKE_GLASS, expires_at=float(number)))
-    assert [each["about"] for each in logs] == ["broke_glass"]
+            told.enqueue(replace(EVENT, event=access_webhook.BREAK_GLASS_USED, expires_at=float(number)))
+    assert [each["about"] for each in logs] == ["break_glass_used"]
 
 
 async def test_without_a_url_nobody_is_told(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ async def test_a_program_that_is_named_gives_access_as_itself(sites: Any) -> Non
     api = await sites([{"groups": "leads"}, {"user": "service_account/robot"}])
     await ask(api)
     item = await the_one(api)
-    assert (item["user_id"], item["route"], item["why"], item["seconds"], item["may_answer"]) == (
+    assert (item["user_id"], item["route"], item["reason"], item["duration_seconds"], item["can_decide"]) == (
         "oidc/alice",
         "wages",
         "year's end",
@@ -68,21 +68,21 @@ async def test_a_program_that_is_named_gives_access_as_itself(sites: Any) -> Non
         True,
     )
     answer = await api.done("POST", f"requests/{item['id']}/approve")
-    assert answer["is_given"] is True
+    assert answer["granted"] is True
     assert await given(api) == ["oidc/alice"]
     assert await api.told() == [
         ("robot (API)", AuditAction.APPROVE_REQUEST, "oidc/alice"),
         ("robot (API)", AuditAction.GRANT_ACCESS, "oidc/alice"),
     ]
     assert (await api.done("GET", "requests"))["items"] == []
-    assert (await api.done("GET", "grants"))["items"][0]["by"] == "service_account/robot"
+    assert (await api.done("GET", "grants"))["items"][0]["granted_by"] == "service_account/robot"
     await api.problem(404, "POST", f"requests/{item['id']}/approve")
 
 
 async def test_a_program_that_is_named_says_no(sites: Any) -> None:
     api = await sites([{"user": {"in": ["alice@example.com", "service_account/robot"]}}])
     await ask(api)
-    await api.done("POST", f"requests/{(await the_one(api))['id']}/refuse", status=204)
+    await api.done("POST", f"requests/{(await the_one(api))['id']}/deny", status=204)
     assert (await given(api), await api.told()) == ([], [("robot (API)", AuditAction.DENY_REQUEST, "oidc/alice")])
 
 
@@ -100,8 +100,8 @@ async def test_no_permission_and_no_group_makes_a_program_an_approver(sites: Any
     api = await sites(approvers, groups=["leads"])
     await ask(api)
     item = await the_one(api)
-    assert item["may_answer"] is False
-    for answer in ("approve", "refuse"):
+    assert item["can_decide"] is False
+    for answer in ("approve", "deny"):
         await api.problem(403, "POST", f"requests/{item['id']}/{answer}")
     assert (await given(api), await api.told()) == ([], [])
 
@@ -119,13 +119,13 @@ async def test_the_yes_of_a_program_counts_for_as_long_as_it_lives(sites: Any) -
     await ask(api)
     path = f"requests/{(await the_one(api))['id']}/approve"
     second = await api.account("second")
-    assert (await api.done("POST", path))["is_given"] is False
-    assert (await api.done("POST", path))["is_given"] is False  # the same program again
+    assert (await api.done("POST", path))["granted"] is False
+    assert (await api.done("POST", path))["granted"] is False  # the same program again
     assert (await the_one(api))["approved_by"] == ["service_account/robot"]
     await api.accounts.revoke("robot")
-    assert (await api.done("POST", path, token=second))["is_given"] is False
+    assert (await api.done("POST", path, token=second))["granted"] is False
     api.token = await api.account("robot")
-    assert (await api.done("POST", path))["is_given"] is True
+    assert (await api.done("POST", path))["granted"] is True
 
 
 @pytest.mark.parametrize("step", ["made anew", "given a new secret"])
@@ -135,16 +135,16 @@ async def test_what_was_said_by_a_secret_that_has_ended_counts_no_more(sites: An
     await ask(api)
     path = f"requests/{(await the_one(api))['id']}/approve"
     second = await api.account("second")
-    assert (await api.done("POST", path))["is_given"] is False
+    assert (await api.done("POST", path))["granted"] is False
     api.site.clock.ahead += 1
     if step == "made anew":
         await api.accounts.revoke("robot")
         api.token = await api.account("robot")
     else:
         api.token = await api.accounts.rotate("robot")
-    assert (await api.done("POST", path, token=second))["is_given"] is False
+    assert (await api.done("POST", path, token=second))["granted"] is False
     assert (await the_one(api))["approved_by"] == ["service_account/second"]
-    assert (await api.done("POST", path))["is_given"] is True
+    assert (await api.done("POST", path))["granted"] is True
 
 
 @pytest.mark.parametrize("secret_viewers", ["oidc/alice", "Alice@Example.com"])
@@ -164,8 +164,8 @@ async def test_nobody_answers_themselves_by_a_program_whose_secret_they_know(sit
     before = await api.told()
     await ask(api, "alice", "alice@example.com")
     (item,) = (await api.done("GET", "requests", token=token))["items"]
-    assert item["may_answer"] is False
-    for answer in ("approve", "refuse"):
+    assert item["can_decide"] is False
+    for answer in ("approve", "deny"):
         await api.problem(403, "POST", f"requests/{item['id']}/{answer}", token=token)
     assert (await given(api), await api.told()) == ([], before)
 
@@ -175,7 +175,7 @@ async def test_others_are_answered_by_a_program_of_theirs(sites: Any) -> None:
     token = await api.accounts.create("named", [], None, "x", ["requests:decide"], secret_viewers=["oidc/alice", "alice@example.com"])
     await ask(api, "bob", "bob@example.com")
     answer = await api.done("POST", f"requests/{(await the_one(api))['id']}/approve", token=token)
-    assert answer["is_given"] is True
+    assert answer["granted"] is True
 
 
 async def test_programs_of_one_maker_say_yes_once(sites: Any) -> None:
@@ -185,8 +185,8 @@ async def test_programs_of_one_maker_say_yes_once(sites: Any) -> None:
     await ask(api)
     path = f"requests/{(await the_one(api))['id']}/approve"
     for token in (api.token, made["token"], api.token):
-        assert (await api.done("POST", path, token=token))["is_given"] is False
-    assert (await api.done("POST", path, token=await api.account("other")))["is_given"] is True
+        assert (await api.done("POST", path, token=token))["granted"] is False
+    assert (await api.done("POST", path, token=await api.account("other")))["granted"] is True
 
 
 async def test_a_list_of_requests_is_read_a_page_at_a_time(sites: Any) -> None:
@@ -195,6 +195,6 @@ async def test_a_list_of_requests_is_read_a_page_at_a_time(sites: Any) -> None:
         await ask(api, person)
     first = await api.done("GET", "requests?limit=2")
     second = await api.done("GET", f"requests?limit=2&cursor={first['next']}")
-    assert sorted(item["person"] for item in (*first["items"], *second["items"])) == ["alice", "bob", "carol"]
+    assert sorted(item["user"] for item in (*first["items"], *second["items"])) == ["alice", "bob", "carol"]
     assert second["next"] is None
-    assert [item["person"] for item in (await api.done("GET", "requests?user_id=oidc/bob"))["items"]] == ["bob"]
+    assert [item["user"] for item in (await api.done("GET", "requests?user_id=oidc/bob"))["items"]] == ["bob"]

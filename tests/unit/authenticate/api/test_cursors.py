@@ -20,44 +20,44 @@ def written(value: Any) -> str:
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=320))
 def test_a_cursor_comes_back_as_it_was_given_out(key: str) -> None:
-    assert decode_cursor("people", encode_cursor("people", key)) == (key,)
+    assert decode_cursor("users", encode_cursor("users", key)) == (key,)
     assert decode_cursor("grants", encode_cursor("grants", key, "x"), 2) == (key, "x")
 
 
 def test_a_list_begins_without_one() -> None:
-    assert decode_cursor("people", None) is None
+    assert decode_cursor("users", None) is None
 
 
 def test_an_id_of_any_person_fits() -> None:
-    assert len(encode_cursor("people", "x" * 320)) <= MAX_CURSOR_LENGTH
+    assert len(encode_cursor("users", "x" * 320)) <= MAX_CURSOR_LENGTH
 
 
 @pytest.mark.parametrize(
     "cursor",
     [
         encode_cursor("sessions", "x"),
-        encode_cursor("people", "x", "y"),
-        encode_cursor("people"),
-        written("people"),
-        written({"people": "x"}),
-        written(["people", 7]),
-        written(["people", None]),
-        written(["people", ["x"]]),
-        written(["people", "a\0b"]),
-        written(["people", "\ud800"]),
-        written(["people", "x" * 341]),
-        written([["people"], "x"]),
+        encode_cursor("users", "x", "y"),
+        encode_cursor("users"),
+        written("users"),
+        written({"users": "x"}),
+        written(["users", 7]),
+        written(["users", None]),
+        written(["users", ["x"]]),
+        written(["users", "a\0b"]),
+        written(["users", "\ud800"]),
+        written(["users", "x" * 341]),
+        written([["users"], "x"]),
         "0",
         "A" * 1000,
         "_" * 999,
         base64.urlsafe_b64encode(b"[" * 700).decode(),
         base64.urlsafe_b64encode(b"\xff\xfe").decode(),
-        encode_cursor("people", "x")[:-1],
+        encode_cursor("users", "x")[:-1],
     ],
 )
 def test_what_is_no_cursor_of_this_list_is_refused(cursor: str) -> None:
     with pytest.raises(ApiProblem) as caught:
-        decode_cursor("people", cursor)
+        decode_cursor("users", cursor)
     assert caught.value.status == 400
     (error,) = caught.value.members["errors"]
     assert (error["in"], error["name"]) == ("query", "cursor")
@@ -67,4 +67,4 @@ def test_what_is_no_cursor_of_this_list_is_refused(cursor: str) -> None:
 @given(st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", max_size=MAX_CURSOR_LENGTH))
 def test_no_text_is_more_than_refused(cursor: str) -> None:
     with suppress(ApiProblem):
-        assert len(decode_cursor("people", cursor) or ()) == 1
+        assert len(decode_cursor("users", cursor) or ()) == 1

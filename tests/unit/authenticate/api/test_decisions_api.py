@@ -36,7 +36,7 @@ async def test_the_newest_decision_comes_first_and_pages_go_back(api: ApiSite) -
     await in_database(_make)
     first = await api.done("GET", "decisions?limit=2")
     assert [item["request_id"][-1] for item in first["items"]] == ["2", "1"]
-    assert first["items"][0]["at"] == "2027-01-31T12:02:00Z"
+    assert first["items"][0]["decided_at"] == "2027-01-31T12:02:00Z"
     assert "secret" not in str(first)
     await in_database(_make)  # what comes meanwhile moves nothing
     assert await found(api, f"cursor={first['next']}") == ["0"]
@@ -45,8 +45,8 @@ async def test_the_newest_decision_comes_first_and_pages_go_back(api: ApiSite) -
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("person=alice@example.com", "20"),
-        ("person_id=oidc/bob", "1"),
+        ("user=alice@example.com", "20"),
+        ("user_id=oidc/bob", "1"),
         ("route=wiki&outcome=deny", "1"),
         (f"request_id={0:032x}", "0"),
         ("after=2027-01-31T12:01:00Z", "21"),

@@ -26,12 +26,12 @@ async def test_grants_are_listed_a_page_at_a_time(api: ApiSite) -> None:
     await give(api, "alice", "a1")
     first = await api.done("GET", "grants?limit=2")
     assert [item["id"] for item in first["items"]] == ["a1", "b1"]
-    assert {key: first["items"][0][key] for key in ("user_id", "person", "route", "by", "why")} == {
+    assert {key: first["items"][0][key] for key in ("user_id", "user", "route", "granted_by", "reason")} == {
         "user_id": "oidc/alice",
-        "person": "alice",
+        "user": "alice",
         "route": "Route a1",
-        "by": "ops",
-        "why": "to see",
+        "granted_by": "ops",
+        "reason": "to see",
     }
     assert await listed(api, f"cursor={first['next']}") == ["b2"]
     assert await listed(api, "user_id=oidc/bob") == ["b1", "b2"]

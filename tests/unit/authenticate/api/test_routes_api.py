@@ -38,18 +38,18 @@ async def api(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database:
 async def test_routes_are_listed_in_their_order(api: ApiSite) -> None:
     first = await api.done("GET", "routes?limit=1")
     (wiki,) = first["items"]
-    assert (wiki["place"], wiki["name"], wiki["from"], wiki["prefix"]) == (0, "wiki", "https://wiki.example.com", "/docs/")
+    assert (wiki["position"], wiki["name"], wiki["from"], wiki["prefix"]) == (0, "wiki", "https://wiki.example.com", "/docs/")
     assert (wiki["access"]["groups"], wiki["access"]["public"]) == (["staff"], False)
     rest = (await api.done("GET", f"routes?cursor={first['next']}"))["items"]
-    assert [(item["place"], item["to"], item["is_redirect"]) for item in rest] == [
-        (1, ["http://127.0.0.1:1", "http://127.0.0.1:2"], False),
-        (2, [], True),
+    assert [(item["position"], item["to"], item["type"]) for item in rest] == [
+        (1, ["http://127.0.0.1:1", "http://127.0.0.1:2"], "http"),
+        (2, [], "redirect"),
     ]
     assert "a-secret-of-the-upstream" not in str((await api.done("GET", "routes"))["items"])
 
 
 async def test_routes_of_one_host_are_found(api: ApiSite) -> None:
-    assert [item["place"] for item in (await api.done("GET", "routes?host=open.example.com"))["items"]] == [1]
+    assert [item["position"] for item in (await api.done("GET", "routes?host=open.example.com"))["items"]] == [1]
 
 
 @pytest.mark.parametrize("key", ["", "-1", "x", "9" * 30])

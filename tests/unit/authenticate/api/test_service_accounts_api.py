@@ -21,7 +21,7 @@ async def test_a_program_makes_an_account_that_works(api: ApiSite) -> None:
     wanted = {"name": "robot--reader", "permissions": ["routes:read"], "lifetime_seconds": 3600.0}
     made = await api.done("POST", "service_accounts", wanted, status=201)
     assert (await api.ask("GET", "routes", token=made["token"])).status == 200
-    assert (await api.ask("GET", "people", token=made["token"])).status == 403
+    assert (await api.ask("GET", "users", token=made["token"])).status == 403
     assert await api.told() == [("robot (API)", AuditAction.CREATE_ACCOUNT, "robot--reader")]
     (account,) = (await api.done("GET", "service_accounts?q=reader"))["items"]
     assert (account["created_by"], account["permissions"], account["groups"]) == ("service_account/robot", ["routes:read"], [])
@@ -41,7 +41,7 @@ async def test_what_a_leaked_secret_made_ends_when_its_program_gets_another(api:
     for token in (first, second, third):
         assert (await api.ask("GET", "routes", token=token)).status == 401
     items = (await api.done("GET", "service_accounts"))["items"]
-    assert {item["name"]: item["ended_with_maker"] for item in items} == {
+    assert {item["name"]: item["ended_with_creator"] for item in items} == {
         "maker": False,
         "maker--x": True,
         "maker--x--y": True,
@@ -91,7 +91,7 @@ async def test_of_one_that_never_ends_an_account_lives_ninety_days(api: ApiSite)
     assert child is not None
     assert 89 * DAY < child.data["expires"] - api.site.clock() < 91 * DAY
     (maker,) = (await api.done("GET", "service_accounts?q=maker&limit=1"))["items"]
-    assert (maker["name"], maker["expires"]) == ("maker", None)
+    assert (maker["name"], maker["expires_at"]) == ("maker", None)
     assert NEVER > 1e11
 
 

@@ -62,7 +62,7 @@ async def test_one_session_is_told_of_as_the_store_has_it(api: ApiSite) -> None:
     session = await api.signed_in("alice")
     shown = await api.done("GET", f"sessions/{session.id}")
     assert (shown["id"], shown["user_id"], shown["client_address"]) == (session.id, "oidc/alice", "192.0.2.1")
-    assert shown["since"].endswith("Z")
+    assert shown["started_at"].endswith("Z")
     assert "token" not in str(shown)
     await api.problem(404, "GET", "sessions/another")
 

@@ -23,12 +23,12 @@ def _make() -> None:
 
 
 async def found(api: ApiSite, query: str) -> list[str]:
-    return [item["id"] for item in (await api.done("GET", f"people?{query}"))["items"]]
+    return [item["id"] for item in (await api.done("GET", f"users?{query}"))["items"]]
 
 
 async def test_people_are_listed_with_their_groups(api: ApiSite) -> None:
     await in_database(_make)
-    page = await api.done("GET", "people?limit=1")
+    page = await api.done("GET", "users?limit=1")
     (alice,) = page["items"]
     assert (alice["id"], alice["email"], alice["last_sign_in_at"], alice["group_count"]) == ("oidc/alice", "alice@example.com", None, 2)
     assert alice["groups"] == [
@@ -68,7 +68,7 @@ async def test_who_has_an_address_that_is_not_for_their_provider_to_tell_is_not_
         assert await found(api, "q=corp.example") == ["corp/1"]
         assert await found(api, "email=bob@partner.example") == ["partner/bob"]
         assert [each["user_id"] for each in (await api.done("GET", "sessions?q=ceo@corp.example"))["items"]] == ["corp/1"]
-        people = {each["id"]: each for each in (await api.done("GET", "people"))["items"]}
+        people = {each["id"]: each for each in (await api.done("GET", "users"))["items"]}
         told = {id: (each["email"], each["unauthoritative_email"], each["name"]) for id, each in people.items()}
         assert told == {
             "corp/1": ("CEO@Corp.example", "", "CEO@Corp.example"),

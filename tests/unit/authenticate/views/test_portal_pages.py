@@ -180,8 +180,8 @@ async def test_it_lists_what_this_person_may_open_from_here_and_nothing_else(por
 
 async def test_the_json_says_where_to_and_what_to_expect(portal: Site) -> None:
     document = json.loads((await (await signed_in(portal)).get("/.gate/api/portal.json")).text)
-    wiki = {"title": "Team wiki", "description": "", "category": "Docs", "url": "https://wiki.example.com/", "tunnel": ""}
-    assert document["applications"][0] == {**wiki, "step_up": False, "some_pages": False, "favourite": False}
+    wiki = {"title": "Team wiki", "description": "", "category": "Docs", "url": "https://wiki.example.com/", "tunnel_command": ""}
+    assert document["applications"][0] == {**wiki, "requires_step_up": False, "partial_access": False, "favourite": False}
     assert (await portal.browser().get("/.gate/api/portal.json")).status == 401
 
 

@@ -155,11 +155,11 @@ def test_permissions_are_chosen_and_none_is_by_itself(pages: AdminPages, store: 
     assert record is not None
     assert list(record.data["permissions"]) == []
     assert "sessions:end: end one session" in text_of(pages.get(ADD))
-    secret_in(pages.post(ADD, name="cd", groups="", lifetime="90", permissions=["routes:read", "people:read"]))
+    secret_in(pages.post(ADD, name="cd", groups="", lifetime="90", permissions=["routes:read", "users:read"]))
     record = async_to_sync(store.get)(SERVICE_ACCOUNT, "cd")
     assert record is not None
-    assert list(record.data["permissions"]) == ["people:read", "routes:read"]
+    assert list(record.data["permissions"]) == ["users:read", "routes:read"]
     refused = pages.post(ADD, name="ce", groups="", lifetime="90", permissions=["everything"])
     assert "everything is not one of the available choices" in text_of(refused)
-    row(ServiceAccount, id="cd", permissions="people:read, routes:read")
-    assert "people:read, routes:read" in text_of(pages.get(LIST))
+    row(ServiceAccount, id="cd", permissions="users:read, routes:read")
+    assert "users:read, routes:read" in text_of(pages.get(LIST))

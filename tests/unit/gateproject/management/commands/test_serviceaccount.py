@@ -84,10 +84,10 @@ def test_only_who_has_the_audit_log_may_be_asked(options: Options) -> None:
 
 
 def test_permissions_are_given_by_name(options: Options) -> None:
-    run(options, "create", "ci", "--permission", "routes:read", "--permission", "people:read")
+    run(options, "create", "ci", "--permission", "routes:read", "--permission", "users:read")
     (listed,) = json.loads(run(options, "list", "--json"))
-    assert listed["permissions"] == ["people:read", "routes:read"]
-    assert "at the API people:read, routes:read" in run(options, "list")
+    assert listed["permissions"] == ["users:read", "routes:read"]
+    assert "at the API users:read, routes:read" in run(options, "list")
     with pytest.raises(CommandError, match="invalid choice: 'everything'"):
         run(options, "create", "cd", "--permission", "everything")
 
