@@ -11,7 +11,7 @@ from authenticate.provider.django_oidc import CodeRefused, GateCallbackView, Sco
 from authenticate.provider.sign_in_result import AskedAnother
 from authenticate.provider.token_response import cleaned
 from authenticate.redirect_targets import RedirectTarget
-from authenticate.service import page_context
+from authenticate.service import AuthenticateService, page_context
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
 from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
@@ -29,6 +29,8 @@ MAX_ERROR = 64  # characters of the provider's error code that the log shows
 
 class CallbackView(GateCallbackView):
     """The pages of each outcome of a sign-in."""
+
+    service: AuthenticateService
 
     async def get(self, request: HttpRequest) -> HttpResponse:
         try:
@@ -120,7 +122,7 @@ class CallbackView(GateCallbackView):
             before=await service.sessions.find(view_helpers.cookie_headers(request), service.host_port, now),
             client_address=page_context(request).client_address,
             user_agent=request.headers.get("User-Agent", ""),
-            attempts={self.state, *service.attempts.under_way(view_helpers.cookie_headers(request), service.host_port, now)},
+            attempts={self.state, *service.attempts.active_ids(view_helpers.cookie_headers(request), service.host_port, now)},
         )
         # Asked when the session is there: a deactivation meanwhile either found it, or is found here.
         if await service.is_deactivated(session):

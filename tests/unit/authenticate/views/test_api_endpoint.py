@@ -18,7 +18,7 @@ from tests.support.authenticate_site import Site
 from tests.support.fake_idp import FakeIdP
 
 ROOT = Path(__file__).parents[4]
-LISTS = ("sessions", "people", "decisions", "grants", "requests", "service_accounts", "routes")
+LISTS = ("sessions", "users", "decisions", "grants", "requests", "service_accounts", "routes")
 
 
 @pytest.fixture
