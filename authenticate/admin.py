@@ -91,7 +91,7 @@ async def _step(request: HttpRequest) -> str:
     if do == "refuse":
         await desk.deny(caller, id, nonce)
         return DONE[do]
-    asked = await desk.approve(caller, id, nonce, gate.authorize.identity_of_session)
+    asked = await desk.approve(caller, id, nonce, gate.authorize.load_session_identity)
     return DONE[do] if asked.until else "Approved. More approvals are needed."
 
 

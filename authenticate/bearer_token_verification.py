@@ -139,7 +139,7 @@ class BearerTokens:
         is_needed = any(route.bearer_token for route in options.policy)
         return cls(options, clock) if is_needed else None
 
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> BearerSession | InvalidToken:
+    async def verify(self, route_id: str, token: str, asker: str = "") -> BearerSession | InvalidToken:
         """The person, or a InvalidToken for a token that this route does not accept; ProviderError where that can't be told now. `asker`
         is the client's address, or "".
         """

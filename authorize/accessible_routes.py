@@ -15,7 +15,7 @@ from config.routes.policy.policy_language import ENFORCE, iter_comparisons
 from foundation.errors import BadRequest
 
 # Seconds of the event loop at a time: a list of a thousand routes must hold up nobody's request.
-SLICE = 0.004
+YIELD_INTERVAL_SECONDS = 0.004
 # What a browser sends to each host, and for each page, anew; everything else of its requests it sends everywhere alike.
 _OF_ONE_REQUEST = frozenset(
     (b"host", b"cookie", b"authorization", b"origin", b"referer", b"range", b"content-type", b"content-length", b"sec-fetch-site")
@@ -26,21 +26,21 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class AccessibleRoute:
     """Application that a person may open; `needs_step_up`: after a stronger sign-in."""
 
     route: CompiledRoute
     needs_step_up: bool = False
 
     @property
-    def is_partial(self) -> bool:
+    def is_partially_accessible(self) -> bool:
         """Whether other requests than that for the start page may be refused: a rule looks at method, path or headers."""
         blocks = [block for block in self.route.route.policy if block.mode == ENFORCE]
         return any(comparison.criterion in _OF_THE_REQUEST for comparison in iter_comparisons(blocks))
 
 
 @dataclass(frozen=True, slots=True)
-class StartPage:
+class EntryPoint:
     """Start page of a route, or its tunnel: the one request that stands for the application."""
 
     method: str
@@ -50,9 +50,9 @@ class StartPage:
     host_header: tuple[bytes, bytes]
 
     @classmethod
-    def of(cls, route: CompiledRoute, default_ports: frozenset[int]) -> "StartPage | None":
+    def for_route(cls, route: CompiledRoute, default_ports: frozenset[int]) -> "EntryPoint | None":
         """None where nobody can say which that is."""
-        path = start_path(route)
+        path = entry_path(route)
         if path is None:
             return None
         address, is_tcp = route.route.from_, route.route.is_tcp
@@ -60,7 +60,7 @@ class StartPage:
         host = address.host if port is None else f"{address.host}:{port}"
         return cls(CONNECT if is_tcp else "GET", address.host, port, path, (b"host", host.encode()))
 
-    def request(self, asker: PolicyRequest, headers: Headers) -> PolicyRequest:
+    def build_request(self, asker: PolicyRequest, headers: Headers) -> PolicyRequest:
         """Request as the client of `asker` would make it; `headers` are those of its own that it sends everywhere."""
         return PolicyRequest(
             method=self.method,
@@ -74,51 +74,51 @@ class StartPage:
 
 
 # enforcement-point: Authorization: Applications in the portal
-class StartPages:
+class EntryPoints:
     """Start pages of a route table, each worked out when it is asked for first."""
 
     def __init__(self, table: RouteTable, default_ports: frozenset[int]):
         self._routes = [route for route in table.routes() if route.route.is_in_portal]
         self._default_ports = default_ports
-        self._pages: dict[int, StartPage | None] = {}  # by the place of the route
+        self._pages: dict[int, EntryPoint | None] = {}  # by the place of the route
 
-    async def openings(self, asker: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> tuple[Opening, ...]:
+    async def find_accessible(self, asker: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> tuple[AccessibleRoute, ...]:
         """Openings among the routes that stand in the portal, in their order; `asker` is the request that asks for the list.
 
         Each is decided as that client's GET of its start page would be, or as its CONNECT; nothing else may say what is listed.
         """
-        headers, found, began = carried_everywhere(asker.headers), [], time.monotonic()
+        headers, found, began = ambient_headers(asker.headers), [], time.monotonic()
         for place, route in enumerate(self._routes):
             if (page := self._page(place, route)) is not None:
-                opening = _opening(route, page.request(asker, headers), decide)
+                opening = _opening(route, page.build_request(asker, headers), decide)
                 if opening is not None:
                     found.append(opening)
-            if time.monotonic() - began > SLICE:
+            if time.monotonic() - began > YIELD_INTERVAL_SECONDS:
                 await asyncio.sleep(0)
                 began = time.monotonic()
         return tuple(found)
 
-    def _page(self, place: int, route: CompiledRoute) -> StartPage | None:
+    def _page(self, place: int, route: CompiledRoute) -> EntryPoint | None:
         if place not in self._pages:
-            self._pages[place] = StartPage.of(route, self._default_ports)
+            self._pages[place] = EntryPoint.for_route(route, self._default_ports)
         return self._pages[place]
 
 
-def carried_everywhere(headers: Headers) -> Headers:
+def ambient_headers(headers: Headers) -> Headers:
     return tuple(header for header in headers if header[0] not in _OF_ONE_REQUEST)
 
 
-def _opening(route: CompiledRoute, request: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> Opening | None:
+def _opening(route: CompiledRoute, request: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> AccessibleRoute | None:
     try:
         decision = decide(request)
     except BadRequest:
         return None
     if decision.route is not route or decision.outcome not in (Outcome.ALLOWED, Outcome.STEP_UP):
         return None
-    return Opening(route, needs_step_up=decision.outcome is Outcome.STEP_UP)
+    return AccessibleRoute(route, needs_step_up=decision.outcome is Outcome.STEP_UP)
 
 
-def start_path(route: CompiledRoute) -> str | None:
+def entry_path(route: CompiledRoute) -> str | None:
     """Path of the start page: what the route names; None for the route of many hosts, and for an expression that shows no beginning."""
     if "*" in route.route.from_.host:
         return None

@@ -13,18 +13,18 @@ from django.utils.http import urlencode
 
 from authorize.authorizer import page_context
 from authorize.explain.explain_form import DecisionNotLogged, ExplainForm
-from authorize.explain.explanation import Explanation, explained_again
-from authorize.explain.replay import TITLES, BoundedReplay, ReplayUnderWay, replay_newest
+from authorize.explain.explanation import Explanation, explain_logged
+from authorize.explain.replay import TITLES, BoundedReplay, ReplayInProgress, replay_newest
 from authorize.models import LoggedDecision
-from authorize.policy.compiled_route import name_of
+from authorize.policy.compiled_route import route_name
 from authorize.timeline.timeline_filters import OUTCOMES, WITHIN, TimelineFilters
-from authorize.timeline.timeline_pages import page_of, zone_of, zones
+from authorize.timeline.timeline_pages import paginate, zone_of, zones
 from config.options import Options
 from databroker.admin.read_only_admin import ReadOnlyAdmin
 
 MOST_HOURS = 24 * 31
 MOST_CHANGES = 100  # of each kind on the page of a replay
-REPLAYED_BY = ("person", "route", "route_id")
+REPLAYED_BY = ("user", "route", "route_id")
 MOST_NAMED = 500  # routes that the form offers by name
 
 
@@ -35,7 +35,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         zone = zone_of(request, options.time_zone)
         filters = TimelineFilters.of(request.GET, zone.zone, options.policy)
         with timezone.override(zone.zone):
-            shown = page_of(filters.rows(), request.GET.get("before", ""), zone.zone)
+            shown = paginate(filters.rows(), request.GET.get("before", ""), zone.zone)
             context = {
                 **filters_context(filters, options),
                 "timeline": shown,
@@ -61,7 +61,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
         own = page_context(request)
-        return self._page(request, ExplainForm(), explained_again(row, own.options, own.configuration.checksum))
+        return self._page(request, ExplainForm(), explain_logged(row, own.options, own.configuration.checksum))
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
         """Explanation by `request`, the id of one that was; or by `url` and what else the form has, for one that is invented."""
@@ -80,7 +80,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         if request.method == "POST":
             try:
                 context["replay"] = replayed_shown(replay_newest(_of_hours(filters.rows(), context["hours"]), own.authorize.routes))
-            except (ValueError, ReplayUnderWay) as error:
+            except (ValueError, ReplayInProgress) as error:
                 context["problem"] = str(error)
         return self.page(request, "admin/authorize/replay.html", "Replay", **filters_context(filters, own.options), **context)
 
@@ -110,7 +110,7 @@ def filters_context(filters: TimelineFilters, options: Options) -> dict[str, Any
         "problems": filters.problems,
         "outcomes": OUTCOMES,
         "spans": [(key, words) for key, (words, _) in WITHIN.items()],
-        "route_names": sorted({name_of(route) for route in options.policy})[:MOST_NAMED],
+        "route_names": sorted({route_name(route) for route in options.policy})[:MOST_NAMED],
         "keeps_none": not options.decision_log_size,
     }
 
@@ -119,12 +119,12 @@ def _of_hours(rows: QuerySet[LoggedDecision], written: str) -> QuerySet[LoggedDe
     """Those of so many last hours; ValueError."""
     if not (written.isascii() and written.isdecimal() and len(written) <= 6 and 0 < int(written) <= MOST_HOURS):
         raise ValueError(f"{written} must be a number of hours from 1 to {MOST_HOURS}.")
-    return rows.filter(at__gte=timezone.now() - timedelta(hours=int(written)))
+    return rows.filter(decided_at__gte=timezone.now() - timedelta(hours=int(written)))
 
 
 def replayed_shown(done: BoundedReplay) -> dict[str, Any]:
     """What the page tells of a replay: of each kind the first, the rest counted."""
-    kinds = [(title, done.report.of_kind(kind)) for kind, title in TITLES.items()]
+    kinds = [(title, done.report.changes_of_kind(kind)) for kind, title in TITLES.items()]
     return {
         "done": done,
         "kinds": [(title, found[:MOST_CHANGES], len(found)) for title, found in kinds if found],

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from authorize.policy.compiled_route import people_blocks
-from authorize.policy.criterion import Case, Evaluation
+from authorize.policy.compiled_route import approval_blocks
+from authorize.policy.criterion import Evaluation, EvaluationContext
 from authorize.policy.identity import Identity
 from authorize.policy.language.expression_compiler import compile_block
 from authorize.policy.policy_request import PolicyRequest
@@ -23,13 +23,13 @@ def may_request(route: Route, identity: Identity) -> bool:
 
 def _is_user_of(route: Route, identity: Identity) -> bool:
     """Whether a provider that the route accepts has signed this user in; no service account and no bearer token is a user."""
-    if not identity.is_own or identity.is_bearer:
+    if not identity.is_provider_user or identity.is_bearer:
         return False
     return not route.identity_providers or identity.provider in route.identity_providers
 
 
 # enforcement-point: Authorization: Approvers of access requests
-class AccessRules:
+class ApprovalPolicy:
     """Access rules of one configuration's routes."""
 
     def __init__(self, routes: Iterable[Route]):
@@ -79,6 +79,6 @@ class AccessRules:
         if route is None or route.access_requests is None or not _is_user_of(route, identity):
             return False
         if access_key not in self._people:
-            self._people[access_key] = {block.key: compile_block(block) for block in people_blocks(route.access_requests)}
+            self._people[access_key] = {block.key: compile_block(block) for block in approval_blocks(route.access_requests)}
         evaluate = self._people[access_key].get(rule)
-        return evaluate is not None and evaluate(Case(_NO_REQUEST, identity, now, route), []) == TRUE
+        return evaluate is not None and evaluate(EvaluationContext(_NO_REQUEST, identity, now, route), []) == TRUE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from authorize.accessible_routes import Opening
+from authorize.accessible_routes import AccessibleRoute
 from authorize.identity.client_certificates import CertificateHosts
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
@@ -28,13 +28,13 @@ from foundation.web.page_context import request_context
 class WithheldCredentials(Enum):
     """Credentials of a client that go no further than gate; a cookie and a token of gate's own never do."""
 
-    OURS = "ours"
+    GATE = "ours"
     AUTHORIZATION = "authorization"  # a provider's token let its bearer in: an upstream could use it elsewhere
     ALL = "all"  # let in whoever asks
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
-class Check:
+class AuthorizationResult:
     """Outcome of a check.  `identity_headers` are empty unless the decision is ALLOWED.
 
     `identity` is None where nobody is signed in, and where the route is open to all and tells its upstream nothing.  From another
@@ -48,17 +48,17 @@ class Check:
     identity: Identity | None
     identity_headers: Headers = ()
     challenge: str = ""
-    refused_token: str = ""
+    token_error: str = ""
     # Unix seconds of an end that is known beforehand, whatever else may end it: of a token, a session, access for a while.
-    ends: float = math.inf
+    valid_until: float = math.inf
 
     @property
-    def withheld(self) -> WithheldCredentials:
+    def withheld_credentials(self) -> WithheldCredentials:
         """Credentials to withhold, by what was decided, so that nobody who sends the request on can forget it."""
         if self.decision.is_preflight:
             return WithheldCredentials.ALL
         is_bearer = self.identity is not None and self.identity.is_bearer
-        return WithheldCredentials.AUTHORIZATION if is_bearer else WithheldCredentials.OURS
+        return WithheldCredentials.AUTHORIZATION if is_bearer else WithheldCredentials.GATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Attestation:
 
 @dataclass(frozen=True, slots=True)
 class ShadowOutcome:
-    """Outcome under the shadow policy.  `route` would have decided, None for none; `outcome` is an Outcome's value or TWO_READINGS."""
+    """Outcome under the shadow policy.  `route` would have decided, None for none; `outcome` is an Outcome's value or AMBIGUOUS_PATH."""
 
     route: CompiledRoute | None
     outcome: str
@@ -89,13 +89,13 @@ class Authorizer(ABC):
         self.default_ports = default_ports(options)
         self.has_shadow = False  # what is in shadow only the process that decides can say
         self.routes: RouteTable = route_table(options, previous.routes if previous else None)
-        self._with_credentials = frozenset(route.id for route in self.routes.routes() if exposes_credentials(route.route, options))
+        self._credential_routes = frozenset(route.id for route in self.routes.routes() if exposes_credentials(route.route, options))
         self._certificate_hosts = CertificateHosts(self.routes.routes())
         # Where browsers reach the pages of a host that has tunnels alone: a tunnel's own port is a name, nobody listens there.
         self._page_ports = tuple(dict.fromkeys((None, options.authenticate_service_url.port, *self.routes.ports)))
 
     @abstractmethod
-    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
+    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> AuthorizationResult:
         """Decision on a request; BadRequest where its path has two readings.  Who decides logs it by `request_id`."""
         ...
 
@@ -105,7 +105,7 @@ class Authorizer(ABC):
         ...
 
     @abstractmethod
-    async def identity_of_session(self, session_id: str) -> Identity | None:
+    async def load_session_identity(self, session_id: str) -> Identity | None:
         """Identity of somebody else's session, with groups and claims, for administrators; None where there is none.  BrokerError."""
         ...
 
@@ -113,18 +113,18 @@ class Authorizer(ABC):
     async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation: ...
 
     @abstractmethod
-    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[AccessibleRoute, ...]:
         """Openings of who is signed in at the host of `request`, by which they ask; none for nobody."""
         ...
 
     @abstractmethod
-    async def credentials_for(self, check: Check, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
+    async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         """Credentials of ours that the upstream wants to see of an allowed request; UpstreamCredentialsUnavailable."""
         ...
 
-    def knows_host(self, host: str, port: int | None) -> bool:
+    def serves_host(self, host: str, port: int | None) -> bool:
         """Whether this host has pages of ours.  The host of tunnels has: people sign in there for their programs."""
-        return self.routes.knows_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_at(host))
+        return self.routes.has_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_at(host))
 
     def audiences(self, request: PolicyRequest) -> tuple[str, ...]:
         """Audiences of a credential that counts in this request.  For a tunnel, one of its host's pages, whatever its port."""
@@ -132,9 +132,9 @@ class Authorizer(ABC):
             return (request.host_port,)
         return tuple(request.host if port is None else f"{request.host}:{port}" for port in self._page_ports)
 
-    def scheme_of(self, host: str, port: int | None) -> str:
+    def scheme_for(self, host: str, port: int | None) -> str:
         """Scheme of a route host outside: `https` unless its routes say otherwise, whatever our listener speaks."""
-        return self.routes.scheme_of(host, port)
+        return self.routes.scheme_for(host, port)
 
     def is_route_origin(self, origin: str) -> bool:
         """Whether this is the Origin of pages that a configured route serves.  Wildcards count for what they match."""
@@ -144,23 +144,25 @@ class Authorizer(ABC):
         except (BadRequest, UnicodeEncodeError):
             return False
         port = None if port in self.default_ports else port
-        return bool(separator) and self.knows_host(host, port) and scheme == self.scheme_of(host, port)
+        return bool(separator) and self.serves_host(host, port) and scheme == self.scheme_for(host, port)
 
     def is_public(self, request: PolicyRequest) -> bool:
         route = self.routes.match(request)
         return route is not None and route.route.allow_public_unauthenticated_access
 
-    def shows_credentials(self, route: CompiledRoute) -> bool:
+    def injects_credentials(self, route: CompiledRoute) -> bool:
         """Whether this route's upstream sees credentials of ours: then nobody but us may carry its requests."""
-        return route.id in self._with_credentials
+        return route.id in self._credential_routes
 
-    def wants_certificate(self, server_name: str | None) -> bool:
+    def requests_client_certificate(self, server_name: str | None) -> bool:
         """Whether a TLS client that asks for this name (None: for no name) is to be asked for a certificate."""
-        return self._certificate_hosts.include(server_name)
+        return self._certificate_hosts.requires_certificate(server_name)
 
     # What only the process that decides can say (authorize/service.py); in any other nothing is known, and nobody is an administrator.
 
-    async def shadow_outcome(self, request: PolicyRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
+    async def evaluate_shadow(
+        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes]
+    ) -> ShadowOutcome | None:
         """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
         return None
 

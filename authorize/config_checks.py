@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from authorize.explain.simulation import InventedPerson, described_identity, described_request
+from authorize.explain.simulation import SimulatedUser, simulate_identity, simulate_request
 from authorize.policy import decision_text
-from authorize.policy.compiled_route import lets_somebody_in, usable_conditions
+from authorize.policy.compiled_route import compile_conditions, has_allow_rule
 from authorize.policy.decision import Decision, Outcome, decide
-from authorize.policy.paths.interpretations import is_read_alike
+from authorize.policy.paths.interpretations import is_unambiguous
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import unreachable
@@ -65,7 +65,7 @@ class OfEachRoute:
 def unusable_route(index: int, route: Route) -> Iterator[Finding]:
     """What keeps a route from being compiled, which a look at single settings can't find."""
     try:
-        usable_conditions(route, f"policy[{index}]")
+        compile_conditions(route, f"policy[{index}]")
     except ConfigError as error:
         yield from ((parse_key_path(problem.key), problem.message) for problem in error.problems)
 
@@ -88,7 +88,7 @@ def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
     indexes = {id(route): index for index, route in enumerate(settings.policy)}
     for compiled in table.routes():
         route, path = compiled.route, compiled.matched_prefix
-        if route.is_tcp or not path or is_read_alike(path):
+        if route.is_tcp or not path or is_unambiguous(path):
             continue
         try:
             table.match(PolicyRequest("GET", route.from_.host, _port(route, settings), path))
@@ -106,7 +106,7 @@ def _port(route: Route, settings: Any) -> int | None:
 
 def routes_without_people(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
-        if not lets_somebody_in(route):
+        if not has_allow_rule(route):
             yield ("policy", index), "allows no user. Set allowed_users, allowed_groups, allowed_domains or allow_any_authenticated_user"
 
 
@@ -129,8 +129,8 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     name = f" ({test.name})" if test.name else ""
     try:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in test.headers.items()]
-        request = described_request(test.url, test.method, default_ports(options), headers, source_ip=test.source_ip or "")
-        person = described_identity(InventedPerson(test.user, test.groups, test.claims, granted=test.granted), options)
+        request = simulate_request(test.url, test.method, default_ports(options), headers, source_ip=test.source_ip or "")
+        person = simulate_identity(SimulatedUser(test.user, test.groups, test.claims, has_grant=test.granted), options)
     except ValueError as error:
         return f"fails{name}: {error}"
     try:
@@ -173,8 +173,8 @@ def _of_route(index: int | None, options: Options) -> str:
 
 def _trace(decision: Decision) -> str:
     if not decision.trace:
-        return decision_text.sentence(decision).rstrip(".")
-    return "; ".join(f"{row['rule']}: {row['reason']}" for row in decision_text.rows(decision))
+        return decision_text.user_message(decision).rstrip(".")
+    return "; ".join(f"{row['rule']}: {row['reason']}" for row in decision_text.trace_rows(decision))
 
 
 CONFIG_CHECKS = (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from authorize.authorizer import Authorizer, Check
+from authorize.authorizer import AuthorizationResult, Authorizer
 from authorize.decision_log.decision_log import DecisionRecorder
 from authorize.policy.decision import Outcome
 from authorize.policy.policy_request import PolicyRequest
@@ -25,13 +25,13 @@ class EnvoyRequest:
     cookies: Sequence[bytes]
     client_address: str
     request_id: str
-    started: float  # of a monotonic clock
+    started_at: float  # of a monotonic clock
     route_id: str = ""
-    unread: BadRequest | None = None
+    parse_error: BadRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class DeniedResponse:
     """Answer that a client is told instead of being let through."""
 
     status: int
@@ -39,36 +39,36 @@ class Denied:
     body: bytes
 
 
-class LetThrough(NamedTuple):
+class OkResponse(NamedTuple):
     """Answer that lets a request through: all that it is made of, and nothing else."""
 
     outcome: Outcome
     route_id: str
     identity_headers: tuple[Header, ...]
-    replaced: tuple[Header, ...]
-    removed: tuple[bytes, ...]
+    headers_to_set: tuple[Header, ...]
+    headers_to_remove: tuple[bytes, ...]
 
 
-class Responder(Protocol):
+class CheckResponder(Protocol):
     """Responder for other people's Envoys: what only the proxy knows how to say (`proxy/planes/ext_authz.py`); the roof brings it."""
 
-    async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied: ...
+    async def respond(self, asked: EnvoyRequest) -> OkResponse | DeniedResponse: ...
 
 
 @dataclass(frozen=True, slots=True)
-class ExtAuthzParts:
+class ExtAuthzDependencies:
     """Parts that the external authorization server works with; `authorize` and `responder` are asked for at each call, because a reload
     replaces them.  `timeout` in seconds.
     """
 
     authorize: Callable[[], Authorizer]
-    responder: Callable[[], Responder]
+    responder: Callable[[], CheckResponder]
     replica: Replica
     recorder: DecisionRecorder
     timeout: float = CATCH_UP_TIMEOUT
 
 
-def require_same_route(check: Check, route_id: str) -> None:
+def require_same_route(check: AuthorizationResult, route_id: str) -> None:
     """The data plane forwards by its own match, so a decision on any other route would be a decision on nothing."""
     ours = check.decision.route.id if check.decision.route is not None else ""
     if route_id and route_id != ours:

@@ -9,9 +9,9 @@ class LoggedDecision(models.Model):
     """Recorded decision.  `seconds` is how long it took; `facts` is JSON: what was compared, the trace, and the age of the data."""
 
     request_id = models.CharField("request id", max_length=32, db_index=True)
-    at = models.DateTimeField("time", db_index=True)
-    person_id = models.CharField("person", max_length=LONGEST_ID, blank=True)
-    person = models.CharField("shown as", max_length=255, blank=True)
+    decided_at = models.DateTimeField("time", db_index=True)
+    user_id = models.CharField("user id", max_length=LONGEST_ID, blank=True)
+    display_name = models.CharField("user", max_length=255, blank=True)
     method = models.CharField(max_length=32, blank=True)
     url = models.TextField("URL, without its query")
     client_address = models.CharField("client address", max_length=64, blank=True)
@@ -19,22 +19,22 @@ class LoggedDecision(models.Model):
     route = models.CharField(max_length=255, blank=True)
     outcome = models.CharField(max_length=24)
     reason = models.CharField(max_length=255, blank=True)
-    shadow_outcome = models.CharField("in shadow", max_length=24, blank=True)
-    seconds = models.FloatField()
+    shadow_outcome = models.CharField("shadow outcome", max_length=24, blank=True)
+    duration_seconds = models.FloatField()
     data_version = models.BigIntegerField("data version", null=True)
     configuration = models.CharField(max_length=16, blank=True)
-    facts = models.TextField()
+    snapshot = models.TextField()
 
     class Meta:
         verbose_name = "decision"
         verbose_name_plural = "decision log"
-        # What the timeline is asked for, in its order; `at` has an index of its own, by which old ones are cleared away.
+        # What the timeline is asked for, in its order; `decided_at` has an index of its own, by which old ones are cleared away.
         indexes = [
-            models.Index(fields=["person", "at"], name="decision_by_person"),
-            models.Index(fields=["person_id", "at"], name="decision_by_person_id"),
-            models.Index(fields=["route_id", "at"], name="decision_by_route"),
-            models.Index(fields=["outcome", "at"], name="decision_by_outcome"),
+            models.Index(fields=["display_name", "decided_at"], name="decision_by_name"),
+            models.Index(fields=["user_id", "decided_at"], name="decision_by_user"),
+            models.Index(fields=["route_id", "decided_at"], name="decision_by_route"),
+            models.Index(fields=["outcome", "decided_at"], name="decision_by_outcome"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.outcome}: {self.person or 'nobody'} at {self.url}"
+        return f"{self.outcome}: {self.display_name or 'nobody'} at {self.url}"

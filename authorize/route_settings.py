@@ -15,7 +15,7 @@ def default_ports(options: Any) -> frozenset[int]:
     return frozenset({80, 443}) if options.insecure_server else frozenset({443})
 
 
-def own_hosts(options: Any) -> frozenset[str]:
+def reserved_hosts(options: Any) -> frozenset[str]:
     """Hosts with pages of ours alone: where people sign in, where the admin is, and where other proxies ask."""
     return frozenset(url.host for url in (options.authenticate_service_url, options.forward_auth_url) if url is not None)
 
@@ -24,7 +24,7 @@ def route_table(options: Any, previous: RouteTable | None = None, *, with_shadow
     """Route table; ConfigError where the routes are wrong.  `with_shadow`: as if whatever is in shadow were enforced."""
     ports, client_ca = default_ports(options), options.client_ca
     return RouteTable.build(
-        options.policy, ports, client_ca=client_ca, with_shadow=with_shadow, previous=previous, own_hosts=own_hosts(options)
+        options.policy, ports, client_ca=client_ca, with_shadow=with_shadow, previous=previous, own_hosts=reserved_hosts(options)
     )
 
 
@@ -37,5 +37,5 @@ class RouteLinks:
     def __init__(self, options: Options):
         self._key = derive_key(options.shared_secret[0], "route links")
 
-    def id_of(self, route: Route) -> str:
+    def link_id(self, route: Route) -> str:
         return hmac.new(self._key, route.id.encode(), hashlib.sha256).hexdigest()[:16]

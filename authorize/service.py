@@ -5,18 +5,18 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from authorize.accessible_routes import Opening, StartPages
-from authorize.authorizer import Attestation, Authorizer, Check, ShadowOutcome
+from authorize.accessible_routes import AccessibleRoute, EntryPoints
+from authorize.authorizer import Attestation, AuthorizationResult, Authorizer, ShadowOutcome
 from authorize.decision_log.shadow_policy import ShadowPolicy
 from authorize.identity import request_credentials
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.identity.identity_loader import IdentityLoader
 from authorize.identity.service_account_loader import ServiceAccountLoader
-from authorize.policy.compiled_route import unusable_users
-from authorize.policy.criterion import Case
-from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
+from authorize.policy.compiled_route import invalid_user_entries
+from authorize.policy.criterion import EvaluationContext
+from authorize.policy.decision import NO_ROUTE, Decision, Outcome, evaluate_route
 from authorize.policy.identity import Identity
-from authorize.policy.language.criterion_registry import criterion_of
+from authorize.policy.language.criterion_registry import build_criterion
 from authorize.policy.policy_request import PolicyRequest
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from authorize.upstream.upstream_credentials import UpstreamCredentials
@@ -36,7 +36,7 @@ from foundation.errors import BrokerError, ConfigError, ProviderError, SealError
 ADMIN_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
 
 
-class TokenBearer(Protocol):
+class VerifiedBearer(Protocol):
     """Person whom a good token names.  There is no record of the session: it ends with the token."""
 
     @property
@@ -46,8 +46,8 @@ class TokenBearer(Protocol):
     def user(self) -> UserRecord: ...
 
 
-class BearerVerifier(Protocol):
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> TokenBearer | InvalidToken:
+class BearerTokenVerifier(Protocol):
+    async def verify(self, route_id: str, token: str, asker: str = "") -> VerifiedBearer | InvalidToken:
         """InvalidToken for one that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
         object.  `asker` is the address that it came from, "" where that is in doubt."""
         ...
@@ -63,48 +63,48 @@ class AuthorizeService(Authorizer):
         signing_key: SigningKey,
         clock: Callable[[], float] = time.time,
         previous: Authorizer | None = None,
-        bearers: BearerVerifier | None = None,
+        bearers: BearerTokenVerifier | None = None,
         broker: BrokerClient | None = None,
     ):
         super().__init__(options, previous)
-        self._start_pages = StartPages(self.routes, self.default_ports)
+        self._start_pages = EntryPoints(self.routes, self.default_ports)
         self._certificates = ClientCertificates()
         self._shadow = ShadowPolicy(options)
-        self.has_shadow = self._shadow.is_any
+        self.has_shadow = self._shadow.has_shadow_rules
         self.identity_headers = IdentityHeaders(options, signing_key)
         self.identity_header_names = self.identity_headers.names
-        self.credentials = UpstreamCredentials(options, self.routes, self.identity_headers.groups_told, clock, broker)
+        self.credentials = UpstreamCredentials(options, self.routes, self.identity_headers.released_groups, clock, broker)
         self._cookies = SessionCookies(options)
         self._program_tokens = ProgrammaticTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)
-        self._identities = IdentityLoader.of(options, replica)
+        self._identities = IdentityLoader.from_options(options, replica)
         self._bearers = bearers
         self._clock = clock
-        if problems := list(unusable_users(options.admin_allowed_users, "admin_allowed_users")):
+        if problems := list(invalid_user_entries(options.admin_allowed_users, "admin_allowed_users")):
             raise ConfigError(problems)
         self._admin_rules = tuple(
-            criterion_of(Comparison(setting, name, "", "in", False, getattr(options, setting)))
+            build_criterion(Comparison(setting, name, "", "in", False, getattr(options, setting)))
             for setting, name in (("admin_allowed_users", "user"), ("admin_allowed_groups", "groups"))
         )
 
-    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
+    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> AuthorizationResult:
         """Decision on a request.  BadRequest where the path has two readings; BrokerError where the data broker is needed and away."""
         route = self.routes.match(request)
         if route is None:
-            return Check(NO_ROUTE, None)
+            return AuthorizationResult(NO_ROUTE, None)
         now = self._clock()
         if route.client_ca is not None:
-            request = self._certificates.judged(request, route.client_ca, now)
+            request = self._certificates.with_verdict(request, route.client_ca, now)
         # Judged as nobody first: what is open to everyone must work while the data broker is down.
-        decision = judge(request, None, route, now) if not route.is_for_people else None
+        decision = evaluate_route(request, None, route, now) if not route.needs_identity else None
         identity, refused = None, ""
         if decision is None:
             identity, refused = await self._identify(request, cookie_headers, now, route.route)
-            decision = judge(request, identity, route, now)
+            decision = evaluate_route(request, identity, route, now)
         elif decision.outcome is Outcome.SIGN_IN:
             identity, refused = await self._identify(request, cookie_headers, now, route.route)
-            decision = judge(request, identity, route, now) if identity is not None else decision
-        elif (self.identity_headers.tell(route) or self.credentials.impersonates(route)) and not decision.is_preflight:
+            decision = evaluate_route(request, identity, route, now) if identity is not None else decision
+        elif (self.identity_headers.sends_identity(route) or self.credentials.impersonates(route)) and not decision.is_preflight:
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         is_told = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now, request_id) if is_told else ()
@@ -112,9 +112,11 @@ class AuthorizeService(Authorizer):
             request_credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
         )
         ends = _known_end(decision, identity) if is_told and identity is not None else math.inf
-        return Check(decision, identity, headers, challenge, refused, ends)
+        return AuthorizationResult(decision, identity, headers, challenge, refused, ends)
 
-    async def shadow_outcome(self, request: PolicyRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
+    async def evaluate_shadow(
+        self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes]
+    ) -> ShadowOutcome | None:
         """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
         now = self._clock()
 
@@ -122,12 +124,12 @@ class AuthorizeService(Authorizer):
             route = check.decision.route
             return await self._identify_if_possible(request, cookie_headers, now, route.route if route is not None else None)
 
-        return await self._shadow.shadow_outcome(request, check, now, identify, self._certificates)
+        return await self._shadow.evaluate(request, check, now, identify, self._certificates)
 
-    async def identity_of_session(self, session_id: str) -> Identity | None:
+    async def load_session_identity(self, session_id: str) -> Identity | None:
         return await self._identities.load(session_id, self._clock())
 
-    async def credentials_for(self, check: Check, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
+    async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         route = check.decision.route
         if route is None or not check.decision.is_allowed or check.decision.is_preflight:
             return ()
@@ -135,11 +137,11 @@ class AuthorizeService(Authorizer):
 
     async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation:
         identity, _ = await self._identify(request, cookie_headers, self._clock())
-        if identity is None or not self.may_enter_host(request, identity):
+        if identity is None or not self.can_access_host(request, identity):
             return Attestation(identity)
         return Attestation(identity, self.identity_headers.assertion(identity, request.host_port))
 
-    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[AccessibleRoute, ...]:
         now = self._clock()
         identity = await self._of_cookies(cookie_headers, request.host_port, now)
         if identity is None:
@@ -148,22 +150,25 @@ class AuthorizeService(Authorizer):
         def decide(asked: PolicyRequest) -> Decision:
             if (route := self.routes.match(asked)) is None:
                 return NO_ROUTE
-            asked = self._certificates.judged(asked, route.client_ca, now)
+            asked = self._certificates.with_verdict(asked, route.client_ca, now)
             # As in `check`, where what nobody needs to sign in for is decided before it is known who asks.
-            before = judge(asked, None, route, now) if not route.is_for_people else None
-            return before if before is not None and before.outcome is not Outcome.SIGN_IN else judge(asked, identity, route, now)
+            before = evaluate_route(asked, None, route, now) if not route.needs_identity else None
+            return before if before is not None and before.outcome is not Outcome.SIGN_IN else evaluate_route(asked, identity, route, now)
 
-        return await self._start_pages.openings(request, decide)
+        return await self._start_pages.find_accessible(request, decide)
 
-    def may_enter_host(self, request: PolicyRequest, identity: Identity) -> bool:
+    def can_access_host(self, request: PolicyRequest, identity: Identity) -> bool:
         """Whether any route of this host lets this person in.  Where none does, nothing is attested about them for it."""
         now = self._clock()
-        routes = self.routes.routes_of(request.host, request.port)
-        return any(judge(self._certificates.judged(request, route.client_ca, now), identity, route, now).is_allowed for route in routes)
+        routes = self.routes.routes_for(request.host, request.port)
+        return any(
+            evaluate_route(self._certificates.with_verdict(request, route.client_ca, now), identity, route, now).is_allowed
+            for route in routes
+        )
 
     def may_administer(self, identity: Identity) -> bool:
         """Administrators are found by the same rules as routes: `admin_allowed_users` and `admin_allowed_groups`, any hit in either."""
-        return any(rule.test(Case(ADMIN_REQUEST, identity, 0.0)).holds for rule in self._admin_rules)
+        return any(rule.evaluate(EvaluationContext(ADMIN_REQUEST, identity, 0.0)).holds for rule in self._admin_rules)
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         """Identity of who is signed in at this host with a browser; None for nobody.  Raises BrokerError."""
@@ -188,14 +193,18 @@ class AuthorizeService(Authorizer):
 
     async def _of_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | InvalidToken | None:
         """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
-        scheme, value = request_credentials.authorization_of(request)
-        if request_credentials.is_service_account(scheme, value):
+        scheme, value = request_credentials.parse_authorization(request)
+        if request_credentials.is_service_account_token(scheme, value):
             return await self._service_accounts.identify(value, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
             return await self._of_bearer(route, value, request.source_ip, now)
-        if program_token := value if scheme == "gate" else request_credentials.query_token_of(request):
+        if program_token := value if scheme == "gate" else request_credentials.parse_query_token(request):
             return await self._of_program(request, program_token, now)
-        return None if value or not request_credentials.is_unreadable(request) else InvalidToken("the Authorization header is ambiguous")
+        return (
+            None
+            if value or not request_credentials.has_malformed_authorization(request)
+            else InvalidToken("the Authorization header is ambiguous")
+        )
 
     async def _of_program(self, request: PolicyRequest, token: str, now: float) -> Identity | InvalidToken:
         reason = ""
@@ -212,14 +221,14 @@ class AuthorizeService(Authorizer):
         if self._bearers is None:
             raise BrokerError("this process can't verify tokens of the provider")
         try:
-            bearer = await self._bearers.bearer_of(route.id, token, asker)
+            bearer = await self._bearers.verify(route.id, token, asker)
         except ProviderError as error:
             raise BrokerError(f"a token can't be verified: {error}") from error
         if isinstance(bearer, InvalidToken):
             return bearer
         if now >= bearer.session.expires:
             return InvalidToken("bearer token: it has expired")
-        return await self._identities.of_bearer(bearer.session, bearer.user)
+        return await self._identities.for_bearer(bearer.session, bearer.user)
 
     async def _identify_if_possible(
         self, request: PolicyRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None
@@ -234,8 +243,8 @@ def _known_end(decision: Decision, identity: Identity) -> float:
     """When this can't be allowed any more, as far as it is known now: the end of a session or token, and of access for a while that nothing
     else stands for.  The identity of a service account is made anew each hour, so its end says nothing.
     """
-    ends = identity.expires if identity.is_own or identity.is_bearer else math.inf
-    route, case = decision.route, decision.case
-    if not identity.access or route is None or case is None or (span := identity.access.get(route.route.grant_key)) is None:
+    ends = identity.expires_at if identity.is_provider_user or identity.is_bearer else math.inf
+    route, case = decision.route, decision.context
+    if not identity.grants or route is None or case is None or (span := identity.grants.get(route.route.grant_key)) is None:
         return ends
-    return ends if judge(case.request, identity, route, span.until).is_allowed else min(ends, span.until)
+    return ends if evaluate_route(case.request, identity, route, span.expires_at).is_allowed else min(ends, span.expires_at)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from authorize.policy.compiled_route import unusable_users
-from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
+from authorize.policy.compiled_route import invalid_user_entries
+from authorize.policy.user_entry import EntryKind, UserEntry, parse_user_entry
 from config.parsing.document import KeyPath, parse_key_path
 from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
@@ -20,7 +20,7 @@ _PlacedEntry = tuple[KeyPath, str, frozenset[str]]
 
 
 def unusable_administrators(settings: Any) -> Iterator[Finding]:
-    for problem in unusable_users(settings.admin_allowed_users, "admin_allowed_users"):
+    for problem in invalid_user_entries(settings.admin_allowed_users, "admin_allowed_users"):
         yield parse_key_path(problem.key), problem.message
 
 
@@ -29,7 +29,7 @@ def entries_for_nobody(settings: Any) -> Iterator[Finding]:
     known = tuple(provider_kinds(settings))
     for place, written, issuers in _entries(settings):
         try:
-            entry = user_entry(written)
+            entry = parse_user_entry(written)
         except ValueError:
             continue  # that is an error
         if entry.provider != VERIFIED_EMAIL and (message := _why_nobody(entry, known, issuers)):
@@ -42,7 +42,7 @@ def subjects_of_nobody_in_particular(settings: Any) -> Iterator[Finding]:
         return
     for place, written, _ in _entries(settings):
         try:
-            entry = user_entry(written)
+            entry = parse_user_entry(written)
         except ValueError:
             continue  # that is an error anyway
         if entry.kind is EntryKind.SUBJECT:
@@ -122,7 +122,7 @@ def _why_nobody(entry: UserEntry, providers: tuple[str, ...], issuers: frozenset
     """ "" where whom it names may come."""
     if entry.kind is not EntryKind.USER_ID or entry.provider in (*providers, SERVICE_ACCOUNT):
         return ""
-    if entry.names_an_issuer:
+    if entry.is_issuer_qualified:
         return "" if entry.provider in issuers else "refers to a token issuer that this route does not accept"
     if entry.provider in KINDS:
         ours = f"idp_provider is {providers[0]}" if len(providers) == 1 else f"the providers are {', '.join(providers)}"

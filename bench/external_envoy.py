@@ -32,7 +32,7 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2, status_pb2
 
 from authorize.decision_log.decision_log import DecisionLog, DecisionRecorder
-from authorize.ext_authz_types import ExtAuthzParts
+from authorize.ext_authz_types import ExtAuthzDependencies
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.support.harness import child, free_port, pin, wait_for
@@ -271,17 +271,17 @@ async def authorize(directory: Path) -> tuple[int, str]:
     return await served(options, broker, ext_authz_parts(options, service, replica)), cookie
 
 
-def ext_authz_parts(options: Options, service: AuthorizeService, replica: Replica) -> ExtAuthzParts:
+def ext_authz_parts(options: Options, service: AuthorizeService, replica: Replica) -> ExtAuthzDependencies:
     words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, ForwardingResources()))
     recorder = DecisionRecorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
-    return ExtAuthzParts(lambda: service, lambda: words, replica, recorder)
+    return ExtAuthzDependencies(lambda: service, lambda: words, replica, recorder)
 
 
 async def authorize_logging(directory: Path) -> tuple[int, str]:
     return await authorize(directory)
 
 
-async def served(options: Options, broker: MemoryStore, asked: ExtAuthzParts) -> int:
+async def served(options: Options, broker: MemoryStore, asked: ExtAuthzDependencies) -> int:
     services = RpcServices(options)
     services.open(broker, asked)
     await services.start()

@@ -87,11 +87,11 @@ class GateAdminSite(AdminSite):
         if identity is None:
             return HttpResponseRedirect(own.authenticate.redirects.sign_in_url(_target(request)))
         if not may_administer(request, identity):
-            stranger = Actor(ActorKind.USER, identity.user_id, identity.shown_as)
+            stranger = Actor(ActorKind.USER, identity.user_id, identity.display_name)
             record_action(
-                request, "was denied access to the admin", object_repr=identity.shown_as, object_id=identity.user_id, stranger=stranger
+                request, "was denied access to the admin", object_repr=identity.display_name, object_id=identity.user_id, stranger=stranger
             )
-            reason = f"You are signed in as {identity.shown_as}, who is not an administrator of this gate."
+            reason = f"You are signed in as {identity.display_name}, who is not an administrator of this gate."
             advice = "The settings admin_allowed_users and admin_allowed_groups list the administrators."
             somebody_else = f"/.gate/signout/?{urlencode({'gate_redirect_uri': own.authenticate.origin + _target(request)})}"
             links = (("View my account", "/.gate/"), ("Sign in as another user", somebody_else))
@@ -99,7 +99,7 @@ class GateAdminSite(AdminSite):
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
         request.session[USER_ID_KEY] = identity.user_id
-        record_action(request, "opened the admin", object_repr=identity.shown_as, object_id=identity.user_id)
+        record_action(request, "opened the admin", object_repr=identity.display_name, object_id=identity.user_id)
         return HttpResponseRedirect(_target(request))
 
 
@@ -121,7 +121,7 @@ def _django_user(identity: Identity) -> AbstractBaseUser:
     if is_new:
         user.set_unusable_password()
     # The frame of each page greets them by `first_name`; the audit log takes the address or the name (`administrator`).
-    user.email = identity.email[:254] if identity.rule_email else ""
+    user.email = identity.email[:254] if identity.verified_email else ""
     user.first_name = plain_text(identity.name or user.email or identity.user_id)[:150]
     user.is_staff = user.is_superuser = user.is_active = True
     user.save()

@@ -91,7 +91,7 @@ class Dashboard:
 
 
 def dashboard_of(request: HttpRequest) -> Dashboard:
-    latest = list(LoggedDecision.objects.order_by("-id").values_list("outcome", "route", "at")[:LATEST])
+    latest = list(LoggedDecision.objects.order_by("-id").values_list("outcome", "route", "decided_at")[:LATEST])
     refused = ((outcome, route) for outcome, route, _ in latest if outcome in REFUSALS)
     outcomes = Counter(outcome for outcome, _, _ in latest)
     gate = page_context(request)

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from authenticate.access_requests.access_request_service import format_duration
 from authenticate.portal.programmatic_clients import list_clients
-from authorize.identity.identity_builder import holder_of_account
+from authorize.identity.identity_builder import grant_subject_for_user
 from authorize.models import LoggedDecision
 from databroker.admin.group_admin import origin_of
 from databroker.admin.read_only_admin import SHOWN
@@ -83,14 +83,19 @@ class PersonAdmin(UserAdmin):
 
     @admin.display(description="latest decisions")
     def decided(self, user: User) -> SafeString | str:
-        found = LoggedDecision.objects.filter(person_id=user.pk).defer("facts").order_by("-at", "-id")[:LATEST]
+        found = LoggedDecision.objects.filter(user_id=user.pk).defer("snapshot").order_by("-decided_at", "-id")[:LATEST]
         lines = [
-            (time_element(row.at, "exact"), self._url("authorize_loggeddecision_change", row.pk), row.outcome, f"{row.method} {row.url}")
+            (
+                time_element(row.decided_at, "exact"),
+                self._url("authorize_loggeddecision_change", row.pk),
+                row.outcome,
+                f"{row.method} {row.url}",
+            )
             for row in found
         ]
         if not lines:
             return "None in the decision log."
-        every = f"{self._url('authorize_loggeddecision_changelist')}?{urlencode({'person': user.pk})}"
+        every = f"{self._url('authorize_loggeddecision_changelist')}?{urlencode({'user': user.pk})}"
         shown = format_html_join("", '<div>{} <a href="{}">{}</a> {}</div>', lines)
         return format_html('{}<div><a href="{}">Show all</a></div>', shown, every)
 
@@ -138,7 +143,7 @@ async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
     record = user.asked[0]
     if record is None:
         return [], []
-    holder = holder_of_account(UserRecord.from_record(record), user.options.providers)
+    holder = grant_subject_for_user(UserRecord.from_record(record), user.options.providers)
     held = await TemporaryAccesses(broker).of(*holder)
     asked = [each.asked for each in await AskedAccesses(broker).of_person(*holder)]
     given = [(each.route_name or each.route, time_element(each.until), f"{each.why} (granted by {each.by})") for each in held]

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from authorize.identity.client_certificates import shown_certificate
+from authorize.identity.client_certificates import parse_certificate
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.policy_request import CONNECT, ClientCertificate, PolicyRequest
 from foundation.errors import BadRequest
@@ -173,4 +173,4 @@ def client_certificate(incoming: IncomingRequest) -> ClientCertificate | None:
         host, _ = canonical_host(incoming.headers.get(b"host", b""))
         if server_name.lower().removesuffix(".") != host:
             return None
-    return shown_certificate(facts["chain"])
+    return parse_certificate(facts["chain"])

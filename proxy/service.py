@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from authorize.authorizer import AuthorizePageContext, Authorizer
-from authorize.policy.policy_request import CONNECT, PolicyRequest, access_request
+from authorize.policy.policy_request import CONNECT, PolicyRequest, parse_request
 from config.options import Options
 from config.routes.route import Route
 from databroker.session_reader import SessionReader
@@ -77,7 +77,7 @@ class ProxyService:
     def owner_of(self, incoming: IncomingRequest) -> Owner:
         """Owner of a request that came to us, which is read now; BadRequest where it has two readings."""
         scope, headers = incoming.scope, incoming.headers
-        incoming.request = access_request(
+        incoming.request = parse_request(
             scope["method"],
             headers.get(b"host", b""),
             scope["raw_path"],
@@ -99,7 +99,7 @@ class ProxyService:
         return Owner.DATA_PLANE if found is Owner.ROBOTS and self._authorize.is_public(request) else found
 
     def origin_of(self, request: PolicyRequest) -> str:
-        return f"{self._authorize.scheme_of(request.host, request.port)}://{request.host_port}"
+        return f"{self._authorize.scheme_for(request.host, request.port)}://{request.host_port}"
 
     def route_of_tunnel(self, host: str, port: str) -> Route | None:
         """Route that a program at this host wants a token for, where it says the port of a tunnel."""
@@ -110,7 +110,7 @@ class ProxyService:
 
     def providers_at(self, request: PolicyRequest) -> tuple[str, ...]:
         """Providers whose people are taken at the host of a request; () where one of its routes takes those of any."""
-        named = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_of(request.host, request.port)]
+        named = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_for(request.host, request.port)]
         return tuple(dict.fromkeys(chain.from_iterable(named))) if all(named) else ()
 
     def is_authenticate_host(self, name: str) -> bool:
@@ -141,7 +141,7 @@ def _host_facts(options: Options, authorize: Authorizer) -> Callable[[tuple[str,
 
     def facts(address: tuple[str, int | None]) -> HostFacts:
         is_authenticate_host = address == authenticate_address
-        is_route_host = serves_routes and authorize.knows_host(*address)
+        is_route_host = serves_routes and authorize.serves_host(*address)
         # Whatever the port: front proxies reach us by an inner address.
         is_forward_auth_host = serves_routes and forward_auth is not None and address[0] == forward_auth.host
         has_health_paths = options.health_paths_on_routes or not is_route_host or is_authenticate_host or is_forward_auth_host

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TypeAlias
 
-from authorize.authorizer import Check, ShadowOutcome, WithheldCredentials
+from authorize.authorizer import AuthorizationResult, ShadowOutcome, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import IdentitySources
 from config.routes.route import Route
@@ -28,7 +28,7 @@ class JudgedRequest:
     """Judged request: what was decided about it at `now`, when there had been so many `changes` of records and policy."""
 
     incoming: IncomingRequest
-    check: Check
+    check: AuthorizationResult
     now: float
     changes: int
     shadow_outcome: ShadowOutcome | None = None  # were all that is in shadow enforced

@@ -39,10 +39,10 @@ class Verdicts:
     """Verdict function: `of` is the one; all that it knows besides its arguments follows from the configuration."""
 
     def __init__(self, options: Options, authorize: Authorizer):
-        self._shows_credentials = authorize.shows_credentials
+        self._shows_credentials = authorize.injects_credentials
         self.loops = SignInLoops(options)
         self._refusals = Refusals(options, authorize, self.loops)
-        self._told_names = authorize.routes.told_names
+        self._told_names = authorize.routes.identity_header_names
 
     def of(self, judged: JudgedRequest, asker: Asker = Asker.OURS) -> Verdict:
         incoming, check, compiled = judged.incoming, judged.check, judged.check.decision.route
@@ -61,7 +61,7 @@ class Verdicts:
             offer = _offer(incoming, compiled.route, asker)
         except BadRequest as error:
             return refused(error, asker)
-        return Carry(compiled, check.identity_headers, check.withheld, offer)
+        return Carry(compiled, check.identity_headers, check.withheld_credentials, offer)
 
     def _not_signed_in(self, judged: JudgedRequest, asker: Asker) -> SignIn | Refuse:
         incoming, check = judged.incoming, judged.check

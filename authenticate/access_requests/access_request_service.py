@@ -9,10 +9,10 @@ from functools import reduce
 import structlog
 
 from authenticate.access_requests.access_webhook import BREAK_GLASS_USED, AccessEvent
-from authorize.approval_policy import AccessRules, may_request
-from authorize.identity.identity_builder import holder_of
-from authorize.identity.service_account_loader import identity_of_account
-from authorize.policy.compiled_route import name_of
+from authorize.approval_policy import ApprovalPolicy, may_request
+from authorize.identity.identity_builder import grant_subject
+from authorize.identity.service_account_loader import load_account_identity
+from authorize.policy.compiled_route import route_name
 from authorize.policy.identity import Identity
 from authorize.route_settings import RouteLinks
 from config.options import Options
@@ -60,7 +60,7 @@ class AccessActor:
     @property
     def grant_subject(self) -> AccessHolder:
         """Who has what this caller is given."""
-        return holder_of(self.session.user_id, self.session.vouched_by, self.identity.linked_id)
+        return grant_subject(self.session.user_id, self.session.vouched_by, self.identity.linked_id)
 
     def is_user(self, user_id: str, issuer: str) -> bool:
         return self.grant_subject == (user_id, issuer)
@@ -68,7 +68,7 @@ class AccessActor:
     @property
     def email(self) -> str:
         """Address by which users are told apart, canonical. An unverified one counts too: it may be the second account of a user."""
-        return self.identity.rule_email or canonical_email(self.session.claims.get("email"))
+        return self.identity.verified_email or canonical_email(self.session.claims.get("email"))
 
     def is_requester_of(self, asked: AskedAccess) -> bool:
         """Whether it is, or may be, this person who has asked: by a second account as well, of the same address, or by a program."""
@@ -94,9 +94,9 @@ class AccessRequestService:
     ):
         self._tell = tell
         self._broker = broker
-        self.rules = AccessRules(options.policy)
+        self.rules = ApprovalPolicy(options.policy)
         self.links = RouteLinks(options)
-        self._linked = {self.links.id_of(route): route for route in self.rules.routes}
+        self._linked = {self.links.link_id(route): route for route in self.rules.routes}
         self._asked = AskedAccesses(broker, clock)
         self._accesses = TemporaryAccesses(broker, clock)
         self._clock = clock
@@ -107,7 +107,7 @@ class AccessRequestService:
 
     async def create(self, caller: AccessActor, route: Route, why: str, seconds: float) -> None:
         asking = route.access_requests
-        if asking is None or not caller.identity.is_own:
+        if asking is None or not caller.identity.is_provider_user:
             raise RequestNotFound(Message("this application does not accept access requests"))
         if not 0 < seconds <= asking.max_duration.total_seconds():
             raise AccessError(
@@ -280,11 +280,11 @@ class AccessRequestService:
         return replace(asked, approvals=approvals, state=APPROVED, duration=lasts, until=now + lasts)
 
     async def _counts(self, approval: AccessApproval, asked: AskedAccess, identities: IdentityLookup, now: float) -> bool:
-        identity = await identities(approval.session_id) or await identity_of_account(approval.session_id, self._broker, now)
-        if identity is None or identity.person_id != approval.user_id:
+        identity = await identities(approval.session_id) or await load_account_identity(approval.session_id, self._broker, now)
+        if identity is None or identity.principal_id != approval.user_id:
             return False
         # A program has no session that could end: its secret, and what was said by one that has ended may have been said by anybody.
-        if identity.provider == PROVIDER and identity.issued > approval.at:
+        if identity.provider == PROVIDER and identity.issued_at > approval.at:
             return False
         return self.rules.may_approve(asked.route, identity, now)
 
@@ -334,7 +334,7 @@ def describe_request(asked: AskedAccess) -> str:
 
 
 def route_title(route: Route) -> str:
-    return route.title or name_of(route)
+    return route.title or route_name(route)
 
 
 _UNITS = (

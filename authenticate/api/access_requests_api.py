@@ -7,7 +7,7 @@ from authenticate.api.api_call import ApiCall
 from authenticate.api.api_operation import operation
 from authenticate.api.api_types import PageQuery, PlainText, ResponseModel, Timestamp, to_rfc3339
 from authenticate.api.cursors import decode_cursor, encode_cursor
-from authorize.identity.service_account_loader import identity_of
+from authorize.identity.service_account_loader import build_account_identity
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.grants.request_store import APPROVED, AskedAccesses, HeldRequest
 from databroker.records import ServiceAccountRecord, SessionRecord
@@ -96,7 +96,7 @@ def actor_for(call: ApiCall) -> AccessActor:
     """
     account, id = call.principal.account, call.principal.id
     session = SessionRecord(id, id, id, PROVIDER, account.created, account.expires)
-    return AccessActor(session, identity_of(account, call.context.clock()), id, call.audit, _secret_viewers(account))
+    return AccessActor(session, build_account_identity(account, call.context.clock()), id, call.audit, _secret_viewers(account))
 
 
 def _secret_viewers(account: ServiceAccountRecord) -> tuple[str, ...]:

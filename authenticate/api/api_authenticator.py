@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 
 from authenticate.api.api_problems import ApiProblem
 from authorize.identity import request_credentials
-from authorize.identity.service_account_loader import account_with
+from authorize.identity.service_account_loader import find_account
 from authorize.policy.policy_request import PolicyRequest
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.broker_client import BrokerClient
@@ -61,11 +61,11 @@ class ApiAuthenticator:
 
         Raises ApiProblem 401 if there is not exactly one valid token, and BrokerError.
         """
-        scheme, token = request_credentials.authorization_of(request)
-        if not request_credentials.is_service_account(scheme, token):
+        scheme, token = request_credentials.parse_authorization(request)
+        if not request_credentials.is_service_account_token(scheme, token):
             challenge = INVALID_TOKEN if token else UNAUTHENTICATED
             raise ApiProblem(401, "send `Authorization: Bearer <token of a service account>`").with_header("WWW-Authenticate", challenge)
-        account = await account_with(token, self._broker, self._clock())
+        account = await find_account(token, self._broker, self._clock())
         if isinstance(account, InvalidToken):
             problem = ApiProblem(401, "the token is expired, rotated or revoked").with_header("WWW-Authenticate", INVALID_TOKEN)
             problem.reason = account.reason

@@ -17,8 +17,8 @@ from databroker.admin.row_search import MOST_WORDS
 LIST_NAME = "decisions"
 # Query parameter -> column.
 EXACT_FILTERS = {
-    "user": "person",
-    "user_id": "person_id",
+    "user": "display_name",
+    "user_id": "user_id",
     "route": "route",
     "route_id": "route_id",
     "outcome": "outcome",
@@ -82,15 +82,15 @@ def _page(query: DecisionQuery, before: int | None) -> list[LoggedDecision]:
     if before is not None:
         rows = rows.filter(pk__lt=before)
     if query.after is not None:
-        rows = rows.filter(at__gte=query.after)
+        rows = rows.filter(decided_at__gte=query.after)
     if query.before is not None:
-        rows = rows.filter(at__lt=query.before)
+        rows = rows.filter(decided_at__lt=query.before)
     for word in (query.q or "").split()[:MOST_WORDS]:
-        matches = Q(person__holds=word) | Q(person_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)
+        matches = Q(display_name__holds=word) | Q(user_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)
         rows = rows.filter(matches)
-    return list(rows.defer("facts").order_by("-pk")[: query.limit + 1])
+    return list(rows.defer("snapshot").order_by("-pk")[: query.limit + 1])
 
 
 def _from_row(row: LoggedDecision) -> DecisionResource:
     texts = {name: getattr(row, column) for name, column in EXACT_FILTERS.items()}
-    return DecisionResource(id=row.pk, decided_at=to_rfc3339(row.at), method=row.method, url=row.url, reason=row.reason, **texts)
+    return DecisionResource(id=row.pk, decided_at=to_rfc3339(row.decided_at), method=row.method, url=row.url, reason=row.reason, **texts)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from authorize.accessible_routes import Opening, start_path
+from authorize.accessible_routes import AccessibleRoute, entry_path
 from config.routes.route import Route
 from foundation.values import Url, WatchedFile, parse_ip
 
@@ -38,9 +38,9 @@ class Application:
         return all(word in said for word in words)
 
 
-def to_application(opening: Opening, authenticate_url: Url, link_id: str) -> Application:
+def to_application(opening: AccessibleRoute, authenticate_url: Url, link_id: str) -> Application:
     """Application of an opening; `authenticate_url` says at which port of gate's the pages are."""
-    route, path = opening.route.route, start_path(opening.route) or "/"
+    route, path = opening.route.route, entry_path(opening.route) or "/"
     address = route.from_.host_port if path == "/" else f"{route.from_.host_port}{path}"
     title, category, key = route.title or _made_title(route, path), route.category or "", f"{route.from_.origin}{path}"
     return Application(
@@ -54,7 +54,7 @@ def to_application(opening: Opening, authenticate_url: Url, link_id: str) -> App
         command=_command(route.from_, authenticate_url) if route.is_tcp else "",
         icon=route.icon,
         needs_step_up=opening.needs_step_up,
-        has_partial_access=opening.is_partial,
+        has_partial_access=opening.is_partially_accessible,
         order=(not category, category.casefold(), title.casefold(), key),
     )
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from authenticate.portal.applications import Application, to_application
 from authenticate.portal.icons import BUILTIN_ICON_PATHS, Icons
 from authenticate.portal.preferences import load_preferences
-from authorize.accessible_routes import SLICE, Opening
+from authorize.accessible_routes import YIELD_INTERVAL_SECONDS, AccessibleRoute
 from authorize.authorizer import Authorizer
 from authorize.policy.policy_request import PolicyRequest
 from authorize.route_settings import RouteLinks
@@ -93,10 +93,10 @@ class Portal:
             sections.setdefault(heading, []).append(self._tile(each, language, is_favourite=each.id in starred))
         return PortalPage(list(sections.items()), len(found), number, pages)
 
-    def _application(self, opening: Opening) -> Application:
+    def _application(self, opening: AccessibleRoute) -> Application:
         place = opening.route.id, opening.needs_step_up
         if (known := self._applications.get(place)) is None:
-            known = self._applications[place] = to_application(opening, self._url, self._links.id_of(opening.route.route))
+            known = self._applications[place] = to_application(opening, self._url, self._links.link_id(opening.route.route))
         return known
 
     def _tile(self, shown: Application, language: str, *, is_favourite: bool) -> Markup:
@@ -119,6 +119,6 @@ async def _in_slices(items: Iterable[T]) -> AsyncGenerator[T]:
     began = time.monotonic()
     for item in items:
         yield item
-        if time.monotonic() - began > SLICE:
+        if time.monotonic() - began > YIELD_INTERVAL_SECONDS:
             await asyncio.sleep(0)
             began = time.monotonic()

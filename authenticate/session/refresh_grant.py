@@ -11,7 +11,7 @@ from authenticate.provider.id_token import payload_of
 from authenticate.provider.provider_client import ProviderClient
 from authenticate.provider.provider_errors import AnotherPerson
 from authenticate.provider.signed_token import WrongTime
-from authorize.identity.identity_builder import linked_id_of
+from authorize.identity.identity_builder import linked_id_for
 from databroker.records import SessionRecord, UserRecord
 from databroker.session_reader import vouches
 
@@ -67,7 +67,7 @@ def _becomes_another(client: ProviderClient, session: SessionRecord, user: UserR
     if not configured.links_by_email:
         return False
     before = client.provider.user(session.claims, session.issued)
-    return linked_id_of(before, session.claims, configured) != linked_id_of(user, claims, configured)
+    return linked_id_for(before, session.claims, configured) != linked_id_for(user, claims, configured)
 
 
 async def _refreshed_payload(client: ProviderClient, session: SessionRecord, discovery: DiscoveryDocument) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import structlog
 
 from authenticate.provider.sign_in_result import AskedAnother, SignedIn
 from authenticate.session.session_index import ProviderSessions
-from authorize.identity.identity_builder import linked_id_of
+from authorize.identity.identity_builder import linked_id_for
 from config.options import Options
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import batches, end_sessions, session_ids_of_user
@@ -67,7 +67,7 @@ class Sessions:
         # The user first: whoever sees the session finds its user, too.
         await self._broker.put(USER, signed_in.user.id, signed_in.user.to_data())
         # The index before the session: whoever ends what the provider says must find it.
-        linked_id = linked_id_of(signed_in.user, session.claims, self._reader.providers.get(session.provider))
+        linked_id = linked_id_for(signed_in.user, session.claims, self._reader.providers.get(session.provider))
         await self.at_provider.remember(session, linked_id)
         await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
         if await self.at_provider.has_signed_out(session):
@@ -154,7 +154,7 @@ class Sessions:
         provider = self._reader.providers.get(session.provider)
         if provider is None or not provider.links_by_email:
             return ""
-        return linked_id_of(user_of(session, await self._broker.get(USER, session.user_id)), session.claims, provider)
+        return linked_id_for(user_of(session, await self._broker.get(USER, session.user_id)), session.claims, provider)
 
     @property
     def links_accounts(self) -> bool:

@@ -51,7 +51,7 @@ async def access(request: HttpRequest) -> HttpResponse:
 def _sign_in_url(request: HttpRequest) -> str:
     service = page_context(request).authenticate
     chosen = service.access.route_for_link(request.GET.get("route", ""))
-    return service.redirects.sign_in_url(PAGE if chosen is None else f"{PAGE}?route={service.access.links.id_of(chosen)}")
+    return service.redirects.sign_in_url(PAGE if chosen is None else f"{PAGE}?route={service.access.links.link_id(chosen)}")
 
 
 @view_helpers.requires_session(*METHODS, back=BACK, sign_in_url=_sign_in_url)
@@ -96,7 +96,7 @@ async def _do(request: HttpRequest, service: AuthenticateService, caller: Access
         case "refuse":
             await desk.deny(caller, id, nonce)
         case "approve":
-            await desk.approve(caller, id, nonce, gate.authorize.identity_of_session)
+            await desk.approve(caller, id, nonce, gate.authorize.load_session_identity)
         case "end":
             user_id, _, access_id = sent.get("access", "").rpartition(" ")
             await desk.revoke(caller, user_id, access_id)
@@ -129,7 +129,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Acce
         form=None if chosen is None else _form(chosen, desk.links),
         glass=_glass(chosen) if chosen is not None and desk.can_break_glass(caller, chosen) else None,
         is_lost="route" in request.GET and chosen is None,
-        routes=[(desk.links.id_of(route), route_title(route)) for route in await _askable(request, service, caller)],
+        routes=[(desk.links.link_id(route), route_title(route)) for route in await _askable(request, service, caller)],
         is_sent="sent" in request.GET and bool(requests),
         requests=[_waits(held, service) for held in requests],
         pending=len(pending),
@@ -156,7 +156,7 @@ def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
     if asking is None:
         raise RuntimeError("this route does not accept access requests")
     return {
-        "id": links.id_of(route),
+        "id": links.link_id(route),
         "words": route_title(route),
         "address": route.from_.host_port,
         "needs_reason": asking.reason == REQUIRED,

@@ -10,11 +10,11 @@ from foundation.email_address import unambiguous_name
 
 async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> AccessActor | None:
     """Who is signed in, as decisions know them at this moment."""
-    identity = await gate.authorize.identity_of_session(session.id)
+    identity = await gate.authorize.load_session_identity(session.id)
     if identity is None or identity.user_id != session.user_id:
         return None
     user = user_of(session, await gate.authenticate.broker.get(USER, session.user_id))
-    name = unambiguous_name(user.email if identity.rule_email else "", user.name, user.id)
+    name = unambiguous_name(user.email if identity.verified_email else "", user.name, user.id)
     audit = AuditLog(Actor(ActorKind.USER, session.user_id, name), gate.client_address, gate.authenticate.clock)
     return AccessActor(session, identity, name, audit)
 

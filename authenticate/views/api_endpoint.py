@@ -61,7 +61,7 @@ async def _answer(request: HttpRequest, path: str) -> HttpResponse:
             service.broker,
             service.clock,
             service.access,
-            gate.authorize.identity_of_session,
+            gate.authorize.load_session_identity,
             gate.client_address,
             gate.request_id,
         )

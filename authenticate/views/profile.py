@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from authenticate.service import AuthenticateService
-from authorize.identity.identity_builder import linked_id_of
+from authorize.identity.identity_builder import linked_id_for
 from databroker.claims import groups_in, rule_email_of
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, SessionRecord
 from databroker.session_reader import group_of, person_of, user_of
@@ -20,7 +20,7 @@ async def described_person(service: AuthenticateService, session: SessionRecord)
     return {
         "user": {"id": user.id, "name": user.name, "email": user.email, "email_verified": user.email_verified},
         "released": {
-            "id": linked_id_of(user, session.claims, provider) or user.id,
+            "id": linked_id_for(user, session.claims, provider) or user.id,
             "email": user.email if rule_email_of(user, session.claims, provider) else "",
         },
         "groups": await _groups(service, session),

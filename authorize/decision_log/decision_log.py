@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import structlog
 from asgiref.sync import sync_to_async
 
-from authorize.authorizer import Authorizer, Check, ShadowOutcome
+from authorize.authorizer import AuthorizationResult, Authorizer, ShadowOutcome
 from authorize.decision_log.decision_snapshot import ComparedNames, bounded, looked_at
-from authorize.decision_log.shadow_policy import tell_shadow
-from authorize.policy.criterion import Case
+from authorize.decision_log.shadow_policy import log_shadow_outcome
+from authorize.policy.criterion import EvaluationContext
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.identity import Identity, IdentitySources
 from authorize.policy.policy_request import PolicyRequest
@@ -48,21 +48,21 @@ class DecisionLogEntry:
     request: PolicyRequest
     decision: Decision | None
     identity: Identity | None
-    seconds: float
+    duration_seconds: float
     client_address: str
-    at: float = 0.0
+    decided_at: float = 0.0
     sources: IdentitySources | None = None
     shadow_outcome: ShadowOutcome | None = None
     failure: str = ""
-    problem: str = ""
-    refused_token: str = ""
+    error: str = ""
+    token_error: str = ""
 
     @property
-    def would_differ(self) -> bool:
+    def shadow_differs(self) -> bool:
         return self.shadow_outcome is not None and self.decision is not None and self.shadow_outcome.outcome != self.decision.outcome.value
 
 
-def failure_of(status: int | None) -> str:
+def failure_outcome(status: int | None) -> str:
     """Outcome in the log of a request that was not decided; `status` is that of its answer."""
     return "unavailable" if status == BrokerError.status else "bad request"
 
@@ -112,10 +112,10 @@ class DecisionLog:
     def __repr__(self) -> str:
         return f"<DecisionLog {len(self._waiting)} waiting>"
 
-    def use(self, options: Options, configuration: str) -> None:
+    def configure(self, options: Options, configuration: str) -> None:
         self._keeping = DecisionLogSettings.of(options, configuration) if options.decision_log_size else None
 
-    def keeps(
+    def should_log(
         self, decision: Decision | None, identity: Identity | None, refused_token: str, shadow_outcome: ShadowOutcome | None = None
     ) -> bool:
         """Whether this one is kept: what is refused, or would be decided otherwise; the rest by chance,
@@ -137,16 +137,18 @@ class DecisionLog:
         self._firsts.add((user_id, route_id))
         return len(self._firsts) > known
 
-    def keep(self, judged: DecisionLogEntry) -> None:
+    def enqueue(self, judged: DecisionLogEntry) -> None:
         """Queue one for which `keeps` said yes.  Where too many wait the oldest is dropped: the newest are what somebody asks about."""
         if (keeping := self._keeping) is None:
             return
         # The time that the rules compared.
-        judged.at = judged.decision.case.now if judged.decision is not None and judged.decision.case is not None else self._clock()
+        judged.decided_at = (
+            judged.decision.context.now if judged.decision is not None and judged.decision.context is not None else self._clock()
+        )
         judged.request = bounded(judged.request, keeping.looked)
-        if judged.decision is not None and judged.decision.case is not None:
-            case = judged.decision.case
-            judged.decision = replace(judged.decision, case=Case(judged.request, case.identity, case.now, case.route))
+        if judged.decision is not None and judged.decision.context is not None:
+            case = judged.decision.context
+            judged.decision = replace(judged.decision, context=EvaluationContext(judged.request, case.identity, case.now, case.route))
         if len(self._waiting) >= self._most_waiting:
             self._waiting.popleft()
             metrics.decisions_dropped.inc()
@@ -184,7 +186,7 @@ class DecisionRecorder:
         self._saw = saw
         self._clock = clock
 
-    async def check(self, authorize: Authorizer, request: PolicyRequest, cookies: Sequence[bytes], request_id: str) -> Check:
+    async def check(self, authorize: Authorizer, request: PolicyRequest, cookies: Sequence[bytes], request_id: str) -> AuthorizationResult:
         """Check as `authorize.check`.  Without a request id it is no request (a stream that is judged anew), and nothing is kept."""
         if not request_id:
             return await authorize.check(request, cookies)
@@ -192,15 +194,15 @@ class DecisionRecorder:
         try:
             check = await authorize.check(request, cookies, request_id)
         except GateError as error:
-            judged.failure, judged.problem = failure_of(error.status), error.operator_message
-            judged.seconds = time.perf_counter() - began
+            judged.failure, judged.error = failure_outcome(error.status), error.operator_message
+            judged.duration_seconds = time.perf_counter() - began
             self._keep(judged)
             raise
-        judged.seconds = time.perf_counter() - began
-        judged.decision, judged.identity, judged.refused_token = check.decision, check.identity, check.refused_token
-        if authorize.has_shadow and (shadow_outcome := await authorize.shadow_outcome(request, check, cookies)) is not None:
+        judged.duration_seconds = time.perf_counter() - began
+        judged.decision, judged.identity, judged.token_error = check.decision, check.identity, check.token_error
+        if authorize.has_shadow and (shadow_outcome := await authorize.evaluate_shadow(request, check, cookies)) is not None:
             judged.shadow_outcome = shadow_outcome
-            tell_shadow(request_id, check.decision, check.identity, shadow_outcome)
+            log_shadow_outcome(request_id, check.decision, check.identity, shadow_outcome)
         if check.identity is not None:
             judged.sources = check.identity.sources
             if check.decision.is_allowed:
@@ -209,5 +211,5 @@ class DecisionRecorder:
         return check
 
     def _keep(self, judged: DecisionLogEntry) -> None:
-        if self._decisions.keeps(judged.decision, judged.identity, judged.refused_token, judged.shadow_outcome):
-            self._decisions.keep(judged)
+        if self._decisions.should_log(judged.decision, judged.identity, judged.token_error, judged.shadow_outcome):
+            self._decisions.enqueue(judged)

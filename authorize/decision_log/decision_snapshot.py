@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from authorize.policy.identity import AccessSpan, Identity
+from authorize.policy.identity import GrantPeriod, Identity
 from authorize.policy.language.request_criteria import is_secret_header
 from authorize.policy.language.text_operators import TextTest, text_test
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
@@ -76,7 +76,7 @@ def bounded(request: PolicyRequest, looked: ComparedNames) -> PolicyRequest:
 
 
 def request_facts(request: PolicyRequest, looked: ComparedNames) -> RecordedFacts:
-    """Facts of a request that `bounded` gave.  `looked_headers` are those whose every value is here."""
+    """Facts of a request that `bounded` gave.  `captured_headers` are those whose every value is here."""
     sent = [(name.decode("ascii"), value) for name, value in request.headers]
     left_out = {name for name, value in sent if is_secret_header(name) or len(value) > LONGEST_TEXT or _passes(name, value, looked)}
     shown = request.client_certificate
@@ -89,11 +89,11 @@ def request_facts(request: PolicyRequest, looked: ComparedNames) -> RecordedFact
         "preflight": request.access_control_request_method,
         "source_ip": request.source_ip,
         "headers": [[name, value.decode("latin-1")] for name, value in sent if name not in left_out],
-        "looked_headers": sorted(
+        "captured_headers": sorted(
             {name.decode("ascii") for name in looked.headers if not is_secret_header(name.decode("ascii"))} - left_out
         ),
         "certificate": None if shown is None else _certificate(shown),
-        "cut": "the path" if len(request.path) > LONGEST_PATH else "",
+        "truncated": "the path" if len(request.path) > LONGEST_PATH else "",
     }
     return {name: value for name, value in facts.items() if value not in (None, "", [])}
 
@@ -128,7 +128,7 @@ def request_of(facts: RecordedFacts) -> PolicyRequest:
 
 
 def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
-    """Facts of an identity, without tokens and claims that no rule looks at.  `looked_claims` are those of which every value is here."""
+    """Facts of an identity, without tokens and claims that no rule looks at.  `captured_claims` are those of which every value is here."""
     found = {name: identity.claims[name] for name in looked.claims & identity.claims.keys()}
     left_out = {
         name for name, values in found.items() if len(values) > MOST_VALUES or any(len(str(value)) > LONGEST_TEXT for value in values)
@@ -137,20 +137,20 @@ def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
         "user_id": identity.user_id,
         "subject": identity.subject,
         "provider": identity.provider,
-        "issued": identity.issued,
-        "authenticated": identity.authenticated,
+        "issued_at": identity.issued_at,
+        "auth_time": identity.auth_time,
         "email": identity.email,
-        "rule_email": identity.rule_email,
+        "verified_email": identity.verified_email,
         "name": identity.name,
         "group_ids": sorted(identity.group_ids)[:MOST_VALUES],
         "group_names": sorted(identity.group_names)[:MOST_VALUES],
-        "untold_groups": "yes" if identity.has_untold_groups else "",
+        "groups_incomplete": "yes" if identity.groups_incomplete else "",
         "claims": {name: list(values) for name, values in sorted(found.items()) if name not in left_out},
         "claim_kinds": {name: kind for name, values in sorted(found.items()) if (kind := _KIND_NAMES.get(type(values), ""))},
-        "looked_claims": sorted(looked.claims - left_out),
-        "access": [[route, *span] for route, span in sorted(identity.access.items())][:MOST_VALUES] if looked.access else [],
-        "looked_access": "yes" if looked.access and len(identity.access) <= MOST_VALUES else "",
-        "cut": "the list of groups" if max(len(identity.group_ids), len(identity.group_names)) > MOST_VALUES else "",
+        "captured_claims": sorted(looked.claims - left_out),
+        "grants": [[route, *span] for route, span in sorted(identity.grants.items())][:MOST_VALUES] if looked.access else [],
+        "captured_grants": "yes" if looked.access and len(identity.grants) <= MOST_VALUES else "",
+        "truncated": "the list of groups" if max(len(identity.group_ids), len(identity.group_names)) > MOST_VALUES else "",
     }
     return {name: value for name, value in facts.items() if value not in ("", [], {})}
 
@@ -164,28 +164,28 @@ def identity_of_facts(facts: RecordedFacts | None) -> Identity | None:
         user_id=facts["user_id"],
         subject=facts["subject"],
         provider=facts["provider"],
-        expires=float("inf"),
-        issued=facts["issued"],
-        authenticated=facts.get("authenticated", 0.0),
+        expires_at=float("inf"),
+        issued_at=facts["issued_at"],
+        auth_time=facts.get("auth_time", 0.0),
         email=facts.get("email", ""),
-        rule_email=facts.get("rule_email", ""),
+        verified_email=facts.get("verified_email", ""),
         name=facts.get("name", ""),
         group_ids=frozenset(facts.get("group_ids", ())),
         group_names=frozenset(facts.get("group_names", ())),
         groups=(*facts.get("group_ids", ()), *facts.get("group_names", ())),
-        has_untold_groups=bool(facts.get("untold_groups")),
+        groups_incomplete=bool(facts.get("groups_incomplete")),
         claims={name: kinds.get(name, ListedValues)(values) for name, values in facts.get("claims", {}).items()},
-        access={route: AccessSpan(since, until) for route, since, until in facts.get("access", ())},
+        grants={route: GrantPeriod(since, until) for route, since, until in facts.get("grants", ())},
     )
 
 
 def missing_for(route: Route, request: RecordedFacts, identity: RecordedFacts | None) -> str:
     """Facts that the rules of this route look at and nobody wrote down; "" where they are all there."""
     looked = looked_at([route])
-    lacking = [request.get("cut", ""), (identity or {}).get("cut", "")]
+    lacking = [request.get("truncated", ""), (identity or {}).get("truncated", "")]
     headers = {name.decode("ascii") for name in looked.headers}
-    lacking += [f"http_header/{name}" for name in sorted(headers - set(request.get("looked_headers", ())))]
+    lacking += [f"http_header/{name}" for name in sorted(headers - set(request.get("captured_headers", ())))]
     if identity is not None:
-        lacking += [f"claim/{name}" for name in sorted(looked.claims - set(identity.get("looked_claims", ())))]
-        lacking += ["granted"] if looked.access and not identity.get("looked_access") else []
+        lacking += [f"claim/{name}" for name in sorted(looked.claims - set(identity.get("captured_claims", ())))]
+        lacking += ["granted"] if looked.access and not identity.get("captured_grants") else []
     return ", ".join(filter(None, lacking))

@@ -12,7 +12,7 @@ from authorize.decision_log.decision_log import DecisionLogEntry, DecisionLogSet
 from authorize.decision_log.decision_snapshot import LONGEST_PATH, identity_facts, request_facts
 from authorize.models import LoggedDecision
 from authorize.policy import decision_text
-from authorize.policy.compiled_route import name_of
+from authorize.policy.compiled_route import route_name
 from databroker.projection.rows import storable
 from foundation.errors import BrokerError
 
@@ -24,13 +24,13 @@ LONGEST_WANTED = 300
 Row = dict[str, Any]
 
 
-def write(entries: Sequence[QueuedEntry]) -> None:
+def write_entries(entries: Sequence[QueuedEntry]) -> None:
     """Write all in one short transaction; BrokerError where the database can't.  Leaves no connection open behind it."""
-    rows = [row_of(*entry) for entry in entries]
+    rows = [build_row(*entry) for entry in entries]
     try:
         with transaction.atomic():
             _insert(rows)
-            _clear(entries[-1][1], rows[-1]["at"])
+            _clear(entries[-1][1], rows[-1]["decided_at"])
     except Error as error:
         raise BrokerError(str(error)) from error
     finally:
@@ -43,8 +43,8 @@ def _insert(rows: Sequence[Row]) -> None:
     table, *columns = (connection.ops.quote_name(name) for name in (LoggedDecision._meta.db_table, *(field.column for field in fields)))
     places = ", ".join(["%s"] * len(columns))
     statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"  # noqa: S608 - names of the model
-    at = LoggedDecision._meta.get_field("at")
-    values = [tuple({**row, "at": at.get_db_prep_save(row["at"], connection)}.values()) for row in rows]
+    at = LoggedDecision._meta.get_field("decided_at")
+    values = [tuple({**row, "decided_at": at.get_db_prep_save(row["decided_at"], connection)}.values()) for row in rows]
     with connection.cursor() as cursor:
         cursor.executemany(statement, values)
 
@@ -52,34 +52,34 @@ def _insert(rows: Sequence[Row]) -> None:
 def _clear(keeping: DecisionLogSettings, now: datetime) -> None:
     """By the primary key and an index, so that it costs the same however many there are."""
     newest = LoggedDecision.objects.aggregate(newest=Max("pk"))["newest"] or 0
-    too_old = LoggedDecision.objects.filter(at__lt=now - timedelta(seconds=keeping.age)).order_by("at")
+    too_old = LoggedDecision.objects.filter(decided_at__lt=now - timedelta(seconds=keeping.age)).order_by("decided_at")
     too_many = LoggedDecision.objects.filter(pk__lte=newest - keeping.size).order_by("pk")
     for rows in (too_many, too_old):
         LoggedDecision.objects.filter(pk__in=list(rows.values_list("pk", flat=True)[:CLEARED])).delete()
 
 
-def row_of(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
+def build_row(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
     """Columns of LoggedDecision."""
     decision, identity, request = judged.decision, judged.identity, judged.request
     route = decision.route.route if decision and decision.route else None
-    reason = decision_text.decisive_reason(decision) if decision else judged.problem
+    reason = decision_text.decisive_reason(decision) if decision else judged.error
     row: Row = {
         "request_id": judged.request_id,
-        "at": datetime.fromtimestamp(judged.at, UTC),
-        "person_id": identity.user_id[:320] if identity else "",
-        "person": identity.shown_as[:255] if identity else "",
+        "decided_at": datetime.fromtimestamp(judged.decided_at, UTC),
+        "user_id": identity.user_id[:320] if identity else "",
+        "display_name": identity.display_name[:255] if identity else "",
         "method": request.method[:32],
         "url": f"{request.host_port}{request.path[:LONGEST_PATH]}",
         "client_address": judged.client_address[:64],
         "route_id": route.id if route else "",
-        "route": name_of(route)[:255] if route else "",
+        "route": route_name(route)[:255] if route else "",
         "outcome": decision.outcome.value if decision else judged.failure,
-        "reason": "; ".join(filter(None, (reason, judged.refused_token)))[:255],
-        "shadow_outcome": judged.shadow_outcome.outcome if judged.shadow_outcome and judged.would_differ else "",
-        "seconds": judged.seconds,
+        "reason": "; ".join(filter(None, (reason, judged.token_error)))[:255],
+        "shadow_outcome": judged.shadow_outcome.outcome if judged.shadow_outcome and judged.shadow_differs else "",
+        "duration_seconds": judged.duration_seconds,
         "data_version": judged.sources.version if judged.sources else None,
         "configuration": keeping.configuration,
-        "facts": json.dumps(_facts(judged, keeping)),
+        "snapshot": json.dumps(_facts(judged, keeping)),
     }
     # One person's odd name must not keep the whole batch from being written.
     return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
@@ -89,18 +89,18 @@ def _facts(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, 
     decision, shadow_outcome = judged.decision, judged.shadow_outcome
     facts: dict[str, Any] = {"request": request_facts(judged.request, keeping.looked)}
     if judged.identity is not None:
-        facts["person"] = identity_facts(judged.identity, keeping.looked)
-        facts["modified"] = judged.sources.modified if judged.sources else {}
+        facts["identity"] = identity_facts(judged.identity, keeping.looked)
+        facts["modified_at"] = judged.sources.modified_at if judged.sources else {}
     if decision is not None:
         facts |= {
-            "rules": _bounded(decision_text.marked_rows(decision)),
-            "sentence": decision_text.sentence(decision),
-            "ways_in": [_shortened(way) for way in decision_text.ways_in(decision)[-MOST_STEPS:]],
+            "rules": _bounded(decision_text.trace_rows_with_decisive(decision)),
+            "message": decision_text.user_message(decision),
+            "remedies": [_shortened(way) for way in decision_text.remedies(decision)[-MOST_STEPS:]],
         }
-    if judged.refused_token:
-        facts["refused_token"] = judged.refused_token
+    if judged.token_error:
+        facts["token_error"] = judged.token_error
     if shadow_outcome is not None:
-        name = name_of(shadow_outcome.route.route) if shadow_outcome.route else ""
+        name = route_name(shadow_outcome.route.route) if shadow_outcome.route else ""
         facts["shadow_outcome"] = {"outcome": shadow_outcome.outcome, "reason": shadow_outcome.reason, "route": name}
     return facts
 

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from authorize.authorizer import Check, ShadowOutcome
+from authorize.authorizer import AuthorizationResult, ShadowOutcome
 from authorize.identity.client_certificates import ClientCertificates
-from authorize.policy.compiled_route import name_of
-from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
+from authorize.policy.compiled_route import route_name
+from authorize.policy.decision import NO_ROUTE, Decision, Outcome, evaluate_route
 from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
 from authorize.route_settings import route_table
@@ -17,7 +17,7 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-TWO_READINGS = "bad request"
+AMBIGUOUS_PATH = "bad request"
 
 Identify = Callable[[], Awaitable[Identity | None]]
 
@@ -27,13 +27,13 @@ class ShadowPolicy:
 
     def __init__(self, options: Options):
         self._table = route_table(options, with_shadow=True) if any(route.has_shadow_rules for route in options.policy) else None
-        self.is_any = self._table is not None
+        self.has_shadow_rules = self._table is not None
 
     def __repr__(self) -> str:
         return f"<ShadowPolicy {self._table or 'of nothing'}>"
 
-    async def shadow_outcome(
-        self, request: PolicyRequest, enforced: Check, now: float, identify: Identify, certificates: ClientCertificates
+    async def evaluate(
+        self, request: PolicyRequest, enforced: AuthorizationResult, now: float, identify: Identify, certificates: ClientCertificates
     ) -> ShadowOutcome | None:
         """Outcome, or None where nothing in shadow bears on this request.  `identify` is asked where only the person could tell."""
         if self._table is None:
@@ -41,16 +41,16 @@ class ShadowPolicy:
         try:
             route = self._table.match(request)
         except BadRequest as error:
-            return ShadowOutcome(None, TWO_READINGS, error.operator_message)
+            return ShadowOutcome(None, AMBIGUOUS_PATH, error.operator_message)
         if route is None:
             return None if enforced.decision.route is None else _told(NO_ROUTE)
         if not route.route.has_shadow_rules:
             return None
-        request = certificates.judged(request, route.client_ca, now)
-        decision = judge(request, enforced.identity, route, now)
+        request = certificates.with_verdict(request, route.client_ca, now)
+        decision = evaluate_route(request, enforced.identity, route, now)
         # On a route that is open to all nobody has asked yet who it is.
         if enforced.identity is None and decision.outcome is Outcome.SIGN_IN and (identity := await identify()) is not None:
-            decision = judge(request, identity, route, now)
+            decision = evaluate_route(request, identity, route, now)
         return _told(decision)
 
 
@@ -58,9 +58,9 @@ def _told(decision: Decision) -> ShadowOutcome:
     return ShadowOutcome(decision.route, decision.outcome.value, decision.trace[-1].reason.value if decision.trace else "")
 
 
-def tell_shadow(request_id: str, decision: Decision, identity: Identity | None, shadow_outcome: ShadowOutcome) -> None:
+def log_shadow_outcome(request_id: str, decision: Decision, identity: Identity | None, shadow_outcome: ShadowOutcome) -> None:
     """Metric and log line: counted each time, and logged where it would have come out otherwise."""
-    route, enforced = name_of(shadow_outcome.route.route) if shadow_outcome.route else "", decision.outcome.value
+    route, enforced = route_name(shadow_outcome.route.route) if shadow_outcome.route else "", decision.outcome.value
     metrics.shadow_decisions.labels(route, shadow_outcome.outcome, enforced).inc()
     if shadow_outcome.outcome != enforced:
         user_id = identity.user_id if identity else ""

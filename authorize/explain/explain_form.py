@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from asgiref.sync import async_to_sync
 
 from authorize.authorizer import AuthorizePageContext
-from authorize.explain.explanation import Explanation, explained, explained_again
+from authorize.explain.explanation import Explanation, explain, explain_logged
 from authorize.explain.recorded_user import ACCOUNT_PREFIX, RecordedUser, recorded_user
 from authorize.explain.simulation import (
-    InventedPerson,
-    described_address,
-    described_header,
-    described_identity,
-    described_moment,
-    described_request,
+    SimulatedUser,
+    parse_address,
+    parse_header,
+    parse_time,
+    simulate_identity,
+    simulate_request,
 )
 from authorize.models import LoggedDecision
 from authorize.route_settings import default_ports
@@ -32,7 +32,7 @@ class DecisionNotLogged(ValueError):
 class ExplainForm:
     """Form fields.  `request` is the id of a request that was; the others describe one that is invented.  Errors are ValueErrors."""
 
-    FIELDS = ("request", "url", "person", "method", "address", "headers", "at")
+    FIELDS = ("request", "url", "user", "method", "address", "headers", "at")
 
     def __init__(self, query: Mapping[str, str] | None = None):
         self._said = {name: (query or {}).get(name, "").strip() for name in self.FIELDS}
@@ -60,16 +60,16 @@ class ExplainForm:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
             raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or allowed and not sampled.")
-        directory = last_reading(row.at.timestamp(), own.options.record_id_prefix_for(row.person_id))
-        return {**explained_again(row, own.options, own.configuration.checksum), "directory": directory}
+        directory = last_reading(row.decided_at.timestamp(), own.options.record_id_prefix_for(row.user_id))
+        return {**explain_logged(row, own.options, own.configuration.checksum), "directory": directory}
 
     def _invented(self, own: AuthorizePageContext) -> Explanation:
-        now = described_moment(self.at) if self.at else time.time()
-        headers = [described_header(line) for line in self.headers.splitlines() if line.strip()]
-        ports, source_ip = default_ports(own.options), described_address(self.address)
-        request = described_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip)
-        found = found_person(self.person, own)
-        explanation = explained(request, found.identity, own.options, own.authorize.routes, now)
+        now = parse_time(self.at) if self.at else time.time()
+        headers = [parse_header(line) for line in self.headers.splitlines() if line.strip()]
+        ports, source_ip = default_ports(own.options), parse_address(self.address)
+        request = simulate_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip)
+        found = found_person(self.user, own)
+        explanation = explain(request, found.identity, own.options, own.authorize.routes, now)
         note = " ".join(filter(None, (found.note, explanation["note"])))
         prefix = own.options.record_id_prefix_for(found.identity.user_id) if found.identity is not None else ""
         return {**explanation, "directory": last_reading(now, prefix), "note": note}
@@ -95,7 +95,7 @@ def found_person(written: str, own: AuthorizePageContext) -> RecordedUser:
     if user is not None:
         return user
     note = NO_ACCOUNT if written.startswith(ACCOUNT_PREFIX) else NO_USER
-    return RecordedUser(described_identity(InventedPerson(written), own.options), note)
+    return RecordedUser(simulate_identity(SimulatedUser(written), own.options), note)
 
 
 def _ids(written: str, provider: str) -> list[str]:

@@ -12,7 +12,7 @@ from authorize.policy.decision import Decision, decide
 from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.route_table import RouteTable
-from authorize.route_settings import default_ports, own_hosts
+from authorize.route_settings import default_ports, reserved_hosts
 from config.options import Options
 from foundation.errors import BadRequest
 from foundation.readiness import format_utc
@@ -22,7 +22,7 @@ Explanation = dict[str, Any]
 CHANGED = "The configuration has changed since: the routes shown are the current ones."
 
 
-def explained(
+def explain(
     request: PolicyRequest,
     identity: Identity | None,
     options: Options,
@@ -33,67 +33,71 @@ def explained(
     decision: Decision | None = None
     try:
         route = table.match(request)
-        request = ClientCertificates().judged(request, route.client_ca if route else None, now)
+        request = ClientCertificates().with_verdict(request, route.client_ca if route else None, now)
         decision = decide(request, identity, table, now)
-        reason = str(decision_text.sentence(decision))
+        reason = str(decision_text.user_message(decision))
     except BadRequest as error:
         reason = f"Invalid URL: {error.operator_message}."
     return {
         **_asked(request, identity, options, now),
-        "rules": decision_text.marked_rows(decision) if decision else [],
+        "rules": decision_text.trace_rows_with_decisive(decision) if decision else [],
         "route": decision.route.id if decision and decision.route else None,
         "allowed": decision is not None and decision.is_allowed,
         "outcome": decision.outcome.value if decision else "bad request",
         "reason": reason,
-        "ways_in": decision_text.ways_in(decision) if decision else [],
-        "data": ages(identity.sources.modified if identity and identity.sources else {}, now),
+        "remedies": decision_text.remedies(decision) if decision else [],
+        "data": ages(identity.sources.modified_at if identity and identity.sources else {}, now),
         "note": _note(request, options),
     }
 
 
-def explained_again(row: Any, options: Options, configuration: str) -> Explanation:
+def explain_logged(row: Any, options: Options, configuration: str) -> Explanation:
     """Explanation of a LoggedDecision, as it was written down: the trace is the one that it made itself.
 
     Only why earlier routes did not match is asked of the configuration that is in force now.
     """
-    facts = json.loads(row.facts)
-    now = row.at.timestamp()
+    facts = json.loads(row.snapshot)
+    now = row.decided_at.timestamp()
     notes = [] if row.configuration == configuration else [CHANGED]
-    if "cut" in facts["request"]:
-        notes.append(f"Truncated in the log: {facts['request']['cut']}.")
+    if "truncated" in facts["request"]:
+        notes.append(f"Truncated in the log: {facts['request']['truncated']}.")
     return {
         "request_id": row.request_id,
-        **_asked(request_of(facts["request"]), identity_of_facts(facts.get("person")), options, now),
+        **_asked(request_of(facts["request"]), identity_of_facts(facts.get("identity")), options, now),
         "client_address": row.client_address,
         "rules": facts.get("rules", []),
         "route": row.route_id or None,
         "route_name": row.route,
         "allowed": row.outcome == "allowed",
         "outcome": row.outcome,
-        "reason": facts.get("sentence") or f"{row.reason}.",
-        "ways_in": facts.get("ways_in", []),
-        "data": ages(facts.get("modified", {}), now),
+        "reason": facts.get("message") or f"{row.reason}.",
+        "remedies": facts.get("remedies", []),
+        "data": ages(facts.get("modified_at", {}), now),
         "data_version": row.data_version,
-        "decision_ms": round(row.seconds * 1000, 3),
-        "refused_token": facts.get("refused_token", ""),
-        "in_shadow": facts.get("shadow_outcome"),
+        "duration_ms": round(row.duration_seconds * 1000, 3),
+        "token_error": facts.get("token_error", ""),
+        "shadow": facts.get("shadow_outcome"),
         "note": " ".join(notes),
     }
 
 
 def _asked(request: PolicyRequest, identity: Identity | None, options: Options, now: float) -> Explanation:
     return {
-        "at": format_utc(now),
+        "decided_at": format_utc(now),
         "request": {"method": request.method, "host": request.host_port, "path": request.path, "source_ip": request.source_ip},
-        "person": _described(identity),
-        "routes": [_route(look) for look in decision_text.route_looks(request, options.policy, default_ports(options), own_hosts(options))],
+        "user": _described(identity),
+        "routes": [
+            _route(look)
+            for look in decision_text.route_candidates(request, options.policy, default_ports(options), reserved_hosts(options))
+        ],
     }
 
 
 def ages(modified: Mapping[str, float], now: float) -> list[dict[str, str]]:
     """Ages of the records that the decision rested on."""
     return [
-        {"record": name, "modified": format_utc(at), "age": str(timedelta(seconds=max(int(now - at), 0)))} for name, at in modified.items()
+        {"record": name, "modified_at": format_utc(at), "age": str(timedelta(seconds=max(int(now - at), 0)))}
+        for name, at in modified.items()
     ]
 
 
@@ -103,13 +107,13 @@ def _described(identity: Identity | None) -> dict[str, Any] | None:
     return {
         "user_id": identity.user_id if identity.subject else "",
         "email": identity.email,
-        "email_counts": bool(identity.rule_email),
+        "email_verified": bool(identity.verified_email),
         "groups": list(identity.groups),
         "claims": {name: list(values) for name, values in identity.claims.items() if values},
     }
 
 
-def _route(look: decision_text.RouteLook) -> dict[str, Any]:
+def _route(look: decision_text.RouteCandidate) -> dict[str, Any]:
     route = look.route
     conditions = {key: getattr(route, key) for key in ("path", "prefix", "regex") if getattr(route, key) is not None}
     name = {"name": route.name} if route.name else {}
@@ -119,8 +123,8 @@ def _route(look: decision_text.RouteLook) -> dict[str, Any]:
         **name,
         "from": str(route.from_),
         **conditions,
-        "matches": not look.misses,
-        "misses": list(look.misses),
+        "matches": not look.mismatches,
+        "mismatches": list(look.mismatches),
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from authorize.identity.identity_loader import IdentityLoader
-from authorize.identity.service_account_loader import identity_of_account
+from authorize.identity.service_account_loader import load_account_identity
 from authorize.policy.identity import Identity
 from config.options import Options
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
@@ -43,9 +43,9 @@ async def recorded_user(
     several users; linked accounts are one.
     """
     for id in ids:
-        if id.startswith(ACCOUNT_PREFIX) and (account := await identity_of_account(id, broker, now)) is not None:
+        if id.startswith(ACCOUNT_PREFIX) and (account := await load_account_identity(id, broker, now)) is not None:
             return RecordedUser(account)
-    loader, found = IdentityLoader.of(options, Replica(broker)), dict[str, RecordedUser]()
+    loader, found = IdentityLoader.from_options(options, Replica(broker)), dict[str, RecordedUser]()
     for session in await _sessions(ids, broker, session_ids):
         user_id = session.data["user_id"]
         if user_id not in found and (identity := await loader.load(session.id, now)) is not None:
@@ -54,7 +54,7 @@ async def recorded_user(
     for record in _newest_first(users, "last_sign_in_at"):
         if (as_of_sign_in := await _as_of_sign_in(record, loader, now)) is not None:
             found[record.id] = as_of_sign_in
-    if len({id if user.identity is None else user.identity.person_id for id, user in found.items()}) > 1:
+    if len({id if user.identity is None else user.identity.principal_id for id, user in found.items()}) > 1:
         raise SeveralUsersError(found)
     return next(iter(found.values()), None)
 
@@ -68,7 +68,7 @@ async def _sessions(ids: Collection[str], broker: BrokerClient, session_ids: Col
 
 
 async def _as_of_sign_in(record: Record, loader: IdentityLoader, now: float) -> RecordedUser | None:
-    identity = await loader.of_sign_in(record, now)
+    identity = await loader.for_sign_in(record, now)
     if isinstance(identity, InvalidToken):
         return RecordedUser(None, DEACTIVATED)
     return None if identity is None else RecordedUser(identity, NO_SESSION)

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from authorize.decision_log.decision_snapshot import identity_of_facts, missing_for, request_of
 from authorize.models import LoggedDecision
 from authorize.policy import decision_text
-from authorize.policy.decision import Outcome, judge
+from authorize.policy.decision import Outcome, evaluate_route
 from authorize.policy.route_table import RouteTable
 from foundation.errors import BadRequest, GateError
 
@@ -39,9 +39,9 @@ class ChangedOutcome:
 
     kind: str
     route: str
-    person: str
+    user: str
     requests: int = 0
-    last: str = ""
+    last_request_id: str = ""
     reason: str = ""
 
 
@@ -52,18 +52,18 @@ class ReplayReport:
     not_replayed: Counter[str] = field(default_factory=Counter)
     _newest: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
-    def of_kind(self, kind: str) -> list[ChangedOutcome]:
-        return sorted((change for change in self.changes.values() if change.kind == kind), key=lambda change: (change.route, change.person))
+    def changes_of_kind(self, kind: str) -> list[ChangedOutcome]:
+        return sorted((change for change in self.changes.values() if change.kind == kind), key=lambda change: (change.route, change.user))
 
     def add(self, row: Any, kind: str, reason: str) -> None:
-        key = kind, row.route or row.url.partition("/")[0], row.person or "anonymous"
+        key = kind, row.route or row.url.partition("/")[0], row.display_name or "anonymous"
         change = self.changes.setdefault(key, ChangedOutcome(*key))
         change.requests += 1
         if row.pk >= self._newest.get(key, 0):
-            self._newest[key], change.last, change.reason = row.pk, row.request_id, reason
+            self._newest[key], change.last_request_id, change.reason = row.pk, row.request_id, reason
 
 
-class ReplayUnderWay(GateError):
+class ReplayInProgress(GateError):
     """Another replay is under way in this process."""
 
     status = 503
@@ -74,8 +74,8 @@ class BoundedReplay:
     """Replay of `looked` decisions, the newest; `stopped` says why there were no more."""
 
     report: ReplayReport = field(default_factory=ReplayReport)
-    looked: int = 0
-    stopped: str = ""
+    examined: int = 0
+    stop_reason: str = ""
 
 
 def replay(rows: Iterable[Any], table: RouteTable) -> ReplayReport:
@@ -92,9 +92,9 @@ def replay_newest(
     now: Callable[[], float] = time.monotonic,
     rest: Callable[[float], None] = time.sleep,
 ) -> BoundedReplay:
-    """Replay of these decisions by the routes of a policy; ReplayUnderWay.  Called in a thread, of which it takes LONGEST at most."""
+    """Replay of these decisions by the routes of a policy; ReplayInProgress.  Called in a thread, of which it takes LONGEST at most."""
     if not _one_at_a_time.acquire(blocking=False):
-        raise ReplayUnderWay("another replay is running. Try again in a moment")
+        raise ReplayInProgress("another replay is running. Try again in a moment")
     try:
         return _replayed(rows, table, now, rest)
     finally:
@@ -103,17 +103,17 @@ def replay_newest(
 
 def _replayed(rows: QuerySet[LoggedDecision], table: RouteTable, now: Callable[[], float], rest: Callable[[float], None]) -> BoundedReplay:
     done, ends = BoundedReplay(), now() + LONGEST.total_seconds()
-    for row in rows.order_by("-at", "-id")[: MOST + 1].iterator(chunk_size=SLICE):
-        if done.looked == MOST:
-            done.stopped = f"Only the newest {MOST:,} decisions are replayed on this page."
+    for row in rows.order_by("-decided_at", "-id")[: MOST + 1].iterator(chunk_size=SLICE):
+        if done.examined == MOST:
+            done.stop_reason = f"Only the newest {MOST:,} decisions are replayed on this page."
             break
-        if done.looked % SLICE == 0 and done.looked:
+        if done.examined % SLICE == 0 and done.examined:
             rest(REST)
             if now() >= ends:
-                done.stopped = f"Stopped after {LONGEST.seconds} seconds: the rest was not replayed."
+                done.stop_reason = f"Stopped after {LONGEST.seconds} seconds: the rest was not replayed."
                 break
         replay_one(row, table, done.report)
-        done.looked += 1
+        done.examined += 1
     return done
 
 
@@ -129,13 +129,13 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     if row.outcome in _UNDECIDED:
         return "the data broker was unavailable at the time"
     try:
-        facts = json.loads(row.facts)
-        request, person = facts["request"], facts.get("person")
+        facts = json.loads(row.snapshot)
+        request, person = facts["request"], facts.get("identity")
         asked, identity = request_of(request), identity_of_facts(person)
     except (KeyError, TypeError, ValueError):  # a release of before or after this one wrote other facts
         return "the logged facts can't be read"
-    if "cut" in request:
-        return f"{request['cut']} was truncated in the log"
+    if "truncated" in request:
+        return f"{request['truncated']} was truncated in the log"
     try:
         route = table.match(asked)
     except BadRequest as error:
@@ -149,8 +149,8 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     shown = asked.client_certificate
     if route.client_ca is not None and shown is not None and route.client_ca.id not in shown.verdicts:
         return "its client certificate was not verified against this CA"
-    decision = judge(asked, identity, route, row.at.timestamp())
-    _compare(row, decision.outcome, decision_text.sentence(decision), report)
+    decision = evaluate_route(asked, identity, route, row.decided_at.timestamp())
+    _compare(row, decision.outcome, decision_text.user_message(decision), report)
     return ""
 
 

@@ -10,11 +10,11 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from authorize.identity.identity_builder import PersonRecords, identity_of
-from authorize.identity.service_account_loader import identity_of as account_identity
-from authorize.policy.identity import AccessSpan, Identity
-from authorize.policy.policy_request import CONNECT, PolicyRequest, access_request
-from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
+from authorize.identity.identity_builder import IdentityInputs, build_identity
+from authorize.identity.service_account_loader import build_account_identity as account_identity
+from authorize.policy.identity import GrantPeriod, Identity
+from authorize.policy.policy_request import CONNECT, PolicyRequest, parse_request
+from authorize.policy.user_entry import EntryKind, UserEntry, parse_user_entry
 from config.options import Options
 from config.provider_config import ProviderConfig
 from config.routes.route_bearer_tokens import JWT
@@ -30,7 +30,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silent
 
 
 @dataclass(frozen=True, slots=True)
-class InventedPerson:
+class SimulatedUser:
     """Person as described.  `user` is as in `allowed_users`: an e-mail address, `provider/subject`, or a subject; None for nobody.
 
     `signed_in` is when, in Unix seconds; None for just now.  `granted`: temporary access to every route, without an end.
@@ -39,18 +39,18 @@ class InventedPerson:
     user: str | None = None
     groups: Sequence[str] = ()
     claims: Mapping[str, Any] = field(default_factory=dict)
-    signed_in: float | None = None
-    granted: bool = False
+    signed_in_at: float | None = None
+    has_grant: bool = False
 
 
-def described_header(written: str) -> tuple[bytes, bytes]:
+def parse_header(written: str) -> tuple[bytes, bytes]:
     name, separator, value = written.partition(":")
     if not separator or not name.strip():
         raise ValueError(f"{written!r} must have the form name: value")
     return name.strip().lower().encode(), value.strip().encode()
 
 
-def described_address(written: str) -> str:
+def parse_address(written: str) -> str:
     """Address, canonical; "" for one that is not known."""
     try:
         return str(ip_address(written)) if written else ""
@@ -58,7 +58,7 @@ def described_address(written: str) -> str:
         raise ValueError(f"{written!r} must be an address such as 192.0.2.7") from None
 
 
-def described_moment(written: str) -> float:
+def parse_time(written: str) -> float:
     """Unix seconds; a time without a zone is UTC."""
     try:
         if written.replace(".", "", 1).isdigit():
@@ -71,7 +71,7 @@ def described_moment(written: str) -> float:
         raise ValueError(f"{written!r} must be a time such as 2027-01-31T18:00") from None
 
 
-def described_request(
+def simulate_request(
     url: str, method: str, ports: frozenset[int], headers: Sequence[tuple[bytes, bytes]] = (), **facts: Any
 ) -> PolicyRequest:
     """Request that a browser would send for this URL with these headers; `facts` are those of PolicyRequest that neither says."""
@@ -91,12 +91,12 @@ def described_request(
         port = 80 if parts.scheme == "http" and not parts.port else parts.port
         host = canonical_host(f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname)
         path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
-        return access_request(method, f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)
+        return parse_request(method, f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)
     except (ValueError, BadRequest) as error:
         raise ValueError(f"invalid URL {url!a}: {error}") from None
 
 
-def described_identity(person: InventedPerson, options: Options) -> Identity | None:
+def simulate_identity(person: SimulatedUser, options: Options) -> Identity | None:
     """Identity made of records as those of a sign-in are, so that the same rules decide what counts."""
     if person.user is None:
         return None
@@ -114,28 +114,28 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
         case _:
             subject, user_id = named.name.removeprefix(named.provider)[1:], named.name
             # Nobody of another provider signs in here: rules compare the id with theirs, and nothing else.
-            provider = JWT if named.names_an_issuer else (named.provider if named.provider in options.providers else "")
+            provider = JWT if named.is_issuer_qualified else (named.provider if named.provider in options.providers else "")
     if subject:
         said.setdefault("sub", subject)
     if provider == JWT:
         said.setdefault("iss", named.provider)
-    signed_in = time.time() if person.signed_in is None else person.signed_in
+    signed_in = time.time() if person.signed_in_at is None else person.signed_in_at
     email, verified, name = (said.get(claim) for claim in ("email", "email_verified", "name"))
     session = SessionRecord("described", user_id, subject, provider, signed_in, math.inf, said)
     if provider == JWT:
         verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_token_verification.py)
     user = UserRecord(user_id, email or "", verified, name or "", said)
     # Temporary access is of people who sign in here.
-    has_access = person.granted and provider in options.providers
-    access = {route.grant_key: AccessSpan(-math.inf, math.inf) for route in options.policy} if has_access else {}
-    facts = PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
+    has_access = person.has_grant and provider in options.providers
+    access = {route.grant_key: GrantPeriod(-math.inf, math.inf) for route in options.policy} if has_access else {}
+    facts = IdentityInputs(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
     of = options.providers.get(provider)
     # What is not described, is not there: nobody keeps groups of theirs elsewhere.
-    identity = identity_of(
+    identity = build_identity(
         facts, None if of is None else replace(of, expects_groups_claim=False, has_group_records=False, trusts_email=True)
     )
     # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
-    return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
+    return identity if "auth_time" in said else replace(identity, auth_time=signed_in)
 
 
 def _provider_of(written: str, options: Options) -> ProviderConfig:
@@ -147,7 +147,7 @@ def _provider_of(written: str, options: Options) -> ProviderConfig:
 def _named(written: str) -> UserEntry:
     """Somebody may be described whose address no rule takes."""
     try:
-        return user_entry(written)
+        return parse_user_entry(written)
     except ValueError:
         if "@" in written and "/" not in written:
             return UserEntry(EntryKind.EMAIL, written)

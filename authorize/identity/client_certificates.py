@@ -49,7 +49,7 @@ class ClientCertificates:
     def __repr__(self) -> str:
         return f"<ClientCertificates {len(self._good)} good chains>"
 
-    def judged(self, request: PolicyRequest, authority: ClientAuthority | None, now: float) -> PolicyRequest:
+    def with_verdict(self, request: PolicyRequest, authority: ClientAuthority | None, now: float) -> PolicyRequest:
         """Request with what this authority makes of its certificate; what anybody said before is forgotten."""
         shown = request.client_certificate
         if authority is None or shown is None:
@@ -74,14 +74,14 @@ class CertificateHosts:
     def __init__(self, routes: Iterable[CompiledRoute]):
         self._hosts = frozenset(route.route.from_.host for route in routes if route.client_ca is not None)
 
-    def include(self, server_name: str | None) -> bool:
+    def requires_certificate(self, server_name: str | None) -> bool:
         if server_name is None:
             return bool(self._hosts)
         name = server_name.lower().removesuffix(".")
         return name in self._hosts or f"*.{name.partition('.')[2]}" in self._hosts
 
 
-def chain_of(certificate: str) -> tuple[bytes, ...]:
+def parse_pem_chain(certificate: str) -> tuple[bytes, ...]:
     """Certificates of a chain as Envoy writes it (percent-encoded PEM): DER, the client's own first; nothing where it can't be read, which
     is as good as none.
     """
@@ -92,7 +92,7 @@ def chain_of(certificate: str) -> tuple[bytes, ...]:
         return ()
 
 
-def shown_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
+def parse_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     """Certificate that a client showed (DER, its own first); None where it showed none, or nothing that can be read."""
     if not chain:
         return None

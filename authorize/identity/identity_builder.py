@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from authorize.policy.identity import AccessSpan, Identity
+from authorize.policy.identity import GrantPeriod, Identity
 from config.provider_config import ProviderConfig, provider_for_user
 from config.routes.route_bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
@@ -28,7 +28,7 @@ EMAIL_ALIASES = ("mail", "emailaddress", "email_address")
 
 
 @dataclass(frozen=True, slots=True)
-class PersonRecords:
+class IdentityInputs:
     """Records of a person.  `rule_group_names` are the names and e-mails that rules compare, `group_names` those that upstreams are told.
 
     `person` is None where the directory has no record of them.
@@ -39,10 +39,10 @@ class PersonRecords:
     person: DirectoryUser | None
     group_names: tuple[str, ...] = ()
     rule_group_names: frozenset[str] = frozenset()
-    access: Mapping[str, AccessSpan] = field(default_factory=dict)
+    access: Mapping[str, GrantPeriod] = field(default_factory=dict)
 
 
-def identity_of(facts: PersonRecords, provider: ProviderConfig | None) -> Identity:
+def build_identity(facts: IdentityInputs, provider: ProviderConfig | None) -> Identity:
     """Identity of these records; `provider` is the one that the session is of, None for a token of another issuer.
 
     Where the provider is to tell groups in a claim, they are not told where it is missing; a directory has of who is in no group a record
@@ -52,46 +52,46 @@ def identity_of(facts: PersonRecords, provider: ProviderConfig | None) -> Identi
     # The user's record has the claims of their latest sign-in. A session never gets those of another, which may be stronger.
     claims = flattened(session.claims)
     # Addresses and groups of another issuer are that issuer's: they never count as ours, and upstreams are told none.
-    is_foreign = session.provider == JWT
+    is_external = session.provider == JWT
     may_match = may_match_by_email(user, session.claims)
-    rule_email = rule_email_of(user, session.claims, provider) if not is_foreign else ""
+    verified_email = rule_email_of(user, session.claims, provider) if not is_external else ""
     groups_claim = provider.groups_claim if provider is not None else ""
     # This session may have begun with another address than the person's latest sign-in.
     tells_another_s = provider is not None and not all(provider.owns_address(email) for email in claims.get("email", ()))
-    if "email" in claims and (tells_another_s or not (rule_email or (is_foreign and may_match))):
+    if "email" in claims and (tells_another_s or not (verified_email or (is_external and may_match))):
         # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.  It was given, so it is not missing.
         claims["email"] = NullValues()
     for alias in EMAIL_ALIASES:
         # `email_verified` says nothing of another address than that of `email`.
-        if not (is_foreign and may_match) and any(
-            not rule_email or canonical_email(value) != rule_email for value in claims.get(alias, ())
+        if not (is_external and may_match) and any(
+            not verified_email or canonical_email(value) != verified_email for value in claims.get(alias, ())
         ):
             claims[alias] = NullValues()
-    group_ids = () if is_foreign else tuple(dict.fromkeys([*person.group_ids, *groups_among(claims, groups_claim)]))
+    group_ids = () if is_external else tuple(dict.fromkeys([*person.group_ids, *groups_among(claims, groups_claim)]))
     return Identity(
         session_id=session.id,
         user_id=session.user_id,
         subject=session.subject,
         provider=session.provider,
-        expires=session.expires,
-        issued=session.issued,
-        authenticated=session.authenticated,
-        email="" if is_foreign else told_email_of(user.email if is_address_of_session(user.email, session.claims) else "", provider),
-        rule_email=rule_email,
-        directory_email="" if is_foreign else told_email_of(person.email, provider),
-        name=display_name(_text(user.name) or _text(person.name), rule_email),
+        expires_at=session.expires,
+        issued_at=session.issued,
+        auth_time=session.authenticated,
+        email="" if is_external else authoritative_email(user.email if is_address_of_session(user.email, session.claims) else "", provider),
+        verified_email=verified_email,
+        directory_email="" if is_external else authoritative_email(person.email, provider),
+        name=display_name(_text(user.name) or _text(person.name), verified_email),
         group_ids=frozenset(group_ids),
-        group_names=frozenset() if is_foreign else facts.rule_group_names - frozenset(group_ids),
-        groups=() if is_foreign else tuple(dict.fromkeys([*group_ids, *facts.group_names])),
-        has_untold_groups=provider is not None and _has_untold_groups(facts, claims, provider),
+        group_names=frozenset() if is_external else facts.rule_group_names - frozenset(group_ids),
+        groups=() if is_external else tuple(dict.fromkeys([*group_ids, *facts.group_names])),
+        groups_incomplete=provider is not None and _has_untold_groups(facts, claims, provider),
         claims=claims,
-        access=facts.access,
-        is_sole=provider is None or provider.is_only_provider,
-        linked_id=linked_id_of(user, session.claims, provider),
+        grants=facts.access,
+        is_single_provider=provider is None or provider.is_only_provider,
+        linked_id=linked_id_for(user, session.claims, provider),
     )
 
 
-def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, tuple[Any, ...]], provider: ProviderConfig) -> bool:
+def _has_untold_groups(facts: IdentityInputs, claims: Mapping[str, tuple[Any, ...]], provider: ProviderConfig) -> bool:
     """Return whether the person may be in more groups than are known: the directory has no record of them, or the claim that names
     groups is missing where everybody is to have it, is kept elsewhere, or has a value that can't be read.
 
@@ -106,7 +106,7 @@ def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, tuple[Any, ...
 
 
 # enforcement-point: Identity: Linked accounts
-def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ProviderConfig | None) -> str:
+def linked_id_for(user: UserRecord, session_claims: Mapping[str, Any], provider: ProviderConfig | None) -> str:
     """Id of the person whose account this is, by their address; "" where accounts of its provider are not linked, or this one can't be:
     the provider has not asserted that the address is verified.
 
@@ -121,17 +121,17 @@ def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: 
     return f"{VERIFIED_EMAIL}/{email}" if email else ""
 
 
-def holder_of(user_id: str, issuer: str, linked_id: str) -> AccessHolder:
+def grant_subject(user_id: str, issuer: str, linked_id: str) -> AccessHolder:
     """Who has the temporary access of an account's person."""
     return AccessHolder(linked_id, VERIFIED_EMAIL) if linked_id else AccessHolder(user_id, issuer)
 
 
-def holder_of_account(user: UserRecord, providers: Mapping[str, ProviderConfig]) -> AccessHolder:
+def grant_subject_for_user(user: UserRecord, providers: Mapping[str, ProviderConfig]) -> AccessHolder:
     """The same by the account's record alone, whatever sessions it has."""
-    return holder_of(user.id, user.vouched_by, linked_id_of(user, {}, provider_for_user(user.id, providers)))
+    return grant_subject(user.id, user.vouched_by, linked_id_for(user, {}, provider_for_user(user.id, providers)))
 
 
-def told_email_of(said: Any, provider: ProviderConfig | None) -> str:
+def authoritative_email(said: Any, provider: ProviderConfig | None) -> str:
     """Address that is told of a person, at a sign-in or in the directory: none that is not for this provider to tell, in whatever form."""
     return _text(said) if provider is not None and provider.owns_address(said) else ""
 

@@ -9,8 +9,8 @@ from typing import overload
 
 import structlog
 
-from authorize.identity.identity_builder import PersonRecords, holder_of, identity_of, linked_id_of
-from authorize.policy.identity import AccessSpan, Identity
+from authorize.identity.identity_builder import IdentityInputs, build_identity, grant_subject, linked_id_for
+from authorize.policy.identity import GrantPeriod, Identity
 from config.options import Options
 from config.routes.route_bearer_tokens import JWT
 from databroker.grants.grant_records import AccessHolder, TemporaryAccess
@@ -48,30 +48,30 @@ NOTHING = frozen_data({})
 class IdentityRecords:
     """Records that an identity was made of, without their data; as long as the replica holds the same versions, it stands.
 
-    `reads_access`: temporary access is among them, `access` None where there is none.
+    `uses_grants`: temporary access is among them, `access` None where there is none.
     """
 
     session: Record
     user: Record | None
     directory_user: Record | None
-    access: Record | None = None
-    reads_access: bool = False
+    grants: Record | None = None
+    uses_grants: bool = False
 
     @property
-    def modified(self) -> dict[str, float]:
+    def modified_at(self) -> dict[str, float]:
         """Time of each one's last change, in Unix seconds."""
-        named = {"session": self.session, "user": self.user, "directory": self.directory_user, "temporary access": self.access}
+        named = {"session": self.session, "user": self.user, "directory": self.directory_user, "temporary access": self.grants}
         return {name: record.modified for name, record in named.items() if record is not None}
 
     @property
     def version(self) -> int:
         """The newest change that the identity rests on."""
-        return max(record.version for record in (self.session, self.user, self.directory_user, self.access) if record is not None)
+        return max(record.version for record in (self.session, self.user, self.directory_user, self.grants) if record is not None)
 
     @property
-    def expires(self) -> float:
+    def expires_at(self) -> float:
         """The first end of any of them."""
-        records = (record for record in (self.session, self.user, self.directory_user, self.access) if record is not None)
+        records = (record for record in (self.session, self.user, self.directory_user, self.grants) if record is not None)
         return min(math.inf if record.expires is None else record.expires for record in records)
 
     def are_current(self, replica: Replica, identity: Identity) -> bool:
@@ -80,27 +80,27 @@ class IdentityRecords:
             replica.version(SESSION, self.session.id) == self.session.version
             and replica.version(USER, user_id) == _version(self.user)
             and replica.version(DIRECTORY_USER, user_id) == _version(self.directory_user)
-            and (not self.reads_access or replica.version(ACCESS_GRANT, identity.person_id) == _version(self.access))
+            and (not self.uses_grants or replica.version(ACCESS_GRANT, identity.principal_id) == _version(self.grants))
         )
 
 
 class CachedIdentity:
     """Identity with the records that it was made of, which were current when the replica had so many `writes`; -1: nobody has looked."""
 
-    __slots__ = ("identity", "sources", "until", "writes")
+    __slots__ = ("expires_at", "identity", "sources", "writes")
 
     def __init__(self, identity: Identity, sources: IdentityRecords):
         self.identity, self.sources, self.writes = identity, sources, -1
         # The end of a record makes no write.
-        self.until = min(identity.expires, sources.expires)
+        self.expires_at = min(identity.expires_at, sources.expires_at)
 
 
 class IdentityLoader:
     """Identity cache; what identities rest on is compared at each use, and a change of any group drops them all."""
 
-    def __init__(self, replica: Replica, sessions: SessionReader, *, reads_access: bool = False):
+    def __init__(self, replica: Replica, sessions: SessionReader, *, uses_grants: bool = False):
         self._replica = replica
-        self._reads_access = reads_access
+        self._uses_grants = uses_grants
         self._sessions = sessions
         self._cached: BoundedCache[str, CachedIdentity] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._bearers: BoundedCache[str, tuple[SessionRecord, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
@@ -110,8 +110,8 @@ class IdentityLoader:
         replica.on_change(lambda change: _forget(loader(), change))
 
     @classmethod
-    def of(cls, options: Options, replica: Replica) -> "IdentityLoader":
-        return cls(replica, SessionReader(options), reads_access=options.uses_temporary_access)
+    def from_options(cls, options: Options, replica: Replica) -> "IdentityLoader":
+        return cls(replica, SessionReader(options), uses_grants=options.uses_temporary_access)
 
     def __repr__(self) -> str:
         return f"<IdentityLoader {len(self._cached)} cached>"
@@ -119,7 +119,7 @@ class IdentityLoader:
     def peek(self, session_id: str, now: float) -> Identity | None:
         """Identity as far as it is at hand; None says nothing, then ask `load`."""
         cached = self._cached.get(session_id)
-        if cached is None or now >= cached.until:
+        if cached is None or now >= cached.expires_at:
             return None
         # Nearly always nothing at all has changed since the last request of this session.
         writes = self._replica.writes
@@ -147,13 +147,13 @@ class IdentityLoader:
         except MALFORMED as error:
             report_malformed(SESSION, session_id, error)
             return None
-        if now >= identity.expires:
+        if now >= identity.expires_at:
             return None
         if generation == self._generation:
             self._remember(session_id, sources, identity)
         return identity
 
-    async def of_bearer(self, session: SessionRecord, user: UserRecord) -> Identity | InvalidToken:
+    async def for_bearer(self, session: SessionRecord, user: UserRecord) -> Identity | InvalidToken:
         """Identity of whom a verified token names: what it says counts in place of records, and what the directory says besides.
 
         Refused where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
@@ -176,7 +176,7 @@ class IdentityLoader:
             self._bearers.put(session.id, held, estimate_size(held))
         return identity
 
-    async def of_sign_in(self, record: Record, now: float) -> Identity | InvalidToken | None:
+    async def for_sign_in(self, record: Record, now: float) -> Identity | InvalidToken | None:
         """Return the identity that a sign-in of a recorded user would give now; None where their issuer is not configured or the record
         is malformed, InvalidToken for a user whom the directory has deactivated.
 
@@ -204,18 +204,18 @@ class IdentityLoader:
         )
         user = user_of(session, user_record)
         access_record = await self._access_record(session, user)
-        sources = IdentityRecords(_stamp(record), _stamp(user_record), _stamp(directory_record), _stamp(access_record), self._reads_access)
+        sources = IdentityRecords(_stamp(record), _stamp(user_record), _stamp(directory_record), _stamp(access_record), self._uses_grants)
         return sources, await self._identity(session, user, directory_record, access_record)
 
     async def _access_record(self, session: SessionRecord, user: UserRecord) -> Record | None:
         """Temporary access is of people who sign in; without a rule that looks at it nobody's is fetched."""
-        if not self._reads_access:
+        if not self._uses_grants:
             return None
         return await self._replica.get(ACCESS_GRANT, self._holder(session, user).id)
 
     def _holder(self, session: SessionRecord, user: UserRecord) -> AccessHolder:
         provider = self._sessions.providers.get(session.provider)
-        return holder_of(session.user_id, session.vouched_by, linked_id_of(user, session.claims, provider))
+        return grant_subject(session.user_id, session.vouched_by, linked_id_for(user, session.claims, provider))
 
     async def _identity(
         self, session: SessionRecord, user: UserRecord, directory_record: Record | None, access_record: Record | None = None
@@ -225,20 +225,20 @@ class IdentityLoader:
         has_names = provider is not None and provider.kind in KINDS_WITH_GROUP_NAMES
         prefix = provider.record_id_prefix if provider is not None else ""
         groups = await self._groups(session, person.group_ids if person else (), prefix)
-        facts = PersonRecords(
+        facts = IdentityInputs(
             session=session,
             user=user,
             person=person,
             group_names=tuple(_shared(group.name) for group in groups if group.name),
             rule_group_names=await self._rule_group_names(groups, prefix) if has_names else frozenset(),
             access={
-                access.route: AccessSpan(access.since, access.until)
+                access.route: GrantPeriod(access.since, access.until)
                 for access in _last(access_of(self._holder(session, user), access_record))
             },
         )
         if provider is None and session.provider != JWT:
             raise ValueError("of a provider that is not configured")
-        return identity_of(facts, provider)
+        return build_identity(facts, provider)
 
     async def _groups(self, session: SessionRecord, ids: tuple[str, ...], prefix: str) -> list[DirectoryGroup]:
         records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + id) for id in ids))

@@ -19,7 +19,7 @@ _BROWSERS_CALL_THEMSELVES = b"mozilla/"
 
 
 # enforcement-point: Identity: Credentials in headers
-def authorization_of(request: PolicyRequest) -> tuple[str, str]:
+def parse_authorization(request: PolicyRequest) -> tuple[str, str]:
     """(scheme in lower case, the token) of the one Authorization header; ("", "") where there is none, several, or no token.
 
     `Gate <token>` and `Bearer Gate-<token>` are one scheme, `gate`.  Who asks for a tunnel may speak to us as to a proxy (RFC 9110
@@ -37,30 +37,30 @@ def authorization_of(request: PolicyRequest) -> tuple[str, str]:
     return (scheme, token) if _TOKEN.fullmatch(token) else ("", "")
 
 
-def is_unreadable(request: PolicyRequest) -> bool:
-    """Whether it carries an Authorization that `authorization_of` can't read."""
-    return any(name == b"authorization" for name, _ in request.headers) and authorization_of(request) == ("", "")
+def has_malformed_authorization(request: PolicyRequest) -> bool:
+    """Whether it carries an Authorization that `parse_authorization` can't read."""
+    return any(name == b"authorization" for name, _ in request.headers) and parse_authorization(request) == ("", "")
 
 
-def is_service_account(scheme: str, token: str) -> bool:
+def is_service_account_token(scheme: str, token: str) -> bool:
     """A service account's secret counts in a header alone: it lives for months, and URLs end up in logs."""
     return scheme in ("gate", "bearer") and token.startswith(PREFIX)
 
 
 def challenge(request: PolicyRequest, takes_bearers: bool) -> str:
     """WWW-Authenticate challenge for a program whose token let nobody in; "" for a person, who may sign in."""
-    scheme, token = authorization_of(request)
-    return INVALID_TOKEN if is_service_account(scheme, token) or (takes_bearers and scheme == "bearer") else ""
+    scheme, token = parse_authorization(request)
+    return INVALID_TOKEN if is_service_account_token(scheme, token) or (takes_bearers and scheme == "bearer") else ""
 
 
-def shows_token_of_ours(request: PolicyRequest) -> bool:
+def has_gate_token(request: PolicyRequest) -> bool:
     """Whether it has a token of ours, a program's or a service account's, whatever it is worth."""
-    scheme, token = authorization_of(request)
-    return scheme == "gate" or is_service_account(scheme, token) or bool(query_token_of(request))
+    scheme, token = parse_authorization(request)
+    return scheme == "gate" or is_service_account_token(scheme, token) or bool(parse_query_token(request))
 
 
 # enforcement-point: Identity: Credentials in query strings
-def query_token_of(request: PolicyRequest) -> str:
+def parse_query_token(request: PolicyRequest) -> str:
     """Token in the query, of the one `gate_session`; "" where there is none, or several, or a browser sends it.
 
     Whoever makes a link, on a page, in a mail or a chat, chooses its query: a visitor would act as the link's author.

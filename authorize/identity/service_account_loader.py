@@ -44,7 +44,7 @@ class ServiceAccountLoader:
         if not (name := parse_name(token)):
             return InvalidToken(MISTYPED)
         known: _ReadAccount | InvalidToken | None = self._known.get(name)
-        if not isinstance(known, _ReadAccount) or now >= known.identity.expires or not self._is_current(name, known):
+        if not isinstance(known, _ReadAccount) or now >= known.identity.expires_at or not self._is_current(name, known):
             known = await self._load(name, now)
         if isinstance(known, InvalidToken):
             return known
@@ -68,7 +68,7 @@ class ServiceAccountLoader:
         return known
 
 
-def identity_of(account: ServiceAccountRecord, now: float) -> Identity:
+def build_account_identity(account: ServiceAccountRecord, now: float) -> Identity:
     """Identity without e-mail address and claims.  Its id is of a provider that no person has: rules can't take one for the other."""
     id = f"{PROVIDER}/{account.name}"
     groups = tuple(map(str, account.groups))
@@ -77,15 +77,15 @@ def identity_of(account: ServiceAccountRecord, now: float) -> Identity:
         user_id=id,
         subject=id,
         provider=PROVIDER,
-        expires=min(float(account.expires), now + IDENTITY_SECONDS),
-        issued=max(float(account.created), float(account.rotated)),
+        expires_at=min(float(account.expires), now + IDENTITY_SECONDS),
+        issued_at=max(float(account.created), float(account.rotated)),
         name=account.name,
         group_ids=frozenset(groups),
         groups=groups,
     )
 
 
-async def account_with(token: str, broker: BrokerClient, now: float) -> ServiceAccountRecord | InvalidToken:
+async def find_account(token: str, broker: BrokerClient, now: float) -> ServiceAccountRecord | InvalidToken:
     """The account that has this token, by the data broker's own record of this moment.  Raises BrokerError."""
     if not (name := parse_name(token)):
         return InvalidToken(MISTYPED)
@@ -95,7 +95,7 @@ async def account_with(token: str, broker: BrokerClient, now: float) -> ServiceA
     return read.account if _is_its_secret(token, read.account, now) else InvalidToken(f"service account {name}: it has another secret")
 
 
-async def identity_of_account(user_id: str, broker: BrokerClient, now: float) -> Identity | None:
+async def load_account_identity(user_id: str, broker: BrokerClient, now: float) -> Identity | None:
     """Identity of an account that lives at this moment; None where it does not, or the id is of none.  Raises BrokerError."""
     provider, _, name = user_id.partition("/")
     if provider != PROVIDER:
@@ -111,8 +111,8 @@ async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | Invali
         return InvalidToken(f"service account {name}: not found or revoked")
     try:
         account = ServiceAccountRecord.from_record(record)
-        identity = identity_of(account, now)
-        if account.name != name or now >= identity.expires:
+        identity = build_account_identity(account, now)
+        if account.name != name or now >= identity.expires_at:
             return InvalidToken(f"service account {name}: it has expired")
         makers, until = await _makers(account, get)
     except MALFORMED as error:
@@ -120,7 +120,7 @@ async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | Invali
         return InvalidToken(f"service account {name}: its record is malformed")
     if now >= until:
         return InvalidToken(f"service account {name}: a creator was revoked, has expired or has another secret")
-    return _ReadAccount(record.version, account, replace(identity, expires=min(identity.expires, until)), makers)
+    return _ReadAccount(record.version, account, replace(identity, expires_at=min(identity.expires_at, until)), makers)
 
 
 # enforcement-point: Identity: Service accounts end with the secrets that created them

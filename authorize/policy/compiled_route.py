@@ -8,10 +8,10 @@ from functools import cached_property
 
 from authorize.policy.criterion import Evaluation
 from authorize.policy.language.criterion_registry import TIMED
-from authorize.policy.language.expression_compiler import UnusableOperand, compile_block
+from authorize.policy.language.expression_compiler import InvalidOperand, compile_block
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
-from authorize.policy.paths.interpretations import expression_form, setting_forms
-from authorize.policy.user_entry import user_entry
+from authorize.policy.paths.interpretations import configured_forms, decoded_regex
+from authorize.policy.user_entry import parse_user_entry
 from config.routes.policy.policy_language import AUTHENTICATION, ENFORCE, Block, Comparison, iter_comparisons
 from config.routes.route import Route
 from config.routes.route_access_requests import AccessRequestSettings
@@ -33,7 +33,7 @@ class ClientAuthority:
     pem: bytes
 
     @classmethod
-    def of(cls, pem: bytes) -> "ClientAuthority":
+    def from_pem(cls, pem: bytes) -> "ClientAuthority":
         return cls(hashlib.sha256(pem).hexdigest(), pem)
 
 
@@ -47,35 +47,35 @@ class CompiledRoute:
     route: Route
     matched_prefix: str
     matches: Matcher  # the canonical path
-    resembles: Matcher  # one of its readings
-    owns: Matcher  # one of its readings, where the path itself is this route's
-    takes_all: bool  # it has no condition on the path
-    names_percent: bool  # its `regex` speaks of escapes, or of the percent sign
+    matches_variant: Matcher  # one of its readings
+    owns_variant: Matcher  # one of its readings, where the path itself is this route's
+    matches_any_path: bool  # it has no condition on the path
+    regex_has_escapes: bool  # its `regex` speaks of escapes, or of the percent sign
     has_escapes: bool  # its `path` or `prefix` can be spelled differently
     client_ca: ClientAuthority | None  # who must have issued the client's certificate
     requirements: tuple[Evaluation, ...]  # all must hold, before anything else
-    denies: tuple[Evaluation, ...]  # none may hold, and each must be known not to
-    policy_allows: tuple[Evaluation, ...]  # of the written policy
-    authentication: tuple[Evaluation, ...]  # what the sign-in of whoever may enter must be like
+    deny_rules: tuple[Evaluation, ...]  # none may hold, and each must be known not to
+    policy_allow_rules: tuple[Evaluation, ...]  # of the written policy
+    authentication_requirements: tuple[Evaluation, ...]  # what the sign-in of whoever may enter must be like
     has_policy: bool
-    is_timed: bool  # the decision may change as time goes by
+    is_time_dependent: bool  # the decision may change as time goes by
 
     @cached_property
     def id(self) -> str:
         return self.route.id
 
     @cached_property
-    def allows(self) -> tuple[Evaluation, ...]:
+    def allow_rules(self) -> tuple[Evaluation, ...]:
         """Any one suffices."""
-        return (*_compiled(self.route, "allow"), *self.policy_allows)
+        return (*_compiled(self.route, "allow"), *self.policy_allow_rules)
 
     @cached_property
-    def is_for_people(self) -> bool:
+    def needs_identity(self) -> bool:
         """Whether only who is asking decides: nobody is let in unasked, and everybody may sign in."""
         return self.client_ca is None and not self.has_policy and _FOR_NOBODY.isdisjoint(self.route.criteria)
 
     @cached_property
-    def policy_judges_strength(self) -> bool:
+    def policy_checks_auth_strength(self) -> bool:
         """Whether rules on access look at how or when somebody signed in: then a refusal may be one that another sign-in lifts."""
         return any(
             comparison.criterion in ("acr", "session_age") or comparison.argument in _OF_A_SIGN_IN
@@ -92,10 +92,10 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
     `client_ca` is that of all routes; the route's own takes its place.  Blocks in shadow are left out, or `with_shadow` taken for
     enforced; either way their problems are found.
     """
-    path, prefix, pattern, written = usable_conditions(route, key)
+    path, prefix, pattern, written = compile_conditions(route, key)
     policy = [(block, evaluate) for block, evaluate in written if with_shadow or block.mode == ENFORCE]
     own_ca = route.tls_downstream_client_ca
-    authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.of(pem)
+    authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.from_pem(pem)
     setting = "tls_downstream_client_ca" if own_ca else "client_ca"
     has_escapes = "%" in f"{path}{prefix}"
     matches = _matcher(path, prefix, pattern)
@@ -104,24 +104,26 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
         route=route,
         matched_prefix=path or prefix or "",
         matches=matches,
-        resembles=resembles,
-        owns=_reading_matcher(path, prefix, (pattern, _decoded_pattern(route.regex))) if route.regex and "%" in route.regex else resembles,
-        takes_all=path is None and prefix in (None, "/") and pattern is None,
-        names_percent=bool(route.regex and "%" in route.regex),
+        matches_variant=resembles,
+        owns_variant=_reading_matcher(path, prefix, (pattern, _decoded_pattern(route.regex)))
+        if route.regex and "%" in route.regex
+        else resembles,
+        matches_any_path=path is None and prefix in (None, "/") and pattern is None,
+        regex_has_escapes=bool(route.regex and "%" in route.regex),
         has_escapes=has_escapes,
         client_ca=authority,
         requirements=() if authority is None else (_issued_by(authority, setting),),
-        denies=(*_compiled(route, "deny"), *(evaluate for block, evaluate in policy if block.effect == "deny")),
-        policy_allows=tuple(evaluate for block, evaluate in policy if block.effect == "allow"),
-        authentication=tuple(_compiled(route, AUTHENTICATION)),
+        deny_rules=(*_compiled(route, "deny"), *(evaluate for block, evaluate in policy if block.effect == "deny")),
+        policy_allow_rules=tuple(evaluate for block, evaluate in policy if block.effect == "allow"),
+        authentication_requirements=tuple(_compiled(route, AUTHENTICATION)),
         has_policy=bool(policy),
-        is_timed=authority is not None
+        is_time_dependent=authority is not None
         or any(comparison.criterion in TIMED for comparison in iter_comparisons(_in_force(route, with_shadow))),
     )
 
 
 def _compiled(route: Route, effect: str) -> Iterator[Evaluation]:
-    """Of the route's keys, whose values `usable_conditions` has found right."""
+    """Of the route's keys, whose values `compile_conditions` has found right."""
     return (compile_block(block) for block in route.blocks if block.is_route_key and block.effect == effect)
 
 
@@ -134,14 +136,14 @@ def _issued_by(authority: ClientAuthority, setting: str) -> Evaluation:
     return compile_block(Block(setting, AUTHENTICATION, is_trusted, is_route_key=True))
 
 
-def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, Matcher | None, list[tuple[Block, Evaluation]]]:
+def compile_conditions(route: Route, key: str) -> tuple[str | None, str | None, Matcher | None, list[tuple[Block, Evaluation]]]:
     """The route's path, prefix, pattern and policy, ready to be compared; ConfigError where it can't be used."""
     problems: list[Problem] = []
     path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
     prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
     pattern = _pattern(route.regex, f"{key}.regex", problems)
     problems.extend(_unusable_domains(route, key))
-    problems.extend(unusable_users(route.allowed_users, f"{key}.allowed_users"))
+    problems.extend(invalid_user_entries(route.allowed_users, f"{key}.allowed_users"))
     policy = _policy(route, key, problems)
     if route.access_requests is not None:
         problems.extend(_unusable_approvers(route.access_requests, key))
@@ -155,20 +157,20 @@ def _policy(route: Route, key: str, problems: list[Problem]) -> list[tuple[Block
     for block in route.policy:
         try:
             blocks.append((block, compile_block(block)))
-        except UnusableOperand as error:
+        except InvalidOperand as error:
             problems.append(Problem(f"{key}.{error.key}", str(error)))
     return blocks
 
 
 def _unusable_approvers(asking: AccessRequestSettings, key: str) -> Iterator[Problem]:
-    for block in people_blocks(asking):
+    for block in approval_blocks(asking):
         try:
             compile_block(block)
-        except UnusableOperand as error:
+        except InvalidOperand as error:
             yield Problem(f"{key}.{block.key}", str(error))
 
 
-def people_blocks(asking: AccessRequestSettings) -> Iterator[Block]:
+def approval_blocks(asking: AccessRequestSettings) -> Iterator[Block]:
     """Who approves, and who breaks the glass."""
     yield Block("access_requests.approvers", "allow", asking.approvers)
     if asking.break_glass is not None:
@@ -199,7 +201,7 @@ def _decoded_pattern(text: str) -> Matcher:
     import re2
 
     try:
-        return _fullmatch(expression_form(text))
+        return _fullmatch(decoded_regex(text))
     except re2.error:
         return lambda path: False
 
@@ -220,10 +222,10 @@ def _unusable_domains(route: Route, key: str) -> Iterator[Problem]:
             yield Problem(f"{key}.allowed_domains[{index}]", f"{entry!r} is not a domain such as 'example.com'")
 
 
-def unusable_users(entries: Iterable[str], key: str) -> Iterator[Problem]:
+def invalid_user_entries(entries: Iterable[str], key: str) -> Iterator[Problem]:
     for index, entry in enumerate(entries):
         try:
-            user_entry(entry)
+            parse_user_entry(entry)
         except ValueError as error:
             yield Problem(f"{key}[{index}]", str(error))
 
@@ -246,17 +248,17 @@ def _matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> M
 
 def _reading_matcher(path: str | None, prefix: str | None, patterns: Sequence[Matcher | None]) -> Matcher:
     """As `_matcher`, for any of the forms that each condition has in a reading."""
-    paths, prefixes = ((None,) if text is None else setting_forms(text) for text in (path, prefix))
+    paths, prefixes = ((None,) if text is None else configured_forms(text) for text in (path, prefix))
     matchers = [_matcher(*conditions) for conditions in itertools.product(paths, prefixes, patterns)]
     return lambda candidate: any(matches(candidate) for matches in matchers)
 
 
-def name_of(route: Route) -> str:
+def route_name(route: Route) -> str:
     """Name as people know the route: its own, else where it lies."""
     where = next((f" {condition} {getattr(route, condition)}" for condition in CONDITIONS if getattr(route, condition) is not None), "")
     return route.name or f"{route.from_}{where}"
 
 
-def lets_somebody_in(route: Route) -> bool:
+def has_allow_rule(route: Route) -> bool:
     """Whether it has any grant at all."""
     return any(block.effect == "allow" and block.mode == ENFORCE for block in route.blocks)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from authorize.policy.identity import Identity
-from authorize.policy.paths.interpretations import is_read_alike, readings
+from authorize.policy.paths.interpretations import interpretations, is_unambiguous
 from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
@@ -13,20 +13,20 @@ from config.routes.route import Route
 from foundation.errors import PathTooAmbiguous
 
 # An answer of a rule on people that have nothing the rule could compare: a no, with a reason of its own.
-NOTHING = 0
+NO_DATA = 0
 
 # What a judge is shown: the case, or the identity alone.
-_CASE, _PERSON = 0, 1
+_CONTEXT, _IDENTITY = 0, 1
 
 # The readings of a path that holds too many marks: nobody worked them out.
-UNTOLD = ("",)
+TOO_MANY_VARIANTS = ("",)
 
 # What odd values of claims and headers can bring about; the rule is then not evaluated.
-_CANT_EVALUATE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_EVALUATION_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(slots=True)  # not frozen: one is made for each decision
-class Case:
+class EvaluationContext:
     """Case that is judged.  `identity` is None where nobody is signed in; `now` is Unix seconds; `route` is the one that was found."""
 
     request: PolicyRequest
@@ -34,30 +34,30 @@ class Case:
     now: float
     route: Route | None = None
     # Made by the first criterion that asks, for all; not by a property, whose call each of a hundred criteria would pay for.
-    others: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
-    headers: dict[bytes, bytes | None] | None = field(default=None, init=False, repr=False, compare=False)
-    second: int | None = field(default=None, init=False, repr=False, compare=False)
+    path_variants: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    header_values: dict[bytes, bytes | None] | None = field(default=None, init=False, repr=False, compare=False)
+    epoch_second: int | None = field(default=None, init=False, repr=False, compare=False)
 
-    def read(self) -> tuple[str, ...]:
+    def load_path_variants(self) -> tuple[str, ...]:
         """Readings of the path by upstreams; none where all read it alike, UNTOLD where there are too many."""
         path = self.request.path
         try:
-            self.others = () if is_read_alike(path) else readings(path)
+            self.path_variants = () if is_unambiguous(path) else interpretations(path)
         except PathTooAmbiguous:
-            self.others = UNTOLD
-        return self.others
+            self.path_variants = TOO_MANY_VARIANTS
+        return self.path_variants
 
-    def tell_second(self) -> int:
+    def load_epoch_second(self) -> int:
         """Seconds of `now`, without their fraction."""
-        self.second = int(self.now)
-        return self.second
+        self.epoch_second = int(self.now)
+        return self.epoch_second
 
-    def fold(self) -> dict[bytes, bytes | None]:
+    def load_header_values(self) -> dict[bytes, bytes | None]:
         """Value of each header; None where it comes twice: which of them an upstream takes is not known."""
         folded = dict[bytes, bytes | None]()
         for name, value in self.request.headers:
             folded[name] = None if name in folded else value
-        self.headers = folded
+        self.header_values = folded
         return folded
 
 
@@ -67,7 +67,7 @@ class TraceStep(NamedTuple):  # several are made for each rule of each route
     rule: str
     value: int
     reason: Reason
-    words: "CriterionWords | None" = None
+    description: "CriterionDescription | None" = None
 
     @property
     def holds(self) -> bool:
@@ -75,32 +75,32 @@ class TraceStep(NamedTuple):  # several are made for each rule of each route
 
 
 # Evaluates a case, and leaves a Step for each criterion it looked at.
-Evaluation = Callable[[Case, list[TraceStep]], int]
+Evaluation = Callable[[EvaluationContext, list[TraceStep]], int]
 
 
-class CriterionLook(NamedTuple):  # taken apart for each criterion of each request
+class CompiledCriterion(NamedTuple):  # taken apart for each criterion of each request
     """Look by one criterion: `judge` answers TRUE, FALSE, UNKNOWN or NOTHING, and `steps` has the TraceStep for each.
 
     `judge` is shown what `subject` says, the case or the identity.  `nobody` is the TraceStep before anybody has signed in, None where
     that makes no difference.  `yes` is the one TraceStep that holds.
     """
 
-    judge: Callable[[Any], int]
-    subject: int
-    nobody: TraceStep | None
+    evaluate: Callable[[Any], int]
+    input_kind: int
+    anonymous_step: TraceStep | None
     steps: tuple[TraceStep, ...]
-    yes: TraceStep
+    success_step: TraceStep
 
 
-def every(looks: Iterable[CriterionLook]) -> Evaluation:
+def all_of(looks: Iterable[CompiledCriterion]) -> Evaluation:
     """Conjunction: all must hold.  The one place where criteria are evaluated: what can't be is unknown.
 
     A loop and no call for each: the long lists are of this kind.
     """
     # Plain tuples, which are taken apart in half the time.
-    asked = [(look.judge, look.subject, look.nobody, look.steps, look.yes) for look in looks]
+    asked = [(look.evaluate, look.input_kind, look.anonymous_step, look.steps, look.success_step) for look in looks]
 
-    def evaluate(case: Case, trace: list[TraceStep]) -> int:
+    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
         value, identity, look_at = TRUE, case.identity, trace.append
         subjects = (case, identity)
         for judge, subject, nobody, steps, yes in asked:
@@ -109,7 +109,7 @@ def every(looks: Iterable[CriterionLook]) -> Evaluation:
             else:
                 try:
                     step = steps[judge(subjects[subject])]
-                except _CANT_EVALUATE:
+                except _EVALUATION_ERRORS:
                     step = steps[UNKNOWN]
             look_at(step)
             if step is not yes:
@@ -122,7 +122,7 @@ def every(looks: Iterable[CriterionLook]) -> Evaluation:
 
 
 @dataclass(slots=True, eq=False)
-class CriterionWords:
+class CriterionDescription:
     """Words about a criterion: `compared` (what the case has) and `wanted` (what would hold) are for explanations, and made when one
     is asked for.
 
@@ -130,13 +130,13 @@ class CriterionWords:
     """
 
     rule: str
-    wants: str | Callable[[], str]
-    compared: Callable[[Case], str]
-    is_told: bool = True
+    expectation: str | Callable[[], str]
+    actual: Callable[[EvaluationContext], str]
+    is_disclosed: bool = True
 
     @property
-    def wanted(self) -> str:
-        return self.wants if isinstance(self.wants, str) else self.wants()
+    def expected(self) -> str:
+        return self.expectation if isinstance(self.expectation, str) else self.expectation()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,12 +145,12 @@ class Criterion:
     not refer to itself (gateproject/process/gc_tuning.py).
     """
 
-    words: CriterionWords
-    look: CriterionLook
+    description: CriterionDescription
+    compiled: CompiledCriterion
 
-    def test(self, case: Case) -> TraceStep:
+    def evaluate(self, case: EvaluationContext) -> TraceStep:
         trace: list[TraceStep] = []
-        every((self.look,))(case, trace)
+        all_of((self.compiled,))(case, trace)
         return trace[0]
 
 
@@ -161,39 +161,52 @@ class CriterionReasons:
     yes: Reason
     no: Reason
     unknown: Reason
-    nothing: Reason | None = None
+    no_data: Reason | None = None
 
 
-def on_request(
-    words: CriterionWords, answers: CriterionReasons, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
+def request_criterion(
+    words: CriterionDescription,
+    answers: CriterionReasons,
+    judge: Callable[[EvaluationContext], int],
+    *,
+    is_negated: bool = False,
+    needs_person: bool = False,
 ) -> Criterion:
     """Criterion that the case decides; with `needs_person` the answer is MAYBE before anybody has signed in."""
-    return _asked(words, answers, judge, _CASE, is_negated=is_negated, needs_person=needs_person)
+    return _build(words, answers, judge, _CONTEXT, is_negated=is_negated, needs_person=needs_person)
 
 
-def on_person(words: CriterionWords, answers: CriterionReasons, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
-    """Criterion as of `on_request`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
-    return _asked(words, answers, judge, _PERSON, is_negated=is_negated, needs_person=True)
+def identity_criterion(
+    words: CriterionDescription, answers: CriterionReasons, judge: Callable[[Identity], int], *, is_negated: bool = False
+) -> Criterion:
+    """Criterion as of `request_criterion`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
+    return _build(words, answers, judge, _IDENTITY, is_negated=is_negated, needs_person=True)
 
 
-def _asked(
-    words: CriterionWords, answers: CriterionReasons, judge: Callable[[Any], int], subject: int, *, is_negated: bool, needs_person: bool
+def _build(
+    words: CriterionDescription,
+    answers: CriterionReasons,
+    judge: Callable[[Any], int],
+    subject: int,
+    *,
+    is_negated: bool,
+    needs_person: bool,
 ) -> Criterion:
     """The Steps are made once: a decision is too frequent to build them again."""
     steps = _steps(words, answers, is_negated=is_negated)
     nobody = TraceStep(words.rule, MAYBE, Reason.NOT_SIGNED_IN, words) if needs_person else None
-    return Criterion(words, CriterionLook(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE]))
+    return Criterion(words, CompiledCriterion(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE]))
 
 
-def _steps(words: CriterionWords, answers: CriterionReasons, *, is_negated: bool) -> tuple[TraceStep, ...]:
+def _steps(words: CriterionDescription, answers: CriterionReasons, *, is_negated: bool) -> tuple[TraceStep, ...]:
     """By the answer of `judge`, whose yes and no change places under a negated operator."""
     holds = FALSE if is_negated else TRUE
     fails = TRUE if is_negated else FALSE
     # What an inverted rule says of a person would read the wrong way round.
-    words.is_told = words.is_told and not is_negated
+    words.is_disclosed = words.is_disclosed and not is_negated
     unknown = TraceStep(words.rule, UNKNOWN, answers.unknown, words)
     steps = [unknown] * 8
-    steps[NOTHING] = TraceStep(words.rule, fails, answers.nothing or answers.no, words)
+    steps[NO_DATA] = TraceStep(words.rule, fails, answers.no_data or answers.no, words)
     steps[TRUE] = TraceStep(words.rule, holds, answers.yes, words)
     steps[FALSE] = TraceStep(words.rule, fails, answers.no, words)
     return tuple(steps)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from authorize.policy.criterion import Case
+from authorize.policy.criterion import EvaluationContext
 from foundation.claim_values import UnescapedValues, is_partial
 
 
@@ -23,18 +23,22 @@ def shown_claim(values: tuple[Any, ...] | None) -> str:
     return ", ".join([*sorted(map(str, values)), "a value that can't be compared"])
 
 
-def compared_person(case: Case) -> str:
+def compared_person(case: EvaluationContext) -> str:
     person = case.identity
-    return "nobody" if person is None else ", ".join(dict.fromkeys(filter(None, (person.rule_email, person.user_id, person.own_subject))))
+    return (
+        "nobody"
+        if person is None
+        else ", ".join(dict.fromkeys(filter(None, (person.verified_email, person.user_id, person.unqualified_subject))))
+    )
 
 
-def compared_email(case: Case) -> str:
-    return "nobody" if case.identity is None else case.identity.rule_email or "no usable e-mail address"
+def compared_email(case: EvaluationContext) -> str:
+    return "nobody" if case.identity is None else case.identity.verified_email or "no usable e-mail address"
 
 
-def compared_provider(case: Case) -> str:
+def compared_provider(case: EvaluationContext) -> str:
     return "nobody" if case.identity is None else case.identity.provider
 
 
-def compared_groups(case: Case) -> str:
+def compared_groups(case: EvaluationContext) -> str:
     return "nobody" if case.identity is None else shown(case.identity.group_ids | case.identity.group_names)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.criterion import Case, TraceStep
+from authorize.policy.criterion import EvaluationContext, TraceStep
 from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
@@ -28,7 +28,7 @@ class Decision:
     outcome: Outcome
     route: CompiledRoute | None
     trace: tuple[TraceStep, ...]
-    case: Case | None = None
+    context: EvaluationContext | None = None
 
     @property
     def is_allowed(self) -> bool:
@@ -46,41 +46,41 @@ NO_ROUTE = Decision(Outcome.NO_ROUTE, None, ())
 def decide(request: PolicyRequest, identity: Identity | None, routes: RouteTable, now: float) -> Decision:
     """Decision on a request.  `identity` is None where nobody is signed in.  BadRequest where the path has two readings on its host."""
     route = routes.match(request)
-    return NO_ROUTE if route is None else judge(request, identity, route, now)
+    return NO_ROUTE if route is None else evaluate_route(request, identity, route, now)
 
 
 # enforcement-point: Authorization: Policy decision
-def judge(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
+def evaluate_route(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
     """Decision on a route that is already matched, at this time (Unix seconds).
 
     A requirement outranks every grant, and so does a deny, which must be known not to hold.  Grants are OR-ed.  Who may enter must
     have signed in as the route asks.
     """
-    decision = _judged(request, identity, route, now)
-    return _unless_weak(decision, route) if route.authentication else decision
+    decision = _evaluate(request, identity, route, now)
+    return _require_step_up(decision, route) if route.authentication_requirements else decision
 
 
-def _judged(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
-    case, trace = Case(request, identity, now, route.route), list[TraceStep]()
+def _evaluate(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
+    case, trace = EvaluationContext(request, identity, now, route.route), list[TraceStep]()
     for requirement in route.requirements:
         if requirement(case, trace) != TRUE:
             return Decision(Outcome.CERTIFICATE, route, tuple(trace), case)
     is_open_question = False
-    for deny in route.denies:
+    for deny in route.deny_rules:
         value = deny(case, trace)
         if value == FALSE:
             continue
         if identity is not None or not value & FALSE:
             return Decision(Outcome.FORBIDDEN, route, tuple(trace), case)
         is_open_question = True
-    return _granted(case, trace, route, is_open_question=is_open_question)
+    return _evaluate_allow(case, trace, route, is_open_question=is_open_question)
 
 
-def _granted(case: Case, trace: list[TraceStep], route: CompiledRoute, *, is_open_question: bool) -> Decision:
+def _evaluate_allow(case: EvaluationContext, trace: list[TraceStep], route: CompiledRoute, *, is_open_question: bool) -> Decision:
     """`is_open_question`: who is asking decides a deny, and nobody has signed in yet."""
     # Without a policy of its own every route asks people to sign in before it says no.
     could_help = not route.has_policy
-    for allow in route.allows:
+    for allow in route.allow_rules:
         value = allow(case, trace)
         # A preflight never says who asks: nothing that depends on it can be waited for.
         if value == TRUE and (not is_open_question or trace[-1].reason is Reason.PREFLIGHT):
@@ -90,14 +90,14 @@ def _granted(case: Case, trace: list[TraceStep], route: CompiledRoute, *, is_ope
     return Decision(Outcome.SIGN_IN if wants_sign_in else Outcome.FORBIDDEN, route, tuple(trace), case)
 
 
-def _unless_weak(decision: Decision, route: CompiledRoute) -> Decision:
+def _require_step_up(decision: Decision, route: CompiledRoute) -> Decision:
     """A weak sign-in leads to a stronger one: of who may enter, and of who is refused by rules that look at the sign-in themselves."""
-    case = decision.case
-    is_open = decision.outcome is Outcome.FORBIDDEN and case is not None and case.identity is not None and route.policy_judges_strength
+    case = decision.context
+    is_open = decision.outcome is Outcome.FORBIDDEN and case is not None and case.identity is not None and route.policy_checks_auth_strength
     if case is None or decision.is_preflight or not (decision.is_allowed or is_open):
         return decision
     steps: list[TraceStep] = []
-    for is_strong in route.authentication:
+    for is_strong in route.authentication_requirements:
         if is_strong(case, steps) != TRUE:
             outcome = Outcome.SIGN_IN if case.identity is None else Outcome.STEP_UP
             return Decision(outcome, route, (*decision.trace, *steps), case)

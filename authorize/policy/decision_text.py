@@ -8,7 +8,7 @@ from typing import Any
 from authorize.policy.compiled_route import CONDITIONS, compile_route
 from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import Decision, Outcome
-from authorize.policy.paths.interpretations import readings
+from authorize.policy.paths.interpretations import interpretations
 from authorize.policy.policy_request import PolicyRequest
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
@@ -30,15 +30,15 @@ _INVERSIONS = re.compile(r"\.(?:not|nor)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class RouteLook:
+class RouteCandidate:
     """A look at one route of the list: `misses` says why it is not the request's, and is empty where it is."""
 
     index: int
     route: Route
-    misses: tuple[str, ...]
+    mismatches: tuple[str, ...]
 
 
-def sentence(decision: Decision) -> Message:
+def user_message(decision: Decision) -> Message:
     """Sentence for the person; it never names what is listed: that is the operator's."""
     if decision.outcome is Outcome.NO_ROUTE:
         return Message("No page exists at this address.")
@@ -51,7 +51,7 @@ def sentence(decision: Decision) -> Message:
         return Message("Allowed: %(reason)s.", reason=decision.trace[-1].reason.value)
     if decision.outcome is Outcome.CERTIFICATE:
         return Message("A client certificate is required: %(reason)s.", reason=decision.trace[-1].reason.value)
-    told = (step for step in decision.trace if not step.holds and (step.words is None or step.words.is_told))
+    told = (step for step in decision.trace if not step.holds and (step.description is None or step.description.is_disclosed))
     found = list(dict.fromkeys(step.reason for step in told if step.reason not in _NOT_TOLD))
     if decision.trace and decision.trace[-1].reason in _DENIES:
         found = [decision.trace[-1].reason]
@@ -61,7 +61,7 @@ def sentence(decision: Decision) -> Message:
     return Message("You don't have access to this page: %(reasons)s.", reasons=enumerated(reasons))
 
 
-def rows(decision: Decision) -> list[dict[str, Any]]:
+def trace_rows(decision: Decision) -> list[dict[str, Any]]:
     """Rows of the trace, one a rule, in the order in which they were looked at: what each compared, and what it would hold for."""
     return [_row(step, decision) for step in decision.trace]
 
@@ -70,17 +70,17 @@ def _row(step: TraceStep, decision: Decision) -> dict[str, Any]:
     row: dict[str, Any] = {
         "rule": step.rule,
         "holds": step.holds,
-        "answer": _ANSWERS.get(step.value, "not known yet"),
+        "result": _ANSWERS.get(step.value, "not known yet"),
         "reason": step.reason.value,
     }
-    if step.words is not None and decision.case is not None:
-        row |= {"compared": step.words.compared(decision.case), "wanted": step.words.wanted}
+    if step.description is not None and decision.context is not None:
+        row |= {"actual": step.description.actual(decision.context), "expected": step.description.expected}
     return row
 
 
-def route_looks(
+def route_candidates(
     request: PolicyRequest, policy: Sequence[Route], default_ports: frozenset[int], own_hosts: frozenset[str] = frozenset()
-) -> list[RouteLook]:
+) -> list[RouteCandidate]:
     """The routes whose host is the request's, in order, up to the first that matches.
 
     Each is asked alone, in a table of its own, so the answers are those of the real table and no second account of its rules.
@@ -102,20 +102,20 @@ def route_looks(
                 *_misses(request.path, route),
                 *(["mode: the route is in shadow mode and not enforced"] if route.mode == SHADOW else []),
             ]
-        looks.append(RouteLook(index, route, tuple(misses)))
+        looks.append(RouteCandidate(index, route, tuple(misses)))
         if not misses:
             break
     return looks
 
 
 def _fits(request: PolicyRequest, route: Route, default_ports: frozenset[int]) -> bool:
-    return _alone(route, default_ports).knows_host(request.host, request.port, request.is_tunnel)
+    return _alone(route, default_ports).has_host(request.host, request.port, request.is_tunnel)
 
 
 def _other_address(request: PolicyRequest, route: Route, default_ports: frozenset[int]) -> list[str]:
     """Empty where not even the host is the request's."""
     port = None if route.from_.port in default_ports and not route.is_tcp else route.from_.port
-    if not _alone(route, default_ports).knows_host(request.host, port, route.is_tcp):
+    if not _alone(route, default_ports).has_host(request.host, port, route.is_tcp):
         return []
     if route.is_tcp is not request.is_tunnel:
         return ["from: the route is for TCP, which requires CONNECT" if route.is_tcp else "from: the route is not for TCP"]
@@ -137,10 +137,10 @@ def _misses(path: str, route: Route) -> Iterator[str]:
     # Such a path is refused where another route matches it (HostRoutes.match).
     compiled = compile_route(route, "")
     try:
-        read = readings(path)
+        read = interpretations(path)
     except PathTooAmbiguous:
         read = ()
-    if not compiled.matches(path) and (reading := next(filter(compiled.resembles, read), None)) is not None:
+    if not compiled.matches(path) and (reading := next(filter(compiled.matches_variant, read), None)) is not None:
         yield f"an upstream may interpret {path} as {reading}, a path of this route"
 
 
@@ -172,13 +172,13 @@ def decisive_rows(decision: Decision) -> list[int]:
     return [last] if settled else [place for place, step in enumerate(decision.trace) if not step.holds and step.reason not in _NOT_TOLD]
 
 
-def marked_rows(decision: Decision) -> list[dict[str, Any]]:
+def trace_rows_with_decisive(decision: Decision) -> list[dict[str, Any]]:
     """Rows of the trace, of which those that settled it say so."""
     decisive = frozenset(decisive_rows(decision))
-    return [{**row, "decisive": place in decisive} for place, row in enumerate(rows(decision))]
+    return [{**row, "decisive": place in decisive} for place, row in enumerate(trace_rows(decision))]
 
 
-def ways_in(decision: Decision) -> list[str]:
+def remedies(decision: Decision) -> list[str]:
     """Ways to pass, each line on its own, as far as the rules can say.  For administrators: it names what is listed."""
     route = decision.route
     if route is None or decision.is_allowed:
@@ -186,8 +186,8 @@ def ways_in(decision: Decision) -> list[str]:
     if decision.outcome is Outcome.CERTIFICATE:
         return ["a client certificate issued by the route's CA"]
     last = decision.trace[-1] if decision.trace else None
-    if decision.outcome is Outcome.STEP_UP and last is not None and last.words is not None:
-        return [_wish(last.rule, last.words.wanted, is_inverted=False)]
+    if decision.outcome is Outcome.STEP_UP and last is not None and last.description is not None:
+        return [_wish(last.rule, last.description.expected, is_inverted=False)]
     if last is not None and last.reason in _DENIES:
         return [f"{last.rule} must not match"]
     effects = {block.key: block.effect for block in route.route.blocks if not block.is_route_key or block.effect == "deny"}
@@ -198,10 +198,12 @@ def ways_in(decision: Decision) -> list[str]:
         elif step.rule in effects:
             ways.append(f"{step.rule}: " + (" and ".join(inside) or "its criteria must match"))
             inside = []
-        elif step.words is not None:
+        elif step.description is not None:
             is_inverted = len(_INVERSIONS.findall(step.rule)) % 2 == 1
             if step.holds is is_inverted:
-                (inside if step.rule.startswith("policy") else ways).append(_wish(step.rule, step.words.wanted, is_inverted=is_inverted))
+                (inside if step.rule.startswith("policy") else ways).append(
+                    _wish(step.rule, step.description.expected, is_inverted=is_inverted)
+                )
     return ways or ["nothing: the route has no allow rule"]
 
 

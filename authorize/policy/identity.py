@@ -1,4 +1,4 @@
-"""Identity: what is known of a caller, in the form that the criteria compare."""
+"""Identity of a caller, in the form that criteria compare."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,103 +8,104 @@ from config.routes.route_bearer_tokens import ISSUER_SEPARATOR, JWT
 from config.settings.provider_entry import RESERVED_IDS
 from foundation.email_address import unambiguous_name
 
-# What the session ids of those begin with who have no session, but a token of a provider.
+# Prefix of the session id of a caller who has a provider's token instead of a session.
 BEARER = "bearer/"
 
+# Accepted clock difference between the process that granted access and this one.
+CLOCK_SKEW_SECONDS = 60.0
 
-# The process that gave access may have a clock that is ahead by so many seconds; one that was set back further lengthens no access.
-CLOCKS_DIFFER = 60.0
 
+class GrantPeriod(NamedTuple):
+    """Period of a temporary access grant, in Unix seconds."""
 
-class AccessSpan(NamedTuple):
-    """Span of temporary access, in Unix seconds."""
-
-    since: float
-    until: float
+    starts_at: float
+    expires_at: float
 
     def covers(self, now: float) -> bool:
-        return self.since - CLOCKS_DIFFER <= now < self.until
+        return self.starts_at - CLOCK_SKEW_SECONDS <= now < self.expires_at
 
 
 class IdentitySources(Protocol):
-    """Records that an identity was made of."""
+    """Records that an identity was built from."""
 
     @property
-    def modified(self) -> dict[str, float]:
-        """Time of each one's last change, in Unix seconds."""
+    def modified_at(self) -> dict[str, float]:
+        """Return the time of the last change of each record, in Unix seconds, by record name."""
 
     @property
     def version(self) -> int:
-        """The newest change that the identity rests on."""
+        """Return the newest version among the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A signed-in caller; times are Unix seconds.
+    """Authenticated caller in the form that criteria compare.  Times are Unix seconds.
 
-    `email` is what the provider claims; `rule_email` is the same in the form that rules compare (canonical, ASCII lower-case),
-    and empty wherever no rule on e-mail may match: unverified, malformed, not a string.  `rule_domain` is the domain of that.
-    `group_ids` are ids; `group_names` are names and e-mails of those groups, empty for providers whose rules take ids only, and
-    without any that is the id of a known group.  `groups` is what upstreams are told: ids, then names.
-    `has_untold_groups`: the provider says that it keeps groups of this person elsewhere (OpenID Connect Core 1.0, 5.6.2), as
-    Microsoft does with those of who is in more than 200; or it did not give the claim that is to name them, or a value in it can't be
-    read; or the directory that is to name them has no record of this person.
-    `claims` is flattened: dotted keys, each with a tuple of scalar values, whose kind says what else there is (foundation/claim_values.py).
-    `is_own`: a configured provider has signed them in (of another the loader makes no identity), and no token of another issuer or of a
-    service account.  `own_subject` is the subject of such a person where that says who it is: where there is one provider (`is_sole`),
-    else two may be called alike.
-    `is_foreign`: named by a token of an issuer that a route trusts (`bearer_token: jwt`); they have neither e-mail address nor groups,
-    whatever the token says, and rules know them by `user_id` and by their claims.
-    `linked_id` is the id of the person whose account this is, where accounts at several providers are linked, else "".
-    `access` is temporary access, by the access key of its route (config/routes/route.py).
-    `sources` are the records that it was made of, where it is remembered with them; no rule looks at them.
-    `is_bearer`: named by a token of a provider in the Authorization header, which is then for us and not for the upstream.
+    email: address that the provider claims.
+    verified_email: the same address, canonical and in ASCII lower case.  It is empty if no e-mail rule may match: the address is
+        unverified, malformed or not a string.  `verified_email_domain` is its domain.
+    group_ids: ids of groups.
+    group_names: names and e-mail addresses of those groups, without any that is the id of a known group.  Empty for providers whose
+        rules take ids only.
+    groups: ids, then names, as released to upstreams.
+    groups_incomplete: group membership is unknown or partial.  The provider keeps groups elsewhere (OpenID Connect Core 1.0, 5.6.2,
+        as Microsoft does for users in more than 200), omits the groups claim, or sends an unreadable value, or the directory has no
+        record of the user.  Rules that need an absent group evaluate to UNKNOWN.
+    claims: flattened, with dotted keys.  Each value is a tuple of scalars whose type has further meaning (foundation/claim_values.py).
+    is_provider_user: a configured provider signed the user in.  False for external tokens and service accounts.
+    unqualified_subject: subject of a provider user.  Empty unless there is one provider, because two may issue the same subject.
+    is_external: authenticated by a token of an issuer that a route trusts (`bearer_token: jwt`).  Such a caller has no e-mail address
+        and no groups, whatever the token claims.  Rules match it by `user_id` and by claims.
+    is_bearer: authenticated by a provider's token in the Authorization header, which gate consumes and does not forward.
+    linked_id: id of the user who owns this account, if accounts at several providers are linked, else "".
+    grants: temporary access by the access key of its route (config/routes/route.py).
+    sources: records that the identity was built from, if it is cached with them.  No rule reads them.
     """
 
     session_id: str
-    user_id: str  # the account: "<provider>/<subject>", "<issuer>#<subject>" of a foreign one, "service_account/<name>"
+    user_id: str  # "<provider>/<subject>", "<issuer>#<subject>" if external, or "service_account/<name>"
     subject: str
     provider: str
-    expires: float
-    issued: float = 0.0
-    authenticated: float = 0.0  # when they last proved who they are; 0 where that is not known
+    expires_at: float
+    issued_at: float = 0.0
+    auth_time: float = 0.0  # time of the last authentication at the provider, 0 if unknown
     email: str = ""
-    rule_email: str = ""
+    verified_email: str = ""
     directory_email: str = ""
     name: str = ""
     group_ids: frozenset[str] = frozenset()
     group_names: frozenset[str] = frozenset()
     groups: tuple[str, ...] = ()
-    has_untold_groups: bool = False
+    groups_incomplete: bool = False
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    access: Mapping[str, AccessSpan] = field(default_factory=dict)
-    is_sole: bool = field(default=True, repr=False)
+    grants: Mapping[str, GrantPeriod] = field(default_factory=dict)
+    is_single_provider: bool = field(default=True, repr=False)
     linked_id: str = ""
-    rule_domain: str = field(init=False, default="", repr=False, compare=False)
-    is_own: bool = field(init=False, default=False, repr=False, compare=False)
-    own_subject: str = field(init=False, default="", repr=False, compare=False)
-    is_foreign: bool = field(init=False, default=False, repr=False, compare=False)
+    verified_email_domain: str = field(init=False, default="", repr=False, compare=False)
+    is_provider_user: bool = field(init=False, default=False, repr=False, compare=False)
+    unqualified_subject: str = field(init=False, default="", repr=False, compare=False)
+    is_external: bool = field(init=False, default=False, repr=False, compare=False)
     is_bearer: bool = field(init=False, default=False, repr=False, compare=False)
     sources: IdentitySources | None = field(init=False, default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rule_domain", self.rule_email.rpartition("@")[2])
-        object.__setattr__(self, "is_own", self.provider not in RESERVED_IDS)
-        object.__setattr__(self, "own_subject", self.subject if self.is_own and self.is_sole else "")
-        object.__setattr__(self, "is_foreign", self.provider == JWT)
+        object.__setattr__(self, "verified_email_domain", self.verified_email.rpartition("@")[2])
+        object.__setattr__(self, "is_provider_user", self.provider not in RESERVED_IDS)
+        object.__setattr__(self, "unqualified_subject", self.subject if self.is_provider_user and self.is_single_provider else "")
+        object.__setattr__(self, "is_external", self.provider == JWT)
         object.__setattr__(self, "is_bearer", self.session_id.startswith(BEARER))
 
     @property
-    def person_id(self) -> str:
-        """Id of the person, whichever account they signed in with."""
+    def principal_id(self) -> str:
+        """Return the id of the user across linked accounts: `linked_id`, else `user_id`."""
         return self.linked_id or self.user_id
 
     @property
     def issuer(self) -> str:
-        """Issuer of a foreign one's token.  None has a "#"."""
-        return self.user_id.partition(ISSUER_SEPARATOR)[0] if self.is_foreign else ""
+        """Return the issuer of an external token, else "".  No issuer contains a "#"."""
+        return self.user_id.partition(ISSUER_SEPARATOR)[0] if self.is_external else ""
 
     @property
-    def shown_as(self) -> str:
-        """Name for people to read, also in the decision log; never for a rule to compare."""
-        return unambiguous_name(self.email if self.rule_email else "", self.name, self.user_id)
+    def display_name(self) -> str:
+        """Return the name to display and to log.  Rules must not compare it."""
+        return unambiguous_name(self.email if self.verified_email else "", self.name, self.user_id)

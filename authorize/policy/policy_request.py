@@ -71,7 +71,7 @@ def require_method(method: str) -> None:
         raise BadRequest(Message("the method is not an upper-case token, so the application could read it differently from gate"))
 
 
-def access_request(
+def parse_request(
     method: str,
     host: bytes,
     raw_path: bytes,

@@ -7,8 +7,8 @@ from functools import cached_property
 from operator import is_
 from typing import NamedTuple
 
-from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
-from authorize.policy.paths.interpretations import is_read_alike, names_left, readings
+from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, route_name
+from authorize.policy.paths.interpretations import interpretations, is_unambiguous, undecoded_forms
 from authorize.policy.policy_request import CONNECT, PolicyRequest
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
@@ -30,18 +30,18 @@ class HostRoutes:
         PathTooAmbiguous whatever the routes are: only a first one that takes all paths needs no readings.
         """
         for route in self.routes:
-            if route.takes_all or route.matches(path):
-                if not self.routes[0].takes_all and (self.have_escapes or not is_read_alike(path)):
+            if route.matches_any_path or route.matches(path):
+                if not self.routes[0].matches_any_path and (self.have_escapes or not is_unambiguous(path)):
                     self._require_all_readings(path, route)
                 return route
-        readings(path)  # refused alike where there is a route and where there is none
+        interpretations(path)  # refused alike where there is a route and where there is none
         return None
 
     def _require_all_readings(self, path: str, found: CompiledRoute) -> None:
         """`/%2Fadmin`, `//admin` and `/;x/admin` don't match `/admin`, but many an upstream reads them so."""
-        taken_for = readings(path)
-        written = names_left(path) if found.names_percent else {}
-        owners = [(route, route.owns if route is found else route.resembles) for route in self.routes]
+        taken_for = interpretations(path)
+        written = undecoded_forms(path) if found.regex_has_escapes else {}
+        owners = [(route, route.owns_variant if route is found else route.matches_variant) for route in self.routes]
         for reading in taken_for:
             owner = _first(owners, reading)
             if owner is not found and not self._is_meant(reading, written.get(reading, ()), found):
@@ -59,7 +59,7 @@ class HostRoutes:
         for route in self.routes:
             if route is found:
                 is_behind = True
-            elif route.resembles(reading) and not (is_behind and all(map(route.resembles, written))):
+            elif route.matches_variant(reading) and not (is_behind and all(map(route.matches_variant, written))):
                 return False
         return True
 
@@ -73,13 +73,13 @@ def _first(owners: Iterable[tuple[CompiledRoute, Matcher]], reading: str) -> Com
 
 
 def _shown(route: CompiledRoute | None) -> str:
-    return f"route '{name_of(route.route)}'" if route is not None else "no route of this host"
+    return f"route '{route_name(route.route)}'" if route is not None else "no route of this host"
 
 
 # Host, port, and whether for TCP: two routes of one host and port, one for each, never stand in for each other.
 Address = tuple[str, int | None, bool]
 # Under which a route was compiled: the authority of clients where it has none of its own, whether what is in shadow counts, default ports.
-Conditions = tuple[bytes | None, bool, frozenset[int]]
+CompileKey = tuple[bytes | None, bool, frozenset[int]]
 
 
 class AddressedRoute(NamedTuple):
@@ -101,7 +101,7 @@ class RouteTable:
     def __init__(
         self,
         by_host: dict[Address, HostRoutes],
-        conditions: Conditions,
+        conditions: CompileKey,
         own_hosts: frozenset[str] = frozenset(),
         compiled: "dict[int, AddressedRoute] | None" = None,
     ):
@@ -165,24 +165,24 @@ class RouteTable:
         found = self._host_routes(request.host, request.port, request.method == CONNECT)
         return found.match(request.path) if found is not None else None
 
-    def knows_host(self, host: str, port: int | None, is_tunnel: bool = False) -> bool:
+    def has_host(self, host: str, port: int | None, is_tunnel: bool = False) -> bool:
         return self._host_routes(host, port, is_tunnel) is not None
 
     def has_tunnels_at(self, host: str) -> bool:
         """Whether this host has routes for TCP, at any port."""
         return host in self._tunnel_hosts or self._wildcard_of(host) in self._tunnel_hosts
 
-    def routes_of(self, host: str, port: int | None) -> tuple[CompiledRoute, ...]:
+    def routes_for(self, host: str, port: int | None) -> tuple[CompiledRoute, ...]:
         found = self._host_routes(host, port)
         return found.routes if found is not None else ()
 
-    def scheme_of(self, host: str, port: int | None) -> str:
+    def scheme_for(self, host: str, port: int | None) -> str:
         """The scheme of the `from` of this host's routes; `https` for a host that has none."""
         found = self._host_routes(host, port)
         return found.routes[0].route.from_.scheme if found is not None else "https"
 
     @cached_property
-    def told_names(self) -> IdentityHeaderNames:
+    def identity_header_names(self) -> IdentityHeaderNames:
         """Headers by which their upstreams are told who asks."""
         return IdentityHeaderNames(compiled.route for compiled in self._routes)
 

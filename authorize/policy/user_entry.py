@@ -25,22 +25,22 @@ class UserEntry:
         """Provider of a user id: its name, or the URL of an issuer whose tokens a route takes."""
         if self.kind is not EntryKind.USER_ID:
             return ""
-        return self.name.partition(ISSUER_SEPARATOR if self.names_an_issuer else "/")[0]
+        return self.name.partition(ISSUER_SEPARATOR if self.is_issuer_qualified else "/")[0]
 
     @property
-    def names_an_issuer(self) -> bool:
+    def is_issuer_qualified(self) -> bool:
         return self.kind is EntryKind.USER_ID and self.name.startswith(("https://", "http://"))
 
 
 # enforcement-point: Identity: Users named in rules
-def user_entry(written: str) -> UserEntry:
+def parse_user_entry(written: str) -> UserEntry:
     """Judged by its form alone, so that whoever may choose their subject or address can't change what an entry means: with a slash it
     is a user id, else with an "@" an e-mail address, else a subject.  ValueError where it can be nobody's.
     """
     if "/" in written:
         entry = UserEntry(EntryKind.USER_ID, written)
         if not entry.provider or written == entry.provider or not written.removeprefix(entry.provider)[1:]:
-            how = f"https://issuer{ISSUER_SEPARATOR}sub" if entry.names_an_issuer else "provider/sub"
+            how = f"https://issuer{ISSUER_SEPARATOR}sub" if entry.is_issuer_qualified else "provider/sub"
             raise ValueError(f"{written!r} must have a provider and a subject. Write {how}")
         return entry
     if "@" in written:

@@ -8,9 +8,9 @@ from urllib.parse import quote
 from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
 from google.protobuf.message import DecodeError
 
-from authorize.identity.client_certificates import chain_of, shown_certificate
+from authorize.identity.client_certificates import parse_certificate, parse_pem_chain
 from authorize.policy.paths.canonical import canonical_host
-from authorize.policy.policy_request import ClientCertificate, PolicyRequest, access_request
+from authorize.policy.policy_request import ClientCertificate, PolicyRequest, parse_request
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import BadRequest
 from foundation.web.field_values import has_c1_control
@@ -18,9 +18,9 @@ from foundation.web.field_values import has_c1_control
 # Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
 ROUTE = "gate_route"  # the id of the route that the data plane will use
 PURPOSE = "gate_purpose"  # absent for a decision
-IDENTIFY, ATTEST, CREDENTIALS, OPENINGS = "identify", "attest", "credentials", "openings"
+IDENTIFY, ATTEST, CREDENTIALS, ACCESSIBLE_ROUTES = "identify", "attest", "credentials", "accessible_routes"
 ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that has no metadata of its own to say it in
-SEEN = "gate_seen"  # the version of the records that the data plane knows of: older ones must not decide
+SYNC_TOKEN = "gate_seen"  # noqa: S105 - the version of the records that the data plane knows of: older ones must not decide
 
 _TOLD_APART = (b"cookie", b"origin", b"access-control-request-method")
 
@@ -48,7 +48,7 @@ def to_check_request(
     return check
 
 
-def told_token(check: bytes) -> str:
+def parse_extension_token(check: bytes) -> str:
     """The token in the context extensions of a CheckRequest; "" where there is none, or it is no such request."""
     try:
         return external_auth_pb2.CheckRequest.FromString(check).attributes.context_extensions.get(ENVOY_TOKEN, "")
@@ -60,17 +60,17 @@ def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: fro
     """Access request, and every Cookie header; BadRequest where it has no single reading."""
     attributes = check.attributes
     http = attributes.request.http
-    headers = headers_of(http)
+    headers = parse_headers(http)
     if any(has_c1_control(value) for _, value in headers):
         raise BadRequest("a header value contains a control character")
     last = dict(headers)
     path, _, query = http.path.partition("?")
-    host = raw(http.host)
-    request = access_request(
+    host = to_latin1_bytes(http.host)
+    request = parse_request(
         http.method,
         host,
-        raw(path),
-        raw(query),
+        to_latin1_bytes(path),
+        to_latin1_bytes(query),
         default_ports,
         origin=last.get(b"origin", b""),
         access_control_request_method=last.get(b"access-control-request-method", b""),
@@ -86,12 +86,12 @@ def _certificate(attributes: attribute_context_pb2.AttributeContext, host: bytes
     if not (certificate := attributes.source.certificate):
         return None
     server_name = attributes.tls_session.sni
-    if server_name and canonical_host(raw(server_name))[0] != canonical_host(host)[0]:
+    if server_name and canonical_host(to_latin1_bytes(server_name))[0] != canonical_host(host)[0]:
         return None
-    return shown_certificate(chain_of(certificate))
+    return parse_certificate(parse_pem_chain(certificate))
 
 
-def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:
+def parse_headers(http: Http) -> tuple[tuple[bytes, bytes], ...]:
     """Headers, names in lower case; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them, in
     which it has replaced all that is not UTF-8."""
     if sent_raw := http.header_map.headers:
@@ -101,10 +101,10 @@ def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:
 
 @bounded_lru_cache(4096, max_key_length=64)  # clients choose the names
 def _name(name: str) -> bytes:
-    return raw(name.lower())
+    return to_latin1_bytes(name.lower())
 
 
-def raw(text: str) -> bytes:
+def to_latin1_bytes(text: str) -> bytes:
     """Bytes that HTTP had, where they were no more than latin-1."""
     try:
         return text.encode("latin-1")

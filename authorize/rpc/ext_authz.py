@@ -11,13 +11,13 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from envoy.type.v3 import http_status_pb2
 from google.rpc import code_pb2, status_pb2
 
-from authorize.accessible_routes import Opening
-from authorize.authorizer import Attestation, Check
-from authorize.ext_authz_types import Denied, EnvoyRequest, ExtAuthzParts, LetThrough, require_same_route
+from authorize.accessible_routes import AccessibleRoute
+from authorize.authorizer import Attestation, AuthorizationResult
+from authorize.ext_authz_types import DeniedResponse, EnvoyRequest, ExtAuthzDependencies, OkResponse, require_same_route
 from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
-from authorize.policy.paths.canonical import require_plain
+from authorize.policy.paths.canonical import require_canonical
 from authorize.policy.policy_request import PolicyRequest
 from authorize.rpc import check_attributes
 from authorize.upstream.identity_headers import ASSERTION
@@ -37,7 +37,7 @@ _STATUS = {Outcome.SIGN_IN: 401, Outcome.STEP_UP: 401, Outcome.FORBIDDEN: 403, O
 class ExtAuthz:
     """Server of the one method."""
 
-    def __init__(self, parts: ExtAuthzParts):
+    def __init__(self, parts: ExtAuthzDependencies):
         self._parts = parts
 
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
@@ -53,14 +53,14 @@ class ExtAuthz:
         """Facts, for a proxy that finds the words itself; errors are gRPC's."""
         authorize, extensions = self._parts.authorize(), told.attributes.context_extensions
         # A proxy that knows of a newer change must not be answered from older records: it would let a stream live on.
-        await self._parts.replica.catch_up(extensions.get(check_attributes.SEEN, ""), self._parts.timeout)
+        await self._parts.replica.catch_up(extensions.get(check_attributes.SYNC_TOKEN, ""), self._parts.timeout)
         request, cookies = check_attributes.from_check_request(told, authorize.default_ports)
         match extensions.get(check_attributes.PURPOSE):
             case check_attributes.IDENTIFY:
                 return _facts(Attestation(await authorize.identify(cookies, request.host_port)))
             case check_attributes.ATTEST:
                 return _facts(await authorize.attest(request, cookies))
-            case check_attributes.OPENINGS:
+            case check_attributes.ACCESSIBLE_ROUTES:
                 return _opened(await authorize.accessible_routes(request, cookies))
         if extensions.get(check_attributes.PURPOSE) == check_attributes.CREDENTIALS:
             check = await authorize.check(request, cookies)
@@ -72,7 +72,7 @@ class ExtAuthz:
 
     async def _for_an_envoy(self, told: pb.CheckRequest) -> bytes:
         answer = await self._parts.responder().respond(_envoy_request(told, self._parts.authorize().default_ports))
-        return _denied(answer) if isinstance(answer, Denied) else _let_through(answer)
+        return _denied(answer) if isinstance(answer, DeniedResponse) else _let_through(answer)
 
 
 def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> EnvoyRequest:
@@ -82,10 +82,10 @@ def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> Envo
     try:
         request, cookies = check_attributes.from_check_request(told, default_ports)
         # An Envoy forwards what it told us, where our own data plane forwards what was judged.
-        require_plain(check_attributes.raw(http.path.partition("?")[0]), request.path)
+        require_canonical(check_attributes.to_latin1_bytes(http.path.partition("?")[0]), request.path)
     except BadRequest as error:
         unread = error
-    headers, address = request.headers or check_attributes.headers_of(http), told.attributes.source.address.socket_address.address
+    headers, address = request.headers or check_attributes.parse_headers(http), told.attributes.source.address.socket_address.address
     route_id = told.attributes.context_extensions.get(check_attributes.ROUTE, "")
     return EnvoyRequest(request, headers, cookies, address, http.id, time.monotonic(), route_id, unread)
 
@@ -97,7 +97,7 @@ def _ok(headers: Iterable[Header]) -> pb.CheckResponse:
     return answer
 
 
-def _decided(check: Check) -> pb.CheckResponse:
+def _decided(check: AuthorizationResult) -> pb.CheckResponse:
     decision = check.decision
     answer = pb.CheckResponse()
     if decision.is_allowed:
@@ -108,16 +108,16 @@ def _decided(check: Check) -> pb.CheckResponse:
         answer.status.code = code_pb2.PERMISSION_DENIED
         answer.denied_response.status.CopyFrom(_http_status(_STATUS[decision.outcome]))
     trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _told(decision.trace)]
-    told = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge, "refused_token": check.refused_token}
+    told = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge, "token_error": check.token_error}
     answer.dynamic_metadata.update({**_outcome(check), **told})
-    if check.ends < math.inf:  # which JSON does not know
-        answer.dynamic_metadata["ends"] = check.ends
+    if check.valid_until < math.inf:  # which JSON does not know
+        answer.dynamic_metadata["valid_until"] = check.valid_until
     return answer
 
 
 def _told(trace: Sequence[TraceStep]) -> Sequence[TraceStep]:
     """What the proxy may tell a refused person from, and the last, which decided."""
-    return [step for step in trace if step is trace[-1] or step.words is None or step.words.is_told]
+    return [step for step in trace if step is trace[-1] or step.description is None or step.description.is_disclosed]
 
 
 def _facts(attestation: Attestation) -> pb.CheckResponse:
@@ -128,7 +128,7 @@ def _facts(attestation: Attestation) -> pb.CheckResponse:
     return answer
 
 
-def _opened(openings: Sequence[Opening]) -> pb.CheckResponse:
+def _opened(openings: Sequence[AccessibleRoute]) -> pb.CheckResponse:
     """Ids of the routes alone: what they are called the asker's own configuration says."""
     answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     for name, found in (("open", False), ("open_after_step_up", True)):
@@ -136,7 +136,7 @@ def _opened(openings: Sequence[Opening]) -> pb.CheckResponse:
     return answer
 
 
-def _outcome(check: Check) -> dict[str, Any]:
+def _outcome(check: AuthorizationResult) -> dict[str, Any]:
     decision = check.decision
     return {"outcome": decision.outcome.name, "route": decision.route.id if decision.route is not None else ""}
 
@@ -145,23 +145,25 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
     """Who this is, and until when; no claims and no groups."""
     if identity is None:
         return None
-    names = ("session_id", "user_id", "subject", "provider", "email", "rule_email", "name", "linked_id")
-    return {name: getattr(identity, name) for name in names} | {"expires": identity.expires, "issued": identity.issued}
+    names = ("session_id", "user_id", "subject", "provider", "email", "verified_email", "name", "linked_id")
+    return {name: getattr(identity, name) for name in names} | {"expires_at": identity.expires_at, "issued_at": identity.issued_at}
 
 
 # Clients choose what is replaced and removed, and providers what identity headers hold.
 @bounded_lru_cache(
-    2048, max_key_length=LONGEST_REMEMBERED, size=lambda said: total_length(said.identity_headers, said.replaced, said.removed)
+    2048,
+    max_key_length=LONGEST_REMEMBERED,
+    size=lambda said: total_length(said.identity_headers, said.headers_to_set, said.headers_to_remove),
 )
-def _let_through(said: LetThrough) -> bytes:
+def _let_through(said: OkResponse) -> bytes:
     """The requests of one browser to one route are answered alike; each is judged, and then its answer need not be written anew."""
-    answer = _ok((*said.identity_headers, *said.replaced))
-    answer.ok_response.headers_to_remove.extend([name.decode("latin-1") for name in said.removed])
+    answer = _ok((*said.identity_headers, *said.headers_to_set))
+    answer.ok_response.headers_to_remove.extend([name.decode("latin-1") for name in said.headers_to_remove])
     answer.dynamic_metadata.update({"outcome": said.outcome.name, "route": said.route_id})
     return answer.SerializeToString()
 
 
-def _denied(answer: Denied) -> bytes:
+def _denied(answer: DeniedResponse) -> bytes:
     denied = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.PERMISSION_DENIED))
     denied.denied_response.status.CopyFrom(_http_status(answer.status))
     denied.denied_response.body = answer.body.decode("utf-8", "replace")

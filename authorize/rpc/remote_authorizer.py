@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
-from authorize.accessible_routes import Opening
-from authorize.authorizer import Attestation, Authorizer, Check
+from authorize.accessible_routes import AccessibleRoute
+from authorize.authorizer import Attestation, AuthorizationResult, Authorizer
 from authorize.identity.identity_loader import IdentityLoader
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criterion import TraceStep
@@ -48,20 +48,20 @@ class RemoteAuthorizer(Authorizer):
         self.identity_header_names = identity_header_names(options)
         self._channel = channel
         self._replica = replica
-        self._identities = IdentityLoader.of(options, replica)
+        self._identities = IdentityLoader.from_options(options, replica)
         self._clock = clock
 
-    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
+    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> AuthorizationResult:
         route = self.routes.match(request)
         if route is None:
-            return Check(NO_ROUTE, None)
+            return AuthorizationResult(NO_ROUTE, None)
         answer = await self._ask(request, cookie_headers, {check_attributes.ROUTE: route.id}, request_id)
         facts = _plain(answer)
         decision = _decision(facts, route)
         identity = _identity(facts.get("identity"))
-        challenge, refused = (str(facts.get(name) or "") for name in ("challenge", "refused_token"))
+        challenge, refused = (str(facts.get(name) or "") for name in ("challenge", "token_error"))
         headers = _headers(answer) if decision.is_allowed else ()
-        return Check(decision, identity, headers, challenge, refused, _end(facts))
+        return AuthorizationResult(decision, identity, headers, challenge, refused, _end(facts))
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")
@@ -70,7 +70,7 @@ class RemoteAuthorizer(Authorizer):
             _plain(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.IDENTIFY})).get("identity")
         )
 
-    async def identity_of_session(self, session_id: str) -> Identity | None:
+    async def load_session_identity(self, session_id: str) -> Identity | None:
         """Of the records themselves: authorize's answers tell neither groups nor claims."""
         return await self._identities.load(session_id, self._clock())
 
@@ -79,8 +79,8 @@ class RemoteAuthorizer(Authorizer):
         told = dict(_headers(answer))
         return Attestation(_identity(_plain(answer).get("identity")), told.get(ASSERTION, b"").decode("ascii"))
 
-    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
-        facts = _plain(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.OPENINGS}))
+    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[AccessibleRoute, ...]:
+        facts = _plain(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ACCESSIBLE_ROUTES}))
         try:
             open_now, after_step_up = (frozenset(facts[name].split()) for name in ("open", "open_after_step_up"))
         except (KeyError, AttributeError) as error:
@@ -90,11 +90,11 @@ class RemoteAuthorizer(Authorizer):
         for route in self.routes.routes():
             first.setdefault(route.id, route)
         found = [route for id, route in first.items() if (id in open_now or id in after_step_up) and route.route.is_in_portal]
-        return tuple(Opening(route, needs_step_up=route.id in after_step_up) for route in found)
+        return tuple(AccessibleRoute(route, needs_step_up=route.id in after_step_up) for route in found)
 
-    async def credentials_for(self, check: Check, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
+    async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         route = check.decision.route
-        if route is None or not check.decision.is_allowed or check.decision.is_preflight or not self.shows_credentials(route):
+        if route is None or not check.decision.is_allowed or check.decision.is_preflight or not self.injects_credentials(route):
             return ()
         extensions = {check_attributes.ROUTE: route.id, check_attributes.PURPOSE: check_attributes.CREDENTIALS}
         if headers := _headers(await self._ask(request, cookie_headers, extensions)):
@@ -105,7 +105,7 @@ class RemoteAuthorizer(Authorizer):
         self, request: PolicyRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
     ) -> pb.CheckResponse:
         told = check_attributes.to_check_request(
-            request, cookie_headers, {**extensions, check_attributes.SEEN: self._replica.seen}, request_id
+            request, cookie_headers, {**extensions, check_attributes.SYNC_TOKEN: self._replica.seen}, request_id
         )
         try:
             return await self._channel.call(CHECK, told, pb.CheckResponse, idempotent=True)
@@ -143,7 +143,7 @@ def _identity(facts: dict[str, Any] | None) -> Identity | None:
 
 def _end(facts: dict[str, Any]) -> float:
     """End in Unix seconds; infinite where the response has none."""
-    said = facts.get("ends", math.inf)
+    said = facts.get("valid_until", math.inf)
     if not isinstance(said, int | float):
         raise BrokerError("authorize sent an unknown response. Use the same release for all services")
     return float(said)

@@ -10,15 +10,15 @@ from zoneinfo import ZoneInfo
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
-from authorize.explain.simulation import described_moment
+from authorize.explain.simulation import parse_time
 from authorize.models import LoggedDecision
-from authorize.policy.compiled_route import name_of
+from authorize.policy.compiled_route import route_name
 from authorize.policy.decision import Outcome
 from config.routes.route import Route
 from databroker.admin.row_search import MOST_WORDS
 from foundation.values import parse_ip
 
-FIELDS = ("person", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")
+FIELDS = ("user", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")
 WITHIN = {
     "5m": ("The last 5 minutes", timedelta(minutes=5)),
     "1h": ("The last hour", timedelta(hours=1)),
@@ -48,7 +48,7 @@ class TimelineFilters:
     def rows(self) -> Rows:
         rows = LoggedDecision.objects.all()
         for name, narrow in (
-            ("person", self._person),
+            ("user", self._filter_user),
             ("route", self._route),
             ("outcome", self._outcome),
             ("shadow_outcome", self._shadow_outcome),
@@ -58,20 +58,20 @@ class TimelineFilters:
         rows = self._times(rows)
         if "q" in self.said:
             try:
-                rows = with_words(rows, self.said["q"])
+                rows = search(rows, self.said["q"])
             except ValueError as error:
                 self.problems.append(str(error))
         return rows.none() if self.problems else rows
 
-    def _person(self, rows: Rows, wanted: str) -> Rows:
+    def _filter_user(self, rows: Rows, wanted: str) -> Rows:
         """By one of the names, whole, which have indexes; else by a part of one."""
-        for lookup in ("person_id", "person"):
+        for lookup in ("user_id", "display_name"):
             if LoggedDecision.objects.filter(**{lookup: wanted}).exists():
                 return rows.filter(**{lookup: wanted})
-        return newest(rows).filter(person__holds=wanted)
+        return newest(rows).filter(display_name__holds=wanted)
 
     def _route(self, rows: Rows, wanted: str) -> Rows:
-        ids = {route.id for route in self.routes if wanted in (route.id, name_of(route))}
+        ids = {route.id for route in self.routes if wanted in (route.id, route_name(route))}
         if ids or LoggedDecision.objects.filter(route_id=wanted).exists():
             return rows.filter(route_id__in=ids or {wanted})
         return newest(rows).filter(route__holds=wanted)
@@ -86,8 +86,8 @@ class TimelineFilters:
 
     def _times(self, rows: Rows) -> Rows:
         if (span := WITHIN.get(self.said.get("within", ""))) is not None:
-            rows = rows.filter(at__gte=timezone.now() - span[1])
-        for name, lookup in (("from", "at__gte"), ("to", "at__lt")):
+            rows = rows.filter(decided_at__gte=timezone.now() - span[1])
+        for name, lookup in (("from", "decided_at__gte"), ("to", "decided_at__lt")):
             if name in self.said and (moment := self._moment(self.said[name])) is not None:
                 rows = rows.filter(**{lookup: moment})
         return rows
@@ -104,16 +104,16 @@ class TimelineFilters:
     def name_of_route(self) -> str:
         """The route that is asked for, as people call it."""
         wanted = self.said.get("route", "")
-        return next((name_of(route) for route in self.routes if route.id == wanted), wanted)
+        return next((route_name(route) for route in self.routes if route.id == wanted), wanted)
 
 
 # No index serves a word in the middle of a text: of a larger log the newest are looked through.
 LOOKED_THROUGH = 200_000
-_TIMES = {"after:": "at__gte", "before:": "at__lt"}
+_TIMES = {"after:": "decided_at__gte", "before:": "decided_at__lt"}
 _REQUEST_ID = re.compile(r"[0-9A-Fa-f]{32}")
 
 
-def with_words(rows: QuerySet[LoggedDecision], text: str) -> QuerySet[LoggedDecision]:
+def search(rows: QuerySet[LoggedDecision], text: str) -> QuerySet[LoggedDecision]:
     """Decisions with all of these words; ValueError.  `after:` and `before:` narrow the time; every other word must be somewhere.
 
     What shows by its form where it belongs is looked for only there: request ids and whole e-mail addresses by their index.
@@ -134,13 +134,13 @@ def with_words(rows: QuerySet[LoggedDecision], text: str) -> QuerySet[LoggedDeci
 def newest(rows: QuerySet[LoggedDecision]) -> QuerySet[LoggedDecision]:
     """The newest of them, as many as one look may take: by time, which the order of the timeline and its indexes go by."""
     last = LoggedDecision.objects.aggregate(last=Max("pk"))["last"] or 0
-    oldest = LoggedDecision.objects.filter(pk__lte=last - LOOKED_THROUGH).order_by("-pk").values_list("at", flat=True).first()
-    return rows if oldest is None else rows.filter(at__gte=oldest)
+    oldest = LoggedDecision.objects.filter(pk__lte=last - LOOKED_THROUGH).order_by("-pk").values_list("decided_at", flat=True).first()
+    return rows if oldest is None else rows.filter(decided_at__gte=oldest)
 
 
 def _moment(word: str) -> datetime:
     try:
-        return datetime.fromtimestamp(described_moment(word.partition(":")[2]), UTC)
+        return datetime.fromtimestamp(parse_time(word.partition(":")[2]), UTC)
     except ValueError as error:
         raise ValueError(f"{word}: {error}") from None
 
@@ -149,9 +149,9 @@ def _named(word: str) -> dict[str, Any]:
     """The indexed column that may hold exactly this word; nothing where its form names none."""
     if _REQUEST_ID.fullmatch(word):
         return {"request_id": word.lower()}
-    return {"person": word} if "@" in word else {}
+    return {"display_name": word} if "@" in word else {}
 
 
 def _anywhere(word: str) -> Q:
     exactly = Q(request_id=word) | Q(route_id=word)
-    return exactly | Q(person__holds=word) | Q(person_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)
+    return exactly | Q(display_name__holds=word) | Q(user_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)

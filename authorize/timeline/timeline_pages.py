@@ -14,7 +14,7 @@ from authorize.models import LoggedDecision
 
 PER_PAGE = 100
 # What a line of the timeline shows; the facts of a hundred decisions are a megabyte.
-_COLUMNS = ("at", "person", "person_id", "method", "url", "route", "route_id", "outcome", "reason", "shadow_outcome")
+_COLUMNS = ("decided_at", "display_name", "user_id", "method", "url", "route", "route_id", "outcome", "reason", "shadow_outcome")
 _LETTERS = frozenset("0123456789")
 
 
@@ -40,12 +40,12 @@ class TimelinePage:
     earlier: Mapping[str, str] | None
 
 
-def page_of(rows: QuerySet[LoggedDecision], before: str, zone: ZoneInfo) -> TimelinePage:
+def paginate(rows: QuerySet[LoggedDecision], before: str, zone: ZoneInfo) -> TimelinePage:
     """Page of what is older than `before`, which an earlier page has said as `earlier`; what else it may be begins at the newest."""
-    found = list(_older(rows, before).only(*_COLUMNS).order_by("-at", "-id")[: PER_PAGE + 1])
+    found = list(_older(rows, before).only(*_COLUMNS).order_by("-decided_at", "-id")[: PER_PAGE + 1])
     shown = found[:PER_PAGE]
     last = shown[-1] if len(found) > PER_PAGE else None
-    return TimelinePage(list(_days(shown, zone)), None if last is None else {"before": f"{_microseconds(last.at)}-{last.pk}"})
+    return TimelinePage(list(_days(shown, zone)), None if last is None else {"before": f"{_microseconds(last.decided_at)}-{last.pk}"})
 
 
 def _older(rows: QuerySet[LoggedDecision], before: str) -> QuerySet[LoggedDecision]:
@@ -57,7 +57,7 @@ def _older(rows: QuerySet[LoggedDecision], before: str) -> QuerySet[LoggedDecisi
     except (ValueError, OverflowError, OSError):
         return rows
     # The first condition is what an index finds, the second sorts out those of the same moment.
-    return rows.filter(at__lte=moment).filter(Q(at__lt=moment) | Q(pk__lt=min(int(id), 2**63 - 1)))
+    return rows.filter(decided_at__lte=moment).filter(Q(decided_at__lt=moment) | Q(pk__lt=min(int(id), 2**63 - 1)))
 
 
 def _microseconds(at: datetime) -> int:
@@ -72,7 +72,7 @@ def _days(rows: Iterable[LoggedDecision], zone: ZoneInfo) -> Iterator[TimelineDa
 
 def _hour(row: Any, zone: ZoneInfo) -> datetime:
     """Moment at which the hour begins; in UTC, because in autumn two hours of a night have the same name."""
-    local: datetime = row.at.astimezone(zone)
+    local: datetime = row.decided_at.astimezone(zone)
     return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
 
 

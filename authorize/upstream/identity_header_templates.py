@@ -41,13 +41,13 @@ class PersonFacts:
         if identity is None:
             return None
         if name.startswith(CLAIM):
-            return None if identity.is_foreign else self.claims.get(name.removeprefix(CLAIM))
+            return None if identity.is_external else self.claims.get(name.removeprefix(CLAIM))
         return {
             ASSERTION: self.assertion,
             "groups": self.claims.get("groups"),
             "session": identity.session_id,
-            "subject": identity.own_subject,
-            "user": identity.person_id,
+            "subject": identity.unqualified_subject,
+            "user": identity.principal_id,
         }[name]
 
 

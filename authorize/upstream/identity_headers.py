@@ -77,7 +77,7 @@ class IdentityHeaders:
             self._cached.put(key, known, total_length(*key, known.headers))
         return known.headers if not known.left else known.headers + of_request(known.left, request, request_id)
 
-    def tell(self, route: CompiledRoute) -> bool:
+    def sends_identity(self, route: CompiledRoute) -> bool:
         """Whether this route's upstream is told anything about the caller."""
         return self._templates_of(route).tells_person
 
@@ -87,7 +87,7 @@ class IdentityHeaders:
         groups = () if identity is None else filtered(identity.groups, told)
         return self._key.sign(attested_claims(identity, self._issuer, host_port, groups))
 
-    def groups_told(self, route: CompiledRoute, identity: Identity) -> tuple[str, ...]:
+    def released_groups(self, route: CompiledRoute, identity: Identity) -> tuple[str, ...]:
         """Groups of the person that the upstream of this route learns of."""
         if route.id not in self._told_groups:
             self._told_groups[route.id] = told_groups(route.route, self._groups_filter)
@@ -99,10 +99,10 @@ class IdentityHeaders:
         return found
 
     def _made(self, identity: Identity | None, host_port: str, route: CompiledRoute, templates: RouteTemplates) -> MadeHeaders:
-        groups = () if identity is None else self.groups_told(route, identity)
+        groups = () if identity is None else self.released_groups(route, identity)
         attested = attested_claims(identity, self._issuer, route.route.assertion_audience or host_port, groups)
         said = identity.claims if identity is not None else {}
-        if identity is not None and identity.is_foreign:
+        if identity is not None and identity.is_external:
             # Upstreams take these for what our provider says of its people.
             said = {name: values for name, values in said.items() if name not in self._of_our_people}
         said = {name: values for name, values in said.items() if name not in NAME_CLAIMS or _are_names(values)}
@@ -130,10 +130,10 @@ def attested_claims(identity: Identity | None, issuer: str, audience: str, group
         return claims
     claims |= {
         "jti": identity.session_id,
-        "iat": int(identity.issued),
-        "exp": int(identity.expires),
-        "sub": identity.person_id,
-        "user": identity.person_id,
+        "iat": int(identity.issued_at),
+        "exp": int(identity.expires_at),
+        "sub": identity.principal_id,
+        "user": identity.principal_id,
         "groups": list(groups),
     }
     claims |= {name: value for name, value in (("email", attested_email(identity)), ("name", identity.name)) if value}
@@ -146,7 +146,7 @@ def _are_names(values: Iterable[Any]) -> bool:
 
 def attested_email(identity: Identity) -> str:
     """An address that the provider has not verified may be anybody's, and upstreams take this one for the person's own."""
-    return identity.directory_email or (identity.email if identity.rule_email else "")
+    return identity.directory_email or (identity.email if identity.verified_email else "")
 
 
 def told_groups(route: Route, groups_filter: tuple[str, ...] | None) -> frozenset[str] | None:
@@ -184,4 +184,4 @@ def header_name(claim: str) -> bytes:
 
 
 def _is_fresh(identity: Identity | None, now: float) -> bool:
-    return identity is None or now < identity.expires - RENEWED_BEFORE_EXPIRY
+    return identity is None or now < identity.expires_at - RENEWED_BEFORE_EXPIRY

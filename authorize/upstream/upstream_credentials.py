@@ -48,7 +48,7 @@ class UpstreamCredentials:
             elif route.basic_auth is not None:
                 self._basic.setdefault(compiled.id, ((b"authorization", route.basic_auth.authorization()),))
             elif uses_serverless_auth(route, options):
-                self._audiences.setdefault(compiled.id, audience_of(route.to[0].url))
+                self._audiences.setdefault(compiled.id, audience_for(route.to[0].url))
         self._cached: BoundedCache[tuple[str, str], tuple[Identity, Headers]] = BoundedCache(MAX_CACHED, MOST_BYTES)
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ class UpstreamCredentials:
         return headers
 
 
-def audience_of(upstream: Url) -> str:
+def audience_for(upstream: Url) -> str:
     """Audience of a serverless service, which knows itself by its https URL without a path."""
     return Url("https", upstream.host, upstream.port).origin
 
@@ -98,7 +98,7 @@ def audience_of(upstream: Url) -> str:
 def impersonated_user(identity: Identity) -> bytes:
     """User to impersonate: the verified address, else `provider/subject`; an address that could pass for the latter is not used."""
     email = attested_email(identity)
-    user = email if email and "/" not in email and _may_be_named(email) else identity.person_id
+    user = email if email and "/" not in email and _may_be_named(email) else identity.principal_id
     if not _may_be_named(user):
         raise NoIdentity("the signed-in user has no name for impersonation")
     return user.encode("ascii")

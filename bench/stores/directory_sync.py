@@ -21,7 +21,7 @@ from authenticate.directory.sync_run import DirectoryReading
 from authenticate.directory.vendor_source import DirectorySource
 from authorize.identity.identity_loader import IdentityLoader
 from authorize.policy.decision import decide
-from authorize.policy.policy_request import access_request
+from authorize.policy.policy_request import parse_request
 from authorize.route_settings import default_ports, route_table
 from bench.support.harness import child, pin
 from bench.support.upstream import start_upstream
@@ -109,7 +109,7 @@ async def decisions(options: Options, broker: MemoryStore) -> bool:
     loader, table = IdentityLoader(replica, SessionReader(options)), route_table(options)
     took = {}
     for name in ALLOWED:
-        request = access_request("GET", host(name).encode(), b"/", b"", default_ports(options))
+        request = parse_request("GET", host(name).encode(), b"/", b"", default_ports(options))
         started = time.perf_counter()
         for _ in range(DECISIONS):
             identity = loader.peek("s", time.time()) or await loader.load("s", time.time())

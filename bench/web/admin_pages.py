@@ -192,14 +192,14 @@ def seed() -> None:
         ),
     )
 
-    decided = {"method": "GET", "seconds": 0.0, "facts": "{" + " " * 800 + "}"}
+    decided = {"method": "GET", "duration_seconds": 0.0, "snapshot": "{" + " " * 800 + "}"}
     many(
         LoggedDecision,
         PEOPLE,
         lambda n: LoggedDecision(
-            at=NOW - timedelta(seconds=PEOPLE - n),
-            person_id=f"oidc/{n:06}",
-            person=f"person-{n:06}@example.com",
+            decided_at=NOW - timedelta(seconds=PEOPLE - n),
+            user_id=f"oidc/{n:06}",
+            display_name=f"person-{n:06}@example.com",
             url=f"https://app.example.com/{n}",
             client_address=f"192.0.2.{n % 250}",
             route=f"App {n % 40}",

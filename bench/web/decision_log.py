@@ -41,20 +41,21 @@ import json, time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 from authorize.models import LoggedDecision
-from authorize.timeline.timeline_pages import page_of
-from authorize.timeline.timeline_filters import with_words
+from authorize.timeline.timeline_pages import paginate
+from authorize.timeline.timeline_filters import search
 base = datetime(2027, 1, 1, tzinfo=UTC)
-facts = json.dumps({{"request": {{"path": "/" + "a" * 800}}}})
+snapshot = json.dumps({{"request": {{"path": "/" + "a" * 800}}}})
 rows = (
-    LoggedDecision(request_id=f"{{n:032x}}", at=base + timedelta(seconds=n), person=f"p{{n % 5000}}@example.com", seconds=0.001,
-        person_id=f"oidc/{{n % 5000}}", url=f"app{{n % 40}}.example.com/path/{{n}}", client_address=f"192.0.2.{{n % 250}}",
-        route_id="r", route=f"App {{n % 40}}", outcome="forbidden", reason="none of your groups is listed", facts=facts)
+    LoggedDecision(request_id=f"{{n:032x}}", decided_at=base + timedelta(seconds=n),
+        display_name=f"p{{n % 5000}}@example.com", duration_seconds=0.001,
+        user_id=f"oidc/{{n % 5000}}", url=f"app{{n % 40}}.example.com/path/{{n}}", client_address=f"192.0.2.{{n % 250}}",
+        route_id="r", route=f"App {{n % 40}}", outcome="forbidden", reason="none of your groups is listed", snapshot=snapshot)
     for n in range({rows})
 )
 LoggedDecision.objects.bulk_create(rows, batch_size=500)
 for words in ("p4711@example.com", f"{{4711:032x}}", "App 7 192.0.2.7", "after:2027-01-01T10:00 before:2027-01-01T10:05"):
     begins = time.perf_counter()
-    page = page_of(with_words(LoggedDecision.objects.all(), words), "", ZoneInfo("UTC"))
+    page = paginate(search(LoggedDecision.objects.all(), words), "", ZoneInfo("UTC"))
     number = sum(len(hour.rows) for day in page.days for hour in day.hours)
     print(f"{{time.perf_counter() - begins:.3f}} {{number}} {{words}}")
 """

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from authorize.authorizer import Authorizer
-from authorize.ext_authz_types import ExtAuthzParts
+from authorize.ext_authz_types import ExtAuthzDependencies
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.replica import Replica
@@ -24,7 +24,7 @@ class NoRpc:
     def authorizer(self, options: Options, replica: Replica, previous: Authorizer | None) -> None:
         return None
 
-    def open(self, broker: BrokerClient, asked: ExtAuthzParts) -> None: ...
+    def open(self, broker: BrokerClient, asked: ExtAuthzDependencies) -> None: ...
 
     async def start(self) -> None: ...
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from authorize.authorizer import Authorizer
-from authorize.ext_authz_types import ExtAuthzParts
+from authorize.ext_authz_types import ExtAuthzDependencies
 from authorize.rpc import check_attributes
 from authorize.rpc import ext_authz as ext_authz_service
 from authorize.rpc.ext_authz import ExtAuthz
@@ -56,7 +56,7 @@ class RpcServices:
         """Authorizer that asks `authorize`, None where this process decides itself."""
         return RemoteAuthorizer(options, self.authorize, replica, self._clock, previous) if self.authorize is not None else None
 
-    def open(self, broker: BrokerClient, asked: ExtAuthzParts) -> None:
+    def open(self, broker: BrokerClient, asked: ExtAuthzDependencies) -> None:
         """Take the port of `grpc_address`, before anything runs, and on the event loop that will; ConfigError where it can't be had."""
         if self._worker is not None:
             if not self._worker.is_first:
@@ -87,7 +87,7 @@ class RpcServices:
 
     def _tells_token(self, request: bytes) -> bool:
         """Context extensions are the Envoy's own words: no client of it writes there."""
-        return len(request) <= LARGEST_UNPROVEN and self._is_token(check_attributes.told_token(request))
+        return len(request) <= LARGEST_UNPROVEN and self._is_token(check_attributes.parse_extension_token(request))
 
     def _is_token(self, given: str) -> bool:
         return any(hmac.compare_digest(given.encode(), token.reveal().encode()) for token in self._tokens)

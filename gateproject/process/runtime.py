@@ -18,7 +18,7 @@ from django.conf import settings
 from authenticate.background_work import STOP_GRACE_SECONDS
 from authorize.decision_log import persistence
 from authorize.decision_log.decision_log import DecisionLog, DecisionRecorder
-from authorize.ext_authz_types import ExtAuthzParts
+from authorize.ext_authz_types import ExtAuthzDependencies
 from config.config_watcher import ConfigWatcher
 from config.inspect.config_diff import ConfigSnapshot
 from config.options import Options
@@ -107,7 +107,7 @@ class Runtime:
             tells_activity=self.options.has_admin_reader,
             counted=CountedWords.from_options(self.options),
         )
-        decisions = DecisionLog(persistence.write, clock=self.clock)
+        decisions = DecisionLog(persistence.write_entries, clock=self.clock)
         self._resources = ForwardingResources(decisions, saw=self.databroker.activity.saw, broker=self.databroker.client)
         self.builder = ServiceBuilder(
             self.databroker, self._resources, self.autocert.acme_state, self._rpc, self._wants_certificate, self.clock
@@ -131,11 +131,11 @@ class Runtime:
         return (given.status if given else ConfigurationStatus.of(self.source)).tell(self.options.service_label)
 
     def _wants_certificate(self, name: str | None) -> bool:
-        return served(self.services.authorize).wants_certificate(name)
+        return served(self.services.authorize).requests_client_certificate(name)
 
     def _keep_decisions(self) -> None:
         if self.options.has_admin_reader:
-            self._resources.decisions.use(self.options, self.status.checksum)
+            self._resources.decisions.configure(self.options, self.status.checksum)
 
     def envoy_plane(self, application: Application) -> "EnvoyDataPlane":
         """Make Envoy's plane, which takes the connections.  ConfigError."""
@@ -147,7 +147,7 @@ class Runtime:
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
         recorder = DecisionRecorder(self._resources.decisions, self._resources.saw, self.clock)
-        services = ExtAuthzParts(
+        services = ExtAuthzDependencies(
             lambda: served(self.services.authorize), lambda: served(self.services.ext_authz), self.databroker.replica, recorder
         )
         self._rpc.open(self.databroker.client, services)

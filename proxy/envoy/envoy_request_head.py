@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from authorize.identity.client_certificates import chain_of
+from authorize.identity.client_certificates import parse_pem_chain
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Header, Headers
 from proxy.envoy.resources.internal_headers import EdgeFacts, is_between_us
@@ -123,7 +123,7 @@ def connection_extensions(scheme: str, facts: EdgeFacts, headers: Iterable[Heade
         return {}
     certificates = next((value for name, value in headers if name == _XFCC), None)
     match = None if certificates is None else _CHAIN.search(certificates)
-    return {TLS: {"server_name": facts.server_name, "chain": chain_of(match[1].decode("ascii", "replace")) if match else ()}}
+    return {TLS: {"server_name": facts.server_name, "chain": parse_pem_chain(match[1].decode("ascii", "replace")) if match else ()}}
 
 
 def is_set_by_envoy(name: bytes) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, Saw, failure_of
+from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, Saw, failure_outcome
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
@@ -53,8 +53,8 @@ class RequestContext:
             check = judged.check
             fields |= decided(check.decision)
             fields |= person_fields(check.identity)
-            if check.refused_token:
-                fields["refused_token"] = check.refused_token
+            if check.token_error:
+                fields["refused_token"] = check.token_error
             fields["decision_ms"] = round((self.decision_seconds or 0.0) * 1000, 3)
             if judged.sources is not None:
                 fields["data_version"] = judged.sources.version
@@ -101,12 +101,14 @@ class RequestRecorder:
     def _keep(self, context: RequestContext, seconds: float) -> None:
         judged, incoming = context.judged, context.incoming
         check, shadow_outcome = (judged.check, judged.shadow_outcome) if judged is not None else (None, None)
-        decision, identity, refused = (check.decision, check.identity, check.refused_token) if check is not None else (None, None, "")
-        if not self.decisions.keeps(decision, identity, refused, shadow_outcome):
+        decision, identity, refused = (check.decision, check.identity, check.token_error) if check is not None else (None, None, "")
+        if not self.decisions.should_log(decision, identity, refused, shadow_outcome):
             return
         sources = judged.sources if judged is not None else None
         asked = (incoming.request_id, incoming.request, decision, identity, seconds, incoming.client_address)
-        self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, shadow_outcome, failure_of(context.status), context.problem, refused))
+        self.decisions.enqueue(
+            DecisionLogEntry(*asked, 0.0, sources, shadow_outcome, failure_outcome(context.status), context.problem, refused)
+        )
 
 
 class PageLog:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import Any
 
-from authorize.authorizer import Check
+from authorize.authorizer import AuthorizationResult
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.policy_request import PolicyRequest
@@ -62,14 +62,14 @@ def decided(decision: Decision) -> Facts:
     }
 
 
-async def judged_in_span(asked: Awaitable[Check]) -> Check:
+async def judged_in_span(asked: Awaitable[AuthorizationResult]) -> AuthorizationResult:
     with spans.span("authorize") as span:
         check = await asked
         span.note(decided(check.decision))
         return check
 
 
-def tell_trace(incoming: IncomingRequest, check: Check | None, status: int | None, *, is_trouble: bool) -> None:
+def tell_trace(incoming: IncomingRequest, check: AuthorizationResult | None, status: int | None, *, is_trouble: bool) -> None:
     """Set the attributes of the root span: the request as a whole."""
     request, span = incoming.request, current()
     span.note(_read(request))

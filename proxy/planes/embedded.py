@@ -50,8 +50,8 @@ class DataPlane:
         self.pipeline, self._resources = pipeline, resources
         self.streams, self.upstream_errors = resources.streams, resources.client.upstream_errors
         table = pipeline.authorizer.routes
-        self.state: ProxyState = ProxyState(table.routes(), options, resources.state, table.told_names)
-        self.forms = KeptForms(options, resources.broker, pipeline.authorizer.scheme_of)
+        self.state: ProxyState = ProxyState(table.routes(), options, resources.state, table.identity_header_names)
+        self.forms = KeptForms(options, resources.broker, pipeline.authorizer.scheme_for)
 
     async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         pipeline, context = self.pipeline, RequestContext(incoming)
@@ -96,9 +96,9 @@ class DataPlane:
         # A token ends by the clock alone: no record is deleted with it.
         identity, route = judged.check.identity, judged.check.decision.route
         is_token = identity is not None and identity.is_bearer
-        is_timed = is_token or (route is not None and route.is_timed)
+        is_timed = is_token or (route is not None and route.is_time_dependent)
         return self.streams.open(
-            judged.incoming, judged.session_id, judged.changes, is_timed=is_timed, asks_provider=is_token, ends=judged.check.ends
+            judged.incoming, judged.session_id, judged.changes, is_timed=is_timed, asks_provider=is_token, ends=judged.check.valid_until
         )
 
     async def _kept(self, judged: JudgedRequest, receive: Receive) -> KeptForm | NotKept | None:
@@ -185,7 +185,7 @@ class DataPlane:
             verdict = self.pipeline.verdicts.of(judged)
         except (BadRequest, NoIdentity):
             return 0.0
-        return judged.check.ends if isinstance(verdict, Carry) else 0.0
+        return judged.check.valid_until if isinstance(verdict, Carry) else 0.0
 
 
 class TrackedStream:

@@ -1,6 +1,6 @@
 """External authorization (envoy.service.auth.v3): what somebody's Envoy is told, by the same verdict that our own data plane renders."""
 
-from authorize.ext_authz_types import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
+from authorize.ext_authz_types import CheckResponder, DeniedResponse, EnvoyRequest, OkResponse, require_same_route
 from config.options import Options
 from foundation.bounded_cache import bounded_lru_cache, total_length
 from foundation.errors import GateError
@@ -20,30 +20,30 @@ from proxy.verdict_builder import refused
 WRITTEN_BY_ENVOYS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))
 
 
-class ExtAuthzResponder(Responder):
+class ExtAuthzResponder(CheckResponder):
     def __init__(self, options: Options, pipeline: AuthorizationPipeline):
         self._pipeline = pipeline
         self._site = site_facts(options)
         self._headers = RouteHeaders.of_another_proxy(options)
-        self._told_names = pipeline.authorizer.routes.told_names
+        self._told_names = pipeline.authorizer.routes.identity_header_names
 
-    async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied:
+    async def respond(self, asked: EnvoyRequest) -> OkResponse | DeniedResponse:
         pipeline, context = self._pipeline, RequestContext(_incoming(asked, self._site))
         try:
             verdict = await self._verdict(asked, context)
-            if isinstance(verdict, LetThrough):
+            if isinstance(verdict, OkResponse):
                 context.status = 200
                 return verdict
             said = CapturedResponse()
             context.answered(verdict, await pipeline.renderer.send(context.incoming, verdict, said, pipeline.clock()))
-            return Denied(said.status, said.headers, said.body)
+            return DeniedResponse(said.status, said.headers, said.body)
         finally:
             pipeline.recorder.record(context)
 
-    async def _verdict(self, asked: EnvoyRequest, context: RequestContext) -> LetThrough | SignIn | Refuse | Redirect:
+    async def _verdict(self, asked: EnvoyRequest, context: RequestContext) -> OkResponse | SignIn | Refuse | Redirect:
         try:
-            if asked.unread is not None:
-                raise asked.unread
+            if asked.parse_error is not None:
+                raise asked.parse_error
             judged = await self._pipeline.authorize(context)
             require_same_route(judged.check, asked.route_id)
         except GateError as error:
@@ -52,7 +52,7 @@ class ExtAuthzResponder(Responder):
         if not isinstance(verdict, Carry):
             return verdict
         self._pipeline.recorder.record_allowed(judged)
-        return LetThrough(judged.check.decision.outcome, verdict.route.id, verdict.told, *self._cut(asked, verdict))
+        return OkResponse(judged.check.decision.outcome, verdict.route.id, verdict.told, *self._cut(asked, verdict))
 
     def _cut(self, asked: EnvoyRequest, carry: Carry) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:
         """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
@@ -90,5 +90,5 @@ def _incoming(asked: EnvoyRequest, site: SiteFacts) -> IncomingRequest:
         "client": (asked.client_address, 0) if asked.client_address else None,
     }
     request_id = asked.request_id or new_request_id()
-    read = (scope, asked.request, dict(asked.headers), list(asked.cookies), request_id, asked.started)
+    read = (scope, asked.request, dict(asked.headers), list(asked.cookies), request_id, asked.started_at)
     return IncomingRequest(*read, site=site, client_address=asked.client_address)  # which the Envoy has worked out

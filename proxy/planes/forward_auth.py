@@ -82,9 +82,9 @@ class ForwardAuth:
         address = incoming.request.source_ip if incoming.is_trusted else ""
         original = replace(original, request=replace(original.request, source_ip=address, headers=incoming.scope["headers"]))
         request = original.request
-        if not self._authorize.knows_host(request.host, request.port):
+        if not self._authorize.serves_host(request.host, request.port):
             raise CarriedElsewhere(f"{UNKNOWN}: {request.host_port}")
-        if original.scheme != self._authorize.scheme_of(request.host, request.port):
+        if original.scheme != self._authorize.scheme_for(request.host, request.port):
             raise CarriedElsewhere("the routes of this host have another scheme")
         return original
 
@@ -108,11 +108,11 @@ class ForwardAuth:
 
     def _caching(self, judged: JudgedRequest, route: CompiledRoute) -> Headers:
         seconds, identity = self._cache_seconds, judged.check.identity
-        if route.has_policy or route.is_timed or is_per_request(route.route):
+        if route.has_policy or route.is_time_dependent or is_per_request(route.route):
             # What it was decided by may differ in the next request, or with the hour.
             seconds = 0
         elif identity is not None:
-            seconds = min(seconds, identity.expires - judged.now)
+            seconds = min(seconds, identity.expires_at - judged.now)
         if int(seconds) <= 0:
             return [(b"cache-control", b"no-store")]
         return [(b"cache-control", b"private, max-age=%d" % seconds), (b"vary", VARY)]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
-from authorize.policy.paths.canonical import canonical_host, require_plain
-from authorize.policy.policy_request import PolicyRequest, access_request
+from authorize.policy.paths.canonical import canonical_host, require_canonical
+from authorize.policy.policy_request import PolicyRequest, parse_request
 from foundation.errors import BadRequest
 from proxy.incoming_request import IncomingRequest
 
@@ -83,7 +83,7 @@ def _original(
     if port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[scheme]:
         raise BadRequest("the port is the default of the other scheme")
     raw_path, _, query = target.partition(b"?")
-    request = access_request(
+    request = parse_request(
         method,
         host,
         raw_path,
@@ -93,7 +93,7 @@ def _original(
         access_control_request_method=incoming.headers.get(b"access-control-request-method", b"") if incoming else b"",
     )
     # In the data plane we forward what we judged.  Here the front proxy forwards what the client wrote.
-    require_plain(raw_path, request.path)
+    require_canonical(raw_path, request.path)
     return Original(scheme, request)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from prometheus_client import Counter
 
 from authorize.authorizer import Authorizer
-from authorize.decision_log.shadow_policy import tell_shadow
+from authorize.decision_log.shadow_policy import log_shadow_outcome
 from authorize.policy.decision import Decision
 from config.options import Options
 from foundation.telemetry import metrics
@@ -52,10 +52,10 @@ class AuthorizationPipeline:
         if not self.authorizer.has_shadow:
             return judged
         incoming, check = judged.incoming, judged.check
-        shadow_outcome = await self.authorizer.shadow_outcome(incoming.request, check, incoming.cookies)
+        shadow_outcome = await self.authorizer.evaluate_shadow(incoming.request, check, incoming.cookies)
         if shadow_outcome is not None:
             context.judged = judged = replace(judged, shadow_outcome=shadow_outcome)
-            tell_shadow(incoming.request_id, check.decision, check.identity, shadow_outcome)
+            log_shadow_outcome(incoming.request_id, check.decision, check.identity, shadow_outcome)
         return judged
 
     async def reauthorize(self, incoming: IncomingRequest) -> JudgedRequest:

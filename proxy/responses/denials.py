@@ -3,10 +3,10 @@
 from urllib.parse import urlencode
 
 from authorize.approval_policy import may_request
-from authorize.authorizer import Authorizer, Check, WithheldCredentials
+from authorize.authorizer import AuthorizationResult, Authorizer, WithheldCredentials
 from authorize.identity import request_credentials
 from authorize.policy.decision import Decision, Outcome
-from authorize.policy.decision_text import is_denied, sentence
+from authorize.policy.decision_text import is_denied, user_message
 from authorize.policy.identity import Identity
 from authorize.route_settings import RouteLinks
 from config.options import Options
@@ -66,38 +66,38 @@ class Refusals:
         self._asking = f"{own}{ASKING}"
         self._links = RouteLinks(options)
 
-    def of(self, incoming: IncomingRequest, check: Check, *, has_tunnels: bool) -> Refuse:
+    def of(self, incoming: IncomingRequest, check: AuthorizationResult, *, has_tunnels: bool) -> Refuse:
         """Refusal of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
         decision, cors = check.decision, self._cors(incoming, check.decision)
         match decision.outcome:
             case Outcome.FORBIDDEN:
                 own_words = decision.route.route.refusal_message if decision.route is not None else None
                 advice = _advice(check.identity, own_words or FORBIDDEN_ADVICE)
-                challenge = auth_challenges.INSUFFICIENT_SCOPE if check.withheld is WithheldCredentials.AUTHORIZATION else ""
-                return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check), more=cors)
+                challenge = auth_challenges.INSUFFICIENT_SCOPE if check.withheld_credentials is WithheldCredentials.AUTHORIZATION else ""
+                return Refuse(403, user_message(decision), advice, challenge, links=self._links_for(incoming, check), more=cors)
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
                 more = [(b"connection", b"close"), *cors]
-                return Refuse(495, sentence(decision), CERTIFICATE_ADVICE, more=more)
+                return Refuse(495, user_message(decision), CERTIFICATE_ADVICE, more=more)
             case _:
                 is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_at(incoming.request.host)
                 return for_tunnels_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
 
-    def token(self, incoming: IncomingRequest, check: Check) -> Refuse:
+    def token(self, incoming: IncomingRequest, check: AuthorizationResult) -> Refuse:
         return Refuse(401, NOT_GOOD, NOT_GOOD_ADVICE, check.challenge, more=self._cors(incoming, check.decision))
 
-    def unauthorized(self, incoming: IncomingRequest, check: Check) -> Refuse:
+    def unauthorized(self, incoming: IncomingRequest, check: AuthorizationResult) -> Refuse:
         """401 for who can't be led to a sign-in: programs, and proxies that ask."""
         decision = check.decision
         reason, challenge = NOT_SIGNED_IN, auth_challenges.UNAUTHENTICATED
         if decision.outcome is Outcome.STEP_UP and decision.route is not None:
-            reason = sentence(decision)
+            reason = user_message(decision)
             challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
         elif incoming.is_connect:
             # What the program does next stands in docs/guides/tcp.md.
-            error = "invalid_token" if request_credentials.shows_token_of_ours(incoming.request) else ""
+            error = "invalid_token" if request_credentials.has_gate_token(incoming.request) else ""
             challenge = auth_challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
-        elif request_credentials.shows_token_of_ours(incoming.request):
+        elif request_credentials.has_gate_token(incoming.request):
             challenge = auth_challenges.INVALID_TOKEN
         advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
         return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
@@ -106,7 +106,7 @@ class Refusals:
         links = ((Message("Try again"), return_url(incoming, scheme)), self._who_am_i)
         return Refuse(400, LOOP, LOOP_ADVICE, links=links, more=[(b"set-cookie", self._clear_loop.encode())])
 
-    def _links_for(self, incoming: IncomingRequest, check: Check) -> tuple[tuple[str, str], ...]:
+    def _links_for(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
         """Nobody else can open the explanation, so nobody else is led to it."""
         identity = check.identity
         links = (*self._asking_for_access(check), self._who_am_i, self._as_somebody_else(incoming, check))
@@ -114,18 +114,18 @@ class Refusals:
             return links
         return ((Message("Full explanation (administrators)"), f"{self._explanation}{incoming.request_id}"), *links)
 
-    def _as_somebody_else(self, incoming: IncomingRequest, check: Check) -> tuple[str, str]:
+    def _as_somebody_else(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[str, str]:
         """By way of the page that asks whether to sign out; whoever signs in then is where they wanted to go."""
         route = check.decision.route
         target = return_url(incoming, route.route.from_.scheme if route is not None else "https")
         return (Message("Sign in as another user"), f"{self._sign_out}?{urlencode({'gate_redirect_uri': target})}")
 
-    def _asking_for_access(self, check: Check) -> tuple[tuple[str, str], ...]:
+    def _asking_for_access(self, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
         """Of people who sign in here, where being given access would help: above a deny it is not."""
         route, identity = check.decision.route, check.identity
         if route is None or identity is None or is_denied(check.decision) or not may_request(route.route, identity):
             return ()
-        return ((Message("Request access"), f"{self._asking}{self._links.id_of(route.route)}"),)
+        return ((Message("Request access"), f"{self._asking}{self._links.link_id(route.route)}"),)
 
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
@@ -159,7 +159,7 @@ def not_kept(incoming: IncomingRequest, scheme: str, form: NotKept) -> Refuse:
 def _advice(identity: Identity | None, advice: str) -> str:
     if identity is None:
         return advice
-    return Message("You are signed in as %(person)s. %(advice)s", person=identity.shown_as, advice=advice)
+    return Message("You are signed in as %(person)s. %(advice)s", person=identity.display_name, advice=advice)
 
 
 class TooManyTunnels(BadRequest):

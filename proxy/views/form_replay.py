@@ -35,7 +35,7 @@ async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
         shows_times=True,
         target=origin + form.target,
         shown=(origin + form.target).partition("?")[0],
-        person=identity.shown_as,
+        person=identity.display_name,
         sent=time_element(form.at, "clock"),
         field=FIELD,
         id=form.id,

@@ -117,7 +117,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
 async def _may_return(request: HttpRequest, asked: PolicyRequest, route: CompiledRoute | None) -> bool:
     """Is somebody signed in here, and as strongly as the route asks?"""
     own = page_context(request)
-    if route is None or not route.authentication:
+    if route is None or not route.authentication_requirements:
         return await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None
     check = await own.authorize.check(asked, own.incoming.cookies)
     return check.identity is not None and check.decision.outcome is not Outcome.STEP_UP

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from authorize.authorizer import Authorizer
-from authorize.ext_authz_types import ExtAuthzParts, Responder
+from authorize.ext_authz_types import CheckResponder, ExtAuthzDependencies
 from authorize.policy.decision import Outcome
-from authorize.policy.decision_text import sentence
+from authorize.policy.decision_text import user_message
 from authorize.policy.reasons import Reason
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.rpc.remote_authorizer import RemoteAuthorizer
@@ -83,7 +83,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield World(service, broker, replica, cookies)
             return
         server = RpcServer(options, SharedSecret(options.shared_secret))
-        server.add(SERVICE, ExtAuthz(ExtAuthzParts(lambda: service, Responder, replica, recorder(), timeout=0.05)).methods())
+        server.add(SERVICE, ExtAuthz(ExtAuthzDependencies(lambda: service, CheckResponder, replica, recorder(), timeout=0.05)).methods())
         server.bind(HostPort("127.0.0.1", 0))
         await server.start()
         channel = RpcChannel(loopback_url(server.port), options, SharedSecret(options.shared_secret))
@@ -98,13 +98,15 @@ async def test_an_end_that_is_known_beforehand_is_told(world: World) -> None:
     held = tuple(TemporaryAccess(path, key, 1000.0, 1700.0, "bob", "a test") for path, key in keys.items())
     await world.broker.put(ACCESS_GRANT, "oidc/1", TemporaryAccessRecord("oidc/1", ISSUER, "ann", held).to_data())
     await settled()
-    ends = {path: (await world.authorizer.check(request(path), world.cookie())).ends for path in ("/given", "/both", "/told", "/public")}
+    ends = {
+        path: (await world.authorizer.check(request(path), world.cookie())).valid_until for path in ("/given", "/both", "/told", "/public")
+    }
     assert ends == {"/given": 1700.0, "/both": 2000.0, "/told": 2000.0, "/public": math.inf}
     token = new_token("ci")
     await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 9000.0, hash_token(token)).to_data())
     await settled()
     by_program = await world.authorizer.check(request("/told", headers=[(b"authorization", b"Bearer " + token.encode())]), [])
-    assert (by_program.decision.outcome, by_program.ends) == (Outcome.ALLOWED, math.inf)
+    assert (by_program.decision.outcome, by_program.valid_until) == (Outcome.ALLOWED, math.inf)
 
 
 @pytest.mark.parametrize(
@@ -149,10 +151,10 @@ async def test_upstreams_are_told_in_the_routes_own_words(world):
 async def test_administrators_learn_who_a_session_is_with_groups_and_claims(world):
     await world.broker.sign_in("s2", claims={"team": "blue"})
     await settled()
-    identity = await world.authorizer.identity_of_session("s2")
+    identity = await world.authorizer.load_session_identity("s2")
     assert (identity.user_id, identity.shown_as, identity.expires) == ("oidc/1", "ann@corp.com", 2000.0)
     assert identity.claims["team"] == ("blue",)
-    assert await world.authorizer.identity_of_session("unknown") is None
+    assert await world.authorizer.load_session_identity("unknown") is None
 
 
 async def test_an_upstream_is_shown_credentials_of_ours_where_its_route_has_them(world):
@@ -181,7 +183,7 @@ async def test_what_an_application_wants_and_nobody_has_is_told_in_the_same_word
 async def test_who_is_refused_is_told_why_and_attested_nowhere(world):
     check = await world.authorizer.check(request("/bob"), world.cookie())
     assert check.identity_headers == ()
-    assert sentence(check.decision).params == {"reasons": Reason.USER_NOT_LISTED.value}
+    assert user_message(check.decision).params == {"reasons": Reason.USER_NOT_LISTED.value}
     assert check.identity is not None
 
 
@@ -218,8 +220,8 @@ async def test_where_only_the_broker_could_tell_there_is_no_decision(world):
 
 
 async def test_hosts_are_known_from_the_configuration(world):
-    assert world.authorizer.knows_host("app.example.com", None)
-    assert not world.authorizer.knows_host("unknown.example.com", None)
+    assert world.authorizer.has_host("app.example.com", None)
+    assert not world.authorizer.has_host("unknown.example.com", None)
     assert world.authorizer.is_route_origin("https://other.example.com:8443")
     assert world.authorizer.is_public(request("/public"))
     assert not world.authorizer.is_public(replace(request("/"), path="/x"))
@@ -242,7 +244,7 @@ async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: Wor
 async def test_the_openings_are_what_the_requests_are_let_in_for(world: World) -> None:
     asker = request("/.gate/", "auth.example.com", source_ip="10.1.2.3", headers=[(b"x-team", b"blue"), (b"cookie", b"a=b")])
     found = await world.authorizer.accessible_routes(asker, world.cookie("auth.example.com"))
-    assert [(each.route.route.prefix, each.needs_step_up, each.is_partial) for each in found] == [
+    assert [(each.route.route.prefix, each.needs_step_up, each.is_partially_accessible) for each in found] == [
         ("/public", False, False),
         ("/header", False, True),
         ("/address", False, False),

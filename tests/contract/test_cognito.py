@@ -52,7 +52,7 @@ class World:
         self.tokens = BearerTokens(self.options, lambda: self.now)
 
     async def ask(self, token: str) -> BearerSession | None:
-        return await self.tokens.bearer_of(self.options.policy[0].id, token)
+        return await self.tokens.verify(self.options.policy[0].id, token)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import hashlib
 import os
 from collections import Counter
 
-from authorize.identity.identity_builder import PersonRecords, identity_of
-from authorize.policy.decision import judge
-from authorize.policy.identity import AccessSpan, Identity
+from authorize.identity.identity_builder import IdentityInputs, build_identity
+from authorize.policy.decision import evaluate_route
+from authorize.policy.identity import GrantPeriod, Identity
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from config.routes.route import Route
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
@@ -30,7 +30,7 @@ def test_the_decision_is_what_the_documentation_says() -> None:
         for _ in range(asked_of_each):
             asked = cases.asked()
             expected = outcome(written, asked)
-            found = judge(request_of(asked), identity_for(asked.person, route.route, asked.now), route, asked.now).outcome.value
+            found = evaluate_route(request_of(asked), identity_for(asked.person, route.route, asked.now), route, asked.now).outcome.value
             outcomes[expected] += 1
             if found != expected:
                 wrong.append((written, asked, expected, found))
@@ -64,11 +64,11 @@ def identity_for(person: Person | None, route: Route, now: float) -> Identity | 
     said = person.claims if person.groups_claim is ABSENT else {**person.claims, "groups": person.groups_claim}
     user_id = f"{person.provider}/{person.subject}"
     session = SessionRecord("s", user_id, person.subject, person.provider, person.issued, 9e9, said)
-    facts = PersonRecords(
+    facts = IdentityInputs(
         session,
         UserRecord(user_id, person.email, True),
         DirectoryUser(user_id, group_ids=tuple(person.groups)),
         rule_group_names=frozenset(person.group_names),
-        access={route.grant_key: AccessSpan(now - 1, now + 1)} if person.is_granted else {},
+        access={route.grant_key: GrantPeriod(now - 1, now + 1)} if person.is_granted else {},
     )
-    return identity_of(facts, PROVIDER)
+    return build_identity(facts, PROVIDER)

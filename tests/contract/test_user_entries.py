@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from authorize.explain.simulation import InventedPerson, described_identity
-from authorize.identity.identity_builder import PersonRecords, identity_of
-from authorize.identity.service_account_loader import identity_of as account_identity
+from authorize.explain.simulation import SimulatedUser, simulate_identity
+from authorize.identity.identity_builder import IdentityInputs, build_identity
+from authorize.identity.service_account_loader import build_account_identity as account_identity
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity
 from authorize.service import AuthorizeService
@@ -41,8 +41,8 @@ def _of_records(user_id: str, sub: str, provider: str, claims: dict[str, Any], e
     session = SessionRecord(session_id, user_id, sub, provider, 1000.0, 9000.0, said)
     in_directory = DirectoryUser(user_id, EMAIL, "", ("engineering",)), ("Engineers",), frozenset({"Engineers"})
     person = in_directory if provider == "jwt" else (DirectoryUser(user_id),)
-    facts = PersonRecords(session, UserRecord(user_id, email, claims.get("email_verified"), "", said), *person)
-    return identity_of(facts, a_provider(groups_claim="groups") if provider == "oidc" else None)
+    facts = IdentityInputs(session, UserRecord(user_id, email, claims.get("email_verified"), "", said), *person)
+    return build_identity(facts, a_provider(groups_claim="groups") if provider == "oidc" else None)
 
 
 def account(name: str, *groups: str) -> Identity:
@@ -106,8 +106,8 @@ def test_what_a_rule_says_of_others_lets_no_token_in_and_lifts_no_deny(caller: s
     """ "Not alice" would be whoever another issuer gives a token; a rule says something of it only where it names that issuer."""
     identity, named = CALLERS[caller]
     for entry in ENTRIES:
-        is_known = not identity.is_foreign or entry.startswith(f"{identity.issuer}#")
-        if entry == EMAIL and not identity.rule_email:
+        is_known = not identity.is_external or entry.startswith(f"{identity.issuer}#")
+        if entry == EMAIL and not identity.verified_email:
             is_known = False
         passes = is_known and entry not in named
         assert by_route(policy=[{"allow": {"user": {"not_in": [entry]}}}])(identity) is passes, entry
@@ -166,7 +166,7 @@ def test_rules_on_claims_are_the_way_to_say_what_another_issuer_may_vouch_for(ke
 
 def test_a_token_s_owner_has_neither_address_nor_groups_for_anybody_to_be_told() -> None:
     who = foreign("bot", **ADDRESS, **GROUPS, name="Ann")
-    told = (who.email, who.rule_email, who.directory_email, who.name, who.groups, who.group_ids, who.group_names, who.shown_as)
+    told = (who.email, who.verified_email, who.directory_email, who.name, who.groups, who.group_ids, who.group_names, who.display_name)
     assert told == ("", "", "", "", (), frozenset(), frozenset(), f"{CI}#bot")
 
 
@@ -188,7 +188,7 @@ def test_no_two_callers_have_one_id() -> None:
 def test_a_described_person_is_the_one_that_the_entry_names(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     for entry in ENTRIES:
-        who = described_identity(InventedPerson(entry), options)
+        who = simulate_identity(SimulatedUser(entry), options)
         assert who is not None
         assert by_route(allowed_users=[entry])(who), entry
         others = {other for other in ENTRIES if other != entry and by_route(allowed_users=[other])(who)}

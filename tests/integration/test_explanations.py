@@ -67,9 +67,9 @@ async def test_a_refusal_is_explained_by_its_request_id_to_administrators_only(o
         own_page = await follow(alice, await alice.get(gate.url("wages.localhost"), headers=HTML))
         assert own_page.status_code == 403
         assert f"{LOG}explain/?request={own_page.headers['x-request-id']}" in own_page.text
-    assert (found["outcome"], found["route_name"], found["person"]["email"]) == ("forbidden", "Wages", "bob@example.com")
+    assert (found["outcome"], found["route_name"], found["user"]["email"]) == ("forbidden", "Wages", "bob@example.com")
     (rule,) = found["rules"]
-    assert (rule["compared"], rule["wanted"], rule["decisive"]) == ("sales", "one of payroll", True)
+    assert (rule["actual"], rule["expected"], rule["decisive"]) == ("sales", "one of payroll", True)
     assert {record["record"] for record in found["data"]} >= {"session", "user"}
     assert "s3cret" not in json.dumps(found)
     told = await manage(gate, "explainaccess", "--request", request_id, "-config", gate.config_file)
@@ -123,7 +123,7 @@ def look_at_the_pages(gate: RunningGate, profile: Path, request_id: str) -> None
 
         wait_until(is_explained, "the last decision is in the log")
         browser.find("#url").send_keys(gate.url("wages.localhost", "/x"))
-        browser.find("#person").send_keys("bob@example.com")
+        browser.find("#user").send_keys("bob@example.com")
         browser.click("#invented input[type=submit]")
         browser.wait_for_url(gate.url("authenticate.localhost", f"{LOG}explain/?url="))
         assert "one of payroll" in browser.text

@@ -234,7 +234,7 @@ async def test_the_admin_shows_what_other_processes_decided_and_where_people_wer
         await sign_in(alice, split.admin_url(), "alice")
         shown = await until_shown(alice, split.admin_url(f"authorize/loggeddecision/?q={request_id}"), "bob@example.com")
         assert "forbidden" in shown
-        await until_shown(alice, split.admin_url("authorize/loggeddecision/?shadow_outcome=forbidden&person=bob@example.com"), "/soon/")
+        await until_shown(alice, split.admin_url("authorize/loggeddecision/?shadow_outcome=forbidden&user=bob@example.com"), "/soon/")
         await until_shown(alice, split.admin_url("databroker/session/?q=bob"), f"{ROUTE_HOST}:{split.ports['proxy']}")
     broker = broker_of(split, tmp_path)
     for session in await broker.page(SESSION, "", 50):

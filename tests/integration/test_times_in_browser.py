@@ -25,7 +25,7 @@ PAGES = {
     "accounts": (ACCOUNTS, ""),
     "routes": (f"{ADMIN}proxy/route/", ""),
     "decision": (DECISIONS, ".timeline a.asked"),
-    "explain": (f"{DECISIONS}explain/?url=https://app.localhost/&person=alice@example.com", ""),
+    "explain": (f"{DECISIONS}explain/?url=https://app.localhost/&user=alice@example.com", ""),
 }
 TIMES = "return [...document.querySelectorAll('main time, #content time')].map(t => [t.textContent, t.title])"
 

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from authorize.policy.policy_request import access_request
+from authorize.policy.policy_request import parse_request
 from proxy.incoming_request import IncomingRequest
 
 NAVIGATION = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
@@ -66,7 +66,7 @@ def http_scope(url: str, *, method: str = "GET", headers: dict[str, str] | None 
 def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}), is_trusted: bool = False, **scope: Any) -> IncomingRequest:
     made = http_scope(url, **scope)
     headers = dict(made["headers"])
-    request = access_request(
+    request = parse_request(
         made["method"],
         headers[b"host"],
         made["raw_path"],

@@ -13,7 +13,7 @@ from asgiref.testing import ApplicationCommunicator
 
 from authenticate.provider.provider_client import ProviderClient
 from authenticate.service import AuthenticateService
-from authorize.policy.policy_request import access_request
+from authorize.policy.policy_request import parse_request
 from authorize.service import AuthorizeService
 from databroker.records import SESSION, Record
 from databroker.replica import Replica
@@ -93,7 +93,7 @@ class Site:
     async def answer(self, method: str, url: str, headers: list[tuple[bytes, bytes]], body: bytes) -> "Response":
         parts = urlsplit(url)
         assert f"{parts.scheme}://{parts.netloc}" in (ORIGIN, "://"), f"not a page of the authenticate host: {url}"
-        request = access_request(
+        request = parse_request(
             method,
             HOST.encode(),
             parts.path.encode(),

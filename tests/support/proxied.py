@@ -53,7 +53,7 @@ async def proxied(
         seen: list[tuple[str, float, str]] = []
         kept: list[DecisionLogEntry] = []
         decisions = DecisionLog(lambda entries: kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
-        decisions.use(options, "c0ffee")
+        decisions.configure(options, "c0ffee")
         resources = ForwardingResources(saw=lambda *who_when_where: seen.append(who_when_where), decisions=decisions, broker=broker)
         try:
             plane = DataPlane(options, AuthorizationPipeline(options, authorize, resources), resources)

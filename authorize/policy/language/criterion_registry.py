@@ -10,7 +10,7 @@ from config.routes.policy.policy_language import Comparison
 TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted", "sign_in_age"})
 
 
-def criterion_of(comparison: Comparison) -> Criterion:
+def build_criterion(comparison: Comparison) -> Criterion:
     """Criterion of a comparison; ValueError where an operand makes no sense; it says only what is wrong with it."""
     return MAKERS[comparison.criterion](comparison)
 

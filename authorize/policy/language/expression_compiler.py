@@ -1,7 +1,7 @@
 """Policy expressions, compiled: functions that evaluate a case and leave a TraceStep for each criterion they looked at."""
 
-from authorize.policy.criterion import Case, CriterionLook, CriterionWords, Evaluation, TraceStep, every
-from authorize.policy.language.criterion_registry import criterion_of
+from authorize.policy.criterion import CompiledCriterion, CriterionDescription, Evaluation, EvaluationContext, TraceStep, all_of
+from authorize.policy.language.criterion_registry import build_criterion
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
 from config.routes.policy.policy_language import Block, Comparison, Expression
@@ -12,7 +12,7 @@ _REASONS = {
 }
 
 
-class UnusableOperand(ValueError):
+class InvalidOperand(ValueError):
     """Operand of a comparison that makes no sense to the policy; `key` is its place below the route."""
 
     def __init__(self, key: str, message: str):
@@ -22,13 +22,13 @@ class UnusableOperand(ValueError):
 
 # enforcement-point: Authorization: Policy expressions, unknown values included
 def compile_block(block: Block) -> Evaluation:
-    """Evaluation of a block; a written one ends the trace with a TraceStep for all of it.  UnusableOperand for the first that is."""
+    """Evaluation of a block; a written one ends the trace with a TraceStep for all of it.  InvalidOperand for the first that is."""
     inner = _evaluation(block.expression, is_told=block.effect != "deny")
     if block.is_route_key:
         return inner
     steps = _block_steps(block)
 
-    def evaluate(case: Case, trace: list[TraceStep]) -> int:
+    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
         value = inner(case, trace)
         trace.append(steps[value])
         return value
@@ -39,7 +39,7 @@ def compile_block(block: Block) -> Evaluation:
 def _block_steps(block: Block) -> tuple[TraceStep, ...]:
     """By what the block may still come to: anything but a certain yes or no is told as its reason for not knowing."""
     reasons = _REASONS[block.effect]
-    undecided = CriterionWords(block.key, block.effect, lambda case: "", is_told=True)
+    undecided = CriterionDescription(block.key, block.effect, lambda case: "", is_disclosed=True)
     steps = []
     for value in range(8):
         reason = reasons.get(value, Reason.NOT_SIGNED_IN if value & MAYBE else reasons[UNKNOWN])
@@ -49,10 +49,10 @@ def _block_steps(block: Block) -> tuple[TraceStep, ...]:
 
 def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
     if isinstance(expression, Comparison):
-        return every((_look(expression, is_told=is_told),))
+        return all_of((_look(expression, is_told=is_told),))
     is_told = is_told and expression.operator in ("and", "or")
     if expression.operator == "and" and all(isinstance(part, Comparison) for part in expression.parts):
-        return every(_look(part, is_told=is_told) for part in expression.parts if isinstance(part, Comparison))
+        return all_of(_look(part, is_told=is_told) for part in expression.parts if isinstance(part, Comparison))
     parts = tuple(_evaluation(part, is_told=is_told) for part in expression.parts)
     match expression.operator:
         case "and":
@@ -63,17 +63,17 @@ def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
             return _none(parts)
 
 
-def _look(comparison: Comparison, *, is_told: bool) -> CriterionLook:
+def _look(comparison: Comparison, *, is_told: bool) -> CompiledCriterion:
     try:
-        criterion = criterion_of(comparison)
+        criterion = build_criterion(comparison)
     except ValueError as error:
-        raise UnusableOperand(comparison.key, str(error)) from None
-    criterion.words.is_told = criterion.words.is_told and is_told
-    return criterion.look
+        raise InvalidOperand(comparison.key, str(error)) from None
+    criterion.description.is_disclosed = criterion.description.is_disclosed and is_told
+    return criterion.compiled
 
 
 def _all(parts: tuple[Evaluation, ...]) -> Evaluation:
-    def evaluate(case: Case, trace: list[TraceStep]) -> int:
+    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
         value = TRUE
         for part in parts:
             value = AND[value][part(case, trace)]
@@ -85,7 +85,7 @@ def _all(parts: tuple[Evaluation, ...]) -> Evaluation:
 
 
 def _any(parts: tuple[Evaluation, ...]) -> Evaluation:
-    def evaluate(case: Case, trace: list[TraceStep]) -> int:
+    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
         value = FALSE
         for part in parts:
             value = OR[value][part(case, trace)]
@@ -99,7 +99,7 @@ def _any(parts: tuple[Evaluation, ...]) -> Evaluation:
 def _none(parts: tuple[Evaluation, ...]) -> Evaluation:
     some = _any(parts)
 
-    def evaluate(case: Case, trace: list[TraceStep]) -> int:
+    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
         return NOT[some(case, trace)]
 
     return evaluate

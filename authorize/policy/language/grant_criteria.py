@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from authorize.policy.criterion import Case, Criterion, CriterionReasons, CriterionWords, on_request
-from authorize.policy.identity import AccessSpan
+from authorize.policy.criterion import Criterion, CriterionDescription, CriterionReasons, EvaluationContext, request_criterion
+from authorize.policy.identity import GrantPeriod
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE
 from config.routes.policy.policy_language import Comparison
@@ -13,30 +13,30 @@ ACCESS = CriterionReasons(Reason.ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN, Reason.NO
 
 # enforcement-point: Authorization: Temporary access in policy
 def granted(comparison: Comparison) -> Criterion:
-    """Temporary access to the route of the case.  Not `on_person`: it needs the time and the route, too."""
+    """Temporary access to the route of the case.  Not `identity_criterion`: it needs the time and the route, too."""
 
-    def judge(case: Case) -> int:
+    def judge(case: EvaluationContext) -> int:
         span = _span(case)
         return TRUE if span is not None and span.covers(case.now) else FALSE
 
-    def compared(case: Case) -> str:
+    def compared(case: EvaluationContext) -> str:
         span = _span(case)
         if span is None:
             return "no access"
-        return f"access from {_moment(span.since)} until {_moment(span.until)}"
+        return f"access from {_moment(span.starts_at)} until {_moment(span.expires_at)}"
 
-    return on_request(
-        CriterionWords(comparison.key, "active temporary access of this user to this route", compared),
+    return request_criterion(
+        CriterionDescription(comparison.key, "active temporary access of this user to this route", compared),
         ACCESS,
         judge,
         needs_person=True,
     )
 
 
-def _span(case: Case) -> AccessSpan | None:
-    if case.identity is None or case.route is None or not case.identity.access:
+def _span(case: EvaluationContext) -> GrantPeriod | None:
+    if case.identity is None or case.route is None or not case.identity.grants:
         return None
-    return case.identity.access.get(case.route.grant_key)
+    return case.identity.grants.get(case.route.grant_key)
 
 
 def _moment(seconds: float) -> str:

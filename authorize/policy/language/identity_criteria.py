@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 
-from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, CriterionWords, on_person
+from authorize.policy.criterion import NO_DATA, Criterion, CriterionDescription, CriterionReasons, EvaluationContext, identity_criterion
 from authorize.policy.criterion_text import compared_email, compared_groups, compared_person, compared_provider, shown, shown_claim, wanted
 from authorize.policy.identity import Identity
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from authorize.policy.user_entry import EntryKind, user_entry
+from authorize.policy.user_entry import EntryKind, parse_user_entry
 from config.routes.policy.policy_language import Comparison
 from config.routes.policy.policy_route_keys import LISTED
 from foundation.claim_values import claim_exists, is_partial, unescape
@@ -35,11 +35,11 @@ def email(comparison: Comparison) -> Criterion:
     fits = text_test(comparison.operator, operand)
 
     def judge(identity: Identity) -> int:
-        if not identity.rule_email:
+        if not identity.verified_email:
             return UNKNOWN
-        return TRUE if fits(identity.rule_email) else FALSE
+        return TRUE if fits(identity.verified_email) else FALSE
 
-    return on_person(described(comparison, compared_email), EMAIL, judge, is_negated=comparison.is_negated)
+    return identity_criterion(described(comparison, compared_email), EMAIL, judge, is_negated=comparison.is_negated)
 
 
 def _lower(entry: str) -> str:
@@ -64,7 +64,7 @@ def domain(comparison: Comparison) -> Criterion:
         operand = tuple(map(canonical_domain, operand))
         if not all(operand):
             raise ValueError("contains an invalid domain; write it as example.com")
-        words = CriterionWords(comparison.key, partial(wanted, operand), compared_email)
+        words = CriterionDescription(comparison.key, partial(wanted, operand), compared_email)
     elif comparison.operator == "ends_with":
         operand = tuple(f".{canonical_domain(end[1:])}" for end in operand)
         if "." in operand:
@@ -72,11 +72,11 @@ def domain(comparison: Comparison) -> Criterion:
     fits = text_test(comparison.operator, operand)
 
     def judge(identity: Identity) -> int:
-        if not identity.rule_email:
+        if not identity.verified_email:
             return UNKNOWN
-        return TRUE if fits(identity.rule_domain) else FALSE
+        return TRUE if fits(identity.verified_email_domain) else FALSE
 
-    return on_person(words, DOMAIN, judge, is_negated=comparison.is_negated)
+    return identity_criterion(words, DOMAIN, judge, is_negated=comparison.is_negated)
 
 
 def user(comparison: Comparison) -> Criterion:
@@ -85,19 +85,19 @@ def user(comparison: Comparison) -> Criterion:
     Of a token of another issuer a list that does not name that issuer says nothing: "not alice" would be whoever it gives a token.
     """
     listed = frozenset(comparison.operand)
-    named = tuple(map(user_entry, listed))
+    named = tuple(map(parse_user_entry, listed))
     emails, user_ids, subjects = (frozenset(entry.name for entry in named if entry.kind is kind) for kind in EntryKind)
-    issuers = frozenset(entry.provider for entry in named if entry.names_an_issuer)
+    issuers = frozenset(entry.provider for entry in named if entry.is_issuer_qualified)
 
     def judge(identity: Identity) -> int:
-        if identity.rule_email in emails or identity.user_id in user_ids or identity.own_subject in subjects:
+        if identity.verified_email in emails or identity.user_id in user_ids or identity.unqualified_subject in subjects:
             return TRUE
-        if identity.is_foreign:
+        if identity.is_external:
             return FALSE if identity.issuer in issuers else UNKNOWN
-        return FALSE if identity.rule_email or not emails else UNKNOWN
+        return FALSE if identity.verified_email or not emails else UNKNOWN
 
-    words = CriterionWords(comparison.key, partial(wanted, listed), compared_person)
-    return on_person(words, USER, judge, is_negated=comparison.is_negated)
+    words = CriterionDescription(comparison.key, partial(wanted, listed), compared_person)
+    return identity_criterion(words, USER, judge, is_negated=comparison.is_negated)
 
 
 def provider(comparison: Comparison) -> Criterion:
@@ -105,11 +105,11 @@ def provider(comparison: Comparison) -> Criterion:
     ids = frozenset(comparison.operand)
 
     def judge(identity: Identity) -> int:
-        if not identity.is_own:
+        if not identity.is_provider_user:
             return UNKNOWN
         return TRUE if identity.provider in ids else FALSE
 
-    return on_person(described(comparison, compared_provider), PROVIDER, judge, is_negated=comparison.is_negated)
+    return identity_criterion(described(comparison, compared_provider), PROVIDER, judge, is_negated=comparison.is_negated)
 
 
 def groups(comparison: Comparison) -> Criterion:
@@ -120,7 +120,7 @@ def groups(comparison: Comparison) -> Criterion:
         def is_listed(identity: Identity) -> bool:
             return not (listed.isdisjoint(identity.group_ids) and listed.isdisjoint(identity.group_names))
 
-        words, holds = CriterionWords(comparison.key, partial(wanted, listed), compared_groups), is_listed
+        words, holds = CriterionDescription(comparison.key, partial(wanted, listed), compared_groups), is_listed
     else:
         fits = text_test(comparison.operator, comparison.operand)
 
@@ -132,24 +132,24 @@ def groups(comparison: Comparison) -> Criterion:
     def judge(identity: Identity) -> int:
         if holds(identity):
             return TRUE
-        if identity.has_untold_groups or identity.is_foreign:  # a group that is not known may be the one
+        if identity.groups_incomplete or identity.is_external:  # a group that is not known may be the one
             return UNKNOWN
-        return FALSE if identity.group_ids else NOTHING
+        return FALSE if identity.group_ids else NO_DATA
 
-    return on_person(words, GROUPS, judge, is_negated=comparison.is_negated)
+    return identity_criterion(words, GROUPS, judge, is_negated=comparison.is_negated)
 
 
 def claim(comparison: Comparison) -> Criterion:
     name = comparison.argument
 
-    def compared(case: Case) -> str:
+    def compared(case: EvaluationContext) -> str:
         return f"{name}: {shown_claim(case.identity.claims.get(name) if case.identity else None)}"
 
     words = described(comparison, compared)
     if comparison.operator == LISTED:
-        words = CriterionWords(comparison.key, lambda: f"{name}: {shown(comparison.operand)}", compared)
+        words = CriterionDescription(comparison.key, lambda: f"{name}: {shown(comparison.operand)}", compared)
     judge = _exists(name, comparison.operand) if comparison.operator == "exists" else _claim_judge(comparison)
-    return on_person(words, CLAIM, judge, is_negated=comparison.is_negated)
+    return identity_criterion(words, CLAIM, judge, is_negated=comparison.is_negated)
 
 
 def _exists(name: str, should_exist: bool) -> Callable[[Identity], int]:
@@ -205,13 +205,13 @@ def acr(comparison: Comparison) -> Criterion:
 
     def judge(identity: Identity) -> int:
         # Of a token of another issuer it would say how somebody signed in there.
-        found = () if identity.is_foreign else identity.claims.get("acr", ())
+        found = () if identity.is_external else identity.claims.get("acr", ())
         if len(found) != 1 or not isinstance(found[0], str) or is_partial(found):
             return UNKNOWN
         return TRUE if found[0] in listed else FALSE
 
-    return on_person(described(comparison, _compared_acr), STRENGTH, judge, is_negated=comparison.is_negated)
+    return identity_criterion(described(comparison, _compared_acr), STRENGTH, judge, is_negated=comparison.is_negated)
 
 
-def _compared_acr(case: Case) -> str:
+def _compared_acr(case: EvaluationContext) -> str:
     return shown_claim(case.identity.claims.get("acr") if case.identity else None)

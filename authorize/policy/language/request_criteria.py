@@ -4,10 +4,10 @@ import ipaddress
 import itertools
 from collections.abc import Callable
 
-from authorize.policy.criterion import UNTOLD, Case, Criterion, CriterionReasons, on_request
+from authorize.policy.criterion import TOO_MANY_VARIANTS, Criterion, CriterionReasons, EvaluationContext, request_criterion
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
-from authorize.policy.paths.interpretations import expression_form, setting_forms
+from authorize.policy.paths.interpretations import configured_forms, decoded_regex
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.policy_language import Comparison
@@ -34,24 +34,24 @@ def source_ip(comparison: Comparison) -> Criterion:
             address = address.ipv4_mapped
         return TRUE if any(address in network for network in networks) else FALSE
 
-    def judge(case: Case) -> int:
+    def judge(case: EvaluationContext) -> int:
         address = case.request.source_ip
         return is_inside(address) if address else UNKNOWN
 
     words = described(comparison, lambda case: case.request.source_ip or "an unknown address")
-    return on_request(words, ADDRESS, judge, is_negated=comparison.is_negated)
+    return request_criterion(words, ADDRESS, judge, is_negated=comparison.is_negated)
 
 
 def http_method(comparison: Comparison) -> Criterion:
     listed = frozenset(comparison.operand)
 
-    def judge(case: Case) -> int:
+    def judge(case: EvaluationContext) -> int:
         # Forward auth knows the method only from a front proxy that says it.
         method = case.request.method
         return UNKNOWN if not method else TRUE if method in listed else FALSE
 
     words = described(comparison, lambda case: case.request.method or "an unknown method")
-    return on_request(words, METHOD, judge, is_negated=comparison.is_negated)
+    return request_criterion(words, METHOD, judge, is_negated=comparison.is_negated)
 
 
 def http_path(comparison: Comparison) -> Criterion:
@@ -62,34 +62,34 @@ def http_path(comparison: Comparison) -> Criterion:
     except BadRequest as error:
         raise ValueError(str(error)) from None
     is_expression = comparison.operator == "matches"
-    forms = _expression_forms(operand) if is_expression else tuple(dict.fromkeys(itertools.chain(*map(setting_forms, operand))))
+    forms = _expression_forms(operand) if is_expression else tuple(dict.fromkeys(itertools.chain(*map(configured_forms, operand))))
     fits, fits_reading = text_test(comparison.operator, operand), text_test(comparison.operator, forms)
     has_escapes = forms != operand and not is_expression
 
-    def judge(case: Case) -> int:
-        path, others = case.request.path, case.others
+    def judge(case: EvaluationContext) -> int:
+        path, others = case.request.path, case.path_variants
         if others is None:
-            others = case.read()
+            others = case.load_path_variants()
         holds = fits(path)
-        if others is UNTOLD:
+        if others is TOO_MANY_VARIANTS:
             return UNKNOWN
         if (others or has_escapes) and any(fits_reading(reading) is not holds for reading in others or (path,)):
             return UNKNOWN
         return TRUE if holds else FALSE
 
-    def compared(case: Case) -> str:
-        path, others = case.request.path, case.read()
-        if others is UNTOLD:
+    def compared(case: EvaluationContext) -> str:
+        path, others = case.request.path, case.load_path_variants()
+        if others is TOO_MANY_VARIANTS:
             return f"{path}, which is ambiguous"
         other = next((reading for reading in others or (path,) if fits_reading(reading) is not fits(path)), None)
         return path if other is None else f"{path}, which an upstream may interpret as {other}"
 
-    return on_request(described(comparison, compared), PATH, judge, is_negated=comparison.is_negated)
+    return request_criterion(described(comparison, compared), PATH, judge, is_negated=comparison.is_negated)
 
 
 def _expression_forms(expressions: tuple[str, ...]) -> tuple[str, ...]:
     """With what those that name escapes stand for; what no longer is an expression then fits nothing, so the answer is unknown."""
-    return tuple(dict.fromkeys((*expressions, *filter(_is_expression, map(expression_form, expressions)))))
+    return tuple(dict.fromkeys((*expressions, *filter(_is_expression, map(decoded_regex, expressions)))))
 
 
 def _is_expression(text: str) -> bool:
@@ -106,27 +106,27 @@ def http_header(comparison: Comparison) -> Criterion:
     """Header.  One that comes twice has no one value (`Case.fold`)."""
     name = comparison.argument.encode("ascii")
 
-    def compared(case: Case) -> str:
+    def compared(case: EvaluationContext) -> str:
         is_sent = any(key == name for key, _ in case.request.headers)
         return f"{comparison.argument}: {'sent, and not shown' if is_sent else 'nothing'}"
 
     judge = _header_sent(name, comparison.operand) if comparison.operator == "exists" else _header_judge(name, comparison)
     # Rules compare headers with keys, so neither the value of a rule is shown nor the one that satisfies it.
     words = described(comparison, compared, is_secret=comparison.operator != "exists")
-    return on_request(words, HEADER, judge, is_negated=comparison.is_negated)
+    return request_criterion(words, HEADER, judge, is_negated=comparison.is_negated)
 
 
-def _header_sent(name: bytes, should_exist: bool) -> Callable[[Case], int]:
-    return lambda case: TRUE if (name in (case.headers or case.fold())) is should_exist else FALSE
+def _header_sent(name: bytes, should_exist: bool) -> Callable[[EvaluationContext], int]:
+    return lambda case: TRUE if (name in (case.header_values or case.load_header_values())) is should_exist else FALSE
 
 
-def _header_judge(name: bytes, comparison: Comparison) -> Callable[[Case], int]:
+def _header_judge(name: bytes, comparison: Comparison) -> Callable[[EvaluationContext], int]:
     fits = text_test(comparison.operator, comparison.operand)
     # A value that is listed needs no decoding to be found; any other must be text before it can be said to be another.
     listed = frozenset(text.encode() for text in comparison.operand) if comparison.operator in ("is", "in") else frozenset()
 
-    def judge(case: Case) -> int:
-        value = (case.headers or case.fold()).get(name)
+    def judge(case: EvaluationContext) -> int:
+        value = (case.header_values or case.load_header_values()).get(name)
         if value is None:
             return UNKNOWN
         return TRUE if value in listed or fits(value.decode("utf-8")) else FALSE
@@ -143,14 +143,14 @@ def client_certificate(comparison: Comparison) -> Criterion:
     listed = frozenset(comparison.operand)
     is_fingerprint = comparison.operator == "fingerprint"
 
-    def judge(case: Case) -> int:
+    def judge(case: EvaluationContext) -> int:
         certificate = case.request.client_certificate
         if certificate is None:
             return UNKNOWN
         return TRUE if (certificate.fingerprint if is_fingerprint else certificate.spki_hash) in listed else FALSE
 
-    def compared(case: Case) -> str:
+    def compared(case: EvaluationContext) -> str:
         certificate = case.request.client_certificate
         return "no certificate" if certificate is None else certificate.fingerprint if is_fingerprint else certificate.spki_hash
 
-    return on_request(described(comparison, compared), CERTIFICATE, judge, is_negated=comparison.is_negated)
+    return request_criterion(described(comparison, compared), CERTIFICATE, judge, is_negated=comparison.is_negated)

@@ -2,7 +2,15 @@
 
 from datetime import timedelta
 
-from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, CriterionWords, on_person, on_request
+from authorize.policy.criterion import (
+    NO_DATA,
+    Criterion,
+    CriterionDescription,
+    CriterionReasons,
+    EvaluationContext,
+    identity_criterion,
+    request_criterion,
+)
 from authorize.policy.criterion_text import compared_person, compared_provider, wanted
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
@@ -27,25 +35,25 @@ def redirect(comparison: Comparison) -> Criterion:
 
 
 def _always(comparison: Comparison, reason: Reason) -> Criterion:
-    words = CriterionWords(comparison.key, "true", lambda case: "true")
-    return on_request(words, CriterionReasons(reason, reason, reason), lambda case: TRUE)
+    words = CriterionDescription(comparison.key, "true", lambda case: "true")
+    return request_criterion(words, CriterionReasons(reason, reason, reason), lambda case: TRUE)
 
 
 def cors_preflight(comparison: Comparison) -> Criterion:
     """CORS preflight: a browser's question before a cross-origin request; it can't carry a cookie (Fetch standard, 4.8)."""
 
-    def judge(case: Case) -> int:
+    def judge(case: EvaluationContext) -> int:
         request = case.request
         asks = request.method == "OPTIONS" and request.origin and request.access_control_request_method
         return TRUE if asks else FALSE
 
     wants = "OPTIONS with Origin and Access-Control-Request-Method"
-    return on_request(CriterionWords(comparison.key, wants, lambda case: case.request.method), PREFLIGHT, judge)
+    return request_criterion(CriterionDescription(comparison.key, wants, lambda case: case.request.method), PREFLIGHT, judge)
 
 
 def authenticated_user(comparison: Comparison) -> Criterion:
-    words = CriterionWords(comparison.key, "any signed-in user", compared_person)
-    return on_person(words, SIGNED_IN, lambda identity: FALSE if identity.is_foreign else TRUE)
+    words = CriterionDescription(comparison.key, "any signed-in user", compared_person)
+    return identity_criterion(words, SIGNED_IN, lambda identity: FALSE if identity.is_external else TRUE)
 
 
 def other_provider(comparison: Comparison) -> Criterion:
@@ -53,43 +61,43 @@ def other_provider(comparison: Comparison) -> Criterion:
     listed = frozenset(comparison.operand)
 
     def judge(identity: Identity) -> int:
-        return TRUE if identity.is_own and identity.provider not in listed else FALSE
+        return TRUE if identity.is_provider_user and identity.provider not in listed else FALSE
 
-    return on_person(CriterionWords(comparison.key, lambda: wanted(listed), compared_provider), ELSEWHERE, judge)
+    return identity_criterion(CriterionDescription(comparison.key, lambda: wanted(listed), compared_provider), ELSEWHERE, judge)
 
 
 def sign_in_age(comparison: Comparison) -> Criterion:
     """Age of the sign-in at the provider, which a step-up renews; that of the session is `session_age`."""
     limit = comparison.operand.total_seconds()
 
-    def judge(case: Case) -> int:
-        authenticated = case.identity.authenticated if case.identity is not None else 0.0
+    def judge(case: EvaluationContext) -> int:
+        authenticated = case.identity.auth_time if case.identity is not None else 0.0
         if authenticated <= 0.0:
             return UNKNOWN
         return TRUE if case.now - authenticated <= limit else FALSE
 
-    def compared(case: Case) -> str:
-        if case.identity is None or case.identity.authenticated <= 0.0:
+    def compared(case: EvaluationContext) -> str:
+        if case.identity is None or case.identity.auth_time <= 0.0:
             return "an unknown age"
-        return str(timedelta(seconds=int(max(case.now - case.identity.authenticated, 0.0))))
+        return str(timedelta(seconds=int(max(case.now - case.identity.auth_time, 0.0))))
 
-    return on_request(CriterionWords(comparison.key, f"at most {comparison.operand}", compared), AGE, judge, needs_person=True)
+    return request_criterion(CriterionDescription(comparison.key, f"at most {comparison.operand}", compared), AGE, judge, needs_person=True)
 
 
 def trusted_certificate(comparison: Comparison) -> Criterion:
     """Client certificate: a chain to this authority, verified for this moment (authorize/identity/client_certificates.py)."""
     authority_id = comparison.operand
 
-    def judge(case: Case) -> int:
+    def judge(case: EvaluationContext) -> int:
         shown_certificate = case.request.client_certificate
         if shown_certificate is None:
-            return NOTHING
+            return NO_DATA
         return TRUE if shown_certificate.verdicts.get(authority_id) == "" else FALSE
 
-    def compared(case: Case) -> str:
+    def compared(case: EvaluationContext) -> str:
         found = case.request.client_certificate
         if found is None:
             return "no certificate"
         return f"{found.subject} ({found.fingerprint}): {found.verdicts.get(authority_id, 'not verified') or 'good'}"
 
-    return on_request(CriterionWords(comparison.key, "a client certificate issued by the route's CA", compared), TRUST, judge)
+    return request_criterion(CriterionDescription(comparison.key, "a client certificate issued by the route's CA", compared), TRUST, judge)

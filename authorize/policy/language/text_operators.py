@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from operator import methodcaller
 from typing import Any
 
-from authorize.policy.criterion import Case, CriterionWords
+from authorize.policy.criterion import CriterionDescription, EvaluationContext
 from authorize.policy.criterion_text import shown
 from config.routes.policy.policy_language import Comparison
 
@@ -31,8 +31,8 @@ def text_test(operator: str, operand: Iterable[Any]) -> TextTest:
             return lambda text: any(match(text) is not None for match in matches)
 
 
-def described(comparison: Comparison, compared: Callable[[Case], str], *, is_secret: bool = False) -> CriterionWords:
+def described(comparison: Comparison, compared: Callable[[EvaluationContext], str], *, is_secret: bool = False) -> CriterionDescription:
     """Return the words of a comparison, without its value where that is secret."""
     operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
     operand = NOT_SHOWN if is_secret else comparison.operand
-    return CriterionWords(comparison.key, lambda: f"{operator} {shown(operand) if isinstance(operand, tuple) else operand}", compared)
+    return CriterionDescription(comparison.key, lambda: f"{operator} {shown(operand) if isinstance(operand, tuple) else operand}", compared)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from authorize.policy.criterion import Case, Criterion, CriterionReasons, CriterionWords, on_request
+from authorize.policy.criterion import Criterion, CriterionDescription, CriterionReasons, EvaluationContext, request_criterion
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.policy_language import Comparison
@@ -49,48 +49,48 @@ def date(comparison: Comparison) -> Criterion:
         "is": (first.timestamp(), (first + timedelta(days=1)).timestamp()),
     }[comparison.operator]
 
-    def judge(case: Case) -> int:
+    def judge(case: EvaluationContext) -> int:
         return TRUE if begins <= case.now < ends else FALSE
 
     return _moment(comparison, judge, first.strftime("%Y-%m-%d %H:%M"))
 
 
 def session_age(comparison: Comparison) -> Criterion:
-    """Session age, counted from the sign-in.  Not `on_person`: it needs the time, too."""
+    """Session age, counted from the sign-in.  Not `identity_criterion`: it needs the time, too."""
     limit, is_most = comparison.operand, comparison.operator == "at_most"
     wanted = f"{comparison.operator} {timedelta(seconds=limit)}"
 
-    def age(case: Case) -> float | None:
-        issued = case.identity.issued if case.identity is not None else 0.0
+    def age(case: EvaluationContext) -> float | None:
+        issued = case.identity.issued_at if case.identity is not None else 0.0
         if issued <= 0.0 or issued > case.now + _CLOCKS_DIFFER:
             return None
         return max(case.now - issued, 0.0)
 
-    def compared(case: Case) -> str:
+    def compared(case: EvaluationContext) -> str:
         found = age(case)
         return "an unknown age" if found is None else str(timedelta(seconds=int(found)))
 
-    def judge(case: Case) -> int:
+    def judge(case: EvaluationContext) -> int:
         found = age(case)
         if found is None:
             return UNKNOWN
         return TRUE if (found <= limit if is_most else found >= limit) else FALSE
 
-    return on_request(CriterionWords(comparison.key, wanted, compared), AGE, judge, needs_person=True)
+    return request_criterion(CriterionDescription(comparison.key, wanted, compared), AGE, judge, needs_person=True)
 
 
-def _once_a_second(answer: Callable[[int], int]) -> Callable[[Case], int]:
+def _once_a_second(answer: Callable[[int], int]) -> Callable[[EvaluationContext], int]:
     """The clock of a zone costs more than all else in a decision."""
     known = lru_cache(maxsize=4)(answer)
-    return lambda case: known(case.second or case.tell_second())
+    return lambda case: known(case.epoch_second or case.load_epoch_second())
 
 
-def _moment(comparison: Comparison, judge: Callable[[Case], int], operand: str) -> Criterion:
+def _moment(comparison: Comparison, judge: Callable[[EvaluationContext], int], operand: str) -> Criterion:
     zone = ZoneInfo(comparison.zone)
     operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
 
-    def compared(case: Case) -> str:
+    def compared(case: EvaluationContext) -> str:
         return datetime.fromtimestamp(case.now, zone).strftime("%A %Y-%m-%d %H:%M:%S ") + comparison.zone
 
-    words = CriterionWords(comparison.key, f"{operator} {operand} ({comparison.zone})", compared)
-    return on_request(words, TIME, judge, is_negated=comparison.is_negated)
+    words = CriterionDescription(comparison.key, f"{operator} {operand} ({comparison.zone})", compared)
+    return request_criterion(words, TIME, judge, is_negated=comparison.is_negated)

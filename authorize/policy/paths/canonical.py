@@ -47,7 +47,7 @@ def canonical_path(raw: bytes) -> str:
     return _without_dot_segments(path) if "." in path or "%25" in path else path
 
 
-def require_plain(raw: bytes, canonical: str) -> None:
+def require_canonical(raw: bytes, canonical: str) -> None:
     """BadRequest where the path as written is not its canonical form (the case of escapes aside).
 
     For proxies that ask us and then forward what the client wrote, not what we judged.

@@ -41,7 +41,7 @@ _AGAIN = {
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|%[0-9A-F]{2}(?![*+?{])|.", re.DOTALL)
 
 
-def is_read_alike(path: str) -> bool:
+def is_unambiguous(path: str) -> bool:
     """Does every reader make the same of this canonical path?  True of nearly every path, so it costs next to nothing."""
     if ";" in path or "//" in path or ("(" in path and _COOKIELESS.search(path) is not None):
         return False
@@ -49,7 +49,7 @@ def is_read_alike(path: str) -> bool:
 
 
 # enforcement-point: Requests: Paths that upstreams may interpret differently
-def readings(path: str) -> tuple[str, ...]:
+def interpretations(path: str) -> tuple[str, ...]:
     """Readings: every path that a reader may take this canonical one for, in canonical form, but with the escapes of `_NAMES` decoded.
 
     | a reader                                       | of `/a;x%2Fb//c%3Fd`       |
@@ -73,7 +73,7 @@ def readings(path: str) -> tuple[str, ...]:
 
     PathTooAmbiguous beyond 8 of them, beyond 32 marks (`%2F %3B %3F %23 %25 ; //`), and beyond 16,384 marks times characters.
     """
-    if is_read_alike(path):
+    if is_unambiguous(path):
         return (path,)
     _require_few_marks(path)
     return _all(path)
@@ -85,7 +85,7 @@ def _require_few_marks(path: str) -> None:
         raise PathTooAmbiguous()
 
 
-def names_left(path: str) -> dict[str, list[str]]:
+def undecoded_forms(path: str) -> dict[str, list[str]]:
     """Each reading of the path, and the forms that it has before the escapes of `_NAMES` are decoded.  PathTooAmbiguous, too."""
     _require_few_marks(path)
     forms = dict[str, list[str]]()
@@ -186,7 +186,7 @@ def _decoded_again(escape: re.Match[str]) -> str:
     return _AGAIN[escape[1]]
 
 
-def setting_forms(text: str) -> tuple[str, ...]:
+def configured_forms(text: str) -> tuple[str, ...]:
     """Forms in `readings` of a path, prefix or part of one that the configuration gives, in canonical form.
 
     It owns its decoded forms too: an escape that the operator wrote is meant.
@@ -195,7 +195,7 @@ def setting_forms(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((written, *_decoded(written))))
 
 
-def expression_form(expression: str) -> str:
+def decoded_regex(expression: str) -> str:
     """The expression that matches, of what this one matches, the decoded reading: `%2F` is a slash, but for classes of characters."""
     return "".join(map(_part_decoded, _PARTS.findall(expression)))
 

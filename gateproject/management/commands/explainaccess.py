@@ -14,17 +14,17 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
-from authorize.explain.explanation import Explanation, explained, explained_again
+from authorize.explain.explanation import Explanation, explain, explain_logged
 from authorize.explain.recorded_user import SeveralUsersError, recorded_user
 from authorize.explain.simulation import (
-    InventedPerson,
-    described_address,
-    described_header,
-    described_identity,
-    described_moment,
-    described_request,
+    SimulatedUser,
+    parse_address,
+    parse_header,
+    parse_time,
+    simulate_identity,
+    simulate_request,
 )
-from authorize.identity.client_certificates import shown_certificate
+from authorize.identity.client_certificates import parse_certificate
 from authorize.models import LoggedDecision
 from authorize.policy.identity import Identity
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
@@ -92,11 +92,11 @@ class Command(ConfiguredCommand):
             self._write(_logged(arguments["request"], options), arguments)
             return
         request = _request(arguments, default_ports(options))
-        now = time.time() if arguments["at"] is None else _read("--at", described_moment, arguments["at"])
+        now = time.time() if arguments["at"] is None else _read("--at", parse_time, arguments["at"])
         user = _user(arguments, options, now)
-        found = explained(request, user.identity, options, table, now)
-        if found["person"] is not None:
-            found["person"]["hypothetical"] = user.is_hypothetical
+        found = explain(request, user.identity, options, table, now)
+        if found["user"] is not None:
+            found["user"]["hypothetical"] = user.is_hypothetical
         self._write({**found, "note": " ".join(filter(None, (found["note"], user.note)))}, arguments)
 
     def _write(self, found: Explanation, arguments: dict[str, Any]) -> None:
@@ -115,23 +115,23 @@ def current_routes() -> tuple[Options, RouteTable]:
 def _logged(request_id: str, options: Options) -> Explanation:
     try:
         row = LoggedDecision.objects.filter(request_id=request_id).order_by("pk").last()
-        directory = last_reading(row.at.timestamp(), options.record_id_prefix_for(row.person_id)) if row is not None else ""
+        directory = last_reading(row.decided_at.timestamp(), options.record_id_prefix_for(row.user_id)) if row is not None else ""
     except Error as error:
         raise CommandError(f"cannot read the decision log from the database of this configuration: {error}") from None
     if row is None:
         raise CommandError(f"the decision log has no request {request_id}")
-    return {**explained_again(row, options, settings.GATE_SOURCE.checksum), "directory": directory}
+    return {**explain_logged(row, options, settings.GATE_SOURCE.checksum), "directory": directory}
 
 
 def _request(arguments: dict[str, Any], ports: frozenset[int]) -> PolicyRequest:
-    headers = [_read("--header", described_header, written) for written in arguments["header"]]
+    headers = [_read("--header", parse_header, written) for written in arguments["header"]]
     try:
-        return described_request(
+        return simulate_request(
             arguments["url"],
             arguments["method"],
             ports,
             headers,
-            source_ip=_read("--ip", described_address, arguments["ip"]),
+            source_ip=_read("--ip", parse_address, arguments["ip"]),
             client_certificate=_certificate(arguments["cert"]),
         )
     except ValueError as error:
@@ -152,7 +152,7 @@ def _certificate(file: str | None) -> ClientCertificate | None:
         chain = tuple(each.public_bytes(Encoding.DER) for each in load_pem_x509_certificates(Path(file).read_bytes()))
     except (OSError, ValueError) as error:
         raise CommandError(f"--cert {file}: {error}") from None
-    return shown_certificate(chain)
+    return parse_certificate(chain)
 
 
 def _user(arguments: dict[str, Any], options: Options, now: float) -> ExplainedUser:
@@ -187,7 +187,7 @@ def _described_user(arguments: dict[str, Any], options: Options, now: float) -> 
     except ValueError as error:
         raise CommandError(f"--session-age {error}") from None
     try:
-        return described_identity(InventedPerson(user, groups, said, signed_in, arguments["granted"]), options)
+        return simulate_identity(SimulatedUser(user, groups, said, signed_in, arguments["granted"]), options)
     except ValueError as error:
         raise CommandError(f"--user {error}") from None
 
@@ -211,52 +211,52 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
-    request, person = found["request"], found["person"]
-    yield f"{request['method']} {request['host']}{request['path']}, {_who(person)}"
+    request, user = found["request"], found["user"]
+    yield f"{request['method']} {request['host']}{request['path']}, {_describe_user(user)}"
     yield ""
     yield "Routes of this host, in order:" if found["routes"] else "No route has this host."
     for route in found["routes"]:
         conditions = "".join(f", {key} {route[key]}" for key in ("path", "prefix", "regex") if key in route)
         name = f" ({route['name']})" if "name" in route else ""
         yield f"  {route['key']}{name} {route['from']}{conditions}: {'matches' if route['matches'] else 'does not match'}"
-        yield from (f"      {miss}" for miss in route["misses"])
+        yield from (f"      {mismatch}" for mismatch in route["mismatches"])
     if found["rules"]:
         yield ""
         yield "Rules, up to the deciding one (one match is sufficient):"
         for rule in found["rules"]:
-            yield f"  {rule['answer']:7} {rule['rule']}: {rule['reason']}"
-            if rule.get("compared"):
-                yield f"          actual {rule['compared']}, expected: {rule['wanted']}"
+            yield f"  {rule['result']:7} {rule['rule']}: {rule['reason']}"
+            if rule.get("actual"):
+                yield f"          actual {rule['actual']}, expected: {rule['expected']}"
     yield ""
     yield f"Outcome: {found['outcome']}. {found['reason']}"
-    if found.get("refused_token"):
-        yield f"The token was rejected: {found['refused_token']}."
+    if found.get("token_error"):
+        yield f"The token was rejected: {found['token_error']}."
     if found["note"]:
         yield found["note"]
     yield from _beside(found)
 
 
 def _beside(found: Explanation) -> Iterator[str]:
-    if found["ways_in"]:
+    if found["remedies"]:
         yield ""
         yield "It would be allowed with any one of:"
-        yield from (f"  {way}" for way in found["ways_in"])
+        yield from (f"  {way}" for way in found["remedies"])
     if found["data"]:
         yield ""
         yield "Records used:"
-        yield from (f"  {record['record']}, changed {record['modified']}, {record['age']} before" for record in found["data"])
+        yield from (f"  {record['record']}, changed {record['modified_at']}, {record['age']} before" for record in found["data"])
     if found.get("directory"):
         yield f"  last directory sync {found['directory']}"
-    if shadow := found.get("in_shadow"):
+    if shadow := found.get("shadow"):
         yield ""
         yield f"Shadow outcome: {shadow['outcome']} {shadow['reason']}"
 
 
-def _who(person: dict[str, Any] | None) -> str:
-    if person is None:
+def _describe_user(user: dict[str, Any] | None) -> str:
+    if user is None:
         return "you are not signed in"
-    names = [name for name in (person["email"], person["user_id"]) if name]
-    ignored = "" if person["email_counts"] or not person["email"] else ", an address that matches no e-mail rule"
-    groups = f", groups {', '.join(person['groups'])}" if person["groups"] else ", no groups"
-    how = "hypothetically signed in" if person.get("hypothetical") else "signed in"
+    names = [name for name in (user["email"], user["user_id"]) if name]
+    ignored = "" if user["email_verified"] or not user["email"] else ", an address that matches no e-mail rule"
+    groups = f", groups {', '.join(user['groups'])}" if user["groups"] else ", no groups"
+    how = "hypothetically signed in" if user.get("hypothetical") else "signed in"
     return f"{how} as {' = '.join(names) or 'a user'}{ignored}{groups}"

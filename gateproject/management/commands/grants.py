@@ -11,8 +11,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
-from authorize.identity.identity_builder import holder_of_account
-from authorize.policy.compiled_route import name_of
+from authorize.identity.identity_builder import grant_subject_for_user
+from authorize.policy.compiled_route import route_name
 from config.fields.basic_types import duration
 from config.options import Options
 from config.provider_config import owned_email_for
@@ -73,7 +73,7 @@ class Command(ConfiguredCommand):
             user = await _person(broker, arguments["user"], options)
             until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
             by = f"{command_line_user()} (command line)"
-            access = TemporaryAccess(secrets.token_hex(8), route.grant_key, now, until, by, why, name_of(route))
+            access = TemporaryAccess(secrets.token_hex(8), route.grant_key, now, until, by, why, route_name(route))
             words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {format_utc(until)}: {why}"
             # First the log: what can't be told of must not be done.
             await _record(AuditAction.GRANT_ACCESS, user.id, words)
@@ -159,7 +159,7 @@ async def _person(broker: BrokerClient, written: str, options: Options) -> UserR
         address = written.removeprefix(LINKED)
         found = list(map(UserRecord.from_record, (await users_by_email(broker, [address], options)).get(address, [])))
     # Accounts that are linked are one person, who holds it by whichever of them.
-    holders = {holder_of_account(person, options.providers): person for person in found}
+    holders = {grant_subject_for_user(person, options.providers): person for person in found}
     if len(holders) != 1:
         none = "no user who has signed in" if "/" in written else "no user who has signed in with this verified address"
         raise CommandError(f"--user {written!r} matches {none if not found else 'several users'}. Use PROVIDER/SUBJECT")

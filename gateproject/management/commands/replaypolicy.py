@@ -42,7 +42,7 @@ def _rows(within: str | None) -> Any:
     if within is None:
         return rows
     try:
-        return rows.filter(at__gte=timezone.now() - positive_duration(within))
+        return rows.filter(decided_at__gte=timezone.now() - positive_duration(within))
     except ValueError as error:
         raise CommandError(f"--within {error}") from None
 
@@ -55,13 +55,13 @@ def _document(report: ReplayReport) -> dict[str, Any]:
 def _lines(report: ReplayReport) -> Iterator[str]:
     yield f"{report.replayed} decisions replayed, {report.not_replayed.total()} not replayed."
     for kind, title in TITLES.items():
-        found = report.of_kind(kind)
+        found = report.changes_of_kind(kind)
         if found:
             yield ""
             yield f"{title}:"
         for change in found:
             requests = f"{change.requests} request{'s' if change.requests != 1 else ''}"
-            yield f"  {change.route}  {change.person}: {requests}, last {change.last}: {change.reason}"
+            yield f"  {change.route}  {change.user}: {requests}, last {change.last_request_id}: {change.reason}"
     if not report.changes:
         yield "No outcome changed."
     if report.not_replayed:

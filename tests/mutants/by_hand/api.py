@@ -7,7 +7,7 @@ from tests.mutants.operations import always, omits, replaced, returns, skips
 UNTOLD = '__import__("contextlib").nullcontext()'
 
 approvers = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
-approvers.without("a program is no approver by a group", "AccessRules._names_account", always("user_id in part.operand"))
+approvers.without("a program is no approver by a group", "ApprovalPolicy._names_account", always("user_id in part.operand"))
 
 made = door("authenticate.api.service_accounts_api", "unit/authenticate/api/test_service_accounts_api.py")
 made.without(
@@ -53,7 +53,7 @@ sessions.without(
 # Defences of the portal: what is listed for which user, and what its buttons may change.
 
 openings = door("authorize.accessible_routes", "unit/authorize/test_accessible_routes.py")
-openings.without("who asks from elsewhere is asked from there", "StartPage.request", replaced("asker.source_ip", "''"))
+openings.without("who asks from elsewhere is asked from there", "EntryPoint.build_request", replaced("asker.source_ip", "''"))
 
 remote = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
 remote.without("what is not open is not listed", "RemoteAuthorizer.accessible_routes", always("id in open_now or id in after_step_up"))

@@ -172,7 +172,7 @@ facts.without(
     replaced("looked.claims & identity.claims.keys()", "identity.claims"),
 )
 facts.without("what can't be compared is written down", "identity_facts", lacks('"claim_kinds"'))
-facts.without("unknown groups are recorded as unknown", "identity_facts", lacks('"untold_groups"'))
+facts.without("unknown groups are recorded as unknown", "identity_facts", lacks('"groups_incomplete"'))
 
 last_seen_at = door("databroker.projection.rows", "unit/databroker/projection/test_rows.py")
 last_seen_at.without(
@@ -187,7 +187,7 @@ admin.without(
 )
 
 words = door("authorize.timeline.timeline_filters", "unit/authorize/timeline/test_timeline_filters.py")
-words.without("a search has few words", "with_words", replaced("text.replace('\\x00', '').split()[:MOST_WORDS]", "text.split()"))
+words.without("a search has few words", "search", replaced("text.replace('\\x00', '').split()[:MOST_WORDS]", "text.split()"))
 
 admin.without(
     "only administrators replay",

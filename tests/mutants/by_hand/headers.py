@@ -57,7 +57,9 @@ header_values.without("one group can't read as two", "header_value", replaced('_
 
 WORDS = "contract/test_verdict_matrix.py"
 told_headers = door("authorize.upstream.identity_header_templates", "unit/authorize/upstream/test_identity_header_templates.py")
-told_headers.without("no bare name of another issuer is sent", "PersonFacts.value", replaced("identity.own_subject", "identity.subject"))
+told_headers.without(
+    "no bare name of another issuer is sent", "PersonFacts.value", replaced("identity.unqualified_subject", "identity.subject")
+)
 told_headers.without(
     "an empty claim is none", "_filled", replaced("(said := header_value(value))", "(said := header_value(value)) is not None")
 )
@@ -204,7 +206,7 @@ forward_auth.without(
     replaced("[(name, told.get(name, b'')) for name in names]", "list(carry.told)"),
 )
 forward_auth.without(
-    "no permission outlives its session", "ForwardAuth._caching", replaced("min(seconds, identity.expires - judged.now)", "seconds")
+    "no permission outlives its session", "ForwardAuth._caching", replaced("min(seconds, identity.expires_at - judged.now)", "seconds")
 )
 
 # Defences of forms that are kept across a sign-in: whose they are, how many, and that each arrives once where it was sent.

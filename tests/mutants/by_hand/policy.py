@@ -46,7 +46,7 @@ readings = door(
 )
 readings.without(
     "a path that is read alike by all has neither parameters nor double slashes",
-    "is_read_alike",
+    "is_unambiguous",
     replaced(
         '";" in path or "//" in path or ("(" in path and _COOKIELESS.search(path) is not None)',
         '"(" in path and _COOKIELESS.search(path) is not None',
@@ -121,7 +121,7 @@ errors.without("the log says whose the path is to others", "AmbiguousPath.operat
 compiled_route = door("authorize.policy.compiled_route", "unit/authorize/policy/test_compiled_route.py")
 compiled_route.without(
     "a public route waits for no identity",
-    "CompiledRoute.is_for_people",
+    "CompiledRoute.needs_identity",
     always("_FOR_NOBODY.isdisjoint(self.route.criteria)"),
 )
 compiled_route.without(
@@ -139,25 +139,27 @@ keys.without(
     "cors_preflight.judge",
     replaced('request.method == "OPTIONS" and request.origin and request.access_control_request_method', 'request.method == "OPTIONS"'),
 )
-criteria.without("a subject is of the configured provider", "user.judge", replaced("identity.own_subject", "identity.subject"), *ENTRIES)
+criteria.without(
+    "a subject is of the configured provider", "user.judge", replaced("identity.unqualified_subject", "identity.subject"), *ENTRIES
+)
 criteria.without(
     "a domain is compared whole",
     "domain.judge",
-    replaced("fits(identity.rule_domain)", "identity.rule_email.endswith(tuple(operand))"),
+    replaced("fits(identity.verified_email_domain)", "identity.verified_email.endswith(tuple(operand))"),
 )
 
 user_entry = door("authorize.policy.user_entry", *ENTRIES)
 user_entry.without(
-    "an entry with a slash is a whole user id", "user_entry", replaced('"/" in written', '"/" in written and "@" not in written')
+    "an entry with a slash is a whole user id", "parse_user_entry", replaced('"/" in written', '"/" in written and "@" not in written')
 )
 
 decision = door(
     "authorize.policy.decision", "unit/authorize/policy/test_decision.py", "unit/authorize/policy/language/test_expression_compiler.py",
     "unit/authorize/identity/test_client_certificates.py",
 )  # fmt: skip
-decision.without("a rule must hold", "_granted", replaced("value == TRUE", "value & TRUE"))
-decision.without("a deny that is not known not to hold denies", "_judged", replaced("value == FALSE", "value != TRUE"))
-decision.without("who decides a deny must sign in", "_judged", skips("is_open_question = True"))
+decision.without("a rule must hold", "_evaluate_allow", replaced("value == TRUE", "value & TRUE"))
+decision.without("a deny that is not known not to hold denies", "_evaluate", replaced("value == FALSE", "value != TRUE"))
+decision.without("who decides a deny must sign in", "_evaluate", skips("is_open_question = True"))
 
 truth = door("authorize.policy.truth", "unit/authorize/policy/test_truth.py", "unit/authorize/policy/language/test_expression_compiler.py")
 truth.without(
@@ -201,8 +203,8 @@ requests.without(
 cases = door(
     "authorize.policy.criterion", "unit/authorize/policy/test_criterion.py", "unit/authorize/policy/language/test_request_criteria.py"
 )
-cases.without("without a user, a criterion on the user may be either", "every.evaluate", replaced("step = nobody", "step = yes"))
-cases.without("what can't be evaluated is unknown", "every.evaluate", replaced("steps[UNKNOWN]", "yes"))
+cases.without("without a user, a criterion on the user may be either", "all_of.evaluate", replaced("step = nobody", "step = yes"))
+cases.without("what can't be evaluated is unknown", "all_of.evaluate", replaced("steps[UNKNOWN]", "yes"))
 
 moments = door("authorize.policy.language.time_criteria", "unit/authorize/policy/language/test_time_criteria.py")
 moments.without(
@@ -222,7 +224,7 @@ certificates.without(
 certificates.without("a verdict is one authority's", "ClientCertificates._problem", replaced("authority.id", '""'))
 certificates.without(
     "what was said before is forgotten",
-    "ClientCertificates.judged",
+    "ClientCertificates.with_verdict",
     replaced("{authority.id: problem}", "{authority.id: problem, **shown.verdicts}"),
 )
 
@@ -231,16 +233,16 @@ email_address.without("look-alike letters stay apart", "canonical_email", replac
 
 identity_facts = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_builder.py")
 address_facts = door("databroker.claims", "unit/authorize/identity/test_identity_builder.py")
-identity_facts.without("a foreign token is known by its id", "identity_of", passes(email="_text(user.email)"), *ENTRIES)
+identity_facts.without("a foreign token is known by its id", "build_identity", passes(email="_text(user.email)"), *ENTRIES)
 identity_facts.without(
     "requested groups that are missing are unknown", "_has_untold_groups", replaced("provider.expects_groups_claim", "False")
 )
 identity_facts.without("groups that can't be read are in doubt", "_has_untold_groups", replaced("not names_all_groups(values)", "False"))
 address_facts.without("every source must vouch for an address", "may_match_by_email", replaced("all(...)", "any(...)"))
 identity_facts.without(
-    "an address that does not count is not missing", "identity_of", replaced('claims["email"] = NullValues()', 'claims.pop("email")')
+    "an address that does not count is not missing", "build_identity", replaced('claims["email"] = NullValues()', 'claims.pop("email")')
 )
-identity_facts.without("a name is no other user's address or id", "identity_of", replaced("display_name(...)", "_text(user.name)"))
+identity_facts.without("a name is no other user's address or id", "build_identity", replaced("display_name(...)", "_text(user.name)"))
 
 identity_loader = door(
     "authorize.identity.identity_loader", "unit/authorize/identity/test_identity_loader.py", "unit/authorize/test_service_bearer_tokens.py"
@@ -248,7 +250,7 @@ identity_loader = door(
 identity_loader.without(
     "a cached identity ends with its records",
     "CachedIdentity.__init__",
-    replaced("min(identity.expires, sources.expires)", "identity.expires"),
+    replaced("min(identity.expires_at, sources.expires_at)", "identity.expires"),
 )
 identity_loader.without(
     "group names count for some providers only", "IdentityLoader._identity", always("provider.kind in KINDS_WITH_GROUP_NAMES")
@@ -259,19 +261,19 @@ access = door("authorize.policy.language.grant_criteria", ACCESS_TESTS)
 access.without(
     "access is one route's",
     "_span",
-    replaced("case.identity.access.get(case.route.grant_key)", "next(iter(case.identity.access.values()), None)"),
+    replaced("case.identity.grants.get(case.route.grant_key)", "next(iter(case.identity.access.values()), None)"),
 )
 span = door("authorize.policy.identity", ACCESS_TESTS)
 span.without(
     "a clock that is set back lengthens no access",
-    "AccessSpan.covers",
-    replaced("self.since - CLOCKS_DIFFER <= now < self.until", "now < self.until"),
+    "GrantPeriod.covers",
+    replaced("self.starts_at - CLOCK_SKEW_SECONDS <= now < self.expires_at", "now < self.expires_at"),
 )
 grant_key = door("config.routes.route", ACCESS_TESTS)
 grant_key.without("another name is another route", "Route.grant_key", returns("self.id"))
 grant_key.without("the same name is not the same route", "Route.grant_key", returns("self.name or ''"))
 links = door("authorize.route_settings", "unit/authorize/test_route_settings.py")
-links.without("ids in links are keyed", "RouteLinks.id_of", returns("route.id"))
+links.without("ids in links are keyed", "RouteLinks.link_id", returns("route.id"))
 giving = door("databroker.grants.grant_store", "unit/databroker/grants/test_grant_store.py")
 giving.without(
     "what was revoked is not given again",
@@ -287,7 +289,7 @@ named.without(
     replaced("verified_email(record.id, record.data, options.providers)", 'record.data.get("email")'),
 )
 rules = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
-rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
+rules.without("an approver is named for certain", "ApprovalPolicy._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
 desk = door("authenticate.access_requests.access_request_service", "unit/authenticate/access_requests/test_access_request_service.py")
 desk.without(
     "no user approves their request with a service account whose secret they know",
@@ -305,7 +307,7 @@ names.without(
     "AccessApproval.names",
     replaced("_names(self.user_id, self.email, *self.secret_viewers)", "_names(self.user_id, self.email)"),
 )
-desk.without("an unverified address is a second account's, too", "AccessActor.email", returns("self.identity.rule_email"))
+desk.without("an unverified address is a second account's, too", "AccessActor.email", returns("self.identity.verified_email"))
 desk.without(
     "an end before the access is given prevents it",
     "AccessRequestService._finish",

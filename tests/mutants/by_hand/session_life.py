@@ -66,14 +66,14 @@ wanted.without(
 decision = door("authorize.policy.decision", "unit/authorize/policy/test_step_up.py")
 decision.without(
     "a route without session requires one for its strength",
-    "_unless_weak",
+    "_require_step_up",
     replaced("Outcome.SIGN_IN", "Outcome.ALLOWED"),
 )
 
 identity_facts = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_builder.py")
 identity_facts.without(
     "another session lends no claim",
-    "identity_of",
+    "build_identity",
     replaced("flattened(session.claims)", "flattened(user.claims) | flattened(session.claims)"),
 )
 

@@ -29,8 +29,10 @@ streams.without(
 )
 
 known_end = door("authorize.service", "contract/test_authorizers.py", "unit/authorize/test_service.py")
-known_end.without("access for a while ends when it was to end", "_known_end", replaced("min(ends, span.until)", "ends"))
-known_end.without("a session ends whichever provider signed it in", "_known_end", replaced("identity.is_own", "identity.own_subject"))
+known_end.without("access for a while ends when it was to end", "_known_end", replaced("min(ends, span.expires_at)", "ends"))
+known_end.without(
+    "a session ends whichever provider signed it in", "_known_end", replaced("identity.is_provider_user", "identity.unqualified_subject")
+)
 told_end = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
 told_end.without("an end that another process knows is known", "_end", returns("math.inf"))
 

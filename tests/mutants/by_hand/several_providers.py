@@ -40,8 +40,8 @@ removed_directories.without(
 loaded = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_loader.py")
 loaded.without(
     "an address of a directory is of its provider's domains",
-    "identity_of",
-    replaced("told_email_of(person.email, provider)", "_text(person.email)"),
+    "build_identity",
+    replaced("authoritative_email(person.email, provider)", "_text(person.email)"),
 )
 
 rows = door("databroker.projection.rows", "unit/databroker/projection/test_rows.py")

@@ -28,8 +28,8 @@ program.without("an answer is the signed-in person's", "is_from_our_page", omits
 sealed = door("foundation.crypto.handoff", "unit/foundation/crypto/test_programmatic.py")
 sealed.without("a hand-over to a program is none to a browser", "HandoffTokens.__init__", replaced("purpose", "TO_BROWSER"))
 carriers = door("authorize.identity.request_credentials", "unit/authorize/identity/test_request_credentials.py")
-carriers.without("two headers carry nothing", "authorization_of", replaced("len(given) != 1", "not given"))
-carriers.without("two tokens in a query are none", "query_token_of", replaced("len(values) == 1", "values"))
+carriers.without("two headers carry nothing", "parse_authorization", replaced("len(given) != 1", "not given"))
+carriers.without("two tokens in a query are none", "parse_query_token", replaced("len(values) == 1", "values"))
 carriers.without("a browser is known by its name", "_is_browser", never("value.strip().lower().startswith(_BROWSERS_CALL_THEMSELVES)"))
 
 service = door("authorize.service", "unit/authorize/test_service.py")
@@ -58,7 +58,7 @@ account_token = door("foundation.crypto.service_account_token", "unit/foundation
 account_token.without("a token is whole", "parse_name", replaced("_TOKEN.fullmatch", "_TOKEN.match"))
 
 account_identity = door("authorize.identity.service_account_loader", "unit/authorize/identity/test_service_account_loader.py")
-account_identity.without("an attestation is of the last hour", "identity_of", passes(expires="float(account.expires)"))
+account_identity.without("an attestation is of the last hour", "build_account_identity", passes(expires_at="float(account.expires)"))
 
 accounts = door("databroker.service_account_store", "unit/databroker/test_service_account_store.py")
 accounts.without("a name is taken once", "ServiceAccounts.create", omits("only_if_version"))
@@ -118,7 +118,7 @@ bearer_tokens.without(
     replaced("self._good: ... = BoundedCache(MOST_KEPT, MOST_BYTES)", "self._good: ... = BoundedCache(10 ** 9, MOST_BYTES)"),
 )
 bearer_tokens.without(
-    "a route takes its own kind", "BearerTokens.bearer_of", replaced("(trust, ...)", "(next(iter(self._trusts.values())), ...)")
+    "a route takes its own kind", "BearerTokens.verify", replaced("(trust, ...)", "(next(iter(self._trusts.values())), ...)")
 )
 
 newer_keys = door("authenticate.provider.signed_token", "unit/authenticate/test_bearer_token_verification.py")
@@ -180,7 +180,7 @@ told_alike.without(
     always("isinstance(error, BadRequest)"),
 )
 told = door("proxy.observe.request_recorder", ALIKE)
-told.without("a refused token is explained in the line of its request", "RequestContext.fields", never("check.refused_token"))
+told.without("a refused token is explained in the line of its request", "RequestContext.fields", never("check.token_error"))
 
 peer = door("gateproject.tunnel.browser_sign_in", "unit/gateproject/tunnel/test_browser_sign_in.py")
 peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))

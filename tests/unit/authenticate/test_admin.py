@@ -35,7 +35,7 @@ class Admin:
         self.world = World(directory)
         self.is_person: str | None = None
         service = SimpleNamespace(access=self.world.desk, clock=lambda: self.world.now)
-        authorize = SimpleNamespace(identity_of_session=self.world.identities)
+        authorize = SimpleNamespace(load_session_identity=self.world.identities)
         self.pages = AdminPages(
             admin_page.register,
             databroker.admin.session_admin.register,
@@ -106,11 +106,11 @@ async def test_an_answer_is_that_of_the_sign_in_by_which_the_admin_was_entered(
     async def find(*arguments: object) -> Any:
         return None if signed_in_by is None else replace(world.caller("ann").session, id=signed_in_by)
 
-    async def identity_of_session(id: str) -> Any:
+    async def load_session_identity(id: str) -> Any:
         return world.identity("ann", id)
 
     service = SimpleNamespace(sessions=SimpleNamespace(find=find), host_port="", clock=lambda: NOW, broker=world.broker)
-    gate = SimpleNamespace(authenticate=service, authorize=SimpleNamespace(identity_of_session=identity_of_session), client_address="")
+    gate = SimpleNamespace(authenticate=service, authorize=SimpleNamespace(load_session_identity=load_session_identity), client_address="")
     request: Any = SimpleNamespace(scope={"gate": gate, "headers": []}, session={"gate_session": entered_by} if entered_by else {})
     caller = await admin_page.caller_in_admin(request)
     assert (None if caller is None else caller.identity.user_id) == answers_as

@@ -67,7 +67,7 @@ class World:
         return self.now
 
     async def ask(self, name: str, token: str, asker: str = "") -> BearerSession | None:
-        answer = await self.tokens.bearer_of(self.routes[name].id, token, asker)
+        answer = await self.tokens.verify(self.routes[name].id, token, asker)
         self.refused = answer.reason if isinstance(answer, InvalidToken) else ""
         return None if isinstance(answer, InvalidToken) else answer
 
@@ -509,7 +509,7 @@ async def test_tokens_that_wait_are_bounded_in_all(tmp_path: Path) -> None:
             payload = encoded(json.dumps({"iss": issuer, "aud": AUDIENCE, "sub": "a", "iat": now, "exp": now + 600}).encode())
             for number in range(bearer_token_verification.MOST_AT_ONCE):
                 token = f"{header}.{payload}.{encoded(b'%d' % number)}"
-                asked.append(asyncio.ensure_future(tokens.bearer_of(route.id, token)))
+                asked.append(asyncio.ensure_future(tokens.verify(route.id, token)))
         most = bearer_token_verification.MOST_AT_ONCE * bearer_token_verification.FULL_QUEUES
         await eventually(lambda: sum(not task.done() for task in asked) <= most)
         assert len(issuers) <= sum(not task.done() for task in asked)

@@ -4,7 +4,7 @@ from typing import Any
 
 from authorize.decision_log.decision_log import DecisionLog, DecisionRecorder
 from authorize.policy.identity import Identity
-from authorize.policy.policy_request import PolicyRequest, access_request
+from authorize.policy.policy_request import PolicyRequest, parse_request
 from authorize.policy.route_table import RouteTable
 from config.routes.route import Route
 from foundation.email_address import canonical_email
@@ -24,15 +24,15 @@ def table(*routes: Route, default_ports: frozenset[int] = HTTPS, client_ca: byte
 def request(target: str | bytes = "/", host: str = "app.example.com", method: str = "GET", **facts: Any) -> PolicyRequest:
     raw = target if isinstance(target, bytes) else target.encode()
     path, _, query = raw.partition(b"?")
-    return access_request(method, host.encode(), path, query, HTTPS, **facts)
+    return parse_request(method, host.encode(), path, query, HTTPS, **facts)
 
 
 def user(email: str = "ann@corp.com", **facts: Any) -> Identity:
     subject = facts.pop("subject", "1")
     provider = facts.pop("provider", "oidc")
     values = {
-        "session_id": "s1", "user_id": f"{provider}/{subject}", "subject": subject, "provider": provider, "expires": 2000.0,
-        "issued": 1000.0, "email": email, "rule_email": canonical_email(email),
+        "session_id": "s1", "user_id": f"{provider}/{subject}", "subject": subject, "provider": provider, "expires_at": 2000.0,
+        "issued_at": 1000.0, "email": email, "verified_email": canonical_email(email),
     }  # fmt: skip
     return Identity(**{**values, **facts})
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from authorize.decision_log.decision_log import DecisionLogEntry, DecisionLogSettings
-from authorize.decision_log.persistence import write
+from authorize.decision_log.persistence import write_entries
 from authorize.identity.identity_loader import IdentityRecords
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
@@ -29,6 +29,6 @@ def log_decision(
     asked = request(target, source_ip="192.0.2.1", **facts)
     decision = decide(asked, person, route_table(options), NOW)
     sources = IdentityRecords(Record(SESSION, "s1", {}, 7, NOW - 90.0), None, None) if person else None
-    judged = DecisionLogEntry(request_id, asked, decision, person, 0.002, "192.0.2.1", at=NOW, sources=sources)
-    write([(judged, DecisionLogSettings.of(options, CHECKSUM))])
+    judged = DecisionLogEntry(request_id, asked, decision, person, 0.002, "192.0.2.1", decided_at=NOW, sources=sources)
+    write_entries([(judged, DecisionLogSettings.of(options, CHECKSUM))])
     return LoggedDecision.objects.get(request_id=request_id)

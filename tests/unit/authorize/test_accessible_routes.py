@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from authorize.accessible_routes import Opening, StartPage, StartPages, carried_everywhere, start_path
+from authorize.accessible_routes import AccessibleRoute, EntryPoint, EntryPoints, ambient_headers, entry_path
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.policy_request import PolicyRequest
 from authorize.service import AuthorizeService
@@ -69,9 +69,9 @@ async def test_what_is_listed_is_what_the_requests_are_let_in_for(tmp_path: Path
                 cookie = signed_in(cookies, f"s{subject}", AUTHENTICATE, issued=1000.0, expires=2000.0).encode()
                 listed = {id(each.route): each for each in await service.accessible_routes(asker, [cookie])}
                 for route in service.routes.routes():
-                    page = StartPage.of(route, service.default_ports)
+                    page = EntryPoint.for_route(route, service.default_ports)
                     assert page is not None or route.route.regex
-                    start = page.request(asker, asker.headers) if page is not None else None
+                    start = page.build_request(asker, asker.headers) if page is not None else None
                     outcome = await judged(service, start, cookies, subject) if start is not None else None
                     opens = outcome is not None and outcome[0] in (Outcome.ALLOWED, Outcome.STEP_UP) and outcome[1] is route
                     expected = opens and route.route.portal != "hide"
@@ -90,13 +90,13 @@ async def judged(service: AuthorizeService, asked: PolicyRequest, cookies: Sessi
     return decision.outcome, decision.route
 
 
-async def listed(*routes: Any, asker: PolicyRequest | None = None, **facts: Any) -> tuple[Opening, ...]:
+async def listed(*routes: Any, asker: PolicyRequest | None = None, **facts: Any) -> tuple[AccessibleRoute, ...]:
     found, person = table(*routes), user(**facts)
 
     def judge(asked: PolicyRequest) -> Decision:
         return decide(asked, person, found, NOW)
 
-    return await StartPages(found, HTTPS).openings(asker or request("/.gate/", AUTHENTICATE), judge)
+    return await EntryPoints(found, HTTPS).find_accessible(asker or request("/.gate/", AUTHENTICATE), judge)
 
 
 async def test_a_start_page_that_is_another_route_s_is_none_of_this_one() -> None:
@@ -126,7 +126,7 @@ async def test_redirects_and_hosts_with_a_wildcard_are_not_listed() -> None:
     ],
 )
 def test_the_start_page_is_what_the_route_names(keys: dict[str, Any], path: str | None) -> None:
-    assert start_path(table(make_route(**keys, allow_any_authenticated_user=True)).routes()[0]) == path
+    assert entry_path(table(make_route(**keys, allow_any_authenticated_user=True)).routes()[0]) == path
 
 
 @pytest.mark.parametrize(
@@ -142,25 +142,25 @@ def test_the_start_page_is_what_the_route_names(keys: dict[str, Any], path: str 
 async def test_it_says_where_other_requests_may_be_answered_otherwise(rule: dict[str, Any], is_partial: bool) -> None:
     asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip="10.1.1.1", headers=((b"x-env", b"prod"),))
     (found,) = await listed(make_route(policy={"allow": {"and": [rule]}}), asker=asker)
-    assert found.is_partial is is_partial
+    assert found.is_partially_accessible is is_partial
     (quiet,) = await listed(make_route(policy=[{"mode": "shadow", "deny": rule}, {"allow": {"and": [{"domain": "corp.com"}]}}]))
-    assert not quiet.is_partial
+    assert not quiet.is_partially_accessible
 
 
 def test_what_belongs_to_this_page_alone_is_not_taken_for_the_application_s() -> None:
     headers = ((b"host", b"auth.example.com"), (b"cookie", b"a=b"), (b"referer", b"x"), (b"user-agent", b"x"))
     asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", query="q=a", origin="https://x", source_ip="192.0.2.7", headers=headers)
     route = table(make_route("app.example.com:8443", allow_any_authenticated_user=True)).routes()[0]
-    page = StartPage.of(route, HTTPS)
+    page = EntryPoint.for_route(route, HTTPS)
     assert page is not None
-    start = page.request(asker, carried_everywhere(headers))
+    start = page.build_request(asker, ambient_headers(headers))
     assert (start.method, start.host_port, start.path, start.query, start.origin) == ("GET", "app.example.com:8443", "/", "", "")
     assert start.headers == ((b"host", b"app.example.com:8443"), (b"user-agent", b"x"))
     assert start.source_ip == "192.0.2.7"
 
 
 async def test_others_have_their_turn_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("authorize.accessible_routes.SLICE", 0.0)
+    monkeypatch.setattr("authorize.accessible_routes.YIELD_INTERVAL_SECONDS", 0.0)
     turns = 0
 
     async def count() -> None:

@@ -54,7 +54,7 @@ def paths_in(page: HttpResponse) -> list[str]:
         ({"q": "Wages"}, ["/wages", "/a"]),
         ({"q": "192.0.2.1"}, ["/wages", "/a"]),
         ({"outcome": Outcome.ALLOWED.value}, ["/wages"]),
-        ({"route": "Wages", "person": "bob@corp.com"}, ["/a"]),
+        ({"route": "Wages", "user": "bob@corp.com"}, ["/a"]),
         ({"q": "after:2027-01-15T07:00 before:2027-01-15T08:00"}, []),
         ({"q": "after:2027-01-15T08:00 bob"}, ["/a"]),
         ({"q": "after:soon"}, []),
@@ -75,7 +75,7 @@ def test_a_decision_leads_to_its_page_its_person_and_its_route(pages) -> None:
     row = LoggedDecision.objects.get(request_id="b2")
     page = pages().get(LOG, q="b2").content.decode()
     assert f'href="/admin/authorize/loggeddecision/{row.pk}/change/"' in page
-    assert f'href="/admin/databroker/user/{quote(row.person_id)}/change/"' in page
+    assert f'href="/admin/databroker/user/{quote(row.user_id)}/change/"' in page
     assert f'href="/admin/proxy/route/?route={row.route_id}"' in page
 
 
@@ -99,7 +99,7 @@ def test_decisions_stand_under_their_day_and_hour_in_the_zone_of_the_reader(page
         ({"zone": "Mars/Olympus"}, "Mars/Olympus is no time zone"),
         ({"zone": "../../etc/passwd"}, "../../etc/passwd is no time zone"),
         ({"q": "no such words"}, "No matching decisions. Clear filters"),
-        ({"person": "a\x00b"}, "No matching decisions."),
+        ({"user": "a\x00b"}, "No matching decisions."),
     ],
 )
 def test_what_can_not_be_asked_and_what_fits_nothing_is_told(pages, query: dict[str, str], said: str) -> None:
@@ -168,7 +168,7 @@ def test_what_can_not_be_explained_says_why(pages, query: dict[str, str], proble
 def test_programs_of_administrators_get_json(pages) -> None:
     answer = pages().get(LOG + "explain.json", request="a1")
     assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
-    assert (answer.json()["outcome"], answer.json()["person"]["email"]) == ("forbidden", "bob@corp.com")
+    assert (answer.json()["outcome"], answer.json()["user"]["email"]) == ("forbidden", "bob@corp.com")
 
 
 @pytest.mark.parametrize("page", ["", "explain/", "replay/", "explain.json"])
@@ -181,7 +181,7 @@ def test_nobody_else_learns_anything(pages, page: str) -> None:
 
 def recent(**facts: Any) -> None:
     """As if what is logged had been decided a moment ago."""
-    LoggedDecision.objects.update(at=timezone.now(), **facts)
+    LoggedDecision.objects.update(decided_at=timezone.now(), **facts)
 
 
 def test_a_replay_says_whom_today_s_policy_would_treat_otherwise(pages, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_replay_says_whom_today_s_policy_would_treat_otherwise(pages, tmp_path
     ("form", "said"),
     [
         ({}, "2 of 2 decisions replayed. No outcome changed."),
-        ({"person": "bob@corp.com"}, "1 of 1 decision replayed."),
+        ({"user": "bob@corp.com"}, "1 of 1 decision replayed."),
         ({"route": "Wages"}, "2 of 2 decisions"),
         ({"route": "nowhere"}, "No matching decisions."),
         ({"hours": "0"}, "from 1 to 744."),
@@ -224,7 +224,7 @@ def test_what_can_not_be_made_again_is_counted(pages) -> None:
 
 
 def test_an_older_decision_is_not_among_those_of_the_last_hours(pages) -> None:
-    LoggedDecision.objects.update(at=timezone.now() - timedelta(hours=2))
+    LoggedDecision.objects.update(decided_at=timezone.now() - timedelta(hours=2))
     staff = pages()
     assert "No matching decisions." in text_of(staff.post(LOG + "replay/", hours="1"))
     assert "2 of 2 decisions replayed." in text_of(staff.post(LOG + "replay/", hours="3"))

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from authorize.approval_policy import AccessRules, may_request
+from authorize.approval_policy import ApprovalPolicy, may_request
 from authorize.policy.decision import Outcome, decide
-from authorize.policy.identity import AccessSpan
+from authorize.policy.identity import GrantPeriod
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 KEYS = {"approvers": [{"groups": "leads"}, {"and": [{"domain": "corp.com"}, {"claim/role": "boss"}]}]}
 WAGES = make_route(name="wages", allowed_groups=["payroll"], access_requests=KEYS)
-RULES = AccessRules([make_route("open.example.com"), WAGES])
+RULES = ApprovalPolicy([make_route("open.example.com"), WAGES])
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ RULES = AccessRules([make_route("open.example.com"), WAGES])
         ({"claims": {"role": ("boss",)}, "email": "ann@other.com"}, False),
         ({"group_ids": frozenset({"payroll"})}, False),
         ({}, False),
-        ({"has_untold_groups": True}, False),
+        ({"groups_incomplete": True}, False),
         ({"group_ids": frozenset({"leads"}), "provider": "service_account"}, False),
         ({"group_ids": frozenset({"leads"}), "provider": "jwt"}, False),
         ({"group_ids": frozenset({"leads"}), "session_id": "bearer/x"}, False),
@@ -34,7 +34,7 @@ def test_an_approver_is_a_person_whom_a_criterion_names_for_certain(person: dict
 
 def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
     route = make_route(name="pay", allowed_groups=["payroll"], identity_providers=["corp"], access_requests=KEYS)
-    rules, lead = AccessRules([route]), frozenset({"leads"})
+    rules, lead = ApprovalPolicy([route]), frozenset({"leads"})
     assert rules.may_approve(route.grant_key, user(provider="corp", group_ids=lead), NOW)
     assert not rules.may_approve(route.grant_key, user(provider="partner", group_ids=lead), NOW)
 
@@ -59,18 +59,18 @@ def test_only_routes_of_today_can_be_asked_for() -> None:
     assert RULES.routes == (WAGES,)
     assert RULES.route(f"{WAGES.id} other") is None
     assert not RULES.may_approve(f"{WAGES.id} other", user(group_ids=frozenset({"leads"})), NOW)
-    assert not AccessRules([make_route(mode="shadow", access_requests=KEYS), make_route("open.example.com")])
+    assert not ApprovalPolicy([make_route(mode="shadow", access_requests=KEYS), make_route("open.example.com")])
 
 
 def test_the_key_lets_in_whoever_was_given_access_and_nobody_else() -> None:
-    holder = user(access={WAGES.grant_key: AccessSpan(NOW - 60, NOW + 60)})
+    holder = user(grants={WAGES.grant_key: GrantPeriod(NOW - 60, NOW + 60)})
     assert decide(request(), holder, table(WAGES), NOW).is_allowed
     assert not decide(request(), holder, table(WAGES), NOW + 60).is_allowed
     assert not decide(request(), user(), table(WAGES), NOW).is_allowed
     assert not decide(request(), user(group_ids=frozenset({"leads"})), table(WAGES), NOW).is_allowed, "who approves is not let in by it"
     assert decide(request(), None, table(WAGES), NOW).outcome is Outcome.SIGN_IN
     (compiled,) = table(WAGES).routes()
-    assert compiled.is_timed
+    assert compiled.is_time_dependent
     alone = make_route(access_requests=KEYS)
     assert decide(request(), None, table(alone), NOW).outcome is Outcome.SIGN_IN
 
@@ -99,7 +99,7 @@ NAMED = {"user": "service_account/robot"}
 )
 def test_a_program_approves_only_where_a_rule_names_it_alone(approvers: list[Any], expected: bool) -> None:
     route = make_route(name="wages", access_requests={"approvers": approvers, "break_glass": {"allowed": [NAMED]}})
-    rules = AccessRules([route])
+    rules = ApprovalPolicy([route])
     assert rules.may_approve(route.grant_key, user(**ROBOT), NOW) is expected
     assert not rules.may_break_glass(route.grant_key, user(**ROBOT), NOW)
     assert not rules.may_approve("another", user(**ROBOT), NOW)

@@ -45,8 +45,8 @@ def test_the_host_of_tunnels_has_pages_where_browsers_reach_it_and_credentials_o
         {"from": "https://app.example.com:8443", "to": "http://up"},
     ]
     hosts = authorizer(make_options(tmp_path, policy=policy, authenticate_service_url="https://auth.example.com:444"))
-    assert [hosts.knows_host("db.example.com", port) for port in (None, 444, 8443, 5432, 9000)] == [True, True, True, False, False]
-    assert not hosts.knows_host("other.example.com", None)
+    assert [hosts.serves_host("db.example.com", port) for port in (None, 444, 8443, 5432, 9000)] == [True, True, True, False, False]
+    assert not hosts.serves_host("other.example.com", None)
     assert [hosts.is_route_origin(f"https://db.example.com{port}") for port in ("", ":444", ":5432")] == [True, True, False]
     assert hosts.audiences(request("/", "db.example.com:5432", "CONNECT")) == tuple(
         f"db.example.com{port}" for port in ("", ":444", ":8443")

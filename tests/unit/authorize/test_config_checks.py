@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from authorize.config_checks import CONFIG_CHECKS, OfEachRoute, routes_without_people
-from authorize.explain.simulation import InventedPerson, described_identity
+from authorize.explain.simulation import SimulatedUser, simulate_identity
 from authorize.policy.compiled_route import compile_route
 from authorize.policy.decision import decide
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
@@ -223,7 +223,7 @@ def test_nobody_gets_where_a_route_is_said_to_let_nobody_in(rules: dict[str, Any
         PolicyRequest("GET", "app.example.com", None, "/", client_certificate=certificate),
         PolicyRequest("OPTIONS", "app.example.com", None, "/", "", "https://a", "GET", client_certificate=certificate),
     ]
-    people = [described_identity(person, options) for person in (InventedPerson(), InventedPerson("9"), InventedPerson("7", **PERSON))]
+    people = [simulate_identity(person, options) for person in (SimulatedUser(), SimulatedUser("9"), SimulatedUser("7", **PERSON))]
     enters = any(decide(request, person, table, 0.0).is_allowed for request in asked for person in people)
     assert bool(list(routes_without_people(options))) <= (not enters)
 

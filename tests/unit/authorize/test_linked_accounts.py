@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from authorize.config_checks import CONFIG_CHECKS
-from authorize.explain.simulation import InventedPerson, described_identity
-from authorize.identity.identity_builder import PersonRecords, identity_of, linked_id_of
+from authorize.explain.simulation import SimulatedUser, simulate_identity
+from authorize.identity.identity_builder import IdentityInputs, build_identity, linked_id_for
 from authorize.identity.identity_loader import IdentityLoader
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
@@ -50,7 +50,7 @@ def records(
 
 def person(provider: ProviderConfig, email: Any = ANN, sub: str = "1", **said: Any) -> Identity:
     session, known = records(provider, email, sub, **said)
-    return identity_of(PersonRecords(session, known, DirectoryUser(session.user_id)), provider)
+    return build_identity(IdentityInputs(session, known, DirectoryUser(session.user_id)), provider)
 
 
 def outcome(caller: Identity, **keys: Any) -> Outcome:
@@ -59,7 +59,7 @@ def outcome(caller: Identity, **keys: Any) -> Outcome:
 
 def test_the_same_verified_address_is_one_person_at_both() -> None:
     found = [person(CORP), person(PARTNER, "ANN@Shared.example", "7")]
-    assert [each.person_id for each in found] == [LINKED_ANN, LINKED_ANN]
+    assert [each.principal_id for each in found] == [LINKED_ANN, LINKED_ANN]
     assert [each.user_id for each in found] == ["corp/1", "partner/7"]
 
 
@@ -84,7 +84,7 @@ def test_the_same_verified_address_is_one_person_at_both() -> None:
 )
 def test_any_other_account_stays_its_provider_s(provider: ProviderConfig, email: Any, said: dict[str, Any]) -> None:
     found = person(provider, email, **said)
-    assert (found.linked_id, found.person_id) == ("", f"{provider.id}/1")
+    assert (found.linked_id, found.principal_id) == ("", f"{provider.id}/1")
 
 
 @pytest.mark.parametrize("of_account", [True, False, None])
@@ -97,35 +97,35 @@ def test_an_address_links_that_some_source_says_is_verified_and_none_denies(
     session, _ = records(CORP, ANN, verified=of_session)
     _, account = records(CORP, ANN, verified=of_account)
     said = {of_account, of_session} - {None}
-    linked = linked_id_of(account, session.claims, replace(CORP, trusts_email=trusts))
+    linked = linked_id_for(account, session.claims, replace(CORP, trusts_email=trusts))
     assert linked == (LINKED_ANN if said == {True} or (trusts and not said) else "")
 
 
 def test_rules_go_on_by_an_address_of_which_the_provider_says_nothing() -> None:
     """An operator who writes an address into a rule knows the provider; what links makes an identity of it, at applications too."""
     silent = person(CORP, verified=None)
-    assert (silent.rule_email, silent.linked_id) == (ANN, "")
+    assert (silent.verified_email, silent.linked_id) == (ANN, "")
     assert outcome(silent, allowed_users=[ANN]) is ALLOWED
 
 
 def test_letters_that_look_alike_are_other_people() -> None:
-    assert person(CORP, "\u212aate@shared.example").person_id != person(PARTNER, "kate@shared.example").person_id
-    assert person(CORP, "ann+x@shared.example").person_id != person(PARTNER).person_id
+    assert person(CORP, "\u212aate@shared.example").principal_id != person(PARTNER, "kate@shared.example").principal_id
+    assert person(CORP, "ann+x@shared.example").principal_id != person(PARTNER).principal_id
 
 
 def test_an_account_whose_address_has_changed_since_the_session_began_is_nobody_else_s() -> None:
     """Another browser has signed in since: the record of the person is newer than this session's claims."""
     session, _ = records(CORP, "old@shared.example")
     _, newer = records(CORP, ANN)
-    assert linked_id_of(newer, session.claims, CORP) == ""
-    assert linked_id_of(newer, {}, CORP) == LINKED_ANN
+    assert linked_id_for(newer, session.claims, CORP) == ""
+    assert linked_id_for(newer, {}, CORP) == LINKED_ANN
 
 
 def test_another_issuer_s_person_is_linked_with_nobody() -> None:
     session, known = records(CORP, ANN)
     foreign = replace(session, provider="jwt", user_id="https://ci.example.com#1", issuer="https://ci.example.com")
-    found = identity_of(PersonRecords(foreign, replace(known, id=foreign.user_id), None), None)
-    assert (found.linked_id, found.person_id) == ("", "https://ci.example.com#1")
+    found = build_identity(IdentityInputs(foreign, replace(known, id=foreign.user_id), None), None)
+    assert (found.linked_id, found.principal_id) == ("", "https://ci.example.com#1")
 
 
 def test_applications_are_told_the_person_and_of_the_account_what_its_provider_says() -> None:
@@ -189,10 +189,10 @@ def route(**keys: Any) -> dict[str, Any]:
 
 
 def test_a_described_person_is_told_of_as_they_would_be(tmp_path: Path, settings: dict[str, Any]) -> None:
-    found = described_identity(InventedPerson(ANN), make_options(tmp_path, **settings))
+    found = simulate_identity(SimulatedUser(ANN), make_options(tmp_path, **settings))
     assert found is not None
-    assert found.person_id == LINKED_ANN
-    unverified = described_identity(InventedPerson(ANN, claims={"email_verified": False}), make_options(tmp_path, **settings))
+    assert found.principal_id == LINKED_ANN
+    unverified = simulate_identity(SimulatedUser(ANN, claims={"email_verified": False}), make_options(tmp_path, **settings))
     assert unverified is not None
     assert unverified.linked_id == ""
 
@@ -207,7 +207,7 @@ async def world(tmp_path: Path, settings: dict[str, Any]) -> AsyncIterator[tuple
             session = SessionRecord(id, f"{id}/1", "1", id, 1000.0, 2000.0, said, issuer=issuer)
             await broker.put(SESSION, id, session.to_data())
             await broker.put(USER, session.user_id, UserRecord(session.user_id, ANN, True, "Ann", said, issuer=issuer).to_data())
-        yield broker, IdentityLoader(replica, SessionReader(options), reads_access=True)
+        yield broker, IdentityLoader(replica, SessionReader(options), uses_grants=True)
 
 
 async def give(broker: BreakableBroker, id: str, issuer: str) -> None:
@@ -219,7 +219,7 @@ async def give(broker: BreakableBroker, id: str, issuer: str) -> None:
 async def access(loader: IdentityLoader, session: str) -> set[str]:
     found = await loader.find(session, 1500.0)
     assert found is not None
-    return set(found.access)
+    return set(found.grants)
 
 
 async def test_access_for_a_while_is_the_persons_by_each_account_and_ends_with_either(

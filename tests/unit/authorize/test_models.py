@@ -4,5 +4,5 @@ from authorize.models import LoggedDecision
 
 
 def test_a_decision_reads_as_what_happened_to_whom() -> None:
-    assert str(LoggedDecision(outcome="forbidden", person="bob@corp.com", url="a.org/x")) == "forbidden: bob@corp.com at a.org/x"
+    assert str(LoggedDecision(outcome="forbidden", display_name="bob@corp.com", url="a.org/x")) == "forbidden: bob@corp.com at a.org/x"
     assert str(LoggedDecision(outcome="sign in", url="a.org/x")) == "sign in: nobody at a.org/x"

@@ -31,6 +31,6 @@ def test_an_id_in_links_is_stable_and_nobody_without_the_secret_can_compute_it(t
     options = make_options(tmp_path)
     other = make_options(tmp_path, shared_secret="QkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkI=")
     route, moved = make_route(to="http://10.7.3.21:8443"), make_route(to="http://10.7.3.22:8443")
-    ids = [RouteLinks(options).id_of(route), RouteLinks(options).id_of(moved), RouteLinks(other).id_of(route), route.id]
+    ids = [RouteLinks(options).link_id(route), RouteLinks(options).link_id(moved), RouteLinks(other).link_id(route), route.id]
     assert len(set(ids)) == len(ids)
-    assert RouteLinks(options).id_of(route) == ids[0]
+    assert RouteLinks(options).link_id(route) == ids[0]

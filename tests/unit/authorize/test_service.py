@@ -334,7 +334,7 @@ async def test_the_end_of_a_session_is_known_also_where_there_are_several_provid
         check = await service.check(
             request("/"), [signed_in(SessionCookies(options), "s1", "app.example.com", issued=1000.0, expires=2000.0).encode()]
         )
-    assert (check.decision.outcome, check.ends) == (Outcome.ALLOWED, 2000.0)
+    assert (check.decision.outcome, check.valid_until) == (Outcome.ALLOWED, 2000.0)
 
 
 async def test_a_browser_s_session_outranks_a_token(world: World) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.authorizer import Check
+from authorize.authorizer import AuthorizationResult
 from authorize.policy.decision import Outcome
 from authorize.service import AuthorizeService
 from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord, UserRecord
@@ -46,7 +46,7 @@ class Known:
     given: Given | None = None
     asker: str = ""
 
-    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> Given | InvalidToken:
+    async def verify(self, route_id: str, token: str, asker: str = "") -> Given | InvalidToken:
         self.asked.append((route_id, token))
         self.asker = asker
         if self.is_away:
@@ -66,7 +66,7 @@ class World:
     known: Known
     cookies: SessionCookies
 
-    async def check(self, path: str, *values: str, cookie: bytes = b"") -> Check:
+    async def check(self, path: str, *values: str, cookie: bytes = b"") -> AuthorizationResult:
         headers = [(b"authorization", value.encode()) for value in values]
         return await self.service.check(request(path, headers=headers, source_ip="192.0.2.7"), [cookie] if cookie else [])
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from authorize.config_checks import CONFIG_CHECKS
-from authorize.explain.simulation import InventedPerson, described_identity
-from authorize.identity.identity_builder import PersonRecords, identity_of, rule_email_of
+from authorize.explain.simulation import SimulatedUser, simulate_identity
+from authorize.identity.identity_builder import IdentityInputs, build_identity, rule_email_of
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
@@ -33,7 +33,7 @@ def person(provider: ProviderConfig, email: str, sub: str = "1", then: dict[str,
     began = {**said, **(then or {})}
     session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, began, issuer=provider.issuer)
     known = UserRecord(session.user_id, email, True, "Ann", said, issuer=provider.issuer)
-    return identity_of(PersonRecords(session, known, DirectoryUser(session.user_id)), provider)
+    return build_identity(IdentityInputs(session, known, DirectoryUser(session.user_id)), provider)
 
 
 def outcome(caller: Identity | None, **keys: Any) -> Outcome:
@@ -68,7 +68,7 @@ def test_an_address_counts_only_of_the_provider_that_may_tell_it(keys: dict[str,
 )
 def test_an_address_that_is_not_a_provider_s_to_tell_is_told_nobody(email: str) -> None:
     found = person(PARTNER, email)
-    assert (found.email, found.rule_email, found.rule_domain, found.shown_as) == ("", "", "", "Ann (partner/1)")
+    assert (found.email, found.verified_email, found.verified_email_domain, found.display_name) == ("", "", "", "Ann (partner/1)")
     assert found.claims.get("email", ()) == ()
     assert "email" not in attested_claims(found, "gate", "app", ())
 
@@ -80,7 +80,7 @@ def test_an_address_that_is_not_a_provider_s_to_tell_is_told_nobody(email: str) 
 def test_an_address_that_an_earlier_sign_in_had_is_the_provider_s_to_tell_or_counts_for_nothing(keys: dict[str, Any]) -> None:
     """A later one of the same person, with an address that is, makes the record of the person, and not of the earlier session."""
     found = person(PARTNER, "ann@partner.example", then={"email": "boss@corp.example"})
-    assert (found.rule_email, found.email, found.claims["email"]) == ("", "", ())
+    assert (found.verified_email, found.email, found.claims["email"]) == ("", "", ())
     assert outcome(found, identity_providers=["corp", "partner"], **keys) is FORBIDDEN
 
 
@@ -88,17 +88,17 @@ def test_an_address_that_an_earlier_sign_in_had_is_the_provider_s_to_tell_or_cou
 def test_nobody_is_shown_by_a_name_that_may_be_taken_for_an_address(name: str) -> None:
     """The decision log and the audit log tell of people by this; whose address is not theirs to have would have it as their name."""
     found = replace(person(PARTNER, "boss@corp.example"), name=name)
-    assert found.shown_as == "partner/1"
+    assert found.display_name == "partner/1"
 
 
 def test_an_address_of_its_own_is_told() -> None:
     found = person(PARTNER, "ann@Partner.example")
-    assert (found.email, found.rule_email) == ("ann@Partner.example", "ann@partner.example")
+    assert (found.email, found.verified_email) == ("ann@Partner.example", "ann@partner.example")
 
 
 def test_an_empty_list_of_domains_is_no_address_at_all() -> None:
     found = person(a_provider("partner", domains=frozenset(), is_only_provider=False), "ann@partner.example")
-    assert (found.email, found.rule_email) == ("", "")
+    assert (found.email, found.verified_email) == ("", "")
 
 
 def test_a_deny_by_address_keeps_out_whose_address_counts_for_nothing() -> None:
@@ -122,7 +122,7 @@ def test_a_provider_that_was_not_given_the_word_names_no_groups_by_any_claim(nam
 def test_a_subject_alone_is_nobody_where_two_may_be_called_so(keys: dict[str, Any]) -> None:
     for provider in (CORP, PARTNER):
         found = person(provider, "")
-        assert (found.own_subject, found.is_own) == ("", True)
+        assert (found.unqualified_subject, found.is_provider_user) == ("", True)
         assert outcome(found, **keys) is FORBIDDEN
     assert outcome(person(a_provider("corp"), ""), **keys) is ALLOWED
 
@@ -145,7 +145,7 @@ def test_whatever_a_provider_says_of_its_people_they_are_no_other_s() -> None:
     """Each claim of an ID token that names somebody, an issuer or a group of the other provider."""
     claims = {"iss": CORP.issuer, "aud": "gate", "user": "corp/1", "groups": ["admins"], "roles": ["admins"]}
     found = person(PARTNER, "boss@corp.example", "1", **claims)
-    assert (found.user_id, found.provider, found.rule_email, found.groups) == ("partner/1", "partner", "", ())
+    assert (found.user_id, found.provider, found.verified_email, found.groups) == ("partner/1", "partner", "", ())
     for keys in (
         {"allowed_users": ["corp/1", "boss@corp.example"], "allowed_domains": ["corp.example"], "allowed_groups": ["admins"]},
         {"policy": [{"allow": {"or": [{"provider": "corp"}, {"user": "corp/1"}, {"groups": "admins"}, {"domain": "corp.example"}]}}]},
@@ -209,7 +209,7 @@ SEVERAL = {**dict.fromkeys(PLACEHOLDERS), "identity_providers": [entry("corp"), 
 
 
 @pytest.mark.parametrize(
-    ("written", "user_id", "provider", "rule_email"),
+    ("written", "user_id", "provider", "verified_email"),
     [
         ("ann@partner.example", "", "partner", "ann@partner.example"),
         ("ann@nobody.example", "", "corp", ""),
@@ -218,11 +218,11 @@ SEVERAL = {**dict.fromkeys(PLACEHOLDERS), "identity_providers": [entry("corp"), 
     ],
 )
 def test_a_described_person_is_of_the_provider_that_may_tell_of_them(
-    tmp_path: Path, written: str, user_id: str, provider: str, rule_email: str
+    tmp_path: Path, written: str, user_id: str, provider: str, verified_email: str
 ) -> None:
-    found = described_identity(InventedPerson(written), make_options(tmp_path, **SEVERAL))
+    found = simulate_identity(SimulatedUser(written), make_options(tmp_path, **SEVERAL))
     assert found is not None
-    assert (found.user_id, found.provider, found.rule_email) == (user_id, provider, rule_email)
+    assert (found.user_id, found.provider, found.verified_email) == (user_id, provider, verified_email)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,10 @@ def shown(
 
 
 def decided(outcome: str, route: str = "wiki", times: int = 1) -> None:
-    rows = [LoggedDecision(at=LOADED, url="https://a.example", outcome=outcome, route=route, seconds=0, facts="{}") for _ in range(times)]
+    rows = [
+        LoggedDecision(decided_at=LOADED, url="https://a.example", outcome=outcome, route=route, duration_seconds=0, snapshot="{}")
+        for _ in range(times)
+    ]
     LoggedDecision.objects.bulk_create(rows)
 
 
@@ -164,7 +167,7 @@ def test_the_chart_has_a_column_for_each_part_of_the_time() -> None:
     decided("allowed", times=3)
     decided("forbidden")
     late = LOADED + timedelta(hours=24)
-    LoggedDecision.objects.create(at=late, url="https://a.example", outcome="allowed", seconds=0, facts="{}")
+    LoggedDecision.objects.create(decided_at=late, url="https://a.example", outcome="allowed", duration_seconds=0, snapshot="{}")
     columns = shown().columns
     assert len(columns) == dashboard.COLUMNS
     assert (columns[0].total, columns[0].refused, columns[0].top, columns[0].others) == (60, 15, 0, 45)

@@ -57,8 +57,8 @@ def people(tmp_path: Path) -> People:
 
 def decided(name: str, url: str) -> None:
     at = datetime.fromtimestamp(NOW, UTC)
-    said = {"person": f"{name}@example.com", "person_id": f"oidc/{name}", "method": "GET", "url": url}
-    LoggedDecision.objects.create(at=at, outcome="forbidden", seconds=0, facts="{}", **said)
+    said = {"display_name": f"{name}@example.com", "user_id": f"oidc/{name}", "method": "GET", "url": url}
+    LoggedDecision.objects.create(decided_at=at, outcome="forbidden", duration_seconds=0, snapshot="{}", **said)
 
 
 async def given_and_asked(broker: MemoryStore, name: str, why: str) -> None:
@@ -143,7 +143,7 @@ def test_the_latest_decisions_are_shown_and_a_link_to_all(people: People) -> Non
     page = people.pages.get(PAGE).content.decode()
     assert "page-00" not in page
     assert page.index("page-10") < page.index("page-01")
-    assert 'href="/admin/authorize/loggeddecision/?person=oidc%2Fann"' in page
+    assert 'href="/admin/authorize/loggeddecision/?user=oidc%2Fann"' in page
 
 
 def test_without_the_broker_the_page_says_so(people: People, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.authorizer import Check, WithheldCredentials
+from authorize.authorizer import AuthorizationResult, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
@@ -20,7 +20,7 @@ ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_a
 
 
 def carry(compiled: CompiledRoute) -> Carry:
-    return Carry(compiled, (), WithheldCredentials.OURS)
+    return Carry(compiled, (), WithheldCredentials.GATE)
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_which_credentials_go_along_follows_from_what_was_decided(tmp_path: Path
     forwarding = ProxyState((compiled,), options).forwarding(compiled)
     incoming = incoming_from("https://app.example.com/", headers={"cookie": "mine=1", "authorization": "Basic eDp5", "x-mine": "1"})
     names = {b"cookie", b"authorization", b"x-mine"}
-    preflight = Check(Decision(Outcome.ALLOWED, compiled, (TraceStep("cors_allow_preflight", TRUE, Reason.PREFLIGHT),)), None)
-    bearer = Check(NO_ROUTE, user(session_id="bearer/1"))
-    checks = (Check(NO_ROUTE, None), bearer, preflight)
-    sent = [dict(forwarding.outgoing(incoming, Carry(compiled, (), check.withheld), (), "").headers) for check in checks]
+    preflight = AuthorizationResult(Decision(Outcome.ALLOWED, compiled, (TraceStep("cors_allow_preflight", TRUE, Reason.PREFLIGHT),)), None)
+    bearer = AuthorizationResult(NO_ROUTE, user(session_id="bearer/1"))
+    checks = (AuthorizationResult(NO_ROUTE, None), bearer, preflight)
+    sent = [dict(forwarding.outgoing(incoming, Carry(compiled, (), check.withheld_credentials), (), "").headers) for check in checks]
     assert [names & headers.keys() for headers in sent] == [names, {b"cookie", b"x-mine"}, {b"x-mine"}]
 
 

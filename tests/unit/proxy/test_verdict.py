@@ -2,7 +2,7 @@
 
 import pytest
 
-from authorize.authorizer import Check
+from authorize.authorizer import AuthorizationResult
 from authorize.policy.decision import NO_ROUTE
 from proxy.verdict import JudgedRequest, Refuse
 from tests.support.asgi import incoming_from
@@ -17,6 +17,6 @@ def test_the_headers_of_a_refusal_say_how_to_prove_who_one_is_and_when_to_come_a
 
 @pytest.mark.parametrize("identity", [None, user()])
 def test_a_judged_request_names_the_session_of_who_asked(identity):
-    judged = JudgedRequest(incoming_from("https://a.example/"), Check(NO_ROUTE, identity), NOW, 0)
+    judged = JudgedRequest(incoming_from("https://a.example/"), AuthorizationResult(NO_ROUTE, identity), NOW, 0)
     assert judged.session_id == (identity.session_id if identity else "")
     assert judged.sources is (identity.sources if identity else None)

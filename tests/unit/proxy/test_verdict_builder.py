@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from authorize.authorizer import Check, WithheldCredentials
-from authorize.policy.decision import NO_ROUTE, judge
+from authorize.authorizer import AuthorizationResult, WithheldCredentials
+from authorize.policy.decision import NO_ROUTE, evaluate_route
 from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
@@ -45,7 +45,7 @@ def verdict(
     authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
     incoming, person = incoming_from(url, **scope), user() if signed_in else None
     route, *_ = authorize.routes.routes()
-    check = Check(judge(incoming.request, person, route, NOW), person)
+    check = AuthorizationResult(evaluate_route(incoming.request, person, route, NOW), person)
     return Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0), asker)
 
 
@@ -79,7 +79,7 @@ def test_what_may_pass_says_what_its_upstream_is_offered(
         assert (found.status, expected in found.reason) == (403, True)
     else:
         assert isinstance(found, Carry)
-        assert (type(found.offer), found.withheld) == (expected, WithheldCredentials.OURS)
+        assert (type(found.offer), found.withheld) == (expected, WithheldCredentials.GATE)
 
 
 @pytest.mark.parametrize("asker", OTHERS)
@@ -150,7 +150,7 @@ def test_who_knows_a_status_alone_is_not_told_to_redirect(tmp_path: Path) -> Non
 def test_a_host_of_no_route_is_an_error_of_the_front_proxys(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     verdicts = Verdicts(options, AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options)))
-    judged = JudgedRequest(incoming_from(f"{OWN}/"), Check(NO_ROUTE, None), NOW, 0)
+    judged = JudgedRequest(incoming_from(f"{OWN}/"), AuthorizationResult(NO_ROUTE, None), NOW, 0)
     found = {asker: verdicts.of(judged, asker) for asker in Asker}
     assert [asker for asker, each in found.items() if isinstance(each, Refuse) and each.status == 404] == [Asker.OURS, Asker.ENVOY]
 

@@ -82,7 +82,7 @@ class World:
 
     def identity(self, name: str, session: str = "") -> Identity:
         groups = frozenset(self.groups.get(name, ()))
-        known = {"rule_email": self.emails.get(name, ""), "linked_id": self.linked.get(name, "")}
+        known = {"verified_email": self.emails.get(name, ""), "linked_id": self.linked.get(name, "")}
         return Identity(session or name, f"oidc/{name}", name, "oidc", NOW + 9e5, group_ids=groups, **known)
 
     async def identities(self, session_id: str) -> Identity | None:

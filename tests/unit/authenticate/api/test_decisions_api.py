@@ -16,15 +16,15 @@ def _make() -> None:
     for number, (person, route, outcome) in enumerate([("alice", "wiki", "allow"), ("bob", "wiki", "deny"), ("alice", "pay", "deny")]):
         LoggedDecision.objects.create(
             request_id=f"{number:032x}",
-            at=NOON + timedelta(minutes=number),
-            person_id=f"oidc/{person}",
-            person=f"{person}@example.com",
+            decided_at=NOON + timedelta(minutes=number),
+            user_id=f"oidc/{person}",
+            display_name=f"{person}@example.com",
             method="GET",
             url=f"https://{route}.example.com/",
             route=route,
             outcome=outcome,
-            seconds=0.1,
-            facts='{"a": "secret"}',
+            duration_seconds=0.1,
+            snapshot='{"a": "secret"}',
         )
 
 

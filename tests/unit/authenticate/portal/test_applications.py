@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authenticate.portal.applications import Application, to_application
-from authorize.accessible_routes import Opening
+from authorize.accessible_routes import AccessibleRoute
 from config.routes.route import Route
 from foundation.values import Url
 from tests.unit.authorize.builders import table
@@ -15,7 +15,7 @@ AUTHENTICATE = Url("https", "auth.example.com")
 
 def of(host: str = "team-wiki.example.com", at: Url = AUTHENTICATE, *, needs_step_up: bool = False, **keys: Any) -> Application:
     route = Route.model_validate({"from": f"https://{host}", "to": "http://up", "allow_any_authenticated_user": True, **keys})
-    return to_application(Opening(table(route).routes()[0], needs_step_up), at, "id")
+    return to_application(AccessibleRoute(table(route).routes()[0], needs_step_up), at, "id")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_address_is_the_one_that_the_route_names() -> None:
 )
 def test_a_tunnel_has_a_command_and_no_address_for_browsers(port: int, at: Url, command: str) -> None:
     keys = {"from": f"tcp+https://db.example.com:{port}", "to": "tcp://127.0.0.1:9", "allow_any_authenticated_user": True}
-    found = to_application(Opening(table(Route.model_validate(keys)).routes()[0]), at, "id")
+    found = to_application(AccessibleRoute(table(Route.model_validate(keys)).routes()[0]), at, "id")
     assert (found.url, found.command, found.title) == ("", command, f"Db {port}")
 
 

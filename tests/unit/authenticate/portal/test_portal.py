@@ -8,7 +8,7 @@ import pytest
 
 from authenticate.portal import preferences
 from authenticate.portal.portal import MAX_RECENT_SHOWN, Portal
-from authorize.accessible_routes import Opening
+from authorize.accessible_routes import AccessibleRoute
 from authorize.authorizer import Authorizer
 from authorize.policy.policy_request import PolicyRequest
 from databroker.records import SessionRecord
@@ -28,8 +28,8 @@ class Opened:
             for host, title in titles.items()
         ]
 
-    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Any) -> tuple[Opening, ...]:
-        return tuple(map(Opening, table(*self.routes).routes()))
+    async def accessible_routes(self, request: PolicyRequest, cookie_headers: Any) -> tuple[AccessibleRoute, ...]:
+        return tuple(map(AccessibleRoute, table(*self.routes).routes()))
 
 
 @pytest.fixture

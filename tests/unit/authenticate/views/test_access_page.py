@@ -49,7 +49,7 @@ async def text(browser: Browser, query: str = "") -> str:
 
 
 def route_id(site: Site, name: str = "wages") -> str:
-    return next(RouteLinks(site.options).id_of(route) for route in site.options.policy if name in str(route.from_))
+    return next(RouteLinks(site.options).link_id(route) for route in site.options.policy if name in str(route.from_))
 
 
 async def press(browser: Browser, do: str, **fields: str) -> Response:

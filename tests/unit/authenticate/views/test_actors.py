@@ -11,14 +11,14 @@ from tests.unit.authenticate.access_requests.test_access_request_service import 
 
 
 def gate_of(world: World, identity: Identity | None) -> Any:
-    async def identity_of_session(session_id: str) -> Identity | None:
+    async def load_session_identity(session_id: str) -> Identity | None:
         return identity
 
     service = SimpleNamespace(broker=world.broker, clock=lambda: NOW)
     return SimpleNamespace(
         options=world.options,
         authenticate=service,
-        authorize=SimpleNamespace(identity_of_session=identity_of_session),
+        authorize=SimpleNamespace(load_session_identity=load_session_identity),
         client_address="192.0.2.9",
     )
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 
-from authorize.accessible_routes import StartPage
+from authorize.accessible_routes import EntryPoint
 from authorize.policy.decision import Outcome
 from authorize.policy.policy_request import PolicyRequest
 from config.settings.brand_settings import MAX_LOGO_BYTES
@@ -314,8 +314,10 @@ async def test_whatever_the_policies_are_the_page_tells_what_may_be_opened_and_n
     listed = set(await titles(browser))
     pages = [await all_pages(browser, path) for path in ("/.gate/", "/.gate/?q=title", "/.gate/why?address=title")]
     for route in authorize.routes.routes():
-        page = StartPage.of(route, authorize.default_ports)
-        start = page.request(PolicyRequest("GET", "", None, "/", **address), [(b"accept", b"text/html")]) if page is not None else None
+        page = EntryPoint.for_route(route, authorize.default_ports)
+        start = (
+            page.build_request(PolicyRequest("GET", "", None, "/", **address), [(b"accept", b"text/html")]) if page is not None else None
+        )
         opens = False
         if start is not None:
             at_host = cookies_of(cookies, session.id, start.host_port, issued=session.data["issued"], expires=session.data["expires"])

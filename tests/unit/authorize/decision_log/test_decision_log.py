@@ -25,7 +25,7 @@ class Log(DecisionLog):
         self.is_broken = False
         self.error: Exception = BrokerError("the database is away")
         super().__init__(self._take, clock=lambda: self.now, chance=lambda: chance, most_waiting=most_waiting)
-        self.use(make_options(directory, **settings), "c0ffee")
+        self.configure(make_options(directory, **settings), "c0ffee")
 
     def _take(self, entries: Sequence[QueuedEntry]) -> None:
         if self.is_broken:
@@ -35,9 +35,9 @@ class Log(DecisionLog):
     def add(self, person=ANN, request_id: str = "r1", **facts: Any) -> bool:
         asked = request("/a?token=1", **facts)
         decision = decide(asked, person, ROUTES, NOW)
-        if not self.keeps(decision, person, ""):
+        if not self.should_log(decision, person, ""):
             return False
-        self.keep(DecisionLogEntry(request_id, asked, decision, person, 0.001, "192.0.2.1"))
+        self.enqueue(DecisionLogEntry(request_id, asked, decision, person, 0.001, "192.0.2.1"))
         return True
 
 
@@ -50,10 +50,10 @@ def test_every_refusal_is_kept_and_what_passes_once_for_each_person_and_route(tm
     assert [log.add(BOB) for _ in range(3)] == [True, True, True]
     assert [log.add(ANN) for _ in range(3)] == [True, False, False]
     assert [log.add(None) for _ in range(2)] == [True, False]
-    assert log.keeps(NO_ROUTE, None, "")
-    assert log.keeps(None, None, "")
+    assert log.should_log(NO_ROUTE, None, "")
+    assert log.should_log(None, None, "")
     signed_out = decide(request("/a"), None, ROUTES, NOW)
-    assert [log.keeps(signed_out, None, reason) for reason in ("", "access token: it has expired")] == [False, True]
+    assert [log.should_log(signed_out, None, reason) for reason in ("", "access token: it has expired")] == [False, True]
     log.now += FIRSTS
     assert log.add(ANN)
 
@@ -99,7 +99,7 @@ async def test_what_waits_holds_neither_the_query_nor_headers_that_no_rule_looks
     await log.flush()
     ((judged, keeping),) = log.written
     assert judged.decision is not None
-    assert judged.decision.case is not None
-    for kept in (judged.request, judged.decision.case.request):
+    assert judged.decision.context is not None
+    for kept in (judged.request, judged.decision.context.request):
         assert (kept.query, kept.headers) == ("", ())
-    assert (judged.at, keeping.configuration) == (NOW, "c0ffee")
+    assert (judged.decided_at, keeping.configuration) == (NOW, "c0ffee")

@@ -16,8 +16,8 @@ from authorize.decision_log.decision_snapshot import (
     request_of,
 )
 from authorize.policy.decision import decide
-from authorize.policy.decision_text import marked_rows, sentence, ways_in
-from authorize.policy.identity import AccessSpan
+from authorize.policy.decision_text import remedies, trace_rows_with_decisive, user_message
+from authorize.policy.identity import GrantPeriod
 from authorize.policy.policy_request import ClientCertificate
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
@@ -35,7 +35,7 @@ PERSON = user(claims={"team": ("a",), "level": (1,), "phone": ("555-0199",)}, gr
 
 def recorded(asked, person, route=ROUTE):
     looked = looked_at([route])
-    facts = {"request": request_facts(bounded(asked, looked), looked), "person": identity_facts(person, looked)}
+    facts = {"request": request_facts(bounded(asked, looked), looked), "identity": identity_facts(person, looked)}
     return json.loads(json.dumps(facts))
 
 
@@ -46,7 +46,7 @@ def test_what_rules_look_at_is_found() -> None:
 
 def test_no_secret_is_written_down() -> None:
     written = json.dumps(recorded(request("/a?token=q5", headers=HEADERS), PERSON))
-    assert '"looked_headers"' not in written
+    assert '"captured_headers"' not in written
     for secret in ("prod", "s3cret", "abc", "q5", "555-0199", "Bearer"):
         assert secret not in written
     written = json.dumps(recorded(request("/a", headers=((b"x-env", b"stage"), (b"x-api-key", b"0ther"))), PERSON))
@@ -60,7 +60,7 @@ def test_no_value_is_written_down_that_a_rule_asks_for(rule: Any) -> None:
     route = make_route(policy=[{"allow": {"http_header/X-Door": rule}}])
     asked = request("/a", headers=((b"x-door", b"k3y"),))
     decision = decide(asked, PERSON, table(route), NOW)
-    shown = json.dumps([recorded(asked, PERSON, route), marked_rows(decision), sentence(decision), ways_in(decision)])
+    shown = json.dumps([recorded(asked, PERSON, route), trace_rows_with_decisive(decision), user_message(decision), remedies(decision)])
     assert "k3y" not in shown
     assert "http_header/x-door" in missing_for(route, recorded(asked, PERSON, route)["request"], None)
 
@@ -75,10 +75,10 @@ def test_the_same_decision_comes_of_what_was_written_down() -> None:
     route = make_route(policy=[{"allow": {"and": rules}}])
     asked = request("/a", headers=HEADERS, source_ip="10.1.1.1")
     facts = recorded(asked, PERSON, route)
-    again = decide(request_of(facts["request"]), identity_of_facts(facts["person"]), table(route), NOW)
+    again = decide(request_of(facts["request"]), identity_of_facts(facts["identity"]), table(route), NOW)
     assert decide(asked, PERSON, table(route), NOW).is_allowed
     assert again.is_allowed
-    assert missing_for(route, facts["request"], facts["person"]) == ""
+    assert missing_for(route, facts["request"], facts["identity"]) == ""
 
 
 @pytest.mark.parametrize("values", [("a",), ListedValues(), PartialValues(("a",)), PartialValues(), NullValues(), UnescapedValues()])
@@ -86,22 +86,22 @@ def test_the_same_decision_comes_of_what_was_written_down() -> None:
 def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...], asked: object) -> None:
     route, person = make_route(policy=[{"allow": {"claim/x": asked}}]), user(claims={"x": values})
     facts = json.loads(json.dumps(recorded(request(), person, route)))
-    again = decide(request_of(facts["request"]), identity_of_facts(facts["person"]), table(route), NOW)
+    again = decide(request_of(facts["request"]), identity_of_facts(facts["identity"]), table(route), NOW)
     then = decide(request(), person, table(route), NOW)
     assert [(step.rule, step.value) for step in again.trace] == [(step.rule, step.value) for step in then.trace]
 
 
 def test_groups_that_were_not_told_are_in_doubt_in_a_replay() -> None:
-    again = identity_of_facts(recorded(request(), user(has_untold_groups=True))["person"])
+    again = identity_of_facts(recorded(request(), user(groups_incomplete=True))["identity"])
     assert again is not None
-    assert again.has_untold_groups
+    assert again.groups_incomplete
 
 
 def test_what_was_not_written_down_is_named() -> None:
     facts = recorded(request(headers=HEADERS), PERSON)
-    assert missing_for(ROUTE, facts["request"], facts["person"]) == "http_header/x-api-key, http_header/x-env"
+    assert missing_for(ROUTE, facts["request"], facts["identity"]) == "http_header/x-api-key, http_header/x-env"
     other = make_route(policy=[{"deny": {"or": [{"claim/phone": "1"}, {"http_header/X-Other": "1"}]}}])
-    assert missing_for(other, facts["request"], facts["person"]) == "http_header/x-other, claim/phone"
+    assert missing_for(other, facts["request"], facts["identity"]) == "http_header/x-other, claim/phone"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_was_not_written_down_is_named() -> None:
 )
 def test_what_is_too_long_is_left_out_and_named(asked, person, what: str) -> None:
     facts = recorded(asked, person)
-    assert what in missing_for(ROUTE, facts["request"], facts["person"])
+    assert what in missing_for(ROUTE, facts["request"], facts["identity"])
     assert len(json.dumps(facts)) < 20_000
 
 
@@ -128,19 +128,19 @@ def test_a_certificate_keeps_what_rules_compare_and_not_its_bytes() -> None:
 
 def test_temporary_access_is_written_down_where_a_rule_looks_at_it() -> None:
     route = make_route(policy=[{"allow": {"granted": True}}])
-    holder = user(access={route.grant_key: AccessSpan(NOW - 60, NOW + 60)})
+    holder = user(grants={route.grant_key: GrantPeriod(NOW - 60, NOW + 60)})
     facts = recorded(request(), holder, route)
-    again = identity_of_facts(facts["person"])
+    again = identity_of_facts(facts["identity"])
     assert again is not None
-    assert again.access == holder.access
+    assert again.grants == holder.grants
     assert decide(request_of(facts["request"]), again, table(route), NOW).is_allowed
     assert not decide(request_of(facts["request"]), again, table(route), NOW + 60).is_allowed
-    assert missing_for(route, facts["request"], facts["person"]) == ""
-    assert "access" not in recorded(request(), holder, ROUTE)["person"]
+    assert missing_for(route, facts["request"], facts["identity"]) == ""
+    assert "grants" not in recorded(request(), holder, ROUTE)["identity"]
 
 
 def test_whether_somebody_had_access_is_not_guessed() -> None:
     route = make_route(policy=[{"allow": {"granted": True}}])
-    assert missing_for(route, recorded(request(), PERSON, route)["request"], recorded(request(), PERSON, route)["person"]) == ""
+    assert missing_for(route, recorded(request(), PERSON, route)["request"], recorded(request(), PERSON, route)["identity"]) == ""
     before = recorded(request(), PERSON)
-    assert missing_for(route, before["request"], before["person"]) == "granted"
+    assert missing_for(route, before["request"], before["identity"]) == "granted"

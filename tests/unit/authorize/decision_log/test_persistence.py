@@ -10,7 +10,7 @@ from django.db import connection
 
 from authorize.authorizer import ShadowOutcome
 from authorize.decision_log.decision_log import DecisionLogEntry, DecisionLogSettings
-from authorize.decision_log.persistence import CLEARED, MOST_STEPS, row_of, write
+from authorize.decision_log.persistence import CLEARED, MOST_STEPS, build_row, write_entries
 from authorize.identity.identity_loader import IdentityRecords
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
@@ -32,63 +32,70 @@ def keeping(tmp_path: Path):
 def judged(number: int = 0, at: float = NOW, route=ROUTE, person=BOB, **facts: Any) -> DecisionLogEntry:
     asked = request("/a")
     decision = decide(asked, person, table(route), NOW)
-    return DecisionLogEntry(f"r{number}", asked, decision, person, 0.002, "192.0.2.1", at=at, sources=SOURCES, **facts)
+    return DecisionLogEntry(f"r{number}", asked, decision, person, 0.002, "192.0.2.1", decided_at=at, sources=SOURCES, **facts)
 
 
 def test_a_row_says_who_where_what_why_and_by_how_old_data(keeping) -> None:
-    row = LoggedDecision(**row_of(judged(shadow_outcome=ShadowOutcome(None, "allowed", "x")), keeping()))
-    assert (row.request_id, row.person_id, row.person, row.url, row.route) == ("r0", "oidc/2", "bob@corp.com", "app.example.com/a", "Wages")
+    row = LoggedDecision(**build_row(judged(shadow_outcome=ShadowOutcome(None, "allowed", "x")), keeping()))
+    assert (row.request_id, row.user_id, row.display_name, row.url, row.route) == (
+        "r0",
+        "oidc/2",
+        "bob@corp.com",
+        "app.example.com/a",
+        "Wages",
+    )
     assert (row.outcome, row.data_version, row.configuration, row.shadow_outcome) == ("forbidden", 7, "c0ffee", "allowed")
-    facts = json.loads(row.facts)
-    assert facts["modified"] == {"session": 1000.0, "user": 900.0}
-    assert [rule["compared"] for rule in facts["rules"][:2]] == ["bob@corp.com, oidc/2, 2", "sales"]
-    assert facts["ways_in"] == ["allowed_users: one of boss@corp.com", "policy[0].allow: policy[0].allow.groups: one of payroll"]
-    assert facts["person"]["group_ids"] == ["sales"]
+    facts = json.loads(row.snapshot)
+    assert facts["modified_at"] == {"session": 1000.0, "user": 900.0}
+    assert [rule["actual"] for rule in facts["rules"][:2]] == ["bob@corp.com, oidc/2, 2", "sales"]
+    assert facts["remedies"] == ["allowed_users: one of boss@corp.com", "policy[0].allow: policy[0].allow.groups: one of payroll"]
+    assert facts["identity"]["group_ids"] == ["sales"]
 
 
 def test_a_name_that_no_database_can_hold_takes_nobody_elses_decision_with_it(database: None, keeping) -> None:
     odd = user("", subject="2", name="a\0b\ud800")
-    assert row_of(judged(person=odd), keeping())["person"] == "ab? (oidc/2)"
-    write([(judged(1, person=odd), keeping()), (judged(2), keeping())])
+    assert build_row(judged(person=odd), keeping())["display_name"] == "ab? (oidc/2)"
+    write_entries([(judged(1, person=odd), keeping()), (judged(2), keeping())])
     assert LoggedDecision.objects.count() == 2
 
 
 def test_a_request_that_could_not_be_judged_says_why(keeping) -> None:
     row = LoggedDecision(
-        **row_of(
-            DecisionLogEntry("r1", request("//a"), None, None, 0.0, "", at=NOW, failure="bad request", problem="two readings"), keeping()
+        **build_row(
+            DecisionLogEntry("r1", request("//a"), None, None, 0.0, "", decided_at=NOW, failure="bad request", error="two readings"),
+            keeping(),
         )
     )
-    assert (row.outcome, row.reason, row.person_id, row.data_version) == ("bad request", "two readings", "", None)
+    assert (row.outcome, row.reason, row.user_id, row.data_version) == ("bad request", "two readings", "", None)
 
 
 def test_a_long_trace_is_cut_at_its_beginning(keeping) -> None:
     route = make_route(policy=[{"allow": {"or": [{"groups": f"g{number}"} for number in range(MOST_STEPS + 50)]}}])
-    facts = json.loads(row_of(judged(route=route), keeping())["facts"])
+    facts = json.loads(build_row(judged(route=route), keeping())["snapshot"])
     assert len(facts["rules"]) == MOST_STEPS
     assert facts["rules"][-1]["rule"] == "policy[0].allow"
 
 
 def test_a_long_list_is_not_written_down_whole(keeping) -> None:
     route = make_route(allowed_users=[f"user{number}@corp.com" for number in range(10_000)])
-    assert len(row_of(judged(route=route), keeping())["facts"]) < 5000
+    assert len(build_row(judged(route=route), keeping())["snapshot"]) < 5000
 
 
 def test_the_oldest_go_first(database: None, keeping) -> None:
-    write([(judged(number), keeping(decision_log_size=3)) for number in range(5)])
+    write_entries([(judged(number), keeping(decision_log_size=3)) for number in range(5)])
     assert list(LoggedDecision.objects.order_by("pk").values_list("request_id", flat=True)) == ["r2", "r3", "r4"]
 
 
 def test_none_is_kept_longer_than_the_age(database: None, keeping) -> None:
     old = NOW - timedelta(hours=2).total_seconds()
-    write([(judged(0, old), keeping(decision_log_age="1h")), (judged(1), keeping(decision_log_age="1h"))])
+    write_entries([(judged(0, old), keeping(decision_log_age="1h")), (judged(1), keeping(decision_log_age="1h"))])
     assert list(LoggedDecision.objects.values_list("request_id", flat=True)) == ["r1"]
 
 
 def test_a_smaller_size_is_reached_in_steps_that_nobody_waits_for(database: None, keeping) -> None:
     one, kept = judged(), keeping()
-    write([(one, kept)] * (CLEARED + 10))
-    write([(one, keeping(decision_log_size=1))])
+    write_entries([(one, kept)] * (CLEARED + 10))
+    write_entries([(one, keeping(decision_log_size=1))])
     assert LoggedDecision.objects.count() == 11
 
 
@@ -97,7 +104,7 @@ def test_a_database_that_is_away_is_a_broker_error(database: None, keeping) -> N
         cursor.execute("ALTER TABLE authorize_loggeddecision RENAME TO away")
     try:
         with pytest.raises(BrokerError):
-            write([(judged(), keeping())])
+            write_entries([(judged(), keeping())])
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE away RENAME TO authorize_loggeddecision")

@@ -53,7 +53,7 @@ class World:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     options, written, seen = make_options(tmp_path, policy=POLICY), [], []
     log = DecisionLog(written.extend, clock=lambda: NOW)
-    log.use(options, "c0ffee")
+    log.configure(options, "c0ffee")
     async with followed_broker() as (broker, replica):
         await broker.sign_in()
         await settled()
@@ -92,7 +92,7 @@ async def test_what_is_in_shadow_is_told_beside_the_decision(world: World) -> No
     assert await world.ask("/soon") is Outcome.ALLOWED
     (judged,) = await world.kept()
     assert judged.shadow_outcome is not None
-    assert (judged.shadow_outcome.outcome, judged.would_differ) == ("forbidden", True)
+    assert (judged.shadow_outcome.outcome, judged.shadow_differs) == ("forbidden", True)
 
 
 async def test_what_could_not_be_decided_is_kept_and_still_fails(world: World) -> None:
@@ -100,7 +100,7 @@ async def test_what_could_not_be_decided_is_kept_and_still_fails(world: World) -
     with pytest.raises(BrokerError):
         await world.ask("/", cookie=world.cookie_of_a_session_nobody_asked_for_yet)
     (judged,) = await world.kept()
-    assert (judged.decision, judged.failure, judged.problem) == (None, "unavailable", "the data broker is down")
+    assert (judged.decision, judged.failure, judged.error) == (None, "unavailable", "the data broker is down")
 
 
 async def test_a_path_with_two_readings_is_kept_as_a_bad_request(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,4 +110,4 @@ async def test_a_path_with_two_readings_is_kept_as_a_bad_request(world: World, m
     monkeypatch.setattr(world.service, "check", refuse)
     with pytest.raises(BadRequest):
         await world.ask("/")
-    assert [(judged.failure, judged.problem) for judged in await world.kept()] == [("bad request", "the path has two readings")]
+    assert [(judged.failure, judged.error) for judged in await world.kept()] == [("bad request", "the path has two readings")]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from authorize.authorizer import Check, ShadowOutcome
-from authorize.decision_log.shadow_policy import TWO_READINGS, ShadowPolicy
+from authorize.authorizer import AuthorizationResult, ShadowOutcome
+from authorize.decision_log.shadow_policy import AMBIGUOUS_PATH, ShadowPolicy
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
@@ -28,7 +28,9 @@ async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person
     async def nobody_else() -> Identity | None:
         return None
 
-    shadow_outcome = await ShadowPolicy(options).shadow_outcome(asked, Check(decision, person), NOW, nobody_else, ClientCertificates())
+    shadow_outcome = await ShadowPolicy(options).evaluate(
+        asked, AuthorizationResult(decision, person), NOW, nobody_else, ClientCertificates()
+    )
     return decision.outcome.value, shadow_outcome
 
 
@@ -61,12 +63,12 @@ async def test_what_is_in_shadow_neither_allows_nor_denies_and_is_told(tmp_path:
 async def test_where_nothing_in_shadow_bears_on_a_request_nothing_is_told(tmp_path: Path) -> None:
     routes = [{**APP, **OPEN, **SHADOW, "prefix": "/new"}, {**APP, **OPEN}]
     assert await both(tmp_path, routes, request("/old"), user()) == ("allowed", None)
-    assert not ShadowPolicy(make_options(tmp_path, policy=[{**APP, **OPEN}])).is_any
+    assert not ShadowPolicy(make_options(tmp_path, policy=[{**APP, **OPEN}])).has_shadow_rules
 
 
 async def test_a_host_that_only_routes_in_shadow_have_is_no_host_of_ours(tmp_path: Path) -> None:
     table = route_table(make_options(tmp_path, policy=[{**APP, **OPEN, **SHADOW}]))
-    assert not table.knows_host("app.example.com", None)
+    assert not table.has_host("app.example.com", None)
     assert table.routes() == ()
 
 
@@ -81,7 +83,7 @@ async def test_a_path_that_a_route_in_shadow_makes_doubtful_is_told(tmp_path: Pa
     found, told = await both(tmp_path, routes, request("//admin/x"), user())
     assert found == "allowed"
     assert told is not None
-    assert told.outcome == TWO_READINGS
+    assert told.outcome == AMBIGUOUS_PATH
 
 
 async def test_on_a_route_that_is_open_to_all_it_is_asked_who_it_is(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ async def test_on_a_route_that_is_open_to_all_it_is_asked_who_it_is(tmp_path: Pa
     async def ann() -> Identity | None:
         return user()
 
-    told = await ShadowPolicy(options).shadow_outcome(request(), Check(decision, None), NOW, ann, ClientCertificates())
+    told = await ShadowPolicy(options).evaluate(request(), AuthorizationResult(decision, None), NOW, ann, ClientCertificates())
     assert decision.is_allowed
     assert told is not None
     assert told.outcome == "allowed"

@@ -20,11 +20,11 @@ from tests.unit.authorize.broker import BreakableBroker
 
 def test_a_question_needs_a_request_or_a_url() -> None:
     assert not ExplainForm({}).is_asked
-    assert not ExplainForm({"person": "ann@corp.com"}).is_asked
+    assert not ExplainForm({"user": "ann@corp.com"}).is_asked
     assert ExplainForm({"request": " a1 "}).request == "a1"
     assert ExplainForm({"url": "https://a.org"}).is_asked
     with pytest.raises(ValueError, match="request, or a URL"):
-        ExplainForm({"person": "ann@corp.com"}).answer(None)
+        ExplainForm({"user": "ann@corp.com"}).answer(None)
     with pytest.raises(AttributeError):
         _ = ExplainForm().nothing
 
@@ -52,14 +52,14 @@ def test_a_user_with_a_live_session_has_what_their_next_request_would_have(find:
     assert found.identity is not None
     assert (found.identity.groups, dict(found.identity.claims), found.note) == (("sales",), {"team": ("blue",)}, "")
     assert found.identity.sources is not None
-    assert set(found.identity.sources.modified) >= {"session", "user"}
+    assert set(found.identity.sources.modified_at) >= {"session", "user"}
 
 
 def test_a_user_without_one_has_what_a_sign_in_would_give(find: Callable[[str], RecordedUser], broker: BreakableBroker) -> None:
     async_to_sync(broker.delete)(SESSION, "s1")
     found = find("ann@corp.com")
     assert found.identity is not None
-    assert (found.identity.rule_email, found.identity.groups, found.note) == ("ann@corp.com", ("sales",), NO_SESSION)
+    assert (found.identity.verified_email, found.identity.groups, found.note) == ("ann@corp.com", ("sales",), NO_SESSION)
 
 
 @pytest.mark.parametrize(("written", "note"), [("eve@corp.com", NO_USER), ("oidc/9", NO_USER), ("service_account/ci", NO_ACCOUNT)])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from authorize.explain import replay as replaying
-from authorize.explain.replay import ASKED, LET_IN, REFUSED, BoundedReplay, ReplayReport, ReplayUnderWay, replay, replay_newest
+from authorize.explain.replay import ASKED, LET_IN, REFUSED, BoundedReplay, ReplayInProgress, ReplayReport, replay, replay_newest
 from authorize.models import LoggedDecision
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
@@ -28,7 +28,7 @@ def replayed(directory: Path, policy: list[dict[str, Any]]) -> ReplayReport:
 
 
 def kinds(report: ReplayReport) -> list[tuple[str, str, int]]:
-    return sorted((change.kind, change.person, change.requests) for change in report.changes.values())
+    return sorted((change.kind, change.user, change.requests) for change in report.changes.values())
 
 
 def test_the_same_policy_changes_nothing(database: None, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_who_would_be_refused_let_in_or_asked_is_told_by_route_and_person(databa
     report = replayed(tmp_path, [{**APP, "allowed_users": ["bob@corp.com"], "name": "Wages"}])
     assert kinds(report) == [(LET_IN, "bob@corp.com", 1), (REFUSED, "ann@corp.com", 2), (ASKED, "anonymous", 1)]
     refused = next(change for change in report.changes.values() if change.kind == REFUSED)
-    assert (refused.route, refused.last) == ("Wages", "r1")
+    assert (refused.route, refused.last_request_id) == ("Wages", "r1")
     assert Reason.USER_NOT_LISTED.value in refused.reason
 
 
@@ -61,10 +61,10 @@ def test_what_was_not_written_down_is_not_guessed(database: None, tmp_path: Path
     assert report.not_replayed == {"not logged: claim/team": 1}
 
 
-@pytest.mark.parametrize("facts", ["", "[]", "{}", '{"request": {}}', '{"request": {"host": "a"}, "person": {}}', "null"])
+@pytest.mark.parametrize("facts", ["", "[]", "{}", '{"request": {}}', '{"request": {"host": "a"}, "identity": {}}', "null"])
 def test_what_can_not_be_read_is_counted_and_keeps_no_other_from_being_replayed(database: None, tmp_path: Path, facts: str) -> None:
     log_decision(tmp_path, "r1", ANN)
-    LoggedDecision.objects.update(facts=facts)
+    LoggedDecision.objects.update(snapshot=facts)
     log_decision(tmp_path, "r2", ANN)
     report = replayed(tmp_path, POLICY)
     assert (report.replayed, list(report.not_replayed.values())) == (1, [1])
@@ -104,25 +104,25 @@ def newest_replayed(table: RouteTable, ticks: Iterator[float] | None = None, res
 def test_all_are_made_again_where_there_are_few(table: RouteTable) -> None:
     done = newest_replayed(table)
     (change,) = done.report.changes.values()
-    assert (done.looked, done.stopped, done.report.replayed) == (5, "", 5)
-    assert (change.kind, change.person, change.requests, change.last) == (LET_IN, "bob@corp.com", 5, "r4")
+    assert (done.examined, done.stop_reason, done.report.replayed) == (5, "", 5)
+    assert (change.kind, change.user, change.requests, change.last_request_id) == (LET_IN, "bob@corp.com", 5, "r4")
 
 
 def test_of_many_the_newest_are_made_again(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "MOST", 3)
     done = newest_replayed(table)
-    assert (done.looked, done.report.replayed) == (3, 3)
-    assert "newest 3 decisions" in done.stopped
+    assert (done.examined, done.report.replayed) == (3, 3)
+    assert "newest 3 decisions" in done.stop_reason
     monkeypatch.setattr(replaying, "MOST", 5)
-    assert newest_replayed(table).stopped == ""
+    assert newest_replayed(table).stop_reason == ""
 
 
 def test_after_its_time_it_stops_and_rests_before_that(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "SLICE", 2)
     rests: list[float] = []
     done = newest_replayed(table, (3.0 * tick for tick in count()), rests)
-    assert done.looked == 4
-    assert "after 5 seconds" in done.stopped
+    assert done.examined == 4
+    assert "after 5 seconds" in done.stop_reason
     assert rests == [replaying.REST] * 2
 
 
@@ -133,11 +133,11 @@ def test_one_is_under_way_at_a_time_whatever_becomes_of_it(table: RouteTable) ->
     rows = LoggedDecision.objects.all()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replaying, "SLICE", 1)
-        with pytest.raises(ReplayUnderWay):
+        with pytest.raises(ReplayInProgress):
             replay_newest(rows, table, lambda: 0.0, another)
-    assert newest_replayed(table).looked == 5
+    assert newest_replayed(table).examined == 5
 
 
 def test_nothing_is_made_of_nothing(table: RouteTable) -> None:
     LoggedDecision.objects.all().delete()
-    assert newest_replayed(table).looked == 0
+    assert newest_replayed(table).examined == 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.explain.simulation import InventedPerson, described_identity, described_request
+from authorize.explain.simulation import SimulatedUser, simulate_identity, simulate_request
 from authorize.route_settings import default_ports
 from tests.support.options import make_options
 
@@ -13,41 +13,43 @@ PORTS = frozenset({443})
 
 def test_a_user_is_an_address_an_id_or_a_bare_subject(tmp_path: Path) -> None:
     options = make_options(tmp_path)
-    by_email = described_identity(InventedPerson("Ann@Example.com", ["g"], {"team": "x"}), options)
-    by_id = described_identity(InventedPerson("other/7"), options)
-    bare = described_identity(InventedPerson("7"), options)
+    by_email = simulate_identity(SimulatedUser("Ann@Example.com", ["g"], {"team": "x"}), options)
+    by_id = simulate_identity(SimulatedUser("other/7"), options)
+    bare = simulate_identity(SimulatedUser("7"), options)
     assert by_email is not None
     assert by_id is not None
     assert bare is not None
     assert by_email.user_id == "", "nobody knows it"
-    assert (by_email.rule_email, by_email.group_ids, by_email.claims["team"]) == ("ann@example.com", {"g"}, ("x",))
-    assert (by_id.user_id, by_id.provider, by_id.own_subject, by_id.rule_email) == ("other/7", "", "", ""), "nobody of theirs signs in"
+    assert (by_email.verified_email, by_email.group_ids, by_email.claims["team"]) == ("ann@example.com", {"g"}, ("x",))
+    assert (by_id.user_id, by_id.provider, by_id.unqualified_subject, by_id.verified_email) == ("other/7", "", "", ""), (
+        "nobody of theirs signs in"
+    )
     assert (bare.user_id, bare.claims["sub"]) == ("oidc/7", ("7",))
-    assert described_identity(InventedPerson(), options) is None
+    assert simulate_identity(SimulatedUser(), options) is None
 
 
 def test_an_address_that_is_not_verified_does_not_count(tmp_path: Path) -> None:
-    identity = described_identity(InventedPerson("ann@example.com", claims={"email_verified": False}), make_options(tmp_path))
+    identity = simulate_identity(SimulatedUser("ann@example.com", claims={"email_verified": False}), make_options(tmp_path))
     assert identity is not None
-    assert identity.rule_email == ""
+    assert identity.verified_email == ""
 
 
 def test_a_request_is_what_a_browser_sends() -> None:
-    request = described_request("https://App.example.com/a b?c=d", "POST", PORTS)
+    request = simulate_request("https://App.example.com/a b?c=d", "POST", PORTS)
     assert (request.method, request.host, request.port, request.path, request.query) == ("POST", "app.example.com", None, "/a%20b", "c=d")
-    assert described_request("http://app.example.com/", "GET", PORTS).port == 80
+    assert simulate_request("http://app.example.com/", "GET", PORTS).port == 80
 
 
 @pytest.mark.parametrize("url", ["app.example.com", "ftp://a/", "https://a@b/", "https://a\x00/", "https://a:99999/", "https://a/%zz", ""])
 def test_what_can_not_be_asked_for_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="invalid URL"):
-        described_request(url, "GET", PORTS)
+        simulate_request(url, "GET", PORTS)
 
 
 @pytest.mark.parametrize("method", ["delete", "Get", "GET ", "A" * 33])
 def test_a_method_that_gate_refuses_is_not_judged_as_another(method: str) -> None:
     with pytest.raises(ValueError, match="upper-case"):
-        described_request("https://app.example.com/", method, PORTS)
+        simulate_request("https://app.example.com/", method, PORTS)
 
 
 def test_without_tls_port_80_is_a_default_too(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_without_tls_port_80_is_a_default_too(tmp_path: Path) -> None:
 
 
 def test_a_tunnel_is_described_by_its_url() -> None:
-    tunnel = described_request("tcp+https://db.example.com:443", "GET", PORTS)
+    tunnel = simulate_request("tcp+https://db.example.com:443", "GET", PORTS)
     assert (tunnel.method, tunnel.host_port, tunnel.path) == ("CONNECT", "db.example.com:443", "/")
     for url, method, said in (
         ("tcp+https://db.example.com", "GET", "a port"),
@@ -63,4 +65,4 @@ def test_a_tunnel_is_described_by_its_url() -> None:
         ("https://db.example.com:22", "connect", "CONNECT is for"),
     ):
         with pytest.raises(ValueError, match=said):
-            described_request(url, method, PORTS)
+            simulate_request(url, method, PORTS)

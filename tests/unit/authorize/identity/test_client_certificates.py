@@ -14,7 +14,7 @@ from authorize.identity.client_certificates import (
     CertificateHosts,
     ClientCertificates,
     _read,
-    shown_certificate,
+    parse_certificate,
     verify,
 )
 from authorize.policy.compiled_route import ClientAuthority
@@ -28,7 +28,7 @@ DAY = timedelta(days=1)
 ROOT = authority(now=NOW)
 ANN = ROOT.issue(now=NOW)
 MIDDLE = ROOT.issue("middle", is_authority=True, usages=(), now=NOW)
-ROOT_CA = ClientAuthority.of(ROOT.pem)
+ROOT_CA = ClientAuthority.from_pem(ROOT.pem)
 
 
 def problem(*chain: Issued, trusted: Issued = ROOT, now: datetime = NOW) -> str:
@@ -118,12 +118,12 @@ def test_what_cannot_be_read_is_bad(chain: tuple[bytes, ...]) -> None:
 
 
 def test_the_facts_of_a_certificate() -> None:
-    shown = shown_certificate((ANN.der,))
+    shown = parse_certificate((ANN.der,))
     assert shown is not None
     key = ANN.certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     assert (shown.fingerprint, shown.subject) == (hashlib.sha256(ANN.der).hexdigest(), "CN=ann")
     assert shown.spki_hash == base64.b64encode(hashlib.sha256(key).digest()).decode()
-    assert (shown_certificate(()), shown_certificate((b"junk",))) == (None, None)
+    assert (parse_certificate(()), parse_certificate((b"junk",))) == (None, None)
 
 
 def test_what_a_stranger_shows_is_not_remembered_where_it_is_large() -> None:
@@ -131,29 +131,29 @@ def test_what_a_stranger_shows_is_not_remembered_where_it_is_large() -> None:
     before = _read.cache_info().currsize
     for number in range(5):
         large = (ANN.der, b"%d" % number + b"x" * LONGEST_REMEMBERED)
-        shown = shown_certificate(large)
+        shown = parse_certificate(large)
         assert shown is not None
-        assert (shown.chain, shown.subject) == (large, shown_certificate((ANN.der,)).subject)
+        assert (shown.chain, shown.subject) == (large, parse_certificate((ANN.der,)).subject)
     assert _read.cache_info().currsize <= before + 1
 
 
 def verdict(certificates: ClientCertificates, shown: ClientCertificate | None, ca: ClientAuthority, now: datetime = NOW) -> str:
-    found = certificates.judged(request(client_certificate=shown), ca, now.timestamp()).client_certificate
+    found = certificates.with_verdict(request(client_certificate=shown), ca, now.timestamp()).client_certificate
     assert found is not None
     return found.verdicts[ca.id]
 
 
 def test_without_a_certificate_or_an_authority_nothing_is_judged() -> None:
     certificates = ClientCertificates()
-    for shown, ca in ((None, ROOT_CA), (shown_certificate((ANN.der,)), None)):
+    for shown, ca in ((None, ROOT_CA), (parse_certificate((ANN.der,)), None)):
         bare = request(client_certificate=shown)
-        assert certificates.judged(bare, ca, NOW.timestamp()) is bare
+        assert certificates.with_verdict(bare, ca, NOW.timestamp()) is bare
     assert problem(ANN, trusted=ANN)
 
 
 def test_a_verdict_that_is_remembered_ends_with_the_certificate_and_counts_for_one_authority() -> None:
-    certificates, shown = ClientCertificates(), shown_certificate((ANN.der,))
-    other = ClientAuthority.of(authority("other", now=NOW).pem)
+    certificates, shown = ClientCertificates(), parse_certificate((ANN.der,))
+    other = ClientAuthority.from_pem(authority("other", now=NOW).pem)
     assert verdict(certificates, shown, ROOT_CA) == ""
     assert verdict(certificates, shown, ROOT_CA, NOW + 29 * DAY) == ""
     assert verdict(certificates, shown, other)
@@ -180,7 +180,7 @@ def test_what_was_said_before_does_not_count() -> None:
 )
 def test_a_requirement_outranks_every_grant(own: Issued | None, common: Issued | None, shown_to: Issued | None, outcome: Outcome) -> None:
     keys = {"tls_downstream_client_ca": base64.b64encode(own.pem).decode()} if own else {}
-    shown = shown_to and ClientCertificate("00", "00", "CN=x", (), {ClientAuthority.of(shown_to.pem).id: ""})
+    shown = shown_to and ClientCertificate("00", "00", "CN=x", (), {ClientAuthority.from_pem(shown_to.pem).id: ""})
     for grant in ("allow_public_unauthenticated_access", "allow_any_authenticated_user", "cors_allow_preflight"):
         asked = {"method": "OPTIONS", "origin": b"https://o", "access_control_request_method": b"PUT", "client_certificate": shown}
         routes = table(make_route(**{grant: True}, **keys), client_ca=common.pem if common else None)
@@ -195,6 +195,6 @@ def test_hosts_that_want_a_certificate_are_known_by_every_spelling() -> None:
         make_route("c.example"),
     )
     hosts = CertificateHosts(routes.routes())
-    assert [hosts.include(name) for name in ("APP.example.com", "app.example.com.", "x.b.example", None)] == [True] * 4
-    assert [hosts.include(name) for name in ("c.example", "b.example", "y.x.b.example", "")] == [False] * 4
-    assert not CertificateHosts(table(make_route()).routes()).include(None)
+    assert [hosts.requires_certificate(name) for name in ("APP.example.com", "app.example.com.", "x.b.example", None)] == [True] * 4
+    assert [hosts.requires_certificate(name) for name in ("c.example", "b.example", "y.x.b.example", "")] == [False] * 4
+    assert not CertificateHosts(table(make_route()).routes()).requires_certificate(None)

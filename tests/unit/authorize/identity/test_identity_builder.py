@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.identity.identity_builder import PersonRecords, identity_of
+from authorize.identity.identity_builder import IdentityInputs, build_identity
 from authorize.policy.identity import Identity
 from config.routes.route_bearer_tokens import JWT
 from databroker.claims import flattened
@@ -28,8 +28,8 @@ def identity(
     **user: Any,
 ) -> Identity:
     session = SessionRecord("s1", "oidc/1", "1", session_of, 1000.0, 2000.0, claims or {})
-    return identity_of(
-        PersonRecords(session, UserRecord("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
+    return build_identity(
+        IdentityInputs(session, UserRecord("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
         a_provider(groups_claim=groups_claim or "", expects_groups_claim=expects_groups),
     )
 
@@ -68,20 +68,20 @@ def test_an_email_that_is_not_verified_matches_no_rule(place: str, verified: Any
     elif place == "user claims":
         user["user_claims"] = said
     found = identity(claims=said if place == "session claims" else {}, **user)
-    assert (found.rule_email, found.email) == ("ann@corp.com" if usable else "", "Ann@corp.com")
+    assert (found.verified_email, found.email) == ("ann@corp.com" if usable else "", "Ann@corp.com")
 
 
 def test_an_address_of_another_issuer_matches_no_rule_whoever_may_tell_it() -> None:
-    assert identity(email="ann@corp.com", session_of="oidc").rule_email == "ann@corp.com"
+    assert identity(email="ann@corp.com", session_of="oidc").verified_email == "ann@corp.com"
     found = identity(email="ann@corp.com", session_of=JWT)
-    assert (found.rule_email, found.email) == ("", "")
+    assert (found.verified_email, found.email) == ("", "")
 
 
 def test_a_claim_that_is_no_address_of_the_session_s_provider_says_nothing() -> None:
     session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"email": ["bob@other.com"], "mail": "ann@corp.com"})
-    facts = PersonRecords(session, UserRecord("oidc/1", "ann@corp.com"), None)
-    found = identity_of(facts, a_provider(domains=frozenset({"corp.com"})))
-    assert (found.rule_email, found.claims["email"]) == ("ann@corp.com", NullValues())
+    facts = IdentityInputs(session, UserRecord("oidc/1", "ann@corp.com"), None)
+    found = build_identity(facts, a_provider(domains=frozenset({"corp.com"})))
+    assert (found.verified_email, found.claims["email"]) == ("ann@corp.com", NullValues())
 
 
 def test_the_claims_of_another_issuer_are_its_own_and_its_groups_none_of_ours() -> None:
@@ -93,7 +93,7 @@ def test_the_claims_of_another_issuer_are_its_own_and_its_groups_none_of_ours() 
 
 def test_the_address_of_a_session_that_began_under_another_one_is_no_claim() -> None:
     found = identity(claims={"email": "old@corp.com"}, email="new@corp.com", email_verified=True)
-    assert (found.rule_email, found.claims["email"]) == ("", NullValues())
+    assert (found.verified_email, found.claims["email"]) == ("", NullValues())
 
 
 def test_an_unverified_email_matches_no_rule_on_the_claim_either() -> None:
@@ -110,7 +110,7 @@ def test_an_unverified_email_matches_no_rule_on_the_claim_either() -> None:
     ids=lambda value: repr(value)[:30],
 )
 def test_an_email_that_is_none_matches_no_rule(email: Any) -> None:
-    assert identity(email=email).rule_email == ""
+    assert identity(email=email).verified_email == ""
 
 
 def test_groups_come_from_the_directory_and_from_the_claim() -> None:
@@ -143,7 +143,7 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "rule_email", "told"),
+    ("own", "verified_email", "told"),
     [
         ({"email": "ann@corp.com"}, "ann@corp.com", "Ann@corp.com"),
         ({}, "ann@corp.com", "Ann@corp.com"),
@@ -154,10 +154,10 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
         ({"email": ""}, "", ""),
     ],
 )
-def test_an_address_of_the_record_counts_for_sessions_that_began_under_it(own: dict[str, Any], rule_email: str, told: str) -> None:
+def test_an_address_of_the_record_counts_for_sessions_that_began_under_it(own: dict[str, Any], verified_email: str, told: str) -> None:
     """Another session of the account may have written it."""
     found = identity(email="Ann@corp.com", email_verified=True, claims=own)
-    assert (found.rule_email, found.email) == (rule_email, told)
+    assert (found.verified_email, found.email) == (verified_email, told)
 
 
 @pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid", "acrs", "loa", "device_trusted", "department"])
@@ -172,7 +172,7 @@ def test_a_session_has_no_claim_of_another_one(name: str) -> None:
     [(ABSENT, 0.0), (None, 0.0), (400, 400.0), (1000.5, 1000.0), (5000, 1000.0), ("400", 0.0), (True, 0.0), ([400], 0.0), (-5, 0.0)],
 )
 def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the_session_began(said: Any, authenticated: float) -> None:
-    assert identity(claims={} if said is ABSENT else {"auth_time": said}).authenticated == authenticated
+    assert identity(claims={} if said is ABSENT else {"auth_time": said}).auth_time == authenticated
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the
     ],
 )
 def test_groups_that_the_provider_keeps_elsewhere_are_not_told(claims: dict[str, Any], is_untold: bool) -> None:
-    assert identity(claims=claims).has_untold_groups is is_untold
-    assert not identity(claims=claims, groups_claim=None).has_untold_groups
+    assert identity(claims=claims).groups_incomplete is is_untold
+    assert not identity(claims=claims, groups_claim=None).groups_incomplete
 
 
 @pytest.mark.parametrize("claims", [{}, {"groups": []}, {"groups": ["g1"]}])
@@ -213,13 +213,13 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
     is_unknown: bool,
 ) -> None:
     session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims)
-    facts = PersonRecords(session, UserRecord("oidc/1"), person)
-    found = identity_of(
+    facts = IdentityInputs(session, UserRecord("oidc/1"), person)
+    found = build_identity(
         facts, a_provider(groups_claim=groups_claim or "", expects_groups_claim=expects_groups, has_group_records=expects_record)
     )
     is_untold_claim = bool(groups_claim) and expects_groups and not claims
-    assert found.has_untold_groups is (is_unknown or is_untold_claim)
-    assert (answer({"groups": "none of theirs"}, found) is None) is found.has_untold_groups
+    assert found.groups_incomplete is (is_unknown or is_untold_claim)
+    assert (answer({"groups": "none of theirs"}, found) is None) is found.groups_incomplete
 
 
 @pytest.mark.parametrize(
@@ -250,11 +250,11 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
     ],
 )
 def test_groups_that_the_provider_was_to_tell_and_did_not_are_not_known(claims: dict[str, Any], groups_claim: str, is_told: bool) -> None:
-    assert identity(claims=claims, groups_claim=groups_claim, expects_groups=True).has_untold_groups is not is_told
+    assert identity(claims=claims, groups_claim=groups_claim, expects_groups=True).groups_incomplete is not is_told
     # Who may have groups from a directory need not have the claim; what can't be read in it counts all the same.
     is_missing = groups_claim not in flattened(claims)
-    assert identity(claims=claims, groups_claim=groups_claim).has_untold_groups is not (is_told or is_missing)
-    assert not identity(claims=claims, groups_claim="", expects_groups=True).has_untold_groups
+    assert identity(claims=claims, groups_claim=groups_claim).groups_incomplete is not (is_told or is_missing)
+    assert not identity(claims=claims, groups_claim="", expects_groups=True).groups_incomplete
 
 
 @pytest.mark.parametrize("alias", ["mail", "emailaddress", "email_address"])
@@ -277,6 +277,6 @@ def test_a_claim_that_is_the_address_elsewhere_counts_as_the_address_does(alias:
 )
 def test_a_name_that_may_be_another_s_is_none(name: Any, kept: str) -> None:
     found = identity(email="ann@corp.com", name=name)
-    assert (found.name, found.shown_as) == (kept, "ann@corp.com")
+    assert (found.name, found.display_name) == (kept, "ann@corp.com")
     doubted = identity(email="ann@corp.com", email_verified=False, name=name)
-    assert doubted.shown_as == (f"{kept} (oidc/1)" if kept == "Ann" else "oidc/1")
+    assert doubted.display_name == (f"{kept} (oidc/1)" if kept == "Ann" else "oidc/1")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from authorize.identity.identity_loader import CachedIdentity, IdentityLoader, IdentityRecords
-from authorize.policy.identity import AccessSpan, Identity
+from authorize.policy.identity import GrantPeriod, Identity
 from config.options import Options
 from config.settings.identity_providers import PLACEHOLDERS
 from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
@@ -51,7 +51,7 @@ async def test_an_identity_is_made_of_session_user_and_directory(world: World) -
     await broker.add_group("g1", "Sales", "sales@corp.com")
     found = await loader.load("s1", NOW)
     assert found is not None
-    assert (found.user_id, found.subject, found.rule_email, found.name) == ("oidc/1", "1", "ann@corp.com", "Ann")
+    assert (found.user_id, found.subject, found.verified_email, found.name) == ("oidc/1", "1", "ann@corp.com", "Ann")
     assert (found.group_ids, found.group_names) == ({"g1", "g2"}, {"Sales", "sales@corp.com"})
     assert (found.groups, found.claims) == (("g1", "g2", "Sales"), {"team": ("blue",)})
     await broker.add_group("g2", "")
@@ -116,7 +116,7 @@ async def test_somebody_without_a_user_record_has_no_email(world: World) -> None
     await broker.delete(USER, "oidc/1")
     found = await loader.load("s1", NOW)
     assert found is not None
-    assert (found.rule_email, found.email) == ("", "")
+    assert (found.verified_email, found.email) == ("", "")
 
 
 async def test_a_session_that_ended_is_not_served_from_the_cache(world: World) -> None:
@@ -182,15 +182,17 @@ async def test_what_happens_to_others_changes_no_identity(world: World) -> None:
     assert loader.peek("s1", NOW) is found
 
 
-@pytest.mark.parametrize("ends", ["session", "user", "directory_user", "access"])
+@pytest.mark.parametrize("ends", ["session", "user", "directory_user", "grants"])
 def test_an_identity_is_cached_until_the_first_of_its_records_ends(ends: str) -> None:
-    identity = Identity("s1", "oidc/1", "1", "oidc", expires=NOW + 100)
+    identity = Identity("s1", "oidc/1", "1", "oidc", expires_at=NOW + 100)
     records = {
         name: Record(SESSION, name, {}, 1, NOW, NOW + 50 if name == ends else None)
-        for name in ("session", "user", "directory_user", "access")
+        for name in ("session", "user", "directory_user", "grants")
     }
-    assert CachedIdentity(identity, IdentityRecords(**records)).until == NOW + 50
-    assert CachedIdentity(identity, IdentityRecords(records["session"], None, None)).until == (NOW + 50 if ends == "session" else NOW + 100)
+    assert CachedIdentity(identity, IdentityRecords(**records)).expires_at == NOW + 50
+    assert CachedIdentity(identity, IdentityRecords(records["session"], None, None)).expires_at == (
+        NOW + 50 if ends == "session" else NOW + 100
+    )
 
 
 async def test_a_group_that_changes_while_an_identity_is_loaded_is_not_missed(world: World) -> None:
@@ -258,7 +260,7 @@ async def test_a_record_of_another_issuer_lends_nothing_to_whoever_has_the_same_
     await broker.put(USER, "oidc/1", theirs.to_data())
     found = await loader.load("s1", NOW)
     assert found is not None
-    assert (found.email, found.rule_email, found.name, found.groups, found.claims) == ("", "", "", (), {"team": ("blue",)})
+    assert (found.email, found.verified_email, found.name, found.groups, found.claims) == ("", "", "", (), {"team": ("blue",)})
 
 
 @pytest.mark.parametrize(
@@ -281,10 +283,10 @@ async def test_the_directory_of_another_issuer_puts_nobody_into_a_group(
     await broker.put(DIRECTORY_GROUP, "g1", DirectoryGroup("g1", "Sales", issuer=of_group).to_data())
     found = await loader.load("s1", NOW)
     session = SessionRecord("token", "oidc/1", "1", "oidc", 1000.0, 2000.0, issuer=ISSUER)
-    by_token = await loader.of_bearer(session, UserRecord("oidc/1"))
+    by_token = await loader.for_bearer(session, UserRecord("oidc/1"))
     for identity in (found, by_token):
         assert isinstance(identity, Identity)
-        assert (identity.groups, identity.has_untold_groups) == (groups, is_untold)
+        assert (identity.groups, identity.groups_incomplete) == (groups, is_untold)
         assert identity.group_names == {"Sales"} & set(groups)
         assert identity.directory_email == ("" if is_untold else "boss@corp.com")
 
@@ -328,13 +330,13 @@ async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_some
     ):
         await change
         await settled()
-        found = await loader.of_bearer(session, user)
+        found = await loader.for_bearer(session, user)
         assert found is not None
         assert found != before
-        assert await loader.of_bearer(session, user) is found
+        assert await loader.for_bearer(session, user) is found
         before = found
     verified_again = SessionRecord("token", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"team": "red"})
-    found = await loader.of_bearer(verified_again, user)
+    found = await loader.for_bearer(verified_again, user)
     assert isinstance(found, Identity)
     assert found.claims == {"team": ("red",)}
 
@@ -348,22 +350,22 @@ async def test_whom_a_token_names_is_refused_in_whatever_case_the_user_name_was_
     loader = IdentityLoader(replica, SessionReader(options))
     session = SessionRecord("token", "oidc/Ann", "Ann", "oidc", 1000.0, 2000.0, issuer=ISSUER)
     user = UserRecord("oidc/Ann", issuer=ISSUER)
-    assert isinstance(await loader.of_bearer(session, user), Identity)
+    assert isinstance(await loader.for_bearer(session, user), Identity)
     await broker.put(DIRECTORY_USER, "oidc/ann", DirectoryUser("oidc/ann", is_deactivated=True, issuer=ISSUER).to_data())
     await settled()
-    assert isinstance(await loader.of_bearer(session, user), InvalidToken) is is_refused
+    assert isinstance(await loader.for_bearer(session, user), InvalidToken) is is_refused
     await broker.put(USER, "oidc/Ann", user.to_data())
     await settled()
     record = await replica.get(USER, "oidc/Ann")
     assert record is not None
-    assert isinstance(await loader.of_sign_in(record, NOW), InvalidToken) is is_refused
+    assert isinstance(await loader.for_sign_in(record, NOW), InvalidToken) is is_refused
 
 
 @pytest.mark.parametrize("provider", ["gone", "", "google", "service_account"])
 async def test_whom_a_token_names_of_a_provider_that_is_not_configured_is_nobody(world: World, provider: str) -> None:
     _, _, loader = world
     session = SessionRecord("token", f"{provider}/1", "1", provider, 1000.0, 2000.0, issuer=ISSUER)
-    assert isinstance(await loader.of_bearer(session, UserRecord(f"{provider}/1", "ann@corp.com")), InvalidToken)
+    assert isinstance(await loader.for_bearer(session, UserRecord(f"{provider}/1", "ann@corp.com")), InvalidToken)
 
 
 async def give(broker: BreakableBroker, *routes: str, until: float = 1800.0, issuer: str = ISSUER) -> None:
@@ -374,7 +376,7 @@ async def give(broker: BreakableBroker, *routes: str, until: float = 1800.0, iss
 @pytest.fixture
 async def access_world(tmp_path: Path) -> AsyncIterator[World]:
     async with followed_broker() as (broker, replica):
-        yield broker, replica, IdentityLoader(replica, SessionReader(make_options(tmp_path)), reads_access=True)
+        yield broker, replica, IdentityLoader(replica, SessionReader(make_options(tmp_path)), uses_grants=True)
 
 
 async def test_temporary_access_is_part_of_an_identity_as_it_changes(access_world: World) -> None:
@@ -383,21 +385,21 @@ async def test_temporary_access_is_part_of_an_identity_as_it_changes(access_worl
     await settled()
     before = await loader.load("s1", NOW)
     assert before is not None
-    assert before.access == {}
+    assert before.grants == {}
     assert loader.peek("s1", NOW) is before
     await give(broker, "wiki")
     await settled()
     assert loader.peek("s1", NOW) is None
     found = await loader.load("s1", NOW)
     assert found is not None
-    assert found.access == {"wiki": AccessSpan(1000.0, 1800.0)}
+    assert found.grants == {"wiki": GrantPeriod(1000.0, 1800.0)}
     assert found.sources is not None
-    assert "temporary access" in found.sources.modified
+    assert "temporary access" in found.sources.modified_at
     await give(broker)
     await settled()
     after = await loader.find("s1", NOW)
     assert after is not None
-    assert after.access == {}
+    assert after.grants == {}
 
 
 async def test_temporary_access_of_another_issuers_person_is_not_theirs(access_world: World) -> None:
@@ -406,7 +408,7 @@ async def test_temporary_access_of_another_issuers_person_is_not_theirs(access_w
     await give(broker, "wiki", issuer="https://other.example.com")
     found = await loader.load("s1", NOW)
     assert found is not None
-    assert found.access == {}
+    assert found.grants == {}
 
 
 async def test_where_no_rule_looks_at_temporary_access_nobodys_is_read(world: World) -> None:
@@ -416,14 +418,14 @@ async def test_where_no_rule_looks_at_temporary_access_nobodys_is_read(world: Wo
     reads = broker.reads
     found = await loader.load("s1", NOW)
     assert found is not None
-    assert (found.access, broker.reads - reads) == ({}, 3)
+    assert (found.grants, broker.reads - reads) == ({}, 3)
 
 
 def test_a_configuration_says_whether_temporary_access_is_looked_at(tmp_path: Path) -> None:
     replica = Replica(MemoryStore())
     route = {"from": "https://a.example.com", "to": "http://127.0.0.1:9"}
     for policy, expected in (({"allow": {"granted": True}}, True), ({"allow": {"groups": "a"}}, False)):
-        assert IdentityLoader.of(make_options(tmp_path, policy=[{**route, "policy": policy}]), replica)._reads_access is expected
+        assert IdentityLoader.from_options(make_options(tmp_path, policy=[{**route, "policy": policy}]), replica)._uses_grants is expected
 
 
 async def test_temporary_access_that_makes_no_sense_names_nobody(access_world: World) -> None:
@@ -471,7 +473,7 @@ async def test_a_directory_of_several_tells_the_groups_of_its_own_people_by_the_
         found = await loader.load(f"s-{id}", NOW)
         assert found is not None
         assert (found.group_ids, found.group_names, found.groups) == ({"g1"}, {name}, ("g1", name))
-        assert (found.directory_email, found.has_untold_groups) == (f"boss@{id}.example", False)
+        assert (found.directory_email, found.groups_incomplete) == (f"boss@{id}.example", False)
 
 
 async def test_a_name_is_no_group_s_that_has_it_as_an_id_in_the_same_directory(world: World, tmp_path: Path) -> None:
@@ -496,7 +498,7 @@ async def test_an_address_of_a_directory_is_of_its_provider_s_domains(world: Wor
     await broker.put(DIRECTORY_USER, person.id, person.to_data())
     found = await loader.load("s", NOW)
     assert found is not None
-    assert (found.directory_email, found.rule_email, found.email) == ("", "", "")
+    assert (found.directory_email, found.verified_email, found.email) == ("", "", "")
 
 
 async def test_of_whom_a_directory_that_is_read_has_no_record_groups_are_unknown(world: World, tmp_path: Path) -> None:
@@ -506,4 +508,4 @@ async def test_of_whom_a_directory_that_is_read_has_no_record_groups_are_unknown
     for id in ("corp", "partner"):
         await broker.sign_in(f"s-{id}", f"{id}/1", issuer=f"https://{id}.example")
     found = {id: await loader.load(f"s-{id}", NOW) for id in ("corp", "partner")}
-    assert {id: each and each.has_untold_groups for id, each in found.items()} == {"corp": True, "partner": False}, "a file is complete"
+    assert {id: each and each.groups_incomplete for id, each in found.items()} == {"corp": True, "partner": False}, "a file is complete"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from authorize.authorizer import WithheldCredentials
-from authorize.identity.request_credentials import authorization_of, is_unreadable, query_token_of, shows_token_of_ours
+from authorize.identity.request_credentials import has_gate_token, has_malformed_authorization, parse_authorization, parse_query_token
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.rewriting.target import without_token
 from tests.support.options import make_options
@@ -38,15 +38,15 @@ def with_headers(*values: bytes, **others: bytes):
     ],
 )
 def test_one_header_has_one_reading(value: bytes, read: tuple[str, str], tmp_path: Path) -> None:
-    assert authorization_of(with_headers(value)) == read
+    assert parse_authorization(with_headers(value)) == read
     if read[0] == "gate":
-        left = RouteHeaders.of_another_proxy(make_options(tmp_path)).credentials([(b"authorization", value)], WithheldCredentials.OURS)
+        left = RouteHeaders.of_another_proxy(make_options(tmp_path)).credentials([(b"authorization", value)], WithheldCredentials.GATE)
         assert dict(left)[b"authorization"] == b""
 
 
 def test_several_authorization_headers_carry_nothing() -> None:
-    assert authorization_of(with_headers(b"Gate abc", b"Gate abc")) == ("", "")
-    assert authorization_of(with_headers(b"Basic eA==", b"Gate abc")) == ("", "")
+    assert parse_authorization(with_headers(b"Gate abc", b"Gate abc")) == ("", "")
+    assert parse_authorization(with_headers(b"Basic eA==", b"Gate abc")) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_several_authorization_headers_carry_nothing() -> None:
     ],
 )
 def test_the_query_carries_one_token_under_one_name(query: str, token: str) -> None:
-    assert query_token_of(request(f"/?{query}")) == token
+    assert parse_query_token(request(f"/?{query}")) == token
     if token:
         assert b"abc" not in without_token(query.encode())
 
@@ -83,7 +83,7 @@ def test_the_query_carries_one_token_under_one_name(query: str, token: str) -> N
     ],
 )
 def test_no_link_makes_who_opens_it_act_as_its_author(header: tuple[bytes, bytes]) -> None:
-    assert query_token_of(request("/?gate_session=abc", headers=[(b"x-a", b"1"), header])) == ""
+    assert parse_query_token(request("/?gate_session=abc", headers=[(b"x-a", b"1"), header])) == ""
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_no_link_makes_who_opens_it_act_as_its_author(header: tuple[bytes, bytes
     ],
 )
 def test_a_program_s_token_counts(headers: list[tuple[bytes, bytes]]) -> None:
-    assert query_token_of(request("/?gate_session=abc", headers=headers)) == "abc"
+    assert parse_query_token(request("/?gate_session=abc", headers=headers)) == "abc"
 
 
 def test_who_asks_for_a_tunnel_may_speak_as_to_a_proxy_and_has_one_credential() -> None:
     def read(method: str, *names: bytes) -> tuple[str, str]:
-        return authorization_of(request("/", "db.example.com:5432", method, headers=[(name, b"Gate abc") for name in names]))
+        return parse_authorization(request("/", "db.example.com:5432", method, headers=[(name, b"Gate abc") for name in names]))
 
     assert [read("CONNECT", name) for name in (b"authorization", b"proxy-authorization")] == [("gate", "abc")] * 2
     assert read("CONNECT", b"authorization", b"proxy-authorization") == ("", "")
@@ -122,4 +122,4 @@ def test_who_asks_for_a_tunnel_may_speak_as_to_a_proxy_and_has_one_credential() 
 )
 def test_a_token_of_ours_is_known_and_so_is_what_can_not_be_read(target: str, values: list[bytes], is_ours: bool, unreadable: bool) -> None:
     shown = request(target, headers=[(b"x-a", b"1"), *((b"authorization", value) for value in values)])
-    assert (shows_token_of_ours(shown), is_unreadable(shown)) == (is_ours, unreadable)
+    assert (has_gate_token(shown), has_malformed_authorization(shown)) == (is_ours, unreadable)

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from authorize.identity.service_account_loader import IDENTITY_SECONDS, ServiceAccountLoader, account_with, identity_of, identity_of_account
+from authorize.identity.service_account_loader import (
+    IDENTITY_SECONDS,
+    ServiceAccountLoader,
+    build_account_identity,
+    find_account,
+    load_account_identity,
+)
 from authorize.policy.identity import Identity
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
@@ -56,8 +62,8 @@ async def test_the_secret_is_the_account(world: World) -> None:
     identity = await world.identify(token, NOW)
     assert identity is not None
     assert (identity.user_id, identity.subject, identity.session_id) == ("service_account/ci",) * 3
-    assert (identity.email, identity.rule_email, dict(identity.claims)) == ("", "", {})
-    assert (identity.groups, identity.group_ids, identity.issued) == (("deployers",), frozenset({"deployers"}), 1000.0)
+    assert (identity.email, identity.verified_email, dict(identity.claims)) == ("", "", {})
+    assert (identity.groups, identity.group_ids, identity.issued_at) == (("deployers",), frozenset({"deployers"}), 1000.0)
     reads = world.broker.reads
     assert await world.identify(token, NOW) is identity, "what is signed of it is kept, so it must stay the same"
     assert world.broker.reads == reads
@@ -98,10 +104,10 @@ async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: 
     await world.keep(account)
     identity = await world.identify(token, NOW)
     assert identity is not None
-    assert identity.expires == NOW + IDENTITY_SECONDS
+    assert identity.expires_at == NOW + IDENTITY_SECONDS
     later = await world.identify(token, NOW + IDENTITY_SECONDS)
     assert later is not None
-    assert later.expires == account.expires
+    assert later.expires_at == account.expires
     assert await world.identify(token, account.expires) is None
 
 
@@ -121,8 +127,8 @@ async def chain(world: World) -> dict[str, str]:
 async def living(world: World, tokens: dict[str, str], now: float = NOW) -> set[str]:
     """Who gets in: at routes, at the API, and at the desk."""
     found = {name for name, token in tokens.items() if await world.identify(token, now) is not None}
-    api = {name for name, token in tokens.items() if not isinstance(await account_with(token, world.broker, now), InvalidToken)}
-    at_desk = {name for name in tokens if await identity_of_account(f"service_account/{name}", world.broker, now) is not None}
+    api = {name for name, token in tokens.items() if not isinstance(await find_account(token, world.broker, now), InvalidToken)}
+    at_desk = {name for name in tokens if await load_account_identity(f"service_account/{name}", world.broker, now) is not None}
     assert found == api <= at_desk
     return found
 
@@ -169,7 +175,7 @@ async def test_what_is_made_in_an_overlap_is_as_good_as_the_secret_that_made_it(
     assert await living(world, tokens) == {"ci--old", "ci--new"}
     identity = await world.identify(tokens["ci--old"], NOW)
     assert identity is not None
-    assert identity.expires == NOW + 60
+    assert identity.expires_at == NOW + 60
     assert await living(world, tokens, NOW + 60) == {"ci--new"}
 
 
@@ -202,9 +208,9 @@ async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
 
 async def test_the_id_of_somebody_else_is_no_account_s(world: World) -> None:
     await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(new_token("ci"))))
-    assert await identity_of_account("service_account/ci", world.broker, NOW) is not None
+    assert await load_account_identity("service_account/ci", world.broker, NOW) is not None
     for other in ("oidc/ci", "ci", "/ci"):
-        assert await identity_of_account(other, world.broker, NOW) is None
+        assert await load_account_identity(other, world.broker, NOW) is None
 
 
 async def test_a_broker_that_is_away_lets_nobody_in(world: World) -> None:
@@ -253,7 +259,7 @@ async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
 
 
 def test_rules_can_not_take_an_account_for_a_person_nor_a_person_for_an_account() -> None:
-    account = identity_of(ServiceAccountRecord("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
+    account = build_account_identity(ServiceAccountRecord("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
     person = user("ann@corp.com", subject="service_account/ann")
 
     def holds(entry: str, who) -> bool:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from authorize.policy.criterion import Case, Criterion
+from authorize.policy.criterion import Criterion, EvaluationContext
 from authorize.policy.identity import Identity
-from authorize.policy.language.criterion_registry import criterion_of
+from authorize.policy.language.criterion_registry import build_criterion
 from authorize.policy.truth import FALSE, MAYBE, TRUE, UNKNOWN
 from config.routes.policy.policy_language import iter_comparisons, parse_policy
 from tests.unit.authorize.builders import NOW, request
@@ -14,9 +14,9 @@ ANSWERS = {TRUE: True, FALSE: False, UNKNOWN: None, MAYBE: "maybe"}
 
 def criterion(written: dict[str, Any]) -> Criterion:
     (comparison,) = iter_comparisons(parse_policy({"allow": written}))
-    return criterion_of(comparison)
+    return build_criterion(comparison)
 
 
 def answer(written: dict[str, Any], caller: Identity | None = None, *, now: float = NOW, **asked: Any) -> bool | str | None:
     """True, False, None for unknown, "maybe" before sign-in."""
-    return ANSWERS[criterion(written).test(Case(request(**asked), caller, now)).value]
+    return ANSWERS[criterion(written).evaluate(EvaluationContext(request(**asked), caller, now)).value]

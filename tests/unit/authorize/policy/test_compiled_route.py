@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from authorize.policy.compiled_route import compile_route, lets_somebody_in
-from authorize.policy.decision import Outcome, judge
+from authorize.policy.compiled_route import compile_route, has_allow_rule
+from authorize.policy.decision import Outcome, evaluate_route
 from foundation.errors import ConfigError
 from tests.unit.authorize.builders import NOW, make_route, request
 
@@ -90,8 +90,8 @@ def test_a_long_subject_does_not_slow_an_expression_down() -> None:
 )
 def test_a_route_lets_somebody_in_where_anything_allows(keys: dict[str, Any], allows: int) -> None:
     route = make_route(**keys)
-    assert len(compile_route(route, "policy[0]").allows) == allows
-    assert lets_somebody_in(route) is bool(allows)
+    assert len(compile_route(route, "policy[0]").allow_rules) == allows
+    assert has_allow_rule(route) is bool(allows)
 
 
 AT_NIGHT = {"allow": {"time_of_day": {"after": "22:00", "before": "06:00"}}}
@@ -111,11 +111,11 @@ AT_NIGHT = {"allow": {"time_of_day": {"after": "22:00", "before": "06:00"}}}
 def test_where_a_decision_changes_with_time_is_known(
     keys: dict[str, Any], client_ca: bytes | None, with_shadow: bool, is_timed: bool
 ) -> None:
-    assert compile_route(make_route(**keys), "policy[0]", client_ca, with_shadow=with_shadow).is_timed is is_timed
+    assert compile_route(make_route(**keys), "policy[0]", client_ca, with_shadow=with_shadow).is_time_dependent is is_timed
 
 
 @pytest.mark.parametrize(
-    ("keys", "client_ca", "is_for_people"),
+    ("keys", "client_ca", "needs_identity"),
     [
         ({}, None, True),
         ({"allow_any_authenticated_user": True}, None, True),
@@ -129,11 +129,11 @@ def test_where_a_decision_changes_with_time_is_known(
     ],
 )
 def test_only_where_nobody_is_ever_let_in_unasked_are_people_asked_first(
-    keys: dict[str, Any], client_ca: bytes | None, is_for_people: bool
+    keys: dict[str, Any], client_ca: bytes | None, needs_identity: bool
 ) -> None:
     route = compile_route(make_route(**keys), "policy[0]", client_ca)
-    assert route.is_for_people is is_for_people
-    if is_for_people:
+    assert route.needs_identity is needs_identity
+    if needs_identity:
         preflight = {"origin": b"https://o.example", "access_control_request_method": b"PUT"}
         for asked in (request(), request(method="OPTIONS", **preflight)):
-            assert judge(asked, None, route, NOW).outcome is Outcome.SIGN_IN
+            assert evaluate_route(asked, None, route, NOW).outcome is Outcome.SIGN_IN

@@ -4,7 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from authorize.policy.criterion import NOTHING, Case, CriterionReasons, CriterionWords, TraceStep, every, on_person, on_request
+from authorize.policy.criterion import (
+    NO_DATA,
+    CriterionDescription,
+    CriterionReasons,
+    EvaluationContext,
+    TraceStep,
+    all_of,
+    identity_criterion,
+    request_criterion,
+)
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, MAYBE, TRUE, UNKNOWN
 from tests.unit.authorize.builders import NOW, request, user
@@ -12,8 +21,8 @@ from tests.unit.authorize.builders import NOW, request, user
 ANSWERS = CriterionReasons(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE, Reason.NO_GROUPS)
 
 
-def words() -> CriterionWords:
-    return CriterionWords("a rule", "anything", lambda case: "")
+def words() -> CriterionDescription:
+    return CriterionDescription("a rule", "anything", lambda case: "")
 
 
 def trouble(error: type[Exception]) -> Callable[[object], int]:
@@ -29,28 +38,30 @@ def trouble(error: type[Exception]) -> Callable[[object], int]:
         (TRUE, TRUE, FALSE, Reason.USER_LISTED),
         (FALSE, FALSE, TRUE, Reason.USER_NOT_LISTED),
         (UNKNOWN, UNKNOWN, UNKNOWN, Reason.EMAIL_NOT_USABLE),
-        (NOTHING, FALSE, TRUE, Reason.NO_GROUPS),
+        (NO_DATA, FALSE, TRUE, Reason.NO_GROUPS),
     ],
 )
 def test_a_negated_rule_turns_what_is_known_round(answer: int, value: int, negated: int, reason: Reason) -> None:
-    case = Case(request(), user(), NOW)
+    case = EvaluationContext(request(), user(), NOW)
     for is_negated, expected in ((False, value), (True, negated)):
-        step = on_person(words(), ANSWERS, lambda identity: answer, is_negated=is_negated).test(case)
+        step = identity_criterion(words(), ANSWERS, lambda identity: answer, is_negated=is_negated).evaluate(case)
         assert (step.value, step.reason) == (expected, reason)
 
 
 @pytest.mark.parametrize("error", [ArithmeticError, AttributeError, LookupError, TypeError, ValueError])
 def test_what_can_not_be_evaluated_is_unknown(error: type[Exception]) -> None:
     for is_negated in (False, True):
-        step = on_request(words(), ANSWERS, trouble(error), is_negated=is_negated).test(Case(request(), user(), NOW))
+        step = request_criterion(words(), ANSWERS, trouble(error), is_negated=is_negated).evaluate(
+            EvaluationContext(request(), user(), NOW)
+        )
         assert (step.value, step.holds) == (UNKNOWN, False)
 
 
 def test_before_anybody_has_signed_in_a_rule_on_people_may_be_either() -> None:
-    case = Case(request(), None, NOW)
-    assert on_person(words(), ANSWERS, trouble(ValueError)).test(case).value == MAYBE
-    assert on_request(words(), ANSWERS, lambda case: TRUE, needs_person=True).test(case).value == MAYBE
-    assert on_request(words(), ANSWERS, lambda case: TRUE).test(case).value == TRUE
+    case = EvaluationContext(request(), None, NOW)
+    assert identity_criterion(words(), ANSWERS, trouble(ValueError)).evaluate(case).value == MAYBE
+    assert request_criterion(words(), ANSWERS, lambda case: TRUE, needs_person=True).evaluate(case).value == MAYBE
+    assert request_criterion(words(), ANSWERS, lambda case: TRUE).evaluate(case).value == TRUE
 
 
 @pytest.mark.parametrize(
@@ -61,11 +72,11 @@ def test_before_anybody_has_signed_in_a_rule_on_people_may_be_either() -> None:
         ([TRUE, FALSE, TRUE], FALSE, 2),
         ([UNKNOWN, TRUE], UNKNOWN, 2),
         ([UNKNOWN, FALSE, TRUE], FALSE, 2),
-        ([NOTHING, TRUE], FALSE, 1),
+        ([NO_DATA, TRUE], FALSE, 1),
     ],
 )
 def test_all_must_hold_and_the_first_that_does_not_ends_it(answers: list[int], value: int, looked_at: int) -> None:
     trace: list[TraceStep] = []
-    looks = [on_request(words(), ANSWERS, lambda case, answer=answer: answer).look for answer in answers]
-    assert every(looks)(Case(request(), user(), NOW), trace) == value
+    looks = [request_criterion(words(), ANSWERS, lambda case, answer=answer: answer).compiled for answer in answers]
+    assert all_of(looks)(EvaluationContext(request(), user(), NOW), trace) == value
     assert len(trace) == looked_at

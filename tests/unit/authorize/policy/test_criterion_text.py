@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.policy.criterion import Case
+from authorize.policy.criterion import EvaluationContext
 from authorize.policy.criterion_text import compared_email, compared_groups, compared_person, compared_provider, shown_claim, wanted
 from foundation.claim_values import PartialValues, UnescapedValues
 from tests.unit.authorize.builders import NOW, request, user
@@ -25,7 +25,9 @@ def test_claims(values: Any, part: str) -> None:
 
 def test_people_and_nobody() -> None:
     shown = (compared_person, compared_email, compared_provider, compared_groups)
-    ann = Case(request(), user("ann@corp.com", subject="1", group_ids=frozenset({"g2", "g1"}), group_names=frozenset({"sales"})), NOW)
+    ann = EvaluationContext(
+        request(), user("ann@corp.com", subject="1", group_ids=frozenset({"g2", "g1"}), group_names=frozenset({"sales"})), NOW
+    )
     assert [of(ann) for of in shown] == ["ann@corp.com, oidc/1, 1", "ann@corp.com", "oidc", "g1, g2, sales"]
-    assert {of(Case(request(), None, NOW)) for of in shown} == {"nobody"}
+    assert {of(EvaluationContext(request(), None, NOW)) for of in shown} == {"nobody"}
     assert wanted({"b", "a"}) == "one of a, b"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authorize.policy.decision import decide
-from authorize.policy.decision_text import route_looks, rows, sentence, ways_in
+from authorize.policy.decision_text import remedies, route_candidates, trace_rows, user_message
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from config.routes.route import Route
@@ -15,7 +15,7 @@ from tests.unit.authorize.builders import HTTPS, NOW, make_route, request, table
 
 
 def explained(keys: dict[str, Any], caller: Identity | None, target: str = "/") -> Message:
-    return sentence(decide(request(target), caller, table(make_route(**keys)), NOW))
+    return user_message(decide(request(target), caller, table(make_route(**keys)), NOW))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_decision_is_one_plain_sentence(keys: dict[str, Any], caller: Identity
 
 def test_a_way_in_is_no_key_that_keeps_others_out() -> None:
     keys = {"allowed_users": ["x@x.org"], "identity_providers": ["oidc"]}
-    assert ways_in(decide(request(), user(), table(make_route(**keys)), NOW)) == ["allowed_users: one of x@x.org"]
+    assert remedies(decide(request(), user(), table(make_route(**keys)), NOW)) == ["allowed_users: one of x@x.org"]
 
 
 def test_the_sentence_does_not_say_the_same_twice() -> None:
@@ -71,39 +71,39 @@ def test_the_sentence_never_names_what_is_listed() -> None:
 
 def test_the_rows_are_the_trace() -> None:
     found = decide(request(), user(), table(make_route(allowed_users=["no"], allowed_domains=["corp.com"])), NOW)
-    assert rows(found) == [
+    assert trace_rows(found) == [
         {
             "rule": "allowed_users",
             "holds": False,
-            "answer": "no",
+            "result": "no",
             "reason": Reason.USER_NOT_LISTED.value,
-            "compared": "ann@corp.com, oidc/1, 1",
-            "wanted": "one of no",
+            "actual": "ann@corp.com, oidc/1, 1",
+            "expected": "one of no",
         },
         {
             "rule": "allowed_domains",
             "holds": True,
-            "answer": "yes",
+            "result": "yes",
             "reason": Reason.DOMAIN_LISTED.value,
-            "compared": "ann@corp.com",
-            "wanted": "one of corp.com",
+            "actual": "ann@corp.com",
+            "expected": "one of corp.com",
         },
     ]
 
 
 def test_a_wildcard_says_that_it_stands_for_no_host_of_ours() -> None:
-    (look,) = route_looks(request("/", "auth.example.com"), [make_route("*.example.com")], HTTPS, frozenset({"auth.example.com"}))
-    (miss,) = look.misses
+    (look,) = route_candidates(request("/", "auth.example.com"), [make_route("*.example.com")], HTTPS, frozenset({"auth.example.com"}))
+    (miss,) = look.mismatches
     assert miss.startswith("host: auth.example.com is reserved")
 
 
 def looked(target: str, *routes: Route, host: str = "app.example.com") -> list[tuple[int, tuple[str, ...]]]:
     """(index, misses) of each, of a miss its key and the values that it names; and what is found is what a decision finds."""
     asked = request(target, host)
-    looks = route_looks(asked, routes, HTTPS)
+    looks = route_candidates(asked, routes, HTTPS)
     found = table(*routes).match(asked)
-    assert [look.route for look in looks if not look.misses] == ([found.route] if found else [])
-    return [(look.index, tuple(map(facts, look.misses))) for look in looks]
+    assert [look.route for look in looks if not look.mismatches] == ([found.route] if found else [])
+    return [(look.index, tuple(map(facts, look.mismatches))) for look in looks]
 
 
 def facts(miss: str) -> str:
@@ -164,8 +164,8 @@ def test_paths_are_compared_in_canonical_form() -> None:
 
 
 def test_a_path_with_two_readings_names_the_route_it_could_belong_to() -> None:
-    looks = route_looks(request("//admin/x"), (make_route(prefix="/admin"), make_route(prefix="/b"), make_route()), HTTPS)
-    (prefix, reading), (other,), hit = (look.misses for look in looks)
+    looks = route_candidates(request("//admin/x"), (make_route(prefix="/admin"), make_route(prefix="/b"), make_route()), HTTPS)
+    (prefix, reading), (other,), hit = (look.mismatches for look in looks)
     assert (facts(prefix), facts(other), hit) == ("prefix //admin/x /admin", "prefix //admin/x /b", ())
     assert "//admin/x as /admin/x" in reading
 
@@ -175,6 +175,6 @@ def test_a_route_is_passed_over_for_what_it_carries() -> None:
         make_route(**{"from": "tcp+https://app.example.com:5432", "to": "tcp://db.internal:5432"}),
         make_route(),
     ]
-    assert [*map(facts, route_looks(request(), routes, HTTPS)[0].misses)] == ["from TCP CONNECT"]
-    looks = route_looks(request("/", "app.example.com:5432", "CONNECT"), routes[::-1], HTTPS)
-    assert [[*map(facts, look.misses)] for look in looks] == [["from TCP"], []]
+    assert [*map(facts, route_candidates(request(), routes, HTTPS)[0].mismatches)] == ["from TCP CONNECT"]
+    looks = route_candidates(request("/", "app.example.com:5432", "CONNECT"), routes[::-1], HTTPS)
+    assert [[*map(facts, look.mismatches)] for look in looks] == [["from TCP"], []]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authorize.policy.policy_request import access_request
+from authorize.policy.policy_request import parse_request
 from foundation.errors import BadRequest
 
 HTTPS = frozenset({443})
@@ -21,22 +21,22 @@ PLAIN = frozenset({80, 443})
     ],
 )
 def test_a_default_port_is_no_port(host: bytes, default_ports: frozenset[int], host_port: str) -> None:
-    assert access_request("GET", host, b"/", b"", default_ports).host_port == host_port
+    assert parse_request("GET", host, b"/", b"", default_ports).host_port == host_port
 
 
 def test_the_query_is_kept_byte_for_byte() -> None:
     query = b"x=/.gate/&y=%2e%2e/../\xc3\xa4&&=;|\\"
-    assert access_request("GET", b"h", b"/", query, HTTPS).query.encode("latin-1") == query
+    assert parse_request("GET", b"h", b"/", query, HTTPS).query.encode("latin-1") == query
 
 
 @pytest.mark.parametrize("query", [b"a b", b"a\r\nX: y", b"a\x00", b"a#b", b"\x7f", b"\t"])
 def test_a_query_that_could_end_a_line_is_refused(query: bytes) -> None:
     with pytest.raises(BadRequest):
-        access_request("GET", b"h", b"/", query, HTTPS)
+        parse_request("GET", b"h", b"/", query, HTTPS)
 
 
 def test_the_headers_of_a_preflight_are_kept() -> None:
-    found = access_request("OPTIONS", b"h", b"/", b"", HTTPS, origin=b"https://a", access_control_request_method=b"PUT")
+    found = parse_request("OPTIONS", b"h", b"/", b"", HTTPS, origin=b"https://a", access_control_request_method=b"PUT")
     assert (found.method, found.origin, found.access_control_request_method) == ("OPTIONS", "https://a", "PUT")
 
 
@@ -45,20 +45,20 @@ def test_the_headers_of_a_preflight_are_kept() -> None:
 )
 def test_a_method_that_could_be_mistaken_for_another_is_refused(method: str) -> None:
     with pytest.raises(BadRequest, match="upper-case"):
-        access_request(method, b"h", b"/", b"", HTTPS)
+        parse_request(method, b"h", b"/", b"", HTTPS)
     asks = {"origin": b"https://a", "access_control_request_method": method.encode()}
     with pytest.raises(BadRequest, match="upper-case"):
-        access_request("OPTIONS", b"h", b"/", b"", HTTPS, **asks)
-    assert access_request("GET", b"h", b"/", b"", HTTPS, **asks).method == "GET", "only a preflight asks for a method"
+        parse_request("OPTIONS", b"h", b"/", b"", HTTPS, **asks)
+    assert parse_request("GET", b"h", b"/", b"", HTTPS, **asks).method == "GET", "only a preflight asks for a method"
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "QUERY", "PROPFIND", "M-SEARCH", "VERSION-CONTROL", "FOO", "X_Y", "A" * 32, ""])
 def test_any_other_method_is_judged_as_it_is_written(method: str) -> None:
-    assert access_request(method, b"h", b"/", b"", HTTPS).method == method
+    assert parse_request(method, b"h", b"/", b"", HTTPS).method == method
 
 
 def test_a_tunnel_is_for_a_port_that_is_said_and_kept() -> None:
-    tunnel = access_request("CONNECT", b"DB.example.com:443", b"/", b"", HTTPS)
+    tunnel = parse_request("CONNECT", b"DB.example.com:443", b"/", b"", HTTPS)
     assert (tunnel.is_tunnel, tunnel.host_port) == (True, "db.example.com:443")
     with pytest.raises(BadRequest, match="a port"):
-        access_request("CONNECT", b"db.example.com", b"/", b"", HTTPS)
+        parse_request("CONNECT", b"db.example.com", b"/", b"", HTTPS)

@@ -39,7 +39,7 @@ def test_no_wildcard_stands_for_a_host_of_ours_whatever_the_port() -> None:
     ]
     own = RouteTable.build(routes, client_ca=None, own_hosts=frozenset({"auth.example.com"}))
     for host, is_known in (("auth.example.com", False), ("app.example.com", True), ("auth2.example.com", True)):
-        known = {own.knows_host(host, None), own.knows_host(host, 8443), own.knows_host(host, 22, True), own.has_tunnels_at(host)}
+        known = {own.has_host(host, None), own.has_host(host, 8443), own.has_host(host, 22, True), own.has_tunnels_at(host)}
         assert known == {is_known}, host
 
 
@@ -71,7 +71,7 @@ def test_the_route_depends_on_host_and_port_alone(from_host: str, host: str, mat
     routes = table(make_route(from_host, name="it"))
     found = request("/", host)
     assert (name_of(routes, host=host) == "it") is matches
-    assert routes.knows_host(found.host, found.port) is matches
+    assert routes.has_host(found.host, found.port) is matches
 
 
 def test_without_encryption_port_80_is_a_default_port_too() -> None:
@@ -227,7 +227,7 @@ def test_tunnels_and_requests_never_match_each_others_routes() -> None:
 
 def seen(routes: RouteTable) -> object:
     by_address = [(address, [each.route.name for each in found.routes], found.have_escapes) for address, found in routes._by_host.items()]
-    return by_address, [each.route.name for each in routes.routes()], routes.ports, routes.hosts, routes.told_names._by_upstream
+    return by_address, [each.route.name for each in routes.routes()], routes.ports, routes.hosts, routes.identity_header_names._by_upstream
 
 
 @pytest.mark.parametrize("seed", range(10))

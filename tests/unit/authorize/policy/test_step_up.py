@@ -21,7 +21,7 @@ def judged(keys: dict[str, Any], caller: Identity | None, **asked: Any) -> Decis
 
 def person(acr: Any = None, ago: float = 0.0, **facts: Any) -> Identity:
     claims = {} if acr is None else {"acr": acr if isinstance(acr, tuple) else (acr,)}
-    return user(claims=claims, authenticated=NOW - ago, **facts)
+    return user(claims=claims, auth_time=NOW - ago, **facts)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_refusal_by_rules_on_the_sign_in_itself_is_lifted_by_another_one() -> 
         {**ANY, "policy": [{"deny": {"session_age": {"at_least": "8h"}}}], "acr_values": ["mfa"]},
         {"allowed_idp_claims": {"acr": ["mfa"]}, **MFA},
     ):
-        assert judged(keys, person("pwd", issued=NOW - 9 * 3600)).outcome is STEP_UP, keys
+        assert judged(keys, person("pwd", issued_at=NOW - 9 * 3600)).outcome is STEP_UP, keys
     # Who is strong enough already, and still refused, is refused.
     assert judged({"policy": [{"allow": {"acr": "hw"}}], **MFA}, person("mfa")).outcome is FORBIDDEN
     assert judged({"policy": [{"allow": {"email": "x@x.org"}}], **MFA}, person("pwd")).outcome is FORBIDDEN
@@ -78,24 +78,24 @@ def test_a_preflight_carries_no_person_and_passes() -> None:
 
 def test_the_trace_shows_it_as_a_step() -> None:
     weak = judged({**ANY, **MFA, **AGE}, person("pwd", 60))
-    assert [(row["rule"], row["holds"]) for row in decision_text.rows(weak)] == [
+    assert [(row["rule"], row["holds"]) for row in decision_text.trace_rows(weak)] == [
         ("allow_any_authenticated_user", True),
         ("acr_values", False),
     ]
-    assert decision_text.sentence(weak).params == {"reason": weak.trace[-1].reason.value}
-    assert "mfa" not in decision_text.sentence(weak)
-    assert decision_text.ways_in(weak) == ["acr_values: one of hw, mfa"]
+    assert decision_text.user_message(weak).params == {"reason": weak.trace[-1].reason.value}
+    assert "mfa" not in decision_text.user_message(weak)
+    assert decision_text.remedies(weak) == ["acr_values: one of hw, mfa"]
     assert decision_text.decisive_rows(weak) == [1]
     strong = judged({**ANY, **MFA, **AGE}, person("mfa", 60))
-    assert [row["rule"] for row in decision_text.rows(strong)] == ["acr_values", "max_age", "allow_any_authenticated_user"]
+    assert [row["rule"] for row in decision_text.trace_rows(strong)] == ["acr_values", "max_age", "allow_any_authenticated_user"]
     old = judged({**ANY, **AGE}, person(ago=3600))
-    assert decision_text.rows(old)[-1] | {"reason": ""} == {
-        "rule": "max_age", "holds": False, "answer": "no", "reason": "", "compared": "1:00:00", "wanted": "at most 0:15:00",
+    assert decision_text.trace_rows(old)[-1] | {"reason": ""} == {
+        "rule": "max_age", "holds": False, "result": "no", "reason": "", "actual": "1:00:00", "expected": "at most 0:15:00",
     }  # fmt: skip
 
 
 def test_routes_that_ask_for_nothing_compile_to_nothing() -> None:
     (plain,) = table(make_route(**ANY)).routes()
-    assert (plain.authentication, plain.is_timed) == ((), False)
+    assert (plain.authentication_requirements, plain.is_time_dependent) == ((), False)
     (timed,) = table(make_route(**ANY, **AGE)).routes()
-    assert timed.is_timed
+    assert timed.is_time_dependent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authorize.policy.user_entry import EntryKind, user_entry
+from authorize.policy.user_entry import EntryKind, parse_user_entry
 
 CI = "https://ci.example.com"
 
@@ -23,8 +23,8 @@ CI = "https://ci.example.com"
     ],
 )
 def test_the_form_says_what_is_named(written: str, kind: EntryKind, name: str, provider: str) -> None:
-    entry = user_entry(written)
-    assert (entry.kind, entry.name, entry.provider, entry.names_an_issuer) == (kind, name, provider, provider.startswith("https://"))
+    entry = parse_user_entry(written)
+    assert (entry.kind, entry.name, entry.provider, entry.is_issuer_qualified) == (kind, name, provider, provider.startswith("https://"))
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_the_form_says_what_is_named(written: str, kind: EntryKind, name: str, p
 )
 def test_what_can_be_nobody_s_name_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match=r"must have|matches no user|is not an e-mail address"):
-        user_entry(written)
+        parse_user_entry(written)

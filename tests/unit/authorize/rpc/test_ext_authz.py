@@ -9,9 +9,9 @@ import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2
 
-from authorize.ext_authz_types import ExtAuthzParts
+from authorize.ext_authz_types import ExtAuthzDependencies
 from authorize.policy.reasons import Reason
-from authorize.rpc.check_attributes import ROUTE, SEEN
+from authorize.rpc.check_attributes import ROUTE, SYNC_TOKEN
 from authorize.rpc.ext_authz import CHECK
 from authorize.service import AuthorizeService
 from databroker.records import SESSION
@@ -75,7 +75,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
         await settled()
         words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, ForwardingResources(), lambda: NOW))
         services = RpcServices(options)
-        services.open(broker, ExtAuthzParts(lambda: service, lambda: words, replica, recorder(), timeout=0.05))
+        services.open(broker, ExtAuthzDependencies(lambda: service, lambda: words, replica, recorder(), timeout=0.05))
         await services.start()
         assert options.grpc_address == HostPort("127.0.0.1", port)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -175,7 +175,7 @@ async def test_without_the_broker_nobody_is_let_in_but_where_everybody_is(envoy)
 
 
 async def test_extensions_for_our_own_proxies_mean_nothing_from_others(envoy):
-    extensions = {"gate_purpose": "attest", SEEN: "life:99"}
+    extensions = {"gate_purpose": "attest", SYNC_TOKEN: "life:99"}
     answer = await envoy.ask("/bob", cookie=envoy.cookie(), extensions=extensions)
     assert answer.denied_response.status.code == 403
     assert added(answer) == {}

@@ -49,7 +49,7 @@ async def test_the_route_and_what_was_seen_go_with_the_question(tmp_path):
     channel.metadata = {"outcome": "ALLOWED", "route": route.id, "trace": [STEP]}
     assert (await remote.check(request(), [])).decision.is_allowed
     extensions = channel.asked[0].attributes.context_extensions
-    assert (extensions[check_attributes.ROUTE], extensions[check_attributes.SEEN]) == (route.id, "life:7")
+    assert (extensions[check_attributes.ROUTE], extensions[check_attributes.SYNC_TOKEN]) == (route.id, "life:7")
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ async def test_an_answer_that_is_not_understood_lets_nobody_in(tmp_path, change)
 async def test_what_a_later_release_says_of_an_identity_is_passed_over(tmp_path):
     channel = Channel()
     remote = authorizer(tmp_path, channel)
-    identity = {"session_id": "s", "user_id": "oidc/1", "subject": "1", "provider": "oidc", "expires": 9.0, "shoe_size": 43}
+    identity = {"session_id": "s", "user_id": "oidc/1", "subject": "1", "provider": "oidc", "expires_at": 9.0, "shoe_size": 43}
     channel.metadata = {"outcome": "ALLOWED", "route": remote.routes.routes()[0].id, "trace": [STEP], "identity": identity}
     found = (await remote.check(request(), [])).identity
     assert found is not None
-    assert (found.session_id, found.user_id, found.expires) == ("s", "oidc/1", 9.0)
+    assert (found.session_id, found.user_id, found.expires_at) == ("s", "oidc/1", 9.0)
 
 
 async def test_nothing_at_all_is_no_permission(tmp_path):

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from authorize.models import LoggedDecision
 from authorize.timeline import timeline_filters
-from authorize.timeline.timeline_filters import TimelineFilters, with_words
+from authorize.timeline.timeline_filters import TimelineFilters, search
 from config.options import Options
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user
@@ -25,30 +25,30 @@ def options(database: None, tmp_path: Path) -> Options:
 
 
 def decided(name: str, at: datetime = NOON, **columns: str) -> None:
-    said = {"person": f"{name}@corp.com", "person_id": f"oidc/{name}", "outcome": "allowed", "url": "app.example.com/", **columns}
-    LoggedDecision.objects.create(at=at, seconds=0, facts="{}", **said)
+    said = {"display_name": f"{name}@corp.com", "user_id": f"oidc/{name}", "outcome": "allowed", "url": "app.example.com/", **columns}
+    LoggedDecision.objects.create(decided_at=at, duration_seconds=0, snapshot="{}", **said)
 
 
 def found(options: Options, **query: str) -> list[str]:
-    rows = TimelineFilters.of(query, BERLIN, options.policy).rows().order_by("-at", "-id")
-    return [row.person.partition("@")[0] for row in rows]
+    rows = TimelineFilters.of(query, BERLIN, options.policy).rows().order_by("-decided_at", "-id")
+    return [row.display_name.partition("@")[0] for row in rows]
 
 
 def plan(options: Options, **query: str) -> str:
-    return TimelineFilters.of(query, BERLIN, options.policy).rows().order_by("-at", "-id").explain()
+    return TimelineFilters.of(query, BERLIN, options.policy).rows().order_by("-decided_at", "-id").explain()
 
 
 def test_a_person_is_found_by_name_by_id_and_by_a_part(options: Options) -> None:
     for name in ("ann", "anna", "bob"):
         decided(name)
-    assert [found(options, person=wanted) for wanted in ("ann@corp.com", "oidc/ann", "NN", "carol")] == [
+    assert [found(options, user=wanted) for wanted in ("ann@corp.com", "oidc/ann", "NN", "carol")] == [
         ["ann"],
         ["ann"],
         ["anna", "ann"],
         [],
     ]
-    assert "decision_by_person (person=?)" in plan(options, person="ann@corp.com")
-    assert "decision_by_person_id (person_id=?)" in plan(options, person="oidc/ann")
+    assert "decision_by_name (display_name=?)" in plan(options, user="ann@corp.com")
+    assert "decision_by_user (user_id=?)" in plan(options, user="oidc/ann")
 
 
 def test_a_route_is_found_by_its_name_of_now_by_its_id_and_by_a_part_of_an_older_name(options: Options) -> None:
@@ -86,7 +86,7 @@ def test_times_without_a_zone_are_those_of_the_reader(options: Options) -> None:
     decided("bob", NOON + timedelta(hours=1))
     assert found(options, **{"from": "2027-01-15T13:00", "to": "2027-01-15T14:00"}) == ["ann"]
     assert found(options, **{"from": "2027-01-15T13:00+00:00"}) == ["bob"]
-    assert "(at>? AND at<?)" in plan(options, **{"from": "2027-01-15T13:00", "to": "2027-01-15T14:00"})
+    assert "(decided_at>? AND decided_at<?)" in plan(options, **{"from": "2027-01-15T13:00", "to": "2027-01-15T14:00"})
 
 
 def test_a_span_ends_now(options: Options) -> None:
@@ -106,8 +106,8 @@ def test_filters_narrow_together(options: Options) -> None:
     for name in ("ann", "bob"):
         decided(name)
         decided(name, outcome="forbidden", route="Wages")
-    assert found(options, person="oidc/ann", outcome="forbidden", q="wages") == ["ann"]
-    assert found(options, person="oidc/ann", outcome="forbidden", q="chat") == []
+    assert found(options, user="oidc/ann", outcome="forbidden", q="wages") == ["ann"]
+    assert found(options, user="oidc/ann", outcome="forbidden", q="chat") == []
 
 
 @pytest.fixture
@@ -127,13 +127,13 @@ def logged(database: None, tmp_path: Path) -> None:
         ("cd" * 16, ["/by/" + "cd" * 16], ""),
         ("192.0.2.1 wages cd", ["/by/" + "cd" * 16], ""),
         ("192.0.2.10", [], ""),
-        ("bob@corp.com", ["/a"], "(person=?)"),
+        ("bob@corp.com", ["/a"], "(display_name=?)"),
         ("ob@corp.com", ["/a"], ""),
         ("BOB a1", ["/a"], ""),
     ],
 )
 def test_a_word_is_looked_for_where_its_form_says(text: str, found: list[str], index: str) -> None:
-    rows = with_words(LoggedDecision.objects.all(), text)
+    rows = search(LoggedDecision.objects.all(), text)
     assert [row.url.removeprefix("app.example.com") for row in rows] == found
     assert index in rows.explain()
 
@@ -142,19 +142,19 @@ def test_a_word_is_looked_for_where_its_form_says(text: str, found: list[str], i
 def test_of_a_large_log_the_newest_are_looked_through_for_what_no_index_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_filters, "LOOKED_THROUGH", 2)
     for number, row in enumerate(LoggedDecision.objects.order_by("pk")):
-        LoggedDecision.objects.filter(pk=row.pk).update(at=row.at.replace(second=number))
+        LoggedDecision.objects.filter(pk=row.pk).update(decided_at=row.decided_at.replace(second=number))
     rows = LoggedDecision.objects.all()
-    assert [row.request_id for row in with_words(rows, "corp").order_by("pk")] == ["b2", "ab" * 16, "ef" * 16]
-    assert [row.request_id for row in with_words(rows, "bob@corp.com")] == ["a1"], "an index has it, however old it is"
-    assert with_words(rows, "ob@corp.com").count() == 0
+    assert [row.request_id for row in search(rows, "corp").order_by("pk")] == ["b2", "ab" * 16, "ef" * 16]
+    assert [row.request_id for row in search(rows, "bob@corp.com")] == ["a1"], "an index has it, however old it is"
+    assert search(rows, "ob@corp.com").count() == 0
 
 
 @pytest.mark.usefixtures("logged")
 def test_more_words_than_anybody_writes_are_not_looked_for() -> None:
-    assert with_words(LoggedDecision.objects.all(), "corp " * 8 + "nothing " * 1000).count() == 4
+    assert search(LoggedDecision.objects.all(), "corp " * 8 + "nothing " * 1000).count() == 4
 
 
 @pytest.mark.usefixtures("logged")
 def test_a_moment_that_is_none_is_an_error() -> None:
     with pytest.raises(ValueError, match="before:soon: 'soon' must be a time"):
-        with_words(LoggedDecision.objects.all(), "bob before:soon")
+        search(LoggedDecision.objects.all(), "bob before:soon")

@@ -9,7 +9,7 @@ import pytest
 
 from authorize.models import LoggedDecision
 from authorize.timeline import timeline_pages
-from authorize.timeline.timeline_pages import TimelinePage, page_of, zone_of, zones
+from authorize.timeline.timeline_pages import TimelinePage, paginate, zone_of, zones
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -18,7 +18,7 @@ UTC_ZONE, BERLIN, KOLKATA = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin"), ZoneInfo
 
 def decided(*moments: datetime) -> None:
     for number, at in enumerate(moments):
-        LoggedDecision.objects.create(at=at, url=f"a.example/{number}", outcome="allowed", seconds=0, facts="{}")
+        LoggedDecision.objects.create(decided_at=at, url=f"a.example/{number}", outcome="allowed", duration_seconds=0, snapshot="{}")
 
 
 def told(page: TimelinePage, zone: ZoneInfo) -> list[tuple[str, list[tuple[str, int]]]]:
@@ -28,14 +28,14 @@ def told(page: TimelinePage, zone: ZoneInfo) -> list[tuple[str, list[tuple[str, 
 def test_the_newest_come_first_under_their_day_and_hour() -> None:
     decided(datetime(2027, 1, 15, 22, 10, tzinfo=UTC), datetime(2027, 1, 15, 22, 50, tzinfo=UTC), datetime(2027, 1, 15, 23, 5, tzinfo=UTC))
     rows = LoggedDecision.objects.all()
-    assert told(page_of(rows, "", UTC_ZONE), UTC_ZONE) == [("2027-01-15", [("23:00 +0000", 1), ("22:00 +0000", 2)])]
-    assert told(page_of(rows, "", BERLIN), BERLIN) == [("2027-01-16", [("00:00 +0100", 1)]), ("2027-01-15", [("23:00 +0100", 2)])]
-    assert told(page_of(rows, "", KOLKATA), KOLKATA) == [("2027-01-16", [("04:00 +0530", 2), ("03:00 +0530", 1)])]
+    assert told(paginate(rows, "", UTC_ZONE), UTC_ZONE) == [("2027-01-15", [("23:00 +0000", 1), ("22:00 +0000", 2)])]
+    assert told(paginate(rows, "", BERLIN), BERLIN) == [("2027-01-16", [("00:00 +0100", 1)]), ("2027-01-15", [("23:00 +0100", 2)])]
+    assert told(paginate(rows, "", KOLKATA), KOLKATA) == [("2027-01-16", [("04:00 +0530", 2), ("03:00 +0530", 1)])]
 
 
 def test_the_hour_that_is_there_twice_in_autumn_is_told_twice() -> None:
     decided(datetime(2027, 10, 31, 0, 30, tzinfo=UTC), datetime(2027, 10, 31, 1, 30, tzinfo=UTC))
-    page = page_of(LoggedDecision.objects.all(), "", BERLIN)
+    page = paginate(LoggedDecision.objects.all(), "", BERLIN)
     assert told(page, BERLIN) == [("2027-10-31", [("02:00 +0100", 1), ("02:00 +0200", 1)])]
 
 
@@ -45,24 +45,24 @@ def test_pages_hold_each_decision_once_also_of_the_same_moment(monkeypatch: pyte
     decided(*[same] * 5, same + timedelta(microseconds=1), same - timedelta(microseconds=1))
     seen, before = [], ""
     while True:
-        page = page_of(LoggedDecision.objects.all(), before, UTC_ZONE)
+        page = paginate(LoggedDecision.objects.all(), before, UTC_ZONE)
         shown = [row.pk for day in page.days for hour in day.hours for row in hour.rows]
         assert len(shown) <= 3
         seen += shown
         if page.earlier is None:
             break
         before = page.earlier["before"]
-    assert seen == list(LoggedDecision.objects.order_by("-at", "-id").values_list("pk", flat=True))
+    assert seen == list(LoggedDecision.objects.order_by("-decided_at", "-id").values_list("pk", flat=True))
 
 
 @pytest.mark.parametrize("before", ["x", "-1", "1-", "1-x", "９-9", "9" * 30 + "-1", "1-" + "9" * 30, "1" * 18 + "-" + "9" * 19])
 def test_a_place_that_is_none_begins_at_the_newest_or_finds_what_it_says(before: str) -> None:
     decided(datetime(1970, 1, 1, tzinfo=UTC))
-    assert len(page_of(LoggedDecision.objects.all(), before, UTC_ZONE).days) == 1
+    assert len(paginate(LoggedDecision.objects.all(), before, UTC_ZONE).days) == 1
 
 
 def test_an_empty_log_has_no_days() -> None:
-    assert page_of(LoggedDecision.objects.all(), "", UTC_ZONE) == TimelinePage([], None)
+    assert paginate(LoggedDecision.objects.all(), "", UTC_ZONE) == TimelinePage([], None)
 
 
 def asked(wanted: str, session: dict[str, Any]) -> tuple[str, bool, bool]:

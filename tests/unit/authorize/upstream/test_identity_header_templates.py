@@ -44,7 +44,7 @@ def test_a_preset_says_what_is_known_and_leaves_out_the_rest(tmp_path: Path) -> 
         "remote-email": "ann@corp.com",
         "remote-groups": "g1,Sales%2C EU",
     }
-    assert told(tmp_path, user("", rule_email=""), identity_headers="remote-user") == {"remote-user": "oidc/1"}
+    assert told(tmp_path, user("", verified_email=""), identity_headers="remote-user") == {"remote-user": "oidc/1"}
     from_claim = {"identity_headers": "remote-user", "set_request_headers": {"Remote-User": "${claim.preferred_username}"}}
     assert told(tmp_path, person, **from_claim)["remote-user"] == "ann"
     assert told(tmp_path, None, identity_headers="remote-user") == {}

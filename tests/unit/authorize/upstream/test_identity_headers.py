@@ -66,7 +66,7 @@ def test_without_a_directory_the_email_is_the_providers(made: IdentityHeaders, k
 
 def test_an_unverified_email_is_not_told_to_upstreams(made: IdentityHeaders, key: SigningKey) -> None:
     """Upstreams take the address for the person's own, so one that anybody could have claimed is left out."""
-    sent = headers(made, user("ceo@corp.com", rule_email=""))
+    sent = headers(made, user("ceo@corp.com", verified_email=""))
     assert "email" not in claims(key, sent[ASSERTION.decode()])
     assert "x-gate-claim-email" not in sent
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from authorize.policy.compiled_route import CompiledRoute, compile_route
 from authorize.policy.route_table import RouteTable
 from authorize.upstream.identity_headers import IdentityHeaders
-from authorize.upstream.upstream_credentials import UpstreamCredentials, audience_of, impersonated_user
+from authorize.upstream.upstream_credentials import UpstreamCredentials, audience_for, impersonated_user
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import NoIdentity
 from foundation.values import parse_url
@@ -36,7 +36,7 @@ def credentials(tmp_path: Path, cloud: Cloud) -> UpstreamCredentials:
 
 def made(tmp_path: Path, *routes: CompiledRoute, **settings: object) -> UpstreamCredentials:
     options = make_options(tmp_path, **settings)
-    told = IdentityHeaders(options, SigningKey.from_options(options)).groups_told
+    told = IdentityHeaders(options, SigningKey.from_options(options)).released_groups
     return UpstreamCredentials(options, RouteTable.build([compiled.route for compiled in routes], client_ca=None), told)
 
 
@@ -66,7 +66,7 @@ async def test_the_token_never_goes_without_a_person(credentials: UpstreamCreden
     [
         (user(), b"ann@corp.com"),
         (user(directory_email="ann@directory.org"), b"ann@directory.org"),
-        (user("ceo@corp.com", rule_email=""), b"oidc/1"),
+        (user("ceo@corp.com", verified_email=""), b"oidc/1"),
         (user(""), b"oidc/1"),
         (user("oidc/2@corp.com"), b"oidc/1"),
         (user("system:admin@corp.com"), b"oidc/1"),
@@ -133,7 +133,7 @@ async def test_another_upstream_sees_nothing(credentials: UpstreamCredentials, c
     ],
 )
 def test_an_audience_is_an_https_url_without_a_path(to: str, audience: str) -> None:
-    assert audience_of(parse_url(to)) == audience
+    assert audience_for(parse_url(to)) == audience
 
 
 def test_a_token_is_not_shown(credentials: UpstreamCredentials, tmp_path: Path) -> None:

@@ -74,4 +74,4 @@ def test_an_operand_that_names_nobody_is_found_with_the_route() -> None:
 def test_a_route_that_can_be_asked_for_looks_at_access() -> None:
     route: Route = make_route(access_requests={"approvers": LEADS})
     assert route.uses_temporary_access
-    assert user().access == {}
+    assert user().grants == {}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.ext_authz_types import ExtAuthzParts
+from authorize.ext_authz_types import ExtAuthzDependencies
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ConfigError
@@ -14,7 +14,7 @@ from tests.support.options import make_options
 from tests.support.rpc import client_of, serve_broker
 
 NOBODY: Any = None
-ASKED = ExtAuthzParts(NOBODY, NOBODY, NOBODY, NOBODY)
+ASKED = ExtAuthzDependencies(NOBODY, NOBODY, NOBODY, NOBODY)
 
 
 async def test_the_data_broker_is_served_where_the_address_says(tmp_path):

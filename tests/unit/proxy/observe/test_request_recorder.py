@@ -23,7 +23,7 @@ SHADOW = {"mode": "shadow"}
 async def kept(gate: Proxied) -> list[tuple[str, str, str]]:
     await gate.decisions.flush()
     return [
-        (judged.request.path, judged.decision.outcome.value if judged.decision else judged.failure, judged.problem) for judged in gate.kept
+        (judged.request.path, judged.decision.outcome.value if judged.decision else judged.failure, judged.error) for judged in gate.kept
     ]
 
 
@@ -47,7 +47,7 @@ async def test_refusals_are_kept_whatever_refused_them(tmp_path: Path) -> None:
             ("//office/x", "no route"),
             ("/private", "sign in"),
         ]
-        assert all(judged.seconds > 0 for judged in gate.kept)
+        assert all(judged.duration_seconds > 0 for judged in gate.kept)
 
 
 async def test_a_path_with_two_readings_is_kept_as_refused(tmp_path: Path) -> None:

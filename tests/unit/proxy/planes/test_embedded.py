@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.authorizer import Check
+from authorize.authorizer import AuthorizationResult
 from authorize.policy.decision import NO_ROUTE
 from authorize.policy.reasons import Reason
 from databroker.store.base import RecordChange
@@ -257,7 +257,7 @@ async def test_a_stream_that_time_may_end_is_known_as_one(is_timed: bool, tmp_pa
 async def test_a_stream_of_a_token_is_known_as_one_that_time_and_the_provider_may_end(tmp_path: Path) -> None:
     async with proxied(tmp_path, ANYONE) as gate:
         by_token, by_session = (
-            gate.plane.begin(JudgedRequest(incoming_from(URL), Check(NO_ROUTE, user(session_id=id), ends=7.0), 0.0, 0))
+            gate.plane.begin(JudgedRequest(incoming_from(URL), AuthorizationResult(NO_ROUTE, user(session_id=id), valid_until=7.0), 0.0, 0))
             for id in ("bearer/1", "s1")
         )
     assert (by_token.ends, by_session.ends) == (7.0, 7.0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authorize.ext_authz_types import Denied, EnvoyRequest, LetThrough
+from authorize.ext_authz_types import DeniedResponse, EnvoyRequest, OkResponse
 from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
@@ -35,15 +35,15 @@ class Asking:
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
         self._responder = ExtAuthzResponder(self.options, AuthorizationPipeline(self.options, authorize, resources))
 
-    async def respond(self, *headers: Header, target: str = "/", **more: Any) -> LetThrough | Denied:
+    async def respond(self, *headers: Header, target: str = "/", **more: Any) -> OkResponse | DeniedResponse:
         facts = {name: more.pop(name) for name in ("method", "origin", "access_control_request_method") if name in more}
         cookies = [value for name, value in headers if name == b"cookie"]
         return await self._responder.respond(EnvoyRequest(request(target, **facts), headers, cookies, "192.0.2.1", "", 0.0, **more))
 
     async def cut(self, *headers: Header, **facts: Any) -> tuple[dict[bytes, bytes], list[bytes]]:
         answer = await self.respond(*headers, **facts)
-        assert isinstance(answer, LetThrough)
-        return dict(answer.replaced), list(answer.removed)
+        assert isinstance(answer, OkResponse)
+        return dict(answer.headers_to_set), list(answer.headers_to_remove)
 
 
 @pytest.fixture
@@ -80,16 +80,16 @@ async def test_what_the_envoy_itself_says_of_the_client_stays_and_what_the_clien
 
 
 async def test_a_request_without_one_reading_or_by_another_route_is_refused(envoy: Asking) -> None:
-    for more, status in (({"unread": BadRequest("the path is odd")}, 400), ({"route_id": "another"}, 503)):
+    for more, status in (({"parse_error": BadRequest("the path is odd")}, 400), ({"route_id": "another"}, 503)):
         answer = await envoy.respond(**more)
-        assert isinstance(answer, Denied)
+        assert isinstance(answer, DeniedResponse)
         assert answer.status == status
 
 
 async def test_whom_to_write_to_stands_on_what_an_envoy_shows(tmp_path: Path) -> None:
     envoy = Asking(tmp_path, support_contact="help@corp.com")
-    answer = await envoy.respond((b"accept", b"text/html"), unread=BadRequest("the path is odd"))
-    assert isinstance(answer, Denied)
+    answer = await envoy.respond((b"accept", b"text/html"), parse_error=BadRequest("the path is odd"))
+    assert isinstance(answer, DeniedResponse)
     assert b'href="mailto:help@corp.com?subject=' in answer.body
 
 
@@ -97,7 +97,7 @@ async def test_a_session_was_seen_where_its_request_may_pass(envoy: Asking) -> N
     ann = await sign_in(envoy.broker, envoy.options)
     cookie = (b"cookie", ann.cookie("app.example.com").encode())
     for more in ({"target": "/.gate/x"}, {"route_id": "another"}, {"target": "/own/?gate_session=x"}):
-        assert isinstance(await envoy.respond(cookie, **{"target": "/own/", **more}), Denied)
+        assert isinstance(await envoy.respond(cookie, **{"target": "/own/", **more}), DeniedResponse)
     assert envoy.seen == []
-    assert isinstance(await envoy.respond(cookie, target="/own/"), LetThrough)
+    assert isinstance(await envoy.respond(cookie, target="/own/"), OkResponse)
     assert [(session, host) for session, _, host in envoy.seen] == [(ann.session.id, "app.example.com")]

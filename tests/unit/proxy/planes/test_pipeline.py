@@ -34,7 +34,7 @@ class Place:
         self.options, self.broker, self.streams = make_options(directory, policy=POLICY), MemoryStore(), OpenStreams()
         self.kept: list[DecisionLogEntry] = []
         decisions = DecisionLog(lambda entries: self.kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
-        decisions.use(self.options, "c0ffee")
+        decisions.configure(self.options, "c0ffee")
         self.decisions = decisions
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
         self.pipeline = AuthorizationPipeline(self.options, authorize, ForwardingResources(decisions, streams=self.streams), lambda: NOW)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from authorize.authorizer import Check
+from authorize.authorizer import AuthorizationResult
 from authorize.policy.decision import NO_ROUTE, Outcome, decide
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
@@ -33,7 +33,7 @@ from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 
-async def answered(options: Options, incoming: IncomingRequest, check: Check, asker: Asker = Asker.OURS) -> Answer:
+async def answered(options: Options, incoming: IncomingRequest, check: AuthorizationResult, asker: Asker = Asker.OURS) -> Answer:
     authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
     incoming.site = site_facts(options)
     verdict, answer = Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0), asker), Answer()
@@ -43,14 +43,16 @@ async def answered(options: Options, incoming: IncomingRequest, check: Check, as
 
 
 async def test_a_decision_without_a_route_is_404_with_a_hint(tmp_path: Path) -> None:
-    answer = await answered(make_options(tmp_path), incoming_from("https://a.example/", headers=NAVIGATION), Check(NO_ROUTE, None))
+    answer = await answered(
+        make_options(tmp_path), incoming_from("https://a.example/", headers=NAVIGATION), AuthorizationResult(NO_ROUTE, None)
+    )
     assert answer.status == 404
     assert b"Check the address" in answer.body
 
 
-def forbidden(person: Identity, **keys: Any) -> Check:
+def forbidden(person: Identity, **keys: Any) -> AuthorizationResult:
     decision = decide(request(), person, table(make_route(allowed_users=["boss@corp.com"], **keys)), NOW)
-    return Check(decision, person)
+    return AuthorizationResult(decision, person)
 
 
 async def test_an_administrator_who_is_refused_is_led_to_the_explanation_and_nobody_else_is(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ async def test_an_administrator_who_is_refused_is_led_to_the_explanation_and_nob
 async def test_a_person_is_led_to_where_access_is_asked_for_and_nobody_else_is(tmp_path: Path) -> None:
     keys = {"access_requests": {"approvers": [{"groups": "leads"}]}}
     options, incoming = make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION)
-    link = f"https://auth.example.com/.gate/access?route={RouteLinks(options).id_of(make_route(**keys))}"
+    link = f"https://auth.example.com/.gate/access?route={RouteLinks(options).link_id(make_route(**keys))}"
     assert link in (await answered(options, incoming, forbidden(user(), **keys))).body.decode()
     denied = forbidden(user(), policy=[{"deny": {"user": "oidc/1"}}], **keys)
     for check in (forbidden(user()), denied, forbidden(user(provider="jwt"), **keys), forbidden(user(session_id="bearer/1"), **keys)):
@@ -98,13 +100,15 @@ async def test_who_signs_in_as_somebody_else_comes_back_to_what_they_asked_for(t
 
 async def test_a_404_never_echoes_a_foreign_origin(tmp_path: Path) -> None:
     headers = {**SCRIPT, "origin": "https://evil.example"}
-    answer = await answered(make_options(tmp_path), incoming_from("https://a.example/", headers=headers), Check(NO_ROUTE, None))
+    answer = await answered(
+        make_options(tmp_path), incoming_from("https://a.example/", headers=headers), AuthorizationResult(NO_ROUTE, None)
+    )
     assert answer.values("access-control-allow-origin") == []
 
 
 async def test_a_program_with_a_bad_token_is_told_so_and_not_sent_to_sign_in(tmp_path: Path) -> None:
     decision = decide(request(), None, table(make_route(allow_any_authenticated_user=True)), NOW)
-    check = Check(decision, None, challenge='Bearer realm="gate", error="invalid_token"')
+    check = AuthorizationResult(decision, None, challenge='Bearer realm="gate", error="invalid_token"')
     answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION), check)
     assert answer.status == 401
     assert answer.header("www-authenticate") == 'Bearer realm="gate", error="invalid_token"'
@@ -115,9 +119,9 @@ async def test_a_program_with_a_bad_token_is_told_so_and_not_sent_to_sign_in(tmp
 STRONG = {"allow_any_authenticated_user": True, "acr_values": ["mfa", "hw"], "max_age": "15m"}
 
 
-def weak() -> Check:
-    person = user(claims={"acr": ("pwd",)}, authenticated=NOW)
-    return Check(decide(request(), person, table(make_route(**STRONG)), NOW), person)
+def weak() -> AuthorizationResult:
+    person = user(claims={"acr": ("pwd",)}, auth_time=NOW)
+    return AuthorizationResult(decide(request(), person, table(make_route(**STRONG)), NOW), person)
 
 
 async def test_a_browser_with_a_weak_sign_in_is_led_to_a_stronger_one(tmp_path: Path) -> None:
@@ -143,7 +147,7 @@ async def test_a_program_is_told_what_to_ask_the_provider_for(tmp_path: Path, he
 
 
 async def test_who_is_not_signed_in_at_all_is_asked_for_no_stronger_sign_in(tmp_path: Path) -> None:
-    nobody = Check(decide(request(), None, table(make_route(**STRONG)), NOW), None)
+    nobody = AuthorizationResult(decide(request(), None, table(make_route(**STRONG)), NOW), None)
     answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/wages", headers=SCRIPT), nobody)
     assert answer.status == 401
     assert answer.values("www-authenticate") == ['Bearer realm="gate"']
@@ -183,16 +187,16 @@ async def test_no_error_is_a_dead_end_on_any_plane(tmp_path: Path, asker: Asker,
         assert b"mailto:help@corp.com?subject=" in answer.body, repr(error)
 
 
-def refusals_of_every_kind() -> dict[str, Check]:
+def refusals_of_every_kind() -> dict[str, AuthorizationResult]:
     anybody, theirs = {"allow_any_authenticated_user": True}, "bearer/1"
     return {
-        "no route": Check(NO_ROUTE, None),
+        "no route": AuthorizationResult(NO_ROUTE, None),
         "forbidden": forbidden(user()),
         "forbidden, in own words": forbidden(user(), refusal_message="Payroll lets you in."),
-        "nobody in particular": Check(replace(NO_ROUTE, outcome=Outcome.FORBIDDEN), None),
+        "nobody in particular": AuthorizationResult(replace(NO_ROUTE, outcome=Outcome.FORBIDDEN), None),
         "a program": forbidden(user(session_id=theirs)),
-        "a bad token": Check(decide(request(), None, table(make_route(**anybody)), NOW), None, challenge="Bearer"),
-        "no certificate": Check(replace(forbidden(user()).decision, outcome=Outcome.CERTIFICATE), None),
+        "a bad token": AuthorizationResult(decide(request(), None, table(make_route(**anybody)), NOW), None, challenge="Bearer"),
+        "no certificate": AuthorizationResult(replace(forbidden(user()).decision, outcome=Outcome.CERTIFICATE), None),
     }
 
 

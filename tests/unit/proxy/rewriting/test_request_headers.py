@@ -42,7 +42,7 @@ def make_route(**keys):
     return Route.model_validate({"from": "https://app.example.com", "to": "http://upstream.internal", **keys})
 
 
-def sent(options, headers, *, downstream=CLIENT, identity=(), withheld=WithheldCredentials.OURS, **keys):
+def sent(options, headers, *, downstream=CLIENT, identity=(), withheld=WithheldCredentials.GATE, **keys):
     route = make_route(**keys)
     return RouteHeaders.build(route, options, IdentityHeaderNames([route])).for_upstream(
         headers, downstream, b"upstream.internal", identity, withheld
@@ -250,7 +250,7 @@ def credentials_left(options, headers, withheld):
     ],
 )
 def test_credentials_of_others_are_kept_and_ours_are_not(options, headers, expected):
-    assert credentials_left(options, headers, WithheldCredentials.OURS) == expected
+    assert credentials_left(options, headers, WithheldCredentials.GATE) == expected
 
 
 def test_long_names_of_headers_are_judged_and_not_remembered(options):
@@ -259,18 +259,18 @@ def test_long_names_of_headers_are_judged_and_not_remembered(options):
     names = [b"x-%d-" % number + b"a" * LONGEST_REMEMBERED for number in range(20)]
     before = len(_KNOWN)
     for name in [*names, identity]:
-        assert (name in dict(rules.for_upstream([(name, b"1")], CLIENT, b"upstream.internal", (), WithheldCredentials.OURS))) == (
+        assert (name in dict(rules.for_upstream([(name, b"1")], CLIENT, b"upstream.internal", (), WithheldCredentials.GATE))) == (
             name != identity
         )
     assert len(_KNOWN) == before
-    rules.for_upstream([(b"x-short-name-of-this-test", b"1")], CLIENT, b"upstream.internal", (), WithheldCredentials.OURS)
+    rules.for_upstream([(b"x-short-name-of-this-test", b"1")], CLIENT, b"upstream.internal", (), WithheldCredentials.GATE)
     assert len(_KNOWN) == before + 1
 
 
 @pytest.mark.parametrize(
     ("withheld", "cookie", "authorization"),
     [
-        (WithheldCredentials.OURS, b"a=b", b"Bearer of.the.provider"),
+        (WithheldCredentials.GATE, b"a=b", b"Bearer of.the.provider"),
         (WithheldCredentials.AUTHORIZATION, b"a=b", b""),
         (WithheldCredentials.ALL, b"", b""),
     ],

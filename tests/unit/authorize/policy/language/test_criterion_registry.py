@@ -2,8 +2,8 @@
 
 import pytest
 
-from authorize.policy.criterion import Case, TraceStep
-from authorize.policy.language.criterion_registry import MAKERS, ROUTE_KEY_CRITERIA, TIMED, criterion_of
+from authorize.policy.criterion import EvaluationContext, TraceStep
+from authorize.policy.language.criterion_registry import MAKERS, ROUTE_KEY_CRITERIA, TIMED, build_criterion
 from config.routes.policy.criteria import CRITERIA
 from config.routes.policy.policy_language import iter_comparisons, parse_policy
 from tests.support.policy_cases import Cases
@@ -20,8 +20,8 @@ def test_every_criterion_that_can_be_written_can_be_made() -> None:
 def test_whatever_is_compared_can_be_shown(seed: int) -> None:
     for caller in (None, user(claims={"team": ("a",), "acr": ("b",)})):
         for comparison in iter_comparisons(parse_policy({"allow": Cases(seed).expression(0)})):
-            criterion = criterion_of(comparison)
-            case = Case(request(), caller, NOW)
-            assert isinstance(criterion.test(case), TraceStep)
-            assert criterion.words.wanted
-            assert isinstance(criterion.words.compared(case), str)
+            criterion = build_criterion(comparison)
+            case = EvaluationContext(request(), caller, NOW)
+            assert isinstance(criterion.evaluate(case), TraceStep)
+            assert criterion.description.expected
+            assert isinstance(criterion.description.actual(case), str)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authorize.policy.decision import Decision, Outcome, decide
-from authorize.policy.decision_text import sentence
+from authorize.policy.decision_text import user_message
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from foundation.errors import ConfigError
@@ -138,10 +138,10 @@ def test_the_trace_names_each_criterion_by_its_place_and_ends_with_the_block() -
 
 def test_a_step_says_what_it_compared_and_what_it_would_hold_for() -> None:
     found = decision([{"allow": {"source_ip": {"not_cidr": "10.0.0.0/8"}}}], user(), source_ip="10.1.2.3")
-    words = found.trace[0].words
+    words = found.trace[0].description
     assert words is not None
-    assert found.case is not None
-    assert (words.compared(found.case), words.wanted) == ("10.1.2.3", "not_cidr 10.0.0.0/8")
+    assert found.context is not None
+    assert (words.actual(found.context), words.expected) == ("10.1.2.3", "not_cidr 10.0.0.0/8")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_step_says_what_it_compared_and_what_it_would_hold_for() -> None:
     ],
 )
 def test_a_refused_person_is_told_what_is_true_of_them(policy: Any, reason: Reason) -> None:
-    assert sentence(decision(policy, user())).params == {"reasons": reason.value}
+    assert user_message(decision(policy, user())).params == {"reasons": reason.value}
 
 
 def test_an_operand_that_makes_no_sense_to_the_policy_is_a_problem_with_its_place() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from authorize.policy.criterion import Case
-from authorize.policy.decision import Outcome, decide, judge
-from authorize.policy.decision_text import rows, sentence, ways_in
-from authorize.policy.identity import AccessSpan, Identity
+from authorize.policy.criterion import EvaluationContext
+from authorize.policy.decision import Outcome, decide, evaluate_route
+from authorize.policy.decision_text import remedies, trace_rows, user_message
+from authorize.policy.identity import GrantPeriod, Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
 from config.routes.route import Route
@@ -15,11 +15,11 @@ from tests.unit.authorize.policy.policy_texts import criterion
 
 WIKI = make_route(name="wiki", policy=[{"allow": {"or": [{"groups": "writers"}, {"granted": True}]}}])
 WIKI_POLICY = [{"allow": {"granted": True}}, {"allow": {"groups": "writers"}}]
-LIVE = AccessSpan(NOW - 600, NOW + 600)
+LIVE = GrantPeriod(NOW - 600, NOW + 600)
 
 
-def holder(route: Route = WIKI, span: AccessSpan = LIVE) -> Identity:
-    return user(access={route.grant_key: span})
+def holder(route: Route = WIKI, span: GrantPeriod = LIVE) -> Identity:
+    return user(grants={route.grant_key: span})
 
 
 def outcome(identity: Identity | None, routes: RouteTable | None = None, now: float = NOW) -> Outcome:
@@ -30,14 +30,14 @@ def outcome(identity: Identity | None, routes: RouteTable | None = None, now: fl
     ("span", "expected"),
     [
         (LIVE, Outcome.ALLOWED),
-        (AccessSpan(NOW, NOW + 0.1), Outcome.ALLOWED),
-        (AccessSpan(NOW - 600, NOW), Outcome.FORBIDDEN),
-        (AccessSpan(NOW + 59, NOW + 600), Outcome.ALLOWED),  # another machine's clock is ahead
-        (AccessSpan(NOW + 61, NOW + 600), Outcome.FORBIDDEN),  # this clock was set back: access is not the longer for it
-        (AccessSpan(NOW - 600, float("nan")), Outcome.FORBIDDEN),
+        (GrantPeriod(NOW, NOW + 0.1), Outcome.ALLOWED),
+        (GrantPeriod(NOW - 600, NOW), Outcome.FORBIDDEN),
+        (GrantPeriod(NOW + 59, NOW + 600), Outcome.ALLOWED),  # another machine's clock is ahead
+        (GrantPeriod(NOW + 61, NOW + 600), Outcome.FORBIDDEN),  # this clock was set back: access is not the longer for it
+        (GrantPeriod(NOW - 600, float("nan")), Outcome.FORBIDDEN),
     ],
 )
-def test_access_holds_from_its_beginning_to_its_end(span: AccessSpan, expected: Outcome) -> None:
+def test_access_holds_from_its_beginning_to_its_end(span: GrantPeriod, expected: Outcome) -> None:
     assert outcome(holder(span=span)) is expected
 
 
@@ -94,24 +94,26 @@ def test_a_deny_is_above_it() -> None:
 
 def test_a_decision_that_looks_at_it_depends_on_time() -> None:
     (compiled,) = table(WIKI).routes()
-    assert compiled.is_timed
+    assert compiled.is_time_dependent
 
 
 def test_the_explanation_says_from_when_to_when() -> None:
     (compiled,) = table(WIKI).routes()
-    found = judge(request(), holder(), compiled, NOW)
-    (row,) = [row for row in rows(found) if row["rule"].endswith("granted")]
-    assert (row["answer"], row["reason"]) == ("yes", Reason.ACCESS_GIVEN.value)
-    assert row["compared"] == "access from 2027-01-15 07:50:00 UTC until 2027-01-15 08:10:00 UTC"
-    refused = judge(request(), user(), compiled, NOW)
-    assert sentence(refused).params == {"reasons": enumerated([Reason.NO_GROUPS.value, Reason.NO_ACCESS_GIVEN.value])}
-    assert any("temporary access" in way for way in ways_in(refused))
+    found = evaluate_route(request(), holder(), compiled, NOW)
+    (row,) = [row for row in trace_rows(found) if row["rule"].endswith("granted")]
+    assert (row["result"], row["reason"]) == ("yes", Reason.ACCESS_GIVEN.value)
+    assert row["actual"] == "access from 2027-01-15 07:50:00 UTC until 2027-01-15 08:10:00 UTC"
+    refused = evaluate_route(request(), user(), compiled, NOW)
+    assert user_message(refused).params == {"reasons": enumerated([Reason.NO_GROUPS.value, Reason.NO_ACCESS_GIVEN.value])}
+    assert any("temporary access" in way for way in remedies(refused))
 
 
 def test_outside_of_a_route_nobody_has_any() -> None:
-    assert not criterion({"granted": True}).test(Case(request(), holder(), NOW)).holds
+    assert not criterion({"granted": True}).evaluate(EvaluationContext(request(), holder(), NOW)).holds
 
 
 def test_of_somebody_described_it_has_no_end() -> None:
-    found = criterion({"granted": True}).words.compared(Case(request(), holder(span=AccessSpan(float("-inf"), float("inf"))), NOW, WIKI))
+    found = criterion({"granted": True}).description.actual(
+        EvaluationContext(request(), holder(span=GrantPeriod(float("-inf"), float("inf"))), NOW, WIKI)
+    )
     assert found == "access from any time until any time"

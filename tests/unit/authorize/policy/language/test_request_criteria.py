@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authorize.policy.criterion import Case
+from authorize.policy.criterion import EvaluationContext
 from authorize.policy.policy_request import ClientCertificate
 from foundation.errors import BadRequest
 from tests.unit.authorize.builders import NOW, request
@@ -88,19 +88,19 @@ def test_a_path_of_too_many_readings_is_unknown_to_every_comparison(operator: st
     path = "/users/" + ";x" * 33
     assert answer({"http_path": {operator: "/users/"}}, target=path) is None
     assert answer({"http_path": {operator: "/"}}, target=path) is None
-    compared = criterion({"http_path": {operator: "/"}}).words.compared
-    assert compared(Case(request(target=path), None, NOW)).endswith("which is ambiguous")
+    compared = criterion({"http_path": {operator: "/"}}).description.actual
+    assert compared(EvaluationContext(request(target=path), None, NOW)).endswith("which is ambiguous")
 
 
 def test_an_explanation_names_the_reading_that_differs() -> None:
-    compared = criterion({"http_path": {"starts_with": "/users/"}}).words.compared
-    assert compared(Case(request("/users/1"), None, NOW)) == "/users/1"
-    assert re.fullmatch("/users;%2Fx, .* as /users/x", compared(Case(request("/users;%2Fx"), None, NOW)))
+    compared = criterion({"http_path": {"starts_with": "/users/"}}).description.actual
+    assert compared(EvaluationContext(request("/users/1"), None, NOW)) == "/users/1"
+    assert re.fullmatch("/users;%2Fx, .* as /users/x", compared(EvaluationContext(request("/users;%2Fx"), None, NOW)))
 
 
 def test_a_secret_header_is_not_shown() -> None:
-    case = Case(request(headers=[(b"x-api-key", b"s3cret")]), None, NOW)
-    assert "s3cret" not in criterion({"http_header/X-Api-Key": "x"}).words.compared(case)
+    case = EvaluationContext(request(headers=[(b"x-api-key", b"s3cret")]), None, NOW)
+    assert "s3cret" not in criterion({"http_header/X-Api-Key": "x"}).description.actual(case)
 
 
 def test_methods_have_their_case() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.policy.criterion import Case, TraceStep
+from authorize.policy.criterion import EvaluationContext, TraceStep
 from authorize.policy.identity import Identity
 from authorize.policy.language.expression_compiler import compile_block
 from authorize.policy.policy_request import PolicyRequest
@@ -66,8 +66,8 @@ def test_allowed_domains(entries: list[str], caller: Identity, reason: Reason) -
         pytest.param(["G1"], user(group_ids=frozenset({"g1"})), Reason.GROUP_NOT_LISTED, id="an id has its case"),
         pytest.param(["g1 "], user(group_ids=frozenset({"g1"})), Reason.GROUP_NOT_LISTED, id="white space counts"),
         pytest.param(["g1"], user(), Reason.NO_GROUPS, id="no groups"),
-        pytest.param(["g1"], user(group_ids=frozenset({"g2"}), has_untold_groups=True), Reason.GROUPS_UNTOLD, id="not all are told"),
-        pytest.param(["g1"], user(group_ids=frozenset({"g1"}), has_untold_groups=True), Reason.GROUP_LISTED, id="told among others"),
+        pytest.param(["g1"], user(group_ids=frozenset({"g2"}), groups_incomplete=True), Reason.GROUPS_UNTOLD, id="not all are told"),
+        pytest.param(["g1"], user(group_ids=frozenset({"g1"}), groups_incomplete=True), Reason.GROUP_LISTED, id="told among others"),
         pytest.param(["g1"], user(groups=("g1",)), Reason.NO_GROUPS, id="what upstreams are told is not compared"),
     ],
 )
@@ -136,7 +136,7 @@ def test_nobody_satisfies_a_rule_about_people(key: str, value: Any) -> None:
 
 def test_each_claim_has_its_step() -> None:
     found = steps("allowed_idp_claims", {"x": ["1", "2"], "team": ["a"]}, user(claims={"team": ("a",)}))
-    assert [(step.rule, step.reason, step.words.wanted) for step in found if step.words] == [
+    assert [(step.rule, step.reason, step.description.expected) for step in found if step.description] == [
         ("allowed_idp_claims", Reason.CLAIM_NOT_LISTED, "x: 1, 2"),
         ("allowed_idp_claims", Reason.CLAIM_LISTED, "team: a"),
     ]
@@ -146,7 +146,7 @@ def steps(key: str, value: Any, caller: Identity | None, asked: PolicyRequest | 
     """Steps that the one block of the key leaves."""
     (block,) = make_route(**{key: value}).blocks
     trace: list[TraceStep] = []
-    compile_block(block)(Case(asked or request(), caller, NOW), trace)
+    compile_block(block)(EvaluationContext(asked or request(), caller, NOW), trace)
     return trace
 
 

@@ -77,10 +77,10 @@ def test_the_date(bounds: Any, moment: str, expected: bool) -> None:
     ],
 )
 def test_the_age_of_a_session(written: Any, issued: float, expected: bool | None) -> None:
-    assert answer({"session_age": written}, user(issued=issued)) is expected
+    assert answer({"session_age": written}, user(issued_at=issued)) is expected
     assert answer({"session_age": written}, None) == "maybe"
 
 
 def test_a_route_knows_that_time_may_change_its_answer() -> None:
     timed, untimed = table(make_route(policy=[{"deny": {"not": {"date": "2027-01-15"}}}]), make_route(prefix="/a")).routes()
-    assert (timed.is_timed, untimed.is_timed) == (True, False)
+    assert (timed.is_time_dependent, untimed.is_time_dependent) == (True, False)

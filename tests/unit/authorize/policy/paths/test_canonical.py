@@ -12,7 +12,7 @@ from authorize.policy.paths.canonical import (
     canonical_path,
     canonical_setting_path,
     canonical_setting_prefix,
-    require_plain,
+    require_canonical,
 )
 from foundation.errors import BadRequest
 
@@ -305,13 +305,13 @@ def test_a_host_that_is_not_one_name_is_refused(raw: bytes) -> None:
 
 def test_a_plain_path_is_written_as_it_is_judged_but_for_the_case_of_escapes():
     for raw in (b"/", b"/a%2fb", b"/a%2Fb", b"/a;b//c"):
-        require_plain(raw, canonical_path(raw))
+        require_canonical(raw, canonical_path(raw))
     for raw in (b"/a/../b", b"/%61", b"/./a", b"/a/%2e%2e/b"):
         with pytest.raises(BadRequest, match="canonical form"):
-            require_plain(raw, canonical_path(raw))
+            require_canonical(raw, canonical_path(raw))
     for raw in (b"/A%2Fb", rb"/a\u012fb", rb"/a\x2fb", b"/a%2", b"/a%zz", b"/a/b", b"/a\xc4\xafb"):
         with pytest.raises(BadRequest, match="canonical form"):
-            require_plain(raw, "/a%2Fb")
+            require_canonical(raw, "/a%2Fb")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.policy.paths.canonical import canonical_path
-from authorize.policy.paths.interpretations import MOST_READINGS, expression_form, is_read_alike, names_left, readings, setting_forms
+from authorize.policy.paths.interpretations import (
+    MOST_READINGS,
+    configured_forms,
+    decoded_regex,
+    interpretations,
+    is_unambiguous,
+    undecoded_forms,
+)
 from foundation.errors import BadRequest, PathTooAmbiguous
 from tests.support.path_readers import READERS, Reader, served
 
@@ -50,9 +57,9 @@ from tests.support.path_readers import READERS, Reader, served
     ],
 )
 def test_what_readers_take_a_path_for(path: str, found: set[str]) -> None:
-    assert set(readings(path)) == found
-    assert readings(path)[0] in found
-    assert is_read_alike(path) is (readings(path) == (path,)) or "%25" in path
+    assert set(interpretations(path)) == found
+    assert interpretations(path)[0] in found
+    assert is_unambiguous(path) is (interpretations(path) == (path,)) or "%25" in path
 
 
 # What no reader takes apart, in names as people give them: raw, or as programs encode them.
@@ -62,7 +69,7 @@ ORDINARY = string.ascii_letters + string.digits + "-._~!$&'()*+,=:@ äöß€漢
 @given(st.text(ORDINARY, min_size=1, max_size=20).filter(lambda name: name.strip(".") != ""), st.sampled_from(["", "@:!$&'()*+,="]))
 def test_an_ordinary_name_has_one_reading(name: str, kept: str) -> None:
     path = canonical_path(b"/files/" + quote(name, safe=kept).encode())
-    assert len(readings(path)) == 1
+    assert len(interpretations(path)) == 1
 
 
 PIECES = (
@@ -78,18 +85,18 @@ PATHS = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda pieces: "/" + "
 def test_every_reader_serves_one_of_the_readings(reader: Reader, written: str) -> None:
     try:
         path = canonical_path(written.encode())
-        taken_for = readings(path)
+        taken_for = interpretations(path)
     except BadRequest:
         return
     found = served(reader, path)
     # What is no UTF-8 once it is decoded again stands in no model.
-    assert found is None or "%EF%BF%BD" in found or setting_forms(found)[0] in taken_for
+    assert found is None or "%EF%BF%BD" in found or configured_forms(found)[0] in taken_for
 
 
 @given(PATHS)
 def test_no_reading_climbs(written: str) -> None:
     try:
-        taken_for = readings(canonical_path(written.encode()))
+        taken_for = interpretations(canonical_path(written.encode()))
     except BadRequest:
         return
     for reading in taken_for:
@@ -99,7 +106,7 @@ def test_no_reading_climbs(written: str) -> None:
 
 def test_a_long_path_is_read_in_full_and_not_kept() -> None:
     path = "/a" * 4000 + ";%2Fx"
-    assert set(readings(path)) == {path, "/a" * 4000, "/a" * 4000 + ";/x", "/a" * 4000 + "/x"}
+    assert set(interpretations(path)) == {path, "/a" * 4000, "/a" * 4000 + ";/x", "/a" * 4000 + "/x"}
 
 
 MARKS = ("%2F", "%3B", "%3F", "%23", "%25", ";", "a//")
@@ -109,10 +116,10 @@ MARKS = ("%2F", "%3B", "%3F", "%23", "%25", ";", "a//")
 @pytest.mark.parametrize(("count", "length"), [(32, 512), (16, 1024), (2, 8192)])
 def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: int, length: int) -> None:
     path = ("/" + mark * count).ljust(length, "a")
-    assert readings(path)
-    assert names_left(path)
+    assert interpretations(path)
+    assert undecoded_forms(path)
     for more in (path + "a", ("/" + mark * (count + 1)).ljust(length, "a"), "/" + mark * 33):
-        for made in (readings, names_left):
+        for made in (interpretations, undecoded_forms):
             with pytest.raises(PathTooAmbiguous, match="too many"):
                 made(more)
 
@@ -131,8 +138,8 @@ def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: 
     ],
 )
 def test_what_applications_make_has_few_readings(path: str) -> None:
-    assert 1 < len(readings(path)) <= MOST_READINGS
-    assert names_left(path)
+    assert 1 < len(interpretations(path)) <= MOST_READINGS
+    assert undecoded_forms(path)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_what_applications_make_has_few_readings(path: str) -> None:
     ],
 )
 def test_a_path_that_is_read_in_more_ways_is_refused(path: str) -> None:
-    for made in (readings, names_left):
+    for made in (interpretations, undecoded_forms):
         with pytest.raises(PathTooAmbiguous, match="too many"):
             made(path)
 
@@ -154,7 +161,7 @@ def test_a_path_that_is_read_in_more_ways_is_refused(path: str) -> None:
 @given(PATHS)
 def test_no_path_has_more_readings_than_can_be_looked_at(written: str) -> None:
     try:
-        assert len(readings(canonical_path(written.encode()))) <= MOST_READINGS
+        assert len(interpretations(canonical_path(written.encode()))) <= MOST_READINGS
     except BadRequest:
         return
 
@@ -170,7 +177,7 @@ def test_no_path_has_more_readings_than_can_be_looked_at(written: str) -> None:
     ],
 )
 def test_what_the_configuration_names_is_found_in_readings(text: str, forms: tuple[str, ...]) -> None:
-    assert setting_forms(text) == forms
+    assert configured_forms(text) == forms
 
 
 @pytest.mark.parametrize(
@@ -188,11 +195,11 @@ def test_what_the_configuration_names_is_found_in_readings(text: str, forms: tup
     ],
 )
 def test_an_expression_that_names_escapes_is_read_with_what_they_stand_for(expression: str, form: str) -> None:
-    assert expression_form(expression) == form
+    assert decoded_regex(expression) == form
 
 
 def test_what_can_not_stand_in_a_path_is_encoded_in_each_reading() -> None:
     for code in range(256):
-        for reading in readings(f"/a%25{code:02X}b"):
+        for reading in interpretations(f"/a%25{code:02X}b"):
             assert reading.isascii()
             assert not re.search(r"[\x00-\x20\x7f?#\\]", reading)

@@ -119,11 +119,11 @@ def test_a_host_without_routes_is_no_route(explained) -> None:
 def test_the_whole_trace_is_there_for_programs(explained) -> None:
     found = explained(f"{APP}/x/../y?secret=1", "--user", "ann@else.com", "--group", "sales", "--method", "POST")
     assert found["request"] == {"method": "POST", "host": "app.example.com", "path": "/y", "source_ip": ""}
-    assert found["person"] == {
-        "user_id": "", "email": "ann@else.com", "email_counts": True, "groups": ["sales"], "claims": {"email": ["ann@else.com"]},
+    assert found["user"] == {
+        "user_id": "", "email": "ann@else.com", "email_verified": True, "groups": ["sales"], "claims": {"email": ["ann@else.com"]},
         "hypothetical": True,
     }  # fmt: skip
-    assert [(route["key"], route["misses"]) for route in found["routes"]] == [
+    assert [(route["key"], route["mismatches"]) for route in found["routes"]] == [
         ("policy[0]", ["path: /y is not /open"]),
         ("policy[1]", ["prefix: /y does not begin with /preflight"]),
         ("policy[2]", ["prefix: /y does not begin with /boss"]),
@@ -132,7 +132,7 @@ def test_the_whole_trace_is_there_for_programs(explained) -> None:
         ("policy[5]", []),
     ]
     assert found["route"] == found["routes"][-1]["id"]
-    assert (found["rules"][0]["compared"], found["rules"][0]["wanted"]) == ("sales", "one of eng")
+    assert (found["rules"][0]["actual"], found["rules"][0]["expected"]) == ("sales", "one of eng")
     assert [{key: rule[key] for key in ("rule", "holds", "reason")} for rule in found["rules"]] == [
         {"rule": "allowed_groups", "holds": False, "reason": Reason.GROUP_NOT_LISTED.value},
         {"rule": "allowed_domains", "holds": False, "reason": Reason.DOMAIN_NOT_LISTED.value},

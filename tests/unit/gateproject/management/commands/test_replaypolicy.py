@@ -41,7 +41,7 @@ def test_people_read_who_by_route_and_why(run) -> None:
 
 def test_programs_read_the_same_as_json(run) -> None:
     found = json.loads(run(CHANGED, "--json"))
-    assert (found["replayed"], [change["person"] for change in found["changes"]]) == (2, ["ann@corp.com", "bob@corp.com"])
+    assert (found["replayed"], [change["user"] for change in found["changes"]]) == (2, ["ann@corp.com", "bob@corp.com"])
 
 
 def test_a_change_fails_a_strict_run_and_none_does_not(run) -> None:
