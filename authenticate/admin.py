@@ -16,8 +16,8 @@ from django.utils.http import urlencode
 
 from authenticate.access_requests.access_request_service import AccessActor, format_duration
 from authenticate.service import page_context
-from authenticate.views.actors import caller_of
-from authenticate.views.view_helpers import session_of
+from authenticate.views.actors import actor_for
+from authenticate.views.view_helpers import get_session
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.admin.read_only_admin import SESSION_KEY, PageAdmin
 from databroker.audit_log import AuditLogAway, administrator_log
@@ -73,8 +73,8 @@ class AccessForAWhileAdmin(PageAdmin):
 async def caller_in_admin(request: HttpRequest) -> AccessActor | None:
     """The administrator as the desk knows people; None of one who came in by password, or whose session has just ended."""
     gate = page_context(request)
-    entered_by, session = request.session.get(SESSION_KEY), await session_of(request)
-    return await caller_of(gate, session) if session is not None and session.id == entered_by else None
+    entered_by, session = request.session.get(SESSION_KEY), await get_session(request)
+    return await actor_for(gate, session) if session is not None and session.id == entered_by else None
 
 
 async def _step(request: HttpRequest) -> str:

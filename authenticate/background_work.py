@@ -87,4 +87,4 @@ class BackgroundWork:
         def unable(error: GateError) -> None:
             log.warning("SCIM repair failed", provider=directory.provider.id, reason=str(error))
 
-        await retry(directory.tidy, unable, INITIAL_BACKOFF, (BrokerError, ScimError))
+        await retry(directory.repair, unable, INITIAL_BACKOFF, (BrokerError, ScimError))

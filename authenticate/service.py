@@ -21,7 +21,7 @@ from authenticate.provider_health import ProviderWatch
 from authenticate.provider_selection import ProviderChoice
 from authenticate.redirect_targets import RedirectTargets
 from authenticate.replay_guard import ReplayGuard
-from authenticate.scim.scim_authenticator import ScimAccess
+from authenticate.scim.scim_authenticator import ScimAuthenticator
 from authenticate.scim.scim_directory import ScimDirectory
 from authenticate.session.provider_initiated_logout import ProviderLogout
 from authenticate.session.refresh_worker import AT_ONCE
@@ -91,7 +91,7 @@ class AuthenticateService:
         pushing = [provider for provider in options.providers.values() if provider.has_scim]
         self.scim: Mapping[str, ScimDirectory] = {provider.id: ScimDirectory(provider, broker, clock) for provider in pushing}
         self.audit_trail = AuditTrail()
-        self.scim_access = ScimAccess({provider.id: provider.scim_tokens for provider in pushing})
+        self.scim_access = ScimAuthenticator({provider.id: provider.scim_tokens for provider in pushing})
         self.published_keys = PublishedKeys(signing_key, broker, clock)
         self._background = self._build_background_work()
         self._revocations: set[asyncio.Task[None]] = set()

@@ -13,14 +13,14 @@ from authenticate.views.api_endpoint import api
 from authenticate.views.callback import callback
 from authenticate.views.portal_pages import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
 from authenticate.views.profile_refresh import refresh
-from authenticate.views.programmatic_consent import program
+from authenticate.views.programmatic_consent import programmatic_consent
 from authenticate.views.provider_logout_endpoints import backchannel_logout, frontchannel_logout
 from authenticate.views.scim_endpoint import scim
 from authenticate.views.sessions_page import PAGE as SESSIONS
 from authenticate.views.sessions_page import sessions
 from authenticate.views.sign_in import CHOOSE_PATH, choose, sign_in
 from authenticate.views.sign_out import sign_out, signed_out
-from authenticate.views.well_known import endpoints, jwks
+from authenticate.views.well_known import client_metadata, jwks
 from foundation.web.message import Message
 from foundation.web.problem_details import API_PATH
 from foundation.web.responses import error_page
@@ -45,7 +45,7 @@ urlpatterns = [
     path(".gate/sign_in", sign_in),
     path(CHOOSE_PATH[1:], choose),
     path(".gate/refresh", refresh),
-    path(".gate/program", program),
+    path(".gate/program", programmatic_consent),
     re_path(r"^\.gate/(?:signout/?|sign_out/?)$", sign_out),
     path(post_logout_redirect.PATH[1:], signed_out),
     path(BACKCHANNEL_LOGOUT_PATH[1:], backchannel_logout),
@@ -53,6 +53,6 @@ urlpatterns = [
     path(SCIM_PATH[1:], scim),
     path(f"{SCIM_PATH[1:]}<path:path>", scim),
     path(".well-known/gate/jwks.json", jwks),
-    path(".well-known/gate/", endpoints),
+    path(".well-known/gate/", client_metadata),
     re_path(r"^(?P<path>.*)$", _configured_callback),
 ]

@@ -149,7 +149,7 @@ class GateApplication:
         scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": own}
         most = PAGE_BODY_BYTES
         if own.at_authenticate_host:
-            most = served(services.authenticate).scim_access.most_bytes(path, incoming.header(b"authorization"), most)
+            most = served(services.authenticate).scim_access.body_limit(path, incoming.header(b"authorization"), most)
         try:
             await self._pages(scope, limited_body(receive, most), send)
         except BodyTooLarge as error:

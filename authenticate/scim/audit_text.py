@@ -1,22 +1,22 @@
-"""Audit log words of a change that the provider pushed."""
+"""Audit log texts of changes that the provider pushed."""
 
-from authenticate.scim.resources import name_of
+from authenticate.scim.resources import get_display_name
 from databroker.records import SCIM_USER, Record
 
 
 def action(before: Record | None, after: Record | None) -> str:
-    """The action on a user or a group; "" where all is as it was: some providers push everybody again every day."""
-    some = after or before
-    if some is None:
+    """Return the action on a user or group, or "" if nothing changed, because some providers push all users again every day."""
+    record = after or before
+    if record is None:
         return ""
-    return _of_user(before, after) if some.type == SCIM_USER else _of_group(before, after)
+    return _of_user(before, after) if record.type == SCIM_USER else _of_group(before, after)
 
 
-def object_of(record: Record, provider: str, prefix: str = "") -> tuple[str, str]:
-    """(id, words) of the object, as the admin names the same person or group elsewhere; ids of records of groups begin with `prefix`."""
+def describe_object(record: Record, provider: str, prefix: str = "") -> tuple[str, str]:
+    """Return the object's id and text, as the admin shows the same user or group elsewhere.  Ids of group records begin with `prefix`."""
     resource = record.data["resource"]
     if record.type == SCIM_USER:
-        return f"{provider}/{record.data['subject']}", f"{name_of(resource)} ({resource['userName']})"
+        return f"{provider}/{record.data['subject']}", f"{get_display_name(resource)} ({resource['userName']})"
     return f"{prefix}{record.data['directory_id']}", resource["displayName"]
 
 
@@ -40,7 +40,7 @@ def _of_group(before: Record | None, after: Record | None) -> str:
         return f"deleted the group, with {len(old)} members"
     if before is None:
         return f"created the group, with {len(new)} members"
-    said = [f"{len(ids)} {word}" for ids, word in ((new - old, "joined"), (old - new, "left")) if ids]
+    parts = [f"{len(ids)} {word}" for ids, word in ((new - old, "joined"), (old - new, "left")) if ids]
     if before.data["resource"] != after.data["resource"]:
-        said.append("changed name or id")
-    return f"changed the group: {', '.join(said)}" if said else ""
+        parts.append("changed name or id")
+    return f"changed the group: {', '.join(parts)}" if parts else ""

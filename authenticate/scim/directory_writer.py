@@ -1,12 +1,12 @@
-"""Directory records of pushed resources: what decisions are made of, under the provider's ids.
+"""Directory records of SCIM resources: the input of decisions, under the provider's ids.
 
-A resource's `issuer` is the one of whose people it was pushed last, and so is its directory record's.  A user's `others` are those of
-their `groups` that another issuer has told, and which: they stay until somebody tells otherwise, and decide about nobody.
+A resource and its directory record carry the `issuer` for which the resource was last pushed.  A user's `group_issuers` are the groups
+that another issuer pushed, with that issuer.  They are kept until they are pushed again, and decisions ignore them.
 """
 
 import structlog
 
-from authenticate.scim.resources import email_of, name_of
+from authenticate.scim.resources import get_display_name, get_email
 from config.issuers import applies_to_issuer
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
@@ -16,8 +16,8 @@ from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, 
 log = structlog.get_logger(__name__)
 
 
-class AccessRecords:
-    """Writer of the directory records; for the holder of the lease of SCIM's changes."""
+class DirectoryWriter:
+    """Writer of directory records.  Only the holder of the SCIM lease uses it."""
 
     def __init__(self, provider: ProviderConfig, broker: BrokerClient):
         self._provider = provider
@@ -27,22 +27,25 @@ class AccessRecords:
     def user_id(self, subject: str) -> str:
         return f"{self._provider.id}/{subject}"
 
-    def is_ours(self, resource: Record) -> bool:
-        """Whether this was pushed of people of the configured issuer."""
-        return applies_to_issuer(issuer_of(resource), self.issuer)
+    def is_current_issuer(self, resource: Record) -> bool:
+        """Return whether this was pushed for the configured issuer."""
+        return applies_to_issuer(get_issuer(resource), self.issuer)
 
-    def told_by_others(self, user: Record) -> dict[str, str]:
-        """Groups of the user that another issuer than the configured one has told, and which issuer."""
-        others = user.data.get("others", {})
-        told_by = {group: others.get(group, issuer_of(user)) for group in user.data["groups"]}
-        return {group: by for group, by in told_by.items() if not applies_to_issuer(by, self.issuer)}
+    def groups_from_other_issuers(self, user: Record) -> dict[str, str]:
+        """Return the user's groups that were pushed for another issuer than the configured one, with that issuer."""
+        group_issuers = user.data.get("group_issuers", {})
+        issuers = {group: group_issuers.get(group, get_issuer(user)) for group in user.data["groups"]}
+        return {group: issuer for group, issuer in issuers.items() if not applies_to_issuer(issuer, self.issuer)}
 
     async def write(self, user: Record) -> None:
-        """Write a resource's directory record; of a deactivated user that alone, because a token of the provider may outlive it."""
-        resource, id, issuer = user.data["resource"], self.user_id(user.data["subject"]), issuer_of(user)
-        others = user.data.get("others", {})
-        group_ids = tuple(sorted({name for group, name in user.data["groups"].items() if group not in others}))
-        active = DirectoryUser(id, email_of(resource), name_of(resource), group_ids, issuer=issuer)
+        """Write a user's directory record.
+
+        A deactivated user gets a record that only says so, because a token of the provider may outlive the account.
+        """
+        resource, id, issuer = user.data["resource"], self.user_id(user.data["subject"]), get_issuer(user)
+        group_issuers = user.data.get("group_issuers", {})
+        group_ids = tuple(sorted({name for group, name in user.data["groups"].items() if group not in group_issuers}))
+        active = DirectoryUser(id, get_email(resource), get_display_name(resource), group_ids, issuer=issuer)
         if is_active(user):
             await self._put(DIRECTORY_USER, active)
             await self._reactivate(id)
@@ -52,10 +55,10 @@ class AccessRecords:
     async def write_group(self, directory_id: str, name: str, issuer: str) -> None:
         await self._put(DIRECTORY_GROUP, DirectoryGroup(directory_id, name, issuer=issuer))
 
-    async def take(self, subject: str, *, is_out: bool) -> None:
-        """Remove a user's record and sessions; `is_out`: as one who is deactivated, until they are created anew."""
+    async def remove_user(self, subject: str, *, deactivate: bool) -> None:
+        """Remove a user's record and sessions.  With `deactivate`, a deactivation record remains until the user is created again."""
         id = self.user_id(subject)
-        if is_out:
+        if deactivate:
             await self._deactivate(id, self.issuer)
         else:
             await self._broker.delete(DIRECTORY_USER, id)
@@ -71,7 +74,7 @@ class AccessRecords:
             await self._put(DIRECTORY_USER, DirectoryUser(each, is_deactivated=True, issuer=issuer))
 
     async def _reactivate(self, id: str) -> None:
-        """Delete the record that deactivates the other cases of an active user's id."""
+        """Delete the record that deactivates other spellings (letter case) of an active user's id."""
         other = self._provider.deactivation_id(id)
         record = await self._broker.get(DIRECTORY_USER, other) if other != id else None
         if record is not None and record.data.get("is_deactivated"):
@@ -83,8 +86,8 @@ class AccessRecords:
             await self._broker.put(type, value.id, value.to_data())
 
 
-def issuer_of(resource: Record) -> str:
-    """The issuer that a resource names."""
+def get_issuer(resource: Record) -> str:
+    """Return the issuer for which a resource was pushed, or ""."""
     return str(resource.data.get("issuer", ""))
 
 

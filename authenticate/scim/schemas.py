@@ -3,7 +3,7 @@
 from typing import Any
 
 from authenticate.scim.attribute_paths import ENTERPRISE, GROUP, USER
-from authenticate.scim.scim_query import MOST_RESULTS
+from authenticate.scim.scim_query import MAX_RESULTS
 
 _CORE = "urn:ietf:params:scim:schemas:core:2.0:"
 
@@ -15,7 +15,7 @@ def service_provider_config(base: str) -> dict[str, Any]:
         "schemas": [f"{_CORE}ServiceProviderConfig"],
         "patch": {"supported": True},
         "bulk": {"supported": False, "maxOperations": 0, "maxPayloadSize": 0},
-        "filter": {"supported": True, "maxResults": MOST_RESULTS},
+        "filter": {"supported": True, "maxResults": MAX_RESULTS},
         "changePassword": {"supported": False},
         "sort": {"supported": False},
         "etag": {"supported": True},
@@ -43,7 +43,7 @@ def _resource_type(name: str, schema: str, base: str) -> dict[str, Any]:
 
 
 def schemas(base: str, user_id: str) -> list[dict[str, Any]]:
-    """The Schemas document; `user_id` is the attribute without which a user is refused (setting scim_user_id)."""
+    """Return the Schemas document.  `user_id` is the required attribute of the setting scim_user_id."""
     addressed = [_text("value"), _text("type"), _text("display"), _attribute("primary", "boolean")]
     user = [
         {**_text("userName"), "required": True, "uniqueness": "server"},

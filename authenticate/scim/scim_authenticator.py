@@ -1,4 +1,4 @@
-"""SCIM access control: only a token of the settings may push users and groups, of its own provider, and only then may a request be long."""
+"""Authentication of SCIM requests by the bearer tokens of the settings."""
 
 import hashlib
 import hmac
@@ -7,30 +7,30 @@ from collections.abc import Iterable, Mapping
 from foundation.values import SecretText
 
 PATH = "/.gate/scim/v2/"
-MAX_BODY = 2 * 1024 * 1024
+MAX_BODY_BYTES = 2 * 1024 * 1024
 
 
 # enforcement-point: Directory: SCIM authentication
-class ScimAccess:
-    """Check of the settings' tokens, by the ids of their providers; without any SCIM is off."""
+class ScimAuthenticator:
+    """Authenticator of the configured SCIM tokens, by provider id.  Without tokens, SCIM is off."""
 
     def __init__(self, tokens: Mapping[str, Iterable[SecretText]]):
-        # Digests are of one length, so comparing tells nothing of a token's.
+        # Digests have one length, so a comparison does not reveal the length of a token.
         self._digests = [(hashlib.sha256(token.reveal().encode()).digest(), id) for id, its in tokens.items() for token in its]
 
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def pusher(self, authorization: str) -> str | None:
-        """The id of the provider whose users may be pushed with this; None for nobody."""
+    def authenticate(self, authorization: str) -> str | None:
+        """Return the id of the provider that this Authorization header may write for, or None."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":
             return None
         digest = hashlib.sha256(token.strip().encode()).digest()
-        # Each is compared, whichever it is: how long that takes says nothing.
+        # All digests are compared, so the time does not depend on which one matches.
         found = [id for known, id in self._digests if hmac.compare_digest(digest, known)]
         return found[0] if found else None
 
-    def most_bytes(self, path: str, authorization: str, otherwise: int) -> int:
-        """The limit on this request's body, in bytes."""
-        return MAX_BODY if path.startswith(PATH) and self.pusher(authorization) is not None else otherwise
+    def body_limit(self, path: str, authorization: str, otherwise: int) -> int:
+        """Return the body limit in bytes: larger than `otherwise` only for authenticated SCIM requests."""
+        return MAX_BODY_BYTES if path.startswith(PATH) and self.authenticate(authorization) is not None else otherwise

@@ -8,7 +8,7 @@ SCHEMA = "urn:ietf:params:scim:api:messages:2.0:Error"
 
 
 class ScimError(GateError):
-    """A request that can't be carried out; `kind` is the scimType, one of the names in the RFC's table 9."""
+    """Error response to a SCIM request.  `kind` is the scimType, one of the names in the RFC's table 9."""
 
     def __init__(self, status: int, detail: str, kind: str = ""):
         self.status = status

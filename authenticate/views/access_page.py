@@ -12,7 +12,7 @@ from authenticate.access_requests.access_request_service import AccessActor, for
 from authenticate.page_paths import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
-from authenticate.views.actors import caller_of
+from authenticate.views.actors import actor_for
 from authenticate.views.portal_pages import STYLE, portal_files
 from authorize.approval_policy import may_request
 from authorize.route_settings import RouteLinks
@@ -32,10 +32,10 @@ log = structlog.get_logger(__name__)
 
 METHODS = ("GET", "HEAD", "POST")
 BACK = ((Message("Back to access"), PAGE),)
-AGAIN = Message("Press the button again in a minute.")
+RETRY_LATER = Message("Press the button again in a minute.")
 YOU = Message("You")
 SENT = f"{PAGE}?sent=1"  # where a new access request is confirmed
-MOST_SHOWN = 100
+MAX_SHOWN = 100
 HOUR = 3600
 DAY = 24 * HOUR
 DURATIONS = (HOUR // 4, HOUR // 2, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY)
@@ -56,50 +56,50 @@ def _sign_in_url(request: HttpRequest) -> str:
 
 @view_helpers.requires_session(*METHODS, back=BACK, sign_in_url=_sign_in_url)
 async def _access(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
-    caller = await caller_of(page_context(request), session)
-    if caller is None:
+    actor = await actor_for(page_context(request), session)
+    if actor is None:
         reason = Message("Your session has ended, or your profile could not be loaded.")
         return responses.error_page(request, 403, reason, links=(view_helpers.SIGN_IN_AGAIN,))
-    return await (_change if request.method == "POST" else _page)(request, service, caller)
+    return await (_change if request.method == "POST" else _page)(request, service, actor)
 
 
-async def _change(request: HttpRequest, service: AuthenticateService, caller: AccessActor) -> HttpResponse:
-    """Do what a button says; BrokerError leaves a page of its own, and nothing half done that another try would not finish."""
+async def _change(request: HttpRequest, service: AuthenticateService, actor: AccessActor) -> HttpResponse:
+    """Apply a form and redirect to the page, or show an error page.  A repeated request completes a change that failed halfway."""
     try:
-        await _do(request, service, caller)
+        await _dispatch(request, service, actor)
     except AccessError as error:
         return responses.error_page(request, error.status, Sentence("%(error)s.", error=error.message), links=BACK)
     except AuditLogAway:
         reason = Message("The audit log is unavailable. Nothing was changed; try again in a minute.")
-        return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)
+        return responses.error_page(request, 503, reason, advice=RETRY_LATER, links=BACK)
     except BrokerError as error:
         log.error("access request update failed", reason=str(error), request_id=page_context(request).request_id)
         reason = Message("The data broker is unavailable. Nothing was changed.")
-        return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)
+        return responses.error_page(request, 503, reason, advice=RETRY_LATER, links=BACK)
     response = responses.redirect(SENT if request.POST.get("do") == "ask" else PAGE)
     response.status_code = 303
     return response
 
 
-async def _do(request: HttpRequest, service: AuthenticateService, caller: AccessActor) -> None:
-    gate, desk, sent = page_context(request), service.access, request.POST
-    id, _, nonce = sent.get("request", "").partition(" ")
-    match sent.get("do", ""):
+async def _dispatch(request: HttpRequest, service: AuthenticateService, actor: AccessActor) -> None:
+    gate, access_requests, form = page_context(request), service.access, request.POST
+    id, _, nonce = form.get("request", "").partition(" ")
+    match form.get("do", ""):
         case "ask" | "break_glass" as do:
-            route = desk.route_for_link(sent.get("route", ""))
+            route = access_requests.route_for_link(form.get("route", ""))
             if route is None:
                 raise AccessError(Message("this application does not accept access requests; nothing was changed"))
-            step = desk.create if do == "ask" else desk.break_glass
-            await step(caller, route, sent.get("why", ""), _seconds(sent.get("duration", "")))
+            step = access_requests.create if do == "ask" else access_requests.break_glass
+            await step(actor, route, form.get("why", ""), _seconds(form.get("duration", "")))
         case "withdraw":
-            await desk.withdraw(caller, id, nonce)
+            await access_requests.withdraw(actor, id, nonce)
         case "refuse":
-            await desk.deny(caller, id, nonce)
+            await access_requests.deny(actor, id, nonce)
         case "approve":
-            await desk.approve(caller, id, nonce, gate.authorize.load_session_identity)
+            await access_requests.approve(actor, id, nonce, gate.authorize.load_session_identity)
         case "end":
-            user_id, _, access_id = sent.get("access", "").rpartition(" ")
-            await desk.revoke(caller, user_id, access_id)
+            user_id, _, access_id = form.get("access", "").rpartition(" ")
+            await access_requests.revoke(actor, user_id, access_id)
         case _:
             raise AccessError(Message("unknown action; nothing was changed"))
 
@@ -108,15 +108,15 @@ def _seconds(written: str) -> float:
     return float(written) if written.isascii() and written.isdigit() and len(written) < 9 else 0.0
 
 
-async def _page(request: HttpRequest, service: AuthenticateService, caller: AccessActor) -> HttpResponse:
-    desk, headers, now = service.access, view_helpers.cookie_headers(request), service.clock()
-    token, cookie = service.csrf.token_for(headers, now, bound_to=caller.session.id)
-    chosen = desk.route_for_link(request.GET.get("route", ""))
-    if chosen is not None and not may_request(chosen, caller.identity):
+async def _page(request: HttpRequest, service: AuthenticateService, actor: AccessActor) -> HttpResponse:
+    access_requests, headers, now = service.access, view_helpers.cookie_headers(request), service.clock()
+    token, cookie = service.csrf.token_for(headers, now, bound_to=actor.session.id)
+    chosen = access_requests.route_for_link(request.GET.get("route", ""))
+    if chosen is not None and not may_request(chosen, actor.identity):
         chosen = None
-    granted = [each async for each in desk.grants_visible_to(caller)]
-    pending = [held async for held in desk.pending_for(caller)]
-    requests = await desk.list_for(caller)
+    granted = [each async for each in access_requests.grants_visible_to(actor)]
+    pending = [held async for held in access_requests.pending_for(actor)]
+    requests = await access_requests.list_for(actor)
     response = responses.page(
         request,
         "authenticate/access.html",
@@ -126,77 +126,77 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Acce
         style=pages.static_path(STYLE),
         csrf=token,
         time=time_element,
-        form=None if chosen is None else _form(chosen, desk.links),
-        glass=_glass(chosen) if chosen is not None and desk.can_break_glass(caller, chosen) else None,
+        form=None if chosen is None else _form(chosen, access_requests.links),
+        glass=_break_glass_durations(chosen) if chosen is not None and access_requests.can_break_glass(actor, chosen) else None,
         is_lost="route" in request.GET and chosen is None,
-        routes=[(desk.links.link_id(route), route_title(route)) for route in await _askable(request, service, caller)],
+        routes=[(access_requests.links.link_id(route), route_title(route)) for route in await _requestable_routes(request, service, actor)],
         is_sent="sent" in request.GET and bool(requests),
-        requests=[_waits(held, service) for held in requests],
+        requests=[_request_row(held, service) for held in requests],
         pending=len(pending),
-        to_review=[_waits(held, service) for held in sorted(pending, key=lambda held: held.asked.asked)[:MOST_SHOWN]],
-        more=max(0, len(pending) - MOST_SHOWN),
-        grants=[_has(each, caller) for each in granted[:MOST_SHOWN]],
+        to_review=[_request_row(held, service) for held in sorted(pending, key=lambda held: held.asked.asked)[:MAX_SHOWN]],
+        more=max(0, len(pending) - MAX_SHOWN),
+        grants=[_grant_row(each, actor) for each in granted[:MAX_SHOWN]],
         longest_why=LONGEST_WHY,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])
 
 
-async def _askable(request: HttpRequest, service: AuthenticateService, caller: AccessActor) -> list[Route]:
-    """Routes that may be asked for by who can't open them now; those that are hidden in the portal are hidden here, too."""
+async def _requestable_routes(request: HttpRequest, service: AuthenticateService, actor: AccessActor) -> list[Route]:
+    """Return the routes that the user may request and cannot open now, except those hidden in the portal."""
     gate = page_context(request)
     opened = await gate.authorize.accessible_routes(gate.incoming.request, view_helpers.cookie_headers(request))
     known = {opening.route.id for opening in opened}
-    requestable = [route for route in service.access.rules.routes if may_request(route, caller.identity)]
+    requestable = [route for route in service.access.rules.routes if may_request(route, actor.identity)]
     found = [route for route in requestable if route.is_in_portal and route.id not in known]
     return sorted(found, key=lambda route: route_title(route).casefold())
 
 
 def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
-    asking = route.access_requests
-    if asking is None:
+    rule = route.access_requests
+    if rule is None:
         raise RuntimeError("this route does not accept access requests")
     return {
         "id": links.link_id(route),
         "words": route_title(route),
         "address": route.from_.host_port,
-        "needs_reason": asking.reason == REQUIRED,
-        "durations": list(_durations(asking.max_duration)),
-        "approvals": asking.approvals,
+        "needs_reason": rule.reason == REQUIRED,
+        "durations": list(_durations(rule.max_duration)),
+        "approvals": rule.approvals,
     }
 
 
-def _glass(route: Route) -> list[tuple[int, str]]:
-    """For how long somebody may let themselves in."""
-    asking = route.access_requests
-    return [] if asking is None or asking.break_glass is None else list(_durations(asking.break_glass.max_duration))
+def _break_glass_durations(route: Route) -> list[tuple[int, str]]:
+    """Return the durations of emergency access, with their labels."""
+    rule = route.access_requests
+    return [] if rule is None or rule.break_glass is None else list(_durations(rule.break_glass.max_duration))
 
 
-def _durations(lasts: timedelta) -> Iterator[tuple[int, str]]:
-    longest = int(lasts.total_seconds())
-    for seconds in (*(each for each in DURATIONS if each < longest), longest):
+def _durations(maximum: timedelta) -> Iterator[tuple[int, str]]:
+    max_seconds = int(maximum.total_seconds())
+    for seconds in (*(each for each in DURATIONS if each < max_seconds), max_seconds):
         yield seconds, format_duration(seconds)
 
 
-def _waits(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
-    asked, route = held.asked, service.access.rules.route(held.asked.route)
-    asking = None if route is None else route.access_requests
+def _request_row(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
+    access_request, route = held.asked, service.access.rules.route(held.asked.route)
+    rule = None if route is None else route.access_requests
     return {
-        "value": f"{held.id} {asked.nonce}",
-        "person": asked.person,
-        "user_id": asked.user_id,
-        "route": asked.route_name,
-        "why": asked.why,
-        "duration": format_duration(asked.duration),
-        "asked": asked.asked,
-        "expires": asked.expires,
-        "approvers": [each.name for each in asked.approvals],
-        "needed": 0 if asking is None else asking.approvals,
+        "value": f"{held.id} {access_request.nonce}",
+        "person": access_request.person,
+        "user_id": access_request.user_id,
+        "route": access_request.route_name,
+        "why": access_request.why,
+        "duration": format_duration(access_request.duration),
+        "asked": access_request.asked,
+        "expires": access_request.expires,
+        "approvers": [each.name for each in access_request.approvals],
+        "needed": 0 if rule is None else rule.approvals,
         "is_gone": route is None,
     }
 
 
-def _has(each: tuple[TemporaryAccessRecord, TemporaryAccess], caller: AccessActor) -> dict[str, Any]:
+def _grant_row(each: tuple[TemporaryAccessRecord, TemporaryAccess], actor: AccessActor) -> dict[str, Any]:
     held, access = each
-    is_own = caller.is_user(held.user_id, held.issuer)
-    said = {"person": YOU if is_own else held.person, "route": access.route_name, "why": access.why, "by": access.by}
-    return {**said, "value": f"{held.user_id} {access.place}", "until": access.until, "is_own": is_own}
+    is_actor = actor.is_user(held.user_id, held.issuer)
+    row = {"person": YOU if is_actor else held.person, "route": access.route_name, "why": access.why, "by": access.by}
+    return {**row, "value": f"{held.user_id} {access.place}", "until": access.until, "is_actor": is_actor}

@@ -1,4 +1,4 @@
-"""Callers of the access desk: who is signed in, from their records at this moment."""
+"""Actors of access requests: signed-in users with their current records."""
 
 from authenticate.access_requests.access_request_service import AccessActor
 from authenticate.service import AuthenticatePageContext
@@ -8,8 +8,8 @@ from databroker.session_reader import user_of
 from foundation.email_address import unambiguous_name
 
 
-async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> AccessActor | None:
-    """Who is signed in, as decisions know them at this moment."""
+async def actor_for(gate: AuthenticatePageContext, session: SessionRecord) -> AccessActor | None:
+    """Return the user of a session with the current identity, or None if the session has just ended."""
     identity = await gate.authorize.load_session_identity(session.id)
     if identity is None or identity.user_id != session.user_id:
         return None
@@ -19,12 +19,12 @@ async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> Ac
     return AccessActor(session, identity, name, audit)
 
 
-async def pending_requests(gate: AuthenticatePageContext, session: SessionRecord) -> int | None:
-    """Return the number of access requests that this user may answer; None where no route has `access_requests`.
+async def count_pending_requests(gate: AuthenticatePageContext, session: SessionRecord) -> int | None:
+    """Return the number of access requests that this user may decide, or None if no route has `access_requests`.
 
     Raises BrokerError.
     """
     if not gate.authenticate.access.rules:
         return None
-    caller = await caller_of(gate, session)
-    return 0 if caller is None else len([held async for held in gate.authenticate.access.pending_for(caller)])
+    actor = await actor_for(gate, session)
+    return 0 if actor is None else len([held async for held in gate.authenticate.access.pending_for(actor)])

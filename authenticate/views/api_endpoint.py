@@ -1,4 +1,4 @@
-"""API for programs: what the pages do, below /.gate/api/.  The token of a service account is the proof: no cookie is looked at."""
+"""HTTP API below /.gate/api/ for client applications.  Service account tokens authenticate calls; cookies are ignored."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,18 +21,18 @@ from foundation.web.problem_details import PROBLEM, problem_document
 
 log = structlog.get_logger(__name__)
 
-DOCUMENT = "openapi.json"
-AWAY = "temporarily unavailable; try again"
+OPENAPI_PATH = "openapi.json"
+UNAVAILABLE = "temporarily unavailable; try again"
 
 
 @csrf_exempt
 async def api(request: HttpRequest, path: str) -> HttpResponse:
     try:
-        if path == DOCUMENT:
+        if path == OPENAPI_PATH:
             return _document(request)
         if request.method == "OPTIONS" and (methods := allowed_methods(path)):
             return responses.finished(HttpResponse(status=204, headers={"Allow": methods}))
-        return await _answer(request, path)
+        return await _dispatch(request, path)
     except ApiProblem as problem:
         if problem.reason:
             log.warning("API token rejected", reason=problem.reason, request_id=page_context(request).request_id)
@@ -40,23 +40,23 @@ async def api(request: HttpRequest, path: str) -> HttpResponse:
     except (BrokerError, Error, AuditLogAway) as error:
         reason = str(error).partition("\n")[0]
         log.error("API call failed", path=path[:100], reason=reason, request_id=page_context(request).request_id)
-        return _problem(request, ApiProblem(503, AWAY).with_header("Retry-After", str(BrokerError.retry_after)))
-    except GateError as error:  # what the doors refuse, in their words
+        return _problem(request, ApiProblem(503, UNAVAILABLE).with_header("Retry-After", str(BrokerError.retry_after)))
+    except GateError as error:  # refused by a service, with its message
         return _problem(request, ApiProblem(error.status, str(error)))
 
 
-async def _answer(request: HttpRequest, path: str) -> HttpResponse:
+async def _dispatch(request: HttpRequest, path: str) -> HttpResponse:
     gate = page_context(request)
     service = gate.authenticate
     operation, id = find_operation(request.method or "", path)
-    with _place(service, ""):
-        program = await service.api_access.authenticate(gate.incoming.request)
-    with _place(service, program.id):
-        program.require_permission(operation.permission)
+    with _slot(service, ""):
+        principal = await service.api_access.authenticate(gate.incoming.request)
+    with _slot(service, principal.id):
+        principal.require_permission(operation.permission)
         query = parse_query(operation, request.META.get("QUERY_STRING", ""))
         body = parse_body(operation, request.headers.get("Content-Type", ""), request.body)
-        await service.api_access.record_use(program, service.host_port)
-        around = ApiContext(
+        await service.api_access.record_use(principal, service.host_port)
+        context = ApiContext(
             service.options,
             service.broker,
             service.clock,
@@ -65,17 +65,17 @@ async def _answer(request: HttpRequest, path: str) -> HttpResponse:
             gate.client_address,
             gate.request_id,
         )
-        answer = await operation.handler(ApiCall(around, program, id, query, body))
-    return responses.finished(HttpResponse(status=204)) if answer is None else _json(answer, operation.status)
+        response = await operation.handler(ApiCall(context, principal, id, query, body))
+    return responses.finished(HttpResponse(status=204)) if response is None else _json(response, operation.status)
 
 
-def _json(answer: BaseModel, status: int) -> HttpResponse:
-    content = answer.model_dump_json(by_alias=True).encode() + b"\n"
+def _json(response: BaseModel, status: int) -> HttpResponse:
+    content = response.model_dump_json(by_alias=True).encode() + b"\n"
     return responses.finished(HttpResponse(content, status=status, content_type="application/json"))
 
 
 def _document(request: HttpRequest) -> HttpResponse:
-    """The document, for everybody: it says nothing of this installation."""
+    """Return the OpenAPI document.  It is public, because it has nothing of this installation."""
     if request.method in ("GET", "HEAD"):
         return responses.json_page(openapi_document())
     if request.method == "OPTIONS":
@@ -84,14 +84,14 @@ def _document(request: HttpRequest) -> HttpResponse:
 
 
 @contextmanager
-def _place(service: AuthenticateService, program: str) -> Iterator[None]:
-    """One of the calls that are answered at a time; each program has its share of them."""
-    if not service.api_places.acquire(program):
+def _slot(service: AuthenticateService, principal: str) -> Iterator[None]:
+    """Hold one of the slots for concurrent calls.  Each service account has a share of them; raises ApiProblem 429."""
+    if not service.api_places.acquire(principal):
         raise ApiProblem(429, "too many concurrent calls; try again in a moment").with_header("Retry-After", "1")
     try:
         yield
     finally:
-        service.api_places.release(program)
+        service.api_places.release(principal)
 
 
 def _problem(request: HttpRequest, problem: ApiProblem) -> HttpResponse:

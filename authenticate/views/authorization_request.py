@@ -1,4 +1,4 @@
-"""Authorization request: what this sign-in attempt remembers, and what the provider is asked for."""
+"""Authorization request to the provider, and the state of the sign-in attempt."""
 
 from dataclasses import dataclass, field
 
@@ -13,20 +13,22 @@ from authenticate.views import view_helpers
 from foundation.errors import BadRequest, ProviderError
 from foundation.web.message import Message
 
-# A browser keeps 4 KiB a cookie; the target is sealed with the rest of the attempt into one.
+# Browsers store 4 KiB per cookie, and the target is sealed into one with the rest of the attempt.
 MAX_REMEMBERED_URL = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
-    """A sign-in under way: `id` is the route host's, which the way back names; `provider` where the person signs in; `asked` what the
-    route wants of the sign-in; `login_hint` the address that they typed.  A provider that `is_chosen` on a page of gate may be remembered.
+    """Sign-in in progress.
+
+    `id` identifies the attempt at the route host.  `step_up` has the route's requirements.  `login_hint` is an address that the user
+    entered.  If `is_chosen`, the user chose the provider on a page of gate, so a cookie may remember it.
     """
 
     target: RedirectTarget
     id: str
     provider: str
-    asked: StepUpRequest = field(default_factory=StepUpRequest)
+    step_up: StepUpRequest = field(default_factory=StepUpRequest)
     login_hint: str = ""
     is_chosen: bool = False
 
@@ -38,18 +40,18 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
     try:
         discovery = await client.discovery()
     except ProviderError as error:
-        return view_helpers.provider_trouble(request, error, str(attempt.target))
+        return view_helpers.provider_error_page(request, error, str(attempt.target))
 
-    def begin(claims: dict[str, str]) -> tuple[str, list[str]]:
-        remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.asked.to_attempt()}
+    def start(claims: dict[str, str]) -> tuple[str, list[str]]:
+        remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.step_up.to_attempt()}
         remembered |= {"provider": client.provider.id, "issuer": client.provider.issuer}
         remembered |= {"chosen": "yes"} if attempt.is_chosen else {}
         return service.attempts.start(remembered, service.host_port, view_helpers.cookie_headers(request), service.clock())
 
     provider = client.provider
-    more = attempt.asked.request_params(provider.request_params, provider.pressing_prompt, takes_claims=discovery.takes_claims)
-    more |= {"login_hint": attempt.login_hint} if attempt.login_hint else {}
-    settings = library_settings(service.options, client, discovery, more)
+    extra_params = attempt.step_up.request_params(provider.request_params, provider.pressing_prompt, takes_claims=discovery.takes_claims)
+    extra_params |= {"login_hint": attempt.login_hint} if attempt.login_hint else {}
+    settings = library_settings(service.options, client, discovery, extra_params)
 
     async def push(params: dict[str, str]) -> dict[str, str]:
         with view_helpers.sign_in_slot(request, client.provider.id):
@@ -57,12 +59,12 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
 
     is_pushed = bool(discovery.pushed_request_endpoint)
     try:
-        response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(begin), push=push if is_pushed else None)(
+        response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(start), push=push if is_pushed else None)(
             request
         )
     except view_helpers.TooManySignIns:
-        return view_helpers.too_many_sign_ins(request)
+        return view_helpers.too_many_sign_ins_page(request)
     except ProviderError as error:
-        return view_helpers.provider_trouble(request, error, str(attempt.target))
+        return view_helpers.provider_error_page(request, error, str(attempt.target))
     response.headers["Cache-Control"] = "no-store"
     return response

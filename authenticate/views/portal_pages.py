@@ -1,4 +1,4 @@
-"""Portal of the signed-in person: the applications that they may open, who they are, and the buttons that end the session."""
+"""Portal pages: accessible applications, profile, sign-out buttons, icons, and the access check."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,8 +12,8 @@ from authenticate.portal.icons import PATH as ICONS
 from authenticate.portal.portal import MAX_SEARCH_LENGTH, Applications
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
-from authenticate.views.actors import pending_requests
-from authenticate.views.profile import described_person
+from authenticate.views.actors import count_pending_requests
+from authenticate.views.profile import build_user_profile
 from config.fields.image import PNG
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
@@ -24,15 +24,15 @@ from foundation.web.times import time_element
 PAGE, CHANGE = "/.gate/", "/.gate/portal"
 BACK = ((Message("Back"), PAGE),)
 SCRIPT, STYLE = "portal.js", "portal.css"
-LONGEST_PROVIDER = 32  # characters of an id
-LONGEST_NUMBER = 6  # digits of a page's number
+MAX_PROVIDER_ID_LENGTH = 32  # of an id
+MAX_PAGE_DIGITS = 6  # of a page number
 
 
 def _sign_in_url(request: HttpRequest) -> str:
-    """URL of the sign-in, at the provider that a link to this page names, for the page of sign-in to judge."""
+    """Return the sign-in URL, with the provider that the link names.  The sign-in page validates it."""
     named = request.GET.get("gate_idp", "")
     return page_context(request).authenticate.redirects.sign_in_url(
-        PAGE, **({"gate_idp": named} if 0 < len(named) <= LONGEST_PROVIDER else {})
+        PAGE, **({"gate_idp": named} if 0 < len(named) <= MAX_PROVIDER_ID_LENGTH else {})
     )
 
 
@@ -41,11 +41,11 @@ def _sign_in_url(request: HttpRequest) -> str:
 )
 async def portal(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     if view_helpers.wants_json(request):
-        return responses.json_page(await described_person(service, session))
-    shown, search = await _applications(request, session), request.GET.get("q", "")[:MAX_SEARCH_LENGTH]
+        return responses.json_page(await build_user_profile(service, session))
+    applications, search = await _applications(request, session), request.GET.get("q", "")[:MAX_SEARCH_LENGTH]
     headers = view_helpers.cookie_headers(request)
     token, cookie = service.csrf.token_for(headers, service.clock(), bound_to=session.id)
-    person = await described_person(service, session)
+    profile = await build_user_profile(service, session)
     response = responses.page(
         request,
         "authenticate/portal.html",
@@ -54,37 +54,37 @@ async def portal(request: HttpRequest, service: AuthenticateService, session: Se
         files=portal_files(service),
         style=pages.static_path(STYLE),
         script=pages.static_path(SCRIPT),
-        page=await service.portal.page(shown, search, _number(request.GET.get("page", "")), responses.language()),
-        recent=() if search else shown.recent,
-        count=len(shown.all),
+        page=await service.portal.page(applications, search, _parse_page_number(request.GET.get("page", "")), responses.language()),
+        recent=() if search else applications.recent,
+        count=len(applications.all),
         search=search,
-        person=person,
+        profile=profile,
         csrf=token,
         time=time_element,
-        pending=await pending_requests(page_context(request), session),
-        administers=await _administers(request, headers),
+        pending=await count_pending_requests(page_context(request), session),
+        administers=await _may_administer(request, headers),
     )
     return responses.with_cookies(response, [cookie] if cookie else [])
 
 
 @view_helpers.requires_session("GET", "HEAD", back=BACK)
 async def portal_json(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
-    """The applications for programs that show them elsewhere, in the order of the page."""
-    shown = await _applications(request, session)
-    favourites = {each.id for each in shown.favourites}
+    """Return the applications as JSON in the order of the page, for other dashboards."""
+    applications = await _applications(request, session)
+    favourites = {each.id for each in applications.favourites}
     return responses.json_page(
         {
-            "applications": [{**_described(each), "favourite": each.id in favourites} for each in shown.all],
-            "recent": [each.key for each in shown.recent],
+            "applications": [{**_to_json(each), "favourite": each.id in favourites} for each in applications.all],
+            "recent": [each.key for each in applications.recent],
         }
     )
 
 
 @view_helpers.requires_session("POST", back=BACK)
 async def change_portal(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
-    """Make an application a favourite or none any more, or note that it was opened.  One that is not listed is none to anybody."""
-    wanted = request.POST.get("favourite", "") or request.POST.get("opened", "")
-    found = (await _applications(request, session)).find(wanted)
+    """Toggle a favourite, or record that an application was opened.  An application that is not listed for the user is 404."""
+    search_text = request.POST.get("favourite", "") or request.POST.get("opened", "")
+    found = (await _applications(request, session)).find(search_text)
     if found is None:
         reason = Message("Application not found; nothing was changed.")
         return responses.error_page(request, 404, reason, links=BACK)
@@ -99,19 +99,19 @@ async def change_portal(request: HttpRequest, service: AuthenticateService, sess
 
 @view_helpers.requires_session("GET", "HEAD", back=BACK, sign_in_url=_sign_in_url)
 async def why(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
-    """Why somebody can't see what they look for.  Only what is listed for them is looked at: of all else it says the same, there or not."""
-    wanted = " ".join(request.GET.get("address", "")[:MAX_SEARCH_LENGTH].split())
-    person = (await described_person(service, session))["user"]
+    """Check access to an application.  Only listed applications are searched, so the page does not disclose others."""
+    search_text = " ".join(request.GET.get("address", "")[:MAX_SEARCH_LENGTH].split())
+    user = (await build_user_profile(service, session))["user"]
     return responses.page(
         request,
         "authenticate/why.html",
         files=portal_files(service),
         style=pages.static_path(STYLE),
         shows_times=True,
-        pending=await pending_requests(page_context(request), session),
-        wanted=wanted,
-        found=_looked_up(await _applications(request, session), wanted),
-        person=person["email"] or person["name"] or person["id"],
+        pending=await count_pending_requests(page_context(request), session),
+        search_text=search_text,
+        found=_find_applications(await _applications(request, session), search_text),
+        user=user["email"] or user["name"] or user["id"],
         now=time_element(service.clock(), "long"),
     )
 
@@ -123,14 +123,14 @@ async def icon(request: HttpRequest, name: str) -> HttpResponse:
         return responses.error_page(request, 404, Message("This page does not exist."))
     response = HttpResponse(found.content, content_type=found.media_type)
     response.headers["Cache-Control"] = "private, max-age=604800, immutable"
-    # Opened as a page of its own, a picture is nothing but one.
+    # So that an SVG that is opened as a page can run nothing.
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox; frame-ancestors 'none'"
     response.headers["Content-Disposition"] = f'inline; filename="icon.{"png" if found.media_type == PNG else "svg"}"'
     return responses.finished(response)
 
 
-def _number(said: str) -> int:
-    return int(said) if said.isdecimal() and len(said) <= LONGEST_NUMBER else 1
+def _parse_page_number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) <= MAX_PAGE_DIGITS else 1
 
 
 def portal_files(service: AuthenticateService) -> pages.PageFiles:
@@ -148,31 +148,31 @@ async def _applications(request: HttpRequest, session: SessionRecord) -> Applica
     return await gate.authenticate.portal.applications(gate.authorize, gate.incoming.request, view_helpers.cookie_headers(request), session)
 
 
-def _described(shown: Application) -> dict[str, Any]:
+def _to_json(applications: Application) -> dict[str, Any]:
     return {
-        "title": shown.title,
-        "description": shown.description,
-        "category": shown.category,
-        "url": shown.url or shown.key,
-        "tunnel_command": shown.command,
-        "requires_step_up": shown.needs_step_up,
-        "partial_access": shown.has_partial_access,
+        "title": applications.title,
+        "description": applications.description,
+        "category": applications.category,
+        "url": applications.url or applications.key,
+        "tunnel_command": applications.command,
+        "requires_step_up": applications.needs_step_up,
+        "partial_access": applications.has_partial_access,
     }
 
 
-def _looked_up(shown: Applications, wanted: str) -> list[Application]:
-    """Listed applications that were meant by an address, or by words."""
+def _find_applications(applications: Applications, search_text: str) -> list[Application]:
+    """Return listed applications that match an address, or all terms of a text."""
     try:
-        host = urlsplit(wanted if "://" in wanted else f"https://{wanted}").hostname
+        host = urlsplit(search_text if "://" in search_text else f"https://{search_text}").hostname
     except ValueError:
         host = None
-    at_host = [each for each in shown.all if wanted and host and urlsplit(each.key).hostname == host]
-    words = wanted.casefold().split()
-    return at_host or [each for each in shown.all if words and each.matches(words)][:10]
+    at_host = [each for each in applications.all if search_text and host and urlsplit(each.key).hostname == host]
+    terms = search_text.casefold().split()
+    return at_host or [each for each in applications.all if terms and each.matches(terms)][:10]
 
 
-async def _administers(request: HttpRequest, headers: list[bytes]) -> bool:
-    """Whether to show the link to the admin, which asks for itself."""
+async def _may_administer(request: HttpRequest, headers: list[bytes]) -> bool:
+    """Return whether to show the link to the admin.  The admin checks access itself."""
     gate = page_context(request)
     if not (gate.options.admin_allowed_users or gate.options.admin_allowed_groups):
         return False

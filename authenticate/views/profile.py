@@ -1,4 +1,4 @@
-"""Person of a session, as their own pages and the JSON tell it."""
+"""Profile of the user of a session, for pages and JSON."""
 
 import asyncio
 from typing import Any
@@ -10,11 +10,11 @@ from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryG
 from databroker.session_reader import group_of, person_of, user_of
 
 MAX_GROUPS = 200
-# They tie tokens together and tell a person nothing.
+# These bind tokens to each other and are of no use to a user.
 _HIDDEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash"})
 
 
-async def described_person(service: AuthenticateService, session: SessionRecord) -> dict[str, Any]:
+async def build_user_profile(service: AuthenticateService, session: SessionRecord) -> dict[str, Any]:
     record = await service.broker.get(USER, session.user_id)
     user, provider = user_of(session, record), service.providers.configured[session.provider]
     return {
@@ -31,8 +31,8 @@ async def described_person(service: AuthenticateService, session: SessionRecord)
 
 async def _groups(service: AuthenticateService, session: SessionRecord) -> list[dict[str, str]]:
     provider = service.providers.configured[session.provider]
-    person = person_of(session, await service.broker.get(DIRECTORY_USER, session.user_id)) if provider.has_directory else None
-    from_directory = person.group_ids if person is not None else ()
+    directory_user = person_of(session, await service.broker.get(DIRECTORY_USER, session.user_id)) if provider.has_directory else None
+    from_directory = directory_user.group_ids if directory_user is not None else ()
     from_claims = groups_in(session.claims, provider.groups_claim)
     ids = list(dict.fromkeys([*from_directory, *from_claims]))[:MAX_GROUPS]
     records = await asyncio.gather(*(service.broker.get(DIRECTORY_GROUP, provider.record_id_prefix + id) for id in ids))

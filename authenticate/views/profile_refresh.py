@@ -1,4 +1,4 @@
-"""Refresh button: new claims at once, for who was just put into a group; with proof that our page asked, and not too often."""
+"""Profile refresh: load new claims on request, for example after a group change, with a CSRF token and a cooldown."""
 
 from django.http import HttpRequest, HttpResponse
 
@@ -16,16 +16,16 @@ BACK = ((Message("Back"), DASHBOARD),)
 
 @view_helpers.requires_session("POST", back=BACK)
 async def refresh(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
-    if (wait := too_soon(service, session)) > 0:
-        return _later(request, Message("Your session was refreshed a moment ago."), wait)
-    return await _refreshed(request, service, session)
+    if (wait := seconds_until_allowed(service, session)) > 0:
+        return _retry_later_page(request, Message("Your session was refreshed a moment ago."), wait)
+    return await _refresh(request, service, session)
 
 
-async def _refreshed(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
+async def _refresh(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     try:
         await service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
     except RefreshUnderWay:
-        return _later(request, Message("Your session is being refreshed."), 5)
+        return _retry_later_page(request, Message("Your session is being refreshed."), 5)
     except SessionEnded:
         reason = Message("The identity provider no longer confirms this session, so it has ended.")
         response = responses.error_page(request, 401, reason, links=(view_helpers.SIGN_IN_AGAIN,))
@@ -33,7 +33,7 @@ async def _refreshed(request: HttpRequest, service: AuthenticateService, session
             response, service.sessions.clear_cookies(view_helpers.cookie_headers(request), service.host_port, request.path)
         )
     except ProviderError as error:
-        return view_helpers.provider_trouble(request, error, DASHBOARD)
+        return view_helpers.provider_error_page(request, error, DASHBOARD)
     if view_helpers.wants_json(request):
         return responses.json_page({"status": 200, "reason": "Your session is refreshed."})
     response = responses.redirect(DASHBOARD)
@@ -41,12 +41,12 @@ async def _refreshed(request: HttpRequest, service: AuthenticateService, session
     return response
 
 
-def too_soon(service: AuthenticateService, session: SessionRecord) -> float:
-    """Seconds until this session may be refreshed by hand again; 0 or less: now."""
+def seconds_until_allowed(service: AuthenticateService, session: SessionRecord) -> float:
+    """Return the seconds until this session may be refreshed manually again; 0 or less means now."""
     return session.manually_refreshed_at + service.options.refresh_cooldown.total_seconds() - service.clock()
 
 
-def _later(request: HttpRequest, reason: str, wait: float) -> HttpResponse:
+def _retry_later_page(request: HttpRequest, reason: str, wait: float) -> HttpResponse:
     response = responses.error_page(request, 429, reason, advice=Message("Try again later."), links=BACK)
     response.headers["Retry-After"] = str(int(wait) + 1)
     return response

@@ -1,4 +1,4 @@
-"""My sessions: where a person is signed in, what ends there at the press of a button, and what applications are told of them."""
+"""Sessions page: list and end the user's sessions, and show the information shared with applications."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,9 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from authenticate.portal.user_sessions import MAX_SHOWN, list_user_sessions, other_sessions
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
-from authenticate.views.actors import pending_requests
+from authenticate.views.actors import count_pending_requests
 from authenticate.views.portal_pages import STYLE, portal_files
-from authenticate.views.profile import described_person
+from authenticate.views.profile import build_user_profile
 from databroker.admin.record_details import claim_text
 from databroker.audit_log import AuditAction, session_entry
 from databroker.records import SessionRecord
@@ -21,7 +21,7 @@ from foundation.web.times import time_element
 
 PAGE = "/.gate/sessions"
 BACK = ((Message("Back to your sessions"), PAGE),)
-# Claims about the ID token and the sign-in, and not about the person.
+# Claims about the ID token and the sign-in, not about the user.
 _TECHNICAL = frozenset(
     (
         "acr",
@@ -52,7 +52,7 @@ async def sessions(request: HttpRequest, service: AuthenticateService, session: 
 
 
 async def _end(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
-    """End one session, or all but this; one of somebody else is as one that does not exist."""
+    """End one session, or all but this one.  Another user's session is reported as not found."""
     if "end_others" in request.POST:
         chosen = await other_sessions(service.sessions, session, service.clock())
     else:
@@ -61,12 +61,12 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
             reason = Message("Session not found; nothing was changed. It may have ended already.")
             return responses.error_page(request, 404, reason, links=BACK)
         if found.id in (session.id, *session.superseded_ids):
-            return responses.redirect("/.gate/signout/")  # which asks, and clears what this browser has
+            return responses.redirect("/.gate/signout/")  # which asks for confirmation, and clears the cookies
         chosen = [found]
     ended = 0
     try:
         for each in chosen:
-            await _ended(request, service, session, each)
+            await _end_session(request, service, session, each)
             ended += 1
     except BrokerError:
         if not ended:
@@ -82,7 +82,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
     return response
 
 
-async def _ended(request: HttpRequest, service: AuthenticateService, session: SessionRecord, chosen: SessionRecord) -> None:
+async def _end_session(request: HttpRequest, service: AuthenticateService, session: SessionRecord, chosen: SessionRecord) -> None:
     gate = page_context(request)
     action: str = AuditAction.END_SESSION
     try:
@@ -97,8 +97,8 @@ async def _ended(request: HttpRequest, service: AuthenticateService, session: Se
 async def _page(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     headers, now = view_helpers.cookie_headers(request), service.clock()
     token, cookie = service.csrf.token_for(headers, now, bound_to=session.id)
-    person = await described_person(service, session)
-    claims, technical = _claims(person["claims"])
+    profile = await build_user_profile(service, session)
+    claims, technical = _claims(profile["claims"])
     response = responses.page(
         request,
         "authenticate/sessions.html",
@@ -107,9 +107,9 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
         files=portal_files(service),
         style=pages.static_path(STYLE),
         sessions=await list_user_sessions(service.sessions, service.broker, session, now),
-        pending=await pending_requests(page_context(request), session),
-        person=person,
-        told=_told(service, person),
+        pending=await count_pending_requests(page_context(request), session),
+        profile=profile,
+        shared=_shared_claims(service, profile),
         claims=claims,
         technical=technical,
         csrf=token,
@@ -119,26 +119,26 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
     return responses.with_cookies(response, [cookie] if cookie else [])
 
 
-def _told(service: AuthenticateService, person: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What an application may be told: the assertion's claims about the person, and those of `jwt_claims_headers`."""
-    user, claims = person["user"], person["claims"]
-    told: dict[str, str] = {
-        Message("Your id"): person["released"]["id"],
+def _shared_claims(service: AuthenticateService, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what applications may receive: the assertion's claims about the user, and those of `jwt_claims_headers`."""
+    user, claims = profile["user"], profile["claims"]
+    shared: dict[str, str] = {
+        Message("Your id"): profile["released"]["id"],
         Message("Your name"): user["name"] or Message("unknown"),
-        Message("Your e-mail address"): person["released"]["email"]
+        Message("Your e-mail address"): profile["released"]["email"]
         or Message("not shared: the address is not verified, or its domain is not allowed for your identity provider"),
-        Message("Your groups"): ", ".join(group["name"] for group in person["groups"]) or Message("none"),
+        Message("Your groups"): ", ".join(group["name"] for group in profile["groups"]) or Message("none"),
     }
     for name in service.options.jwt_claims_headers:
         if name in claims and name not in ("sub", "user", "name", "email", "groups"):
-            told[name] = claim_text(name, claims[name])
-    return list(told.items())
+            shared[name] = claim_text(name, claims[name])
+    return list(shared.items())
 
 
-def _claims(said: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(about the person, technical)."""
+def _claims(all_claims: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return claims about the user, and technical claims."""
     about: list[tuple[str, str]] = []
     technical: list[tuple[str, str]] = []
-    for name, value in said.items():
+    for name, value in all_claims.items():
         (technical if name in _TECHNICAL else about).append((name, claim_text(name, value)))
     return about, technical

@@ -1,4 +1,4 @@
-"""Sign-out page: with proof that one of our own pages asked for it, the session ends on every host and, where it can, at the provider."""
+"""Sign-out page: with a CSRF token, ends the session on every host and, if possible, at the provider."""
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -15,14 +15,14 @@ from foundation.errors import BrokerError
 from foundation.web import responses
 from foundation.web.message import Message
 
-# What the button for all devices sends.
+# Name of the button for all devices.
 EVERYWHERE = "gate_everywhere"
 METHODS = ["GET", "HEAD", "OPTIONS", "POST"]
 
 
-# Django's token guards the admin; this page has its own, bound to the session and needed on GET, too.
+# Django's CSRF token protects the admin; this page has gate's, bound to the session and required on GET too.
 @csrf_exempt
-@view_helpers.errors_as_pages
+@view_helpers.renders_bad_request
 async def sign_out(request: HttpRequest) -> HttpResponse:
     service = page_context(request).authenticate
     if request.method == "OPTIONS":
@@ -30,15 +30,15 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
     if request.method not in METHODS:
         return HttpResponseNotAllowed(METHODS)
     headers = view_helpers.cookie_headers(request)
-    session = await view_helpers.session_of(request)
+    session = await view_helpers.get_session(request)
     token = request.headers.get(HEADER, "") or _field(request, FIELD)
-    is_proven = service.csrf.check(token, headers, service.clock(), bound_to=_bound_to(session))
+    is_proven = service.csrf.check(token, headers, service.clock(), bound_to=_csrf_binding(session))
     if request.method == "HEAD" or not is_proven:
-        return _confirmation(request, service, session)
-    return await _signed_out(request, service, session)
+        return _confirmation_page(request, service, session)
+    return await _sign_out(request, service, session)
 
 
-async def _signed_out(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
+async def _sign_out(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
     headers, now = view_helpers.cookie_headers(request), service.clock()
     next_url = service.post_logout_redirect.url(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
     everywhere = session is not None and request.method == "POST" and EVERYWHERE in request.POST
@@ -50,7 +50,8 @@ async def _signed_out(request: HttpRequest, service: AuthenticateService, sessio
     await service.sessions.end_carried(headers, service.host_port, now)
     cleared = service.sessions.clear_cookies(headers, service.host_port, request.path)
     return responses.with_cookies(
-        _next(request, next_url, everywhere=everywhere), [*cleared, service.csrf.clear(), *service.choice.forgotten(), *_admin_cookies()]
+        _next_response(request, next_url, everywhere=everywhere),
+        [*cleared, service.csrf.clear(), *service.choice.forgotten(), *_admin_cookies()],
     )
 
 
@@ -71,13 +72,15 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
 
 @require_safe
 async def signed_out(request: HttpRequest) -> HttpResponse:
-    """Post-logout page: where the provider sends the browser when the session there has ended, too."""
+    """Post-logout page, to which the provider redirects after ending its session."""
     service = page_context(request).authenticate
     states, is_route_origin = request.GET.getlist("state"), page_context(request).authorize.is_route_origin
-    return _next(request, service.post_logout_redirect.url_of(states[0] if len(states) == 1 else "", is_route_origin, service.clock()))
+    return _next_response(
+        request, service.post_logout_redirect.url_of(states[0] if len(states) == 1 else "", is_route_origin, service.clock())
+    )
 
 
-def _next(request: HttpRequest, url: str, *, everywhere: bool = False) -> HttpResponse:
+def _next_response(request: HttpRequest, url: str, *, everywhere: bool = False) -> HttpResponse:
     if url:
         return responses.redirect(url)
     if view_helpers.wants_json(request):
@@ -85,9 +88,9 @@ def _next(request: HttpRequest, url: str, *, everywhere: bool = False) -> HttpRe
     return responses.page(request, "authenticate/signed_out.html", everywhere=everywhere)
 
 
-def _confirmation(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
-    """The page that asks; nothing has changed, and its button carries the proof."""
-    token, cookie = service.csrf.token_for(view_helpers.cookie_headers(request), service.clock(), bound_to=_bound_to(session))
+def _confirmation_page(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
+    """Return the confirmation page with a CSRF token.  Nothing has changed yet."""
+    token, cookie = service.csrf.token_for(view_helpers.cookie_headers(request), service.clock(), bound_to=_csrf_binding(session))
     if view_helpers.wants_json(request):
         response = responses.error_page(request, 400, Message("Sign-out needs a CSRF token of this session; nothing was changed."))
     else:
@@ -106,12 +109,12 @@ def _confirmation(request: HttpRequest, service: AuthenticateService, session: S
 
 
 def _admin_cookies() -> list[str]:
-    """Deletion of the admin's cookies.  Without the session it was entered by, Django's opens nothing; gone are both all the same."""
+    """Return Set-Cookie values that delete the admin's cookies.  Without gate's session they are invalid anyway."""
     names = (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
     return [set_cookie(name, "", max_age=0, secure=settings.SESSION_COOKIE_SECURE, path=settings.SESSION_COOKIE_PATH) for name in names]
 
 
-def _bound_to(session: SessionRecord | None) -> str:
+def _csrf_binding(session: SessionRecord | None) -> str:
     return session.id if session is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""Shared by the authenticate host's views: the raw cookies, session and form token, the limit on sign-ins, expected errors as pages."""
+"""Helpers of the views: raw cookies, session and CSRF checks, the limit on sign-ins, and error pages."""
 
 import functools
 from collections.abc import Awaitable, Callable, Iterator
@@ -32,18 +32,18 @@ TRY_AGAIN = Message("Try again")
 
 
 def cookie_headers(request: HttpRequest) -> list[bytes]:
-    """The raw Cookie headers: Django's own dictionary keeps only one of several cookies with the same name."""
+    """Return the raw Cookie headers, because Django keeps only one of several cookies with the same name."""
     return [value for name, value in request.scope["headers"] if name == b"cookie"]
 
 
-async def session_of(request: HttpRequest) -> SessionRecord | None:
+async def get_session(request: HttpRequest) -> SessionRecord | None:
     """Return the live session of the browser that sends this request."""
     service = page_context(request).authenticate
     return await service.sessions.find(cookie_headers(request), service.host_port, service.clock())
 
 
-def is_from_our_page(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> bool:
-    """Whether a page of ours that this session was shown sends this request: its token comes as a field, or from its script as a header."""
+def has_valid_csrf_token(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> bool:
+    """Return whether the request has a CSRF token bound to this session, in a form field or a header."""
     token = request.headers.get(HEADER, "") or request.POST.get(FIELD, "")
     return service.csrf.check(token, cookie_headers(request), service.clock(), bound_to=session.id)
 
@@ -52,7 +52,7 @@ def wants_json(request: HttpRequest) -> bool:
     return preferred_type(request.headers.get("Accept", "")) == "json"
 
 
-def provider_trouble(request: HttpRequest, error: Exception, retry_url: str) -> HttpResponse:
+def provider_error_page(request: HttpRequest, error: Exception, retry_url: str) -> HttpResponse:
     log.error("sign-in failed at the identity provider", error=str(error), request_id=page_context(request).request_id)
     response = error_page(
         request,
@@ -69,33 +69,33 @@ def provider_trouble(request: HttpRequest, error: Exception, retry_url: str) -> 
 
 
 class TooManySignIns(ProviderError):
-    """The limit on sign-ins that wait for the provider is reached, for all or for this network."""
+    """The limit on sign-ins that wait for the provider is reached, in total or for this network."""
 
 
 @contextmanager
 def sign_in_slot(request: HttpRequest, provider: str) -> Iterator[None]:
-    """A slot of the limit on requests to this provider that browsers cause, none where it is not configured; TooManySignIns.
+    """Hold a slot for a request to this provider.  An unconfigured provider needs none.
 
-    Each network has a share: anybody can begin sign-ins and bring back made-up codes, and while the provider is slow each holds a
-    connection to it.
+    Each network has a share, because any client can start sign-ins and send invalid codes, and each holds a connection while the
+    provider is slow.  Raises TooManySignIns.
     """
     gate = page_context(request)
-    places, network = gate.authenticate.places_at_provider.get(provider), client_network(gate.client_address)
-    if places is None:
+    slots, network = gate.authenticate.places_at_provider.get(provider), client_network(gate.client_address)
+    if slots is None:
         yield
         return
-    if not places.acquire(network):
+    if not slots.acquire(network):
         metrics.sign_ins_rejected.inc()
         log.warning("sign-in rejected: provider concurrency limit", network=network, request_id=gate.request_id)
         raise TooManySignIns("too many sign-ins are waiting for the provider")
     try:
         yield
     finally:
-        places.release(network)
+        slots.release(network)
 
 
-def too_many_sign_ins(request: HttpRequest) -> HttpResponse:
-    """The page for TooManySignIns.  Nothing was used up: the same request may come again."""
+def too_many_sign_ins_page(request: HttpRequest) -> HttpResponse:
+    """Return the page for TooManySignIns.  Nothing was consumed, so the same request can be repeated."""
     response = error_page(
         request,
         503,
@@ -109,10 +109,10 @@ def too_many_sign_ins(request: HttpRequest) -> HttpResponse:
 def requires_session(
     *methods: str, back: Links, sign_in_url: Callable[[HttpRequest], str] = lambda request: ""
 ) -> Callable[[SignedInView], View]:
-    """Decorator of a view of signed-in people, with its session.  A change (not GET, not HEAD) needs the session's form token; `back`
-    is where its page is.
+    """Decorate a view that needs a session, and pass the session to it.
 
-    `sign_in_url` is where somebody without a session is redirected, not after a change; where it is empty, the answer is 401.
+    Changes (not GET, not HEAD) need the session's CSRF token; `back` links to the page of the form.  Without a session, reads redirect to
+    `sign_in_url`; changes, and reads with an empty URL, are 401.
     """
 
     def decorate(view: SignedInView) -> View:
@@ -120,23 +120,23 @@ def requires_session(
         async def answer(request: HttpRequest) -> HttpResponse:
             if request.method not in methods:
                 return HttpResponseNotAllowed(methods)
-            is_change, session = request.method not in ("GET", "HEAD"), await session_of(request)
+            is_change, session = request.method not in ("GET", "HEAD"), await get_session(request)
             if session is None:
                 url = "" if is_change else sign_in_url(request)
                 return redirect(url) if url else error_page(request, 401, NOT_SIGNED_IN, links=(SIGN_IN_AGAIN,))
             service = page_context(request).authenticate
-            if is_change and not is_from_our_page(request, service, session):
+            if is_change and not has_valid_csrf_token(request, service, session):
                 return error_page(request, 400, EXPIRED, links=back)
             return await view(request, service, session)
 
-        # Django's token guards the admin; a form of ours has its own, bound to the session.
-        return csrf_exempt(errors_as_pages(answer))
+        # Django's CSRF token protects the admin; gate's forms have their own, bound to the session.
+        return csrf_exempt(renders_bad_request(answer))
 
     return decorate
 
 
-def errors_as_pages(view: View) -> View:
-    """Decorator: a view whose expected errors become pages."""
+def renders_bad_request(view: View) -> View:
+    """Decorate a view so that BadRequest becomes an error page."""
 
     @functools.wraps(view)
     async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

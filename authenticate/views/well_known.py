@@ -1,4 +1,4 @@
-"""Well-known documents: our public keys, and where our endpoints are."""
+"""Well-known documents: public signing keys, and client metadata for registration at a provider."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -23,14 +23,14 @@ async def jwks(request: HttpRequest) -> HttpResponse:
         }
         return responses.json_page(document, status=404)
     response = responses.json_page(await service.published_keys.jwks())
-    # Upstreams may keep the keys for a while: a new one is announced to every process before long.
+    # Upstreams may cache the keys for a minute; a new key reaches every process shortly.
     response.headers["Cache-Control"] = "public, max-age=60"
     return response
 
 
 @require_safe
-async def endpoints(request: HttpRequest) -> HttpResponse:
-    """Our client's registration, by the names of its metadata; a provider without ID tokens knows no sign-out."""
+async def client_metadata(request: HttpRequest) -> HttpResponse:
+    """Return gate's client metadata.  Providers without ID tokens do not support logout."""
     service = page_context(request).authenticate
     document: dict[str, object] = {
         "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,

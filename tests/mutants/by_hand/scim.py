@@ -6,7 +6,7 @@ from tests.mutants.operations import always, lacks, never, omits, replaced, retu
 view = door(
     "authenticate.views.scim_endpoint", "unit/authenticate/views/test_scim_endpoint.py", "unit/authenticate/views/test_several_scim.py"
 )
-view.without("the token says whose users are pushed", "scim", replaced("service.scim[pusher]", "next(iter(service.scim.values()))"))
+view.without("the token says whose users are pushed", "scim", replaced("service.scim[provider_id]", "next(iter(service.scim.values()))"))
 
 directory = door(
     "authenticate.scim.scim_directory",
@@ -22,42 +22,45 @@ records = door(
 )
 records.without(
     "a deleted user stays out",
-    "AccessRecords.take",
+    "DirectoryWriter.remove_user",
     replaced("self._deactivate(id, self.issuer)", "self._broker.delete(DIRECTORY_USER, id)"),
 )
 records.without(
     "a deactivation is of all cases of a userName",
-    "AccessRecords._deactivate",
+    "DirectoryWriter._deactivate",
     replaced("self._provider.deactivation_id(id)", "id"),
 )
 user_names = door("config.provider_config", "unit/authenticate/scim/test_scim_directory.py")
 user_names.without("a userName has no case", "ProviderConfig.deactivation_id", replaced("subject.casefold()", "subject"))
 records.without(
     "whose people they are is known to decisions",
-    "AccessRecords.write",
+    "DirectoryWriter.write",
     replaced(
-        "DirectoryUser(id, email_of(resource), name_of(resource), group_ids, issuer=issuer)",
-        "DirectoryUser(id, email_of(resource), name_of(resource), group_ids)",
+        "DirectoryUser(id, get_email(resource), get_display_name(resource), group_ids, issuer=issuer)",
+        "DirectoryUser(id, get_email(resource), get_display_name(resource), group_ids)",
     ),
 )
 records.without(
     "records of another issuer stay those of that issuer",
-    "AccessRecords.told_by_others",
-    replaced("{group: by for group, by in told_by.items() if not applies_to_issuer(by, self.issuer)}", "{group: by for group, by in ()}"),
+    "DirectoryWriter.groups_from_other_issuers",
+    replaced(
+        "{group: issuer for group, issuer in issuers.items() if not applies_to_issuer(issuer, self.issuer)}",
+        "{group: issuer for group, issuer in ()}",
+    ),
 )
-directory.without("membership is evaluated for each issuer", "ScimGroups._write", always("self._access.is_ours(old)"))
+directory.without("membership is evaluated for each issuer", "ScimGroups._write", always("self._access.is_current_issuer(old)"))
 directory.without("a PUT does not activate by omission", "ScimUsers.replace", omits("was_active"))
 directory.without("a PATCH does not activate by omission", "ScimUsers.patch", omits("was_active"))
 directory.without(
     "a newer version is not overwritten",
-    "ScimDirectory.changing",
+    "ScimDirectory.get_for_update",
     replaced("raise ScimError(...)", 'ScimError(412, "the resource was changed meanwhile")'),
 )
 
 index = door("authenticate.scim.index", "unit/authenticate/scim/test_index.py", "unit/authenticate/scim/test_scim_directory.py")
 index.without(
     "one person is one resource",
-    "ScimIndex.check",
+    "ScimIndex.check_unique",
     replaced("raise ScimError(...)", "ScimError(409, f\"another resource has this {attribute.replace('_', ' ')}\", \"uniqueness\")"),
 )
 
@@ -71,14 +74,14 @@ attributes.without("a full name is the attribute's", "_unwrapped", replaced("nam
 
 resources = door("authenticate.scim.resources", "unit/authenticate/scim/test_resources.py", "unit/authenticate/views/test_scim_endpoint.py")
 resources.without(
-    "who says nothing of active changes nothing of it", "user_of", replaced('user.get("active", was_active)', 'user.get("active", True)')
+    "who says nothing of active changes nothing of it", "parse_user", replaced('user.get("active", was_active)', 'user.get("active", True)')
 )
 resources.without(
     "active in an object of the core schema counts",
-    "_named",
-    replaced("attributes_in(document)", "document.items()"),
+    "_normalize_names",
+    replaced("iter_attributes(document)", "document.items()"),
 )
-resources.without("passwords are not kept", "_LEFT_OUT", lacks('"password"'))
+resources.without("passwords are not kept", "_IGNORED", lacks('"password"'))
 
 trail = door("authenticate.audit_writer", "unit/authenticate/test_audit_writer.py", "unit/authenticate/views/test_scim_endpoint.py")
 trail.without("a change without audit entry still applies", "_write", replaced("OperationalError", "ZeroDivisionError"))

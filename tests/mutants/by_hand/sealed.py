@@ -85,7 +85,7 @@ csrf.without(
 sign_out = door("authenticate.views.sign_out", "unit/authenticate/views/test_sign_out.py")
 sign_out.without(
     "a link ends this browser's session alone",
-    "_signed_out",
+    "_sign_out",
     replaced(
         'session is not None and request.method == "POST" and EVERYWHERE in request.POST',
         "session is not None and _field(request, EVERYWHERE)",

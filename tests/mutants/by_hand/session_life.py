@@ -98,9 +98,11 @@ sign_in = door("authenticate.views.sign_in", "unit/authenticate/views/test_autho
 sign_in.without(
     "a weak session goes not straight back",
     "_begin",
-    replaced("asked.shortfall(session.claims, session.issued, now)", '""'),
+    replaced("step_up.shortfall(session.claims, session.issued, now)", '""'),
 )
 callback = door("authenticate.views.callback", "unit/authenticate/views/test_authorization_request.py")
 callback.without(
-    "a weak answer makes no session", "CallbackView.login_success", replaced("asked.shortfall(self.signed_in.user.claims, now, now)", '""')
+    "a weak answer makes no session",
+    "CallbackView.login_success",
+    replaced("step_up.shortfall(self.signed_in.user.claims, now, now)", '""'),
 )

@@ -90,7 +90,7 @@ at_the_provider.without(
 )
 by_the_directory = door("authenticate.scim.directory_writer", "unit/authenticate/test_endings.py")
 by_the_directory.without(
-    "who is deactivated is out everywhere", "AccessRecords.end_sessions", replaced("await end_sessions_of_user(...)", "()")
+    "who is deactivated is out everywhere", "DirectoryWriter.end_sessions", replaced("await end_sessions_of_user(...)", "()")
 )
 refused = door("authenticate.session.session_refresh", "unit/authenticate/test_endings.py")
 refused.without(

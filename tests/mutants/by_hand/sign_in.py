@@ -71,7 +71,7 @@ echoes.without(
 questions = door("authenticate.provider.provider_http", "unit/authenticate/provider/test_provider_client.py")
 questions.without("credentials are secrets of a question", "_secrets", replaced("{credentials}", "set[str]()"))
 answers = door("authenticate.views.view_helpers", "unit/authenticate/views/test_callback.py")
-answers.without("a network has no more than its share", "sign_in_slot", replaced("places.acquire(network)", 'places.acquire("")'))
+answers.without("a network has no more than its share", "sign_in_slot", replaced("slots.acquire(network)", 'slots.acquire("")'))
 
 client.without(
     "claims are bounded on arrival",

@@ -23,7 +23,7 @@ program_views.without(
 )
 
 program = door("authenticate.views.view_helpers", "unit/authenticate/views/test_programmatic_consent.py")
-program.without("an answer is the signed-in person's", "is_from_our_page", omits("bound_to"))
+program.without("an answer is the signed-in person's", "has_valid_csrf_token", omits("bound_to"))
 
 sealed = door("foundation.crypto.handoff", "unit/foundation/crypto/test_programmatic.py")
 sealed.without("a hand-over to a program is none to a browser", "HandoffTokens.__init__", replaced("purpose", "TO_BROWSER"))

@@ -12,7 +12,7 @@ from django.db import OperationalError
 from django.http import HttpResponse
 
 import authenticate.admin as admin_page
-import databroker.admin
+import databroker.admin.session_admin
 from authenticate.access_requests.access_request_service import AccessActor
 from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog
 from databroker.grants.grant_records import KEPT, TemporaryAccess

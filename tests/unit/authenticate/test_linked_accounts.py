@@ -12,7 +12,7 @@ from authenticate import background_work
 from authenticate.session.linked_account_index import LinkedIndex
 from authenticate.session.session_refresh import RefreshStep, SessionEnded
 from authenticate.session.session_service import Sessions
-from authenticate.views.profile import described_person
+from authenticate.views.profile import build_user_profile
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.records import DIRECTORY_USER, SESSION, DirectoryUser, SessionRecord
 from tests.support.authenticate_site import ORIGIN, Browser
@@ -161,7 +161,7 @@ async def test_people_see_what_applications_are_told_of_them(
     site: SeveralSite, id: str, email: str, verified: object, told: tuple[str, str]
 ) -> None:
     browser, session = await signed_in(site, id, email, verified)
-    person = await described_person(site.service, session)
+    person = await build_user_profile(site.service, session)
     assert (person["released"]["id"], person["released"]["email"]) == told
     page = (await browser.get(f"{ORIGIN}/.gate/sessions")).text.partition("Claims from")[0]
     assert told[0] in page

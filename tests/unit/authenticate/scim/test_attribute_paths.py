@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.scim.attribute_paths import ENTERPRISE, USER, attributes_in, folded, key_in, path_of, values_at
+from authenticate.scim.attribute_paths import ENTERPRISE, USER, find_key, get_values, iter_attributes, normalize_value, parse_path
 from authenticate.scim.scim_errors import ScimError
 
 
@@ -26,7 +26,7 @@ from authenticate.scim.scim_errors import ScimError
     ],
 )
 def test_a_name_is_a_path(name: str, path: tuple[str, ...]) -> None:
-    assert path_of(name) == path
+    assert parse_path(name) == path
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_name_is_a_path(name: str, path: tuple[str, ...]) -> None:
     ],
 )
 def test_what_stands_under_the_core_schema_is_of_the_resource(document: dict[str, Any]) -> None:
-    assert dict(attributes_in(document)) == {"active": False, "title": "x"}
+    assert dict(iter_attributes(document)) == {"active": False, "title": "x"}
 
 
 @pytest.mark.parametrize(
@@ -56,22 +56,22 @@ def test_what_stands_under_the_core_schema_is_of_the_resource(document: dict[str
 )
 def test_what_is_said_twice_or_in_no_object_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(ScimError):
-        list(attributes_in(document))
+        list(iter_attributes(document))
 
 
 def test_values_of_a_list_are_those_of_its_elements() -> None:
     emails = [{"Value": "a"}, {"value": "b"}, {}, "x"]
-    assert values_at({"emails": emails}, ("EMAILS", "value")) == ["a", "b"]
-    assert values_at({"name": "x"}, ("name", "givenName")) == []
+    assert get_values({"emails": emails}, ("EMAILS", "value")) == ["a", "b"]
+    assert get_values({"name": "x"}, ("name", "givenName")) == []
 
 
 def test_case_counts_in_ids_only() -> None:
-    assert folded(("externalId",), "Ab") == "Ab"
-    assert folded(("members", "value"), "Ab") == "Ab"
-    assert folded(("userName",), "Ab") == "ab"
-    assert folded(("active",), True) is True
+    assert normalize_value(("externalId",), "Ab") == "Ab"
+    assert normalize_value(("members", "value"), "Ab") == "Ab"
+    assert normalize_value(("userName",), "Ab") == "ab"
+    assert normalize_value(("active",), True) is True
 
 
 def test_a_key_is_found_in_any_case() -> None:
-    assert key_in({"userName": 1}, "username") == "userName"
-    assert key_in({}, "userName") == "userName"
+    assert find_key({"userName": 1}, "username") == "userName"
+    assert find_key({}, "userName") == "userName"

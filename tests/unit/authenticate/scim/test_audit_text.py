@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.scim.audit_text import action, object_of
+from authenticate.scim.audit_text import action, describe_object
 from databroker.records import SCIM_GROUP, SCIM_USER, Record
 
 
@@ -42,5 +42,5 @@ def test_what_a_change_came_to(before: Record | None, after: Record | None, said
 
 
 def test_people_and_groups_are_named_as_elsewhere_in_the_admin() -> None:
-    assert object_of(user(displayName="Ann"), "okta") == ("okta/id-of-ann", "Ann (ann@example.com)")
-    assert object_of(group(), "okta") == ("g-1", "Sales")
+    assert describe_object(user(displayName="Ann"), "okta") == ("okta/id-of-ann", "Ann (ann@example.com)")
+    assert describe_object(group(), "okta") == ("g-1", "Sales")

@@ -85,7 +85,7 @@ def remove_member(world: World) -> Any:
 
 
 def start(world: World) -> Any:
-    return world.second.tidy()
+    return world.second.repair()
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ async def test_each_push_is_of_its_own_issuer_s_people(world: World, pushes: lis
 
 async def test_taken_back_it_is_as_before_and_what_was_pushed_meanwhile_is_pushed_anew(world: World) -> None:
     before = [(record.id, record.version) for record in await world.broker.page(DIRECTORY_USER, "", 10)]
-    await world.second.tidy()
-    await world.first.tidy()
+    await world.second.repair()
+    await world.first.repair()
     assert [(record.id, record.version) for record in await world.broker.page(DIRECTORY_USER, "", 10)] == before
     await put_user(world)
     await world.first.users.replace(world.user, ANN)
@@ -129,7 +129,7 @@ async def test_taken_back_it_is_as_before_and_what_was_pushed_meanwhile_is_pushe
 
 async def test_a_deactivation_is_of_one_issuer_s_person(world: World) -> None:
     await world.first.users.patch(world.user, OUT)
-    await world.second.tidy()
+    await world.second.repair()
     for directory in (world.first, world.second):
         assert await directory.is_deactivated(session(FIRST))
         assert not await directory.is_deactivated(session(SECOND))

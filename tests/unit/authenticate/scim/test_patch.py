@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authenticate.scim.attribute_paths import ENTERPRISE
-from authenticate.scim.patch import patched
+from authenticate.scim.patch import apply_patch
 from authenticate.scim.scim_errors import ScimError
 from databroker.store.frozen import frozen_data
 
@@ -20,7 +20,7 @@ GROUP = {"displayName": "Tour Guides", "members": [{"value": "1"}, {"value": "2"
 
 
 def after(resource: dict[str, Any], *operations: dict[str, Any]) -> dict[str, Any]:
-    return patched(resource, {"Operations": list(operations)})
+    return apply_patch(resource, {"Operations": list(operations)})
 
 
 @pytest.mark.parametrize(
@@ -137,5 +137,5 @@ def test_what_is_kept_is_never_changed_in_place() -> None:
 )
 def test_what_can_not_be_carried_out_is_named(operations: Any, kind: str) -> None:
     with pytest.raises(ScimError) as refused:
-        patched(USER, {"Operations": operations})
+        apply_patch(USER, {"Operations": operations})
     assert (refused.value.status, refused.value.kind) == (400, kind)

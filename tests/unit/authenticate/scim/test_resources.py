@@ -4,18 +4,20 @@ from typing import Any
 
 import pytest
 
-from authenticate.scim.resources import email_of, group_of, name_of, user_of
+from authenticate.scim.resources import get_display_name, get_email, parse_group, parse_user
 from authenticate.scim.scim_errors import ScimError
 
 
 def test_spelling_is_made_ours_and_secrets_are_not_kept() -> None:
-    user = user_of({"USERNAME": "ann", "externalid": "1", "Password": "secret", "id": "x", "meta": {}, "groups": [], "title": None, "x": 1})
+    user = parse_user(
+        {"USERNAME": "ann", "externalid": "1", "Password": "secret", "id": "x", "meta": {}, "groups": [], "title": None, "x": 1}
+    )
     assert user == {"userName": "ann", "externalId": "1", "active": True, "x": 1}
 
 
 @pytest.mark.parametrize(("written", "active"), [(True, True), (False, False), ("False", False), ("true", True)])
 def test_text_is_taken_for_a_boolean(written: Any, active: bool) -> None:
-    assert user_of({"userName": "ann", "active": written})["active"] is active
+    assert parse_user({"userName": "ann", "active": written})["active"] is active
 
 
 @pytest.mark.parametrize(
@@ -28,29 +30,32 @@ def test_text_is_taken_for_a_boolean(written: Any, active: bool) -> None:
 )  # fmt: skip
 def test_what_is_no_user_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(ScimError) as refused:
-        user_of(document)
+        parse_user(document)
     assert (refused.value.status, refused.value.kind) == (400, "invalidValue")
 
 
 def test_a_user_has_a_bound() -> None:
     with pytest.raises(ScimError) as refused:
-        user_of({"userName": "a", "title": "x" * 70_000})
+        parse_user({"userName": "a", "title": "x" * 70_000})
     assert refused.value.status == 413
 
 
 @pytest.mark.parametrize("members", ["1", {"value": "1"}, [{"value": 1}], [{}], ["1"], [{"value": ""}]])
 def test_what_are_no_members_is_refused(members: Any) -> None:
     with pytest.raises(ScimError):
-        group_of({"displayName": "a", "members": members})
+        parse_group({"displayName": "a", "members": members})
 
 
 def test_a_member_counts_once() -> None:
-    assert group_of({"displayName": "a", "members": [{"value": "1"}, {"VALUE": "1"}, {"value": "2"}]}) == ({"displayName": "a"}, ("1", "2"))
+    assert parse_group({"displayName": "a", "members": [{"value": "1"}, {"VALUE": "1"}, {"value": "2"}]}) == (
+        {"displayName": "a"},
+        ("1", "2"),
+    )
 
 
 def test_a_group_has_a_bound() -> None:
     with pytest.raises(ScimError) as refused:
-        group_of({"displayName": "a", "members": [{"value": str(number)} for number in range(50_001)]})
+        parse_group({"displayName": "a", "members": [{"value": str(number)} for number in range(50_001)]})
     assert refused.value.status == 413
 
 
@@ -66,7 +71,7 @@ def test_a_group_has_a_bound() -> None:
     ],
 )
 def test_the_address_is_the_primary_one(user: dict[str, Any], email: str) -> None:
-    assert email_of({"userName": "ann", **user}) == email
+    assert get_email({"userName": "ann", **user}) == email
 
 
 @pytest.mark.parametrize(
@@ -79,4 +84,4 @@ def test_the_address_is_the_primary_one(user: dict[str, Any], email: str) -> Non
     ],
 )
 def test_the_name_is_the_one_for_people(user: dict[str, Any], name: str) -> None:
-    assert name_of({"userName": "ann", **user}) == name
+    assert get_display_name({"userName": "ann", **user}) == name

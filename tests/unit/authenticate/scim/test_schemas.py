@@ -3,7 +3,7 @@
 import pytest
 
 from authenticate.scim.attribute_paths import USER
-from authenticate.scim.resources import user_of
+from authenticate.scim.resources import parse_user
 from authenticate.scim.schemas import resource_types, schemas, service_provider_config
 
 BASE = "https://auth.example.com/.gate/scim/v2/"
@@ -32,4 +32,4 @@ def test_what_a_user_must_have_is_said_to_be_required(user_id: str) -> None:
 def test_each_attribute_that_is_named_is_kept() -> None:
     named = {each["name"]: "x" for each in schemas(BASE, "userName")[0]["attributes"] if each["mutability"] == "readWrite"}
     assert schemas(BASE, "userName")[0]["id"] == USER
-    assert user_of({**named, "active": True}).keys() == named.keys()
+    assert parse_user({**named, "active": True}).keys() == named.keys()

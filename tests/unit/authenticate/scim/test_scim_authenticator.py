@@ -2,7 +2,7 @@
 
 import pytest
 
-from authenticate.scim.scim_authenticator import MAX_BODY, PATH, ScimAccess
+from authenticate.scim.scim_authenticator import MAX_BODY_BYTES, PATH, ScimAuthenticator
 from foundation.values import SecretText
 
 TOKEN, NEXT = "0123456789abcdefghijklmnopqrstuv", "vutsrqponmlkjihgfedcba9876543210"
@@ -10,35 +10,35 @@ OTHER = "partner-has-a-token-of-its-own-0"
 
 
 @pytest.fixture
-def access() -> ScimAccess:
-    return ScimAccess({"corp": [SecretText(TOKEN), SecretText(NEXT)], "partner": [SecretText(OTHER)]})
+def access() -> ScimAuthenticator:
+    return ScimAuthenticator({"corp": [SecretText(TOKEN), SecretText(NEXT)], "partner": [SecretText(OTHER)]})
 
 
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {NEXT}", f"BEARER  {TOKEN} "])
-def test_each_token_of_the_setting_is_good(access: ScimAccess, header: str) -> None:
-    assert access.pusher(header) == "corp"
+def test_each_token_of_the_setting_is_good(access: ScimAuthenticator, header: str) -> None:
+    assert access.authenticate(header) == "corp"
 
 
-def test_the_token_says_whose_users_it_pushes(access: ScimAccess) -> None:
-    assert access.pusher(f"Bearer {OTHER}") == "partner"
-    assert access.most_bytes(f"{PATH}Groups", f"Bearer {OTHER}", 64) == MAX_BODY
+def test_the_token_says_whose_users_it_pushes(access: ScimAuthenticator) -> None:
+    assert access.authenticate(f"Bearer {OTHER}") == "partner"
+    assert access.body_limit(f"{PATH}Groups", f"Bearer {OTHER}", 64) == MAX_BODY_BYTES
 
 
 @pytest.mark.parametrize(
     "header",
     ["", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN.upper()}", "Bearer é"],
 )
-def test_nothing_else_is(access: ScimAccess, header: str) -> None:
-    assert access.pusher(header) is None
+def test_nothing_else_is(access: ScimAuthenticator, header: str) -> None:
+    assert access.authenticate(header) is None
 
 
 def test_without_a_token_nobody_is_let_in() -> None:
-    for access in (ScimAccess({}), ScimAccess({"corp": ()})):
+    for access in (ScimAuthenticator({}), ScimAuthenticator({"corp": ()})):
         assert not access
-        assert access.pusher("Bearer ") is None
+        assert access.authenticate("Bearer ") is None
 
 
-def test_only_who_has_the_token_may_send_much(access: ScimAccess) -> None:
-    assert access.most_bytes(f"{PATH}Groups", f"Bearer {TOKEN}", 64) == MAX_BODY
-    assert access.most_bytes(f"{PATH}Groups", "Bearer x", 64) == 64
-    assert access.most_bytes("/.gate/admin/", f"Bearer {TOKEN}", 64) == 64
+def test_only_who_has_the_token_may_send_much(access: ScimAuthenticator) -> None:
+    assert access.body_limit(f"{PATH}Groups", f"Bearer {TOKEN}", 64) == MAX_BODY_BYTES
+    assert access.body_limit(f"{PATH}Groups", "Bearer x", 64) == 64
+    assert access.body_limit("/.gate/admin/", f"Bearer {TOKEN}", 64) == 64

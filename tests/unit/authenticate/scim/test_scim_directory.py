@@ -53,7 +53,7 @@ def session_of(name: str, issuer: str = ISSUER) -> SessionRecord:
     return SessionRecord("1", f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9, issuer=issuer)
 
 
-async def is_out(directory: ScimDirectory, name: str, issuer: str = ISSUER) -> bool:
+async def deactivate(directory: ScimDirectory, name: str, issuer: str = ISSUER) -> bool:
     return await directory.is_deactivated(session_of(name, issuer))
 
 
@@ -91,9 +91,9 @@ async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_perso
     await directory.users.patch(user.id, deactivation())
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER)
     assert [record.id for record in await broker.page(SESSION, "", 10)] == ["3"]
-    assert await is_out(directory, "ann")
-    assert not await is_out(directory, "bob")
-    assert not await is_out(directory, "nobody")
+    assert await deactivate(directory, "ann")
+    assert not await deactivate(directory, "bob")
+    assert not await deactivate(directory, "nobody")
 
 
 async def test_who_is_deactivated_is_so_without_the_mark_that_another_release_leaves_out(
@@ -102,7 +102,7 @@ async def test_who_is_deactivated_is_so_without_the_mark_that_another_release_le
     user, _ = await with_group(directory)
     await directory.users.patch(user.id, deactivation())
     await broker.delete(DIRECTORY_USER, "oidc/id-of-ann")
-    assert await is_out(directory, "ann")
+    assert await deactivate(directory, "ann")
 
 
 async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: ScimDirectory, broker: MemoryStore) -> None:
@@ -168,10 +168,10 @@ async def test_a_deleted_user_leaves_nothing_but_that_they_must_not_get_in(direc
 async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await directory.users.delete(user.id)
-    await directory.tidy()  # at a restart
-    assert await is_out(directory, "ann")
+    await directory.repair()  # at a restart
+    assert await deactivate(directory, "ann")
     await directory.users.create(person())
-    assert not await is_out(directory, "ann")
+    assert not await deactivate(directory, "ann")
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", issuer=ISSUER)
 
 
@@ -212,12 +212,12 @@ async def test_a_rename_lets_nobody_back_in(
     else:
         await directory.users.replace(user.id, {**person(), "externalId": "id-of-new", **said})
     for _ in range(2):
-        assert await is_out(directory, "ann") is is_shut_out
+        assert await deactivate(directory, "ann") is is_shut_out
         assert await known(broker) == (DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER) if is_shut_out else None)
         assert await broker.page(SESSION, "", 10) == []
-        await directory.tidy()  # at a restart
+        await directory.repair()  # at a restart
     await directory.users.create(person("other", externalId="id-of-ann"))  # somebody new has that id
-    assert not await is_out(directory, "ann")
+    assert not await deactivate(directory, "ann")
 
 
 @pytest.mark.parametrize("more", [{"userName": "ANN@example.com", "externalId": "x"}, {"userName": "x", "externalId": "id-of-ann"}])
@@ -283,7 +283,7 @@ async def test_who_is_deactivated_is_out_in_whatever_case_the_user_name_is_pushe
     assert await directory.is_deactivated(session) is is_same
     record = await find_directory_record(session, directory.provider, broker.get)
     assert (record is not None and record.data.get("is_deactivated", False)) is is_same
-    await directory.tidy()
+    await directory.repair()
     assert await directory.is_deactivated(session) is is_same
     if not is_deleted:
         # The mark alone, and the resource alone, each keep them out.
@@ -359,7 +359,7 @@ async def test_what_another_directory_had_left_gives_nobody_groups(directory: Sc
         await broker.put(DIRECTORY_USER, left.id, left.to_data())
     await broker.put(DIRECTORY_GROUP, "admins", DirectoryGroup("admins").to_data())
     await broker.delete(DIRECTORY_USER, "oidc/id-of-ann")  # as if a change had broken off
-    await directory.tidy()
+    await directory.repair()
     assert [record.id for record in await broker.page(DIRECTORY_USER, "", 10)] == ["oidc/id-of-ann", "oidc/id-of-bob"]
     assert await known(broker, "bob") == DirectoryUser("oidc/id-of-bob", is_deactivated=True, issuer=ISSUER)
     assert [record.id for record in await broker.page(DIRECTORY_GROUP, "", 10)] == ["g-1"]

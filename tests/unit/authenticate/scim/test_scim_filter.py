@@ -3,7 +3,7 @@
 import pytest
 
 from authenticate.scim.scim_errors import ScimError
-from authenticate.scim.scim_filter import parse
+from authenticate.scim.scim_filter import parse_filter
 
 BJENSEN = {
     "userName": "bjensen@example.com",
@@ -59,7 +59,7 @@ BJENSEN = {
     ],
 )
 def test_a_filter_matches_as_the_standard_says(text: str, matches: bool) -> None:
-    assert parse(text).matches(BJENSEN) is matches
+    assert parse_filter(text).matches(BJENSEN) is matches
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_filter_matches_as_the_standard_says(text: str, matches: bool) -> None
     ],
 )
 def test_an_index_is_asked_only_for_what_it_answers_whole(text: str, equals: tuple[str, str] | None) -> None:
-    assert parse(text).equals == equals
+    assert parse_filter(text).equals == equals
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ def test_an_index_is_asked_only_for_what_it_answers_whole(text: str, equals: tup
 )  # fmt: skip
 def test_what_is_no_filter_is_refused_by_its_name(text: str) -> None:
     with pytest.raises(ScimError) as refused:
-        parse(text)
+        parse_filter(text)
     assert (refused.value.status, refused.value.kind) == (400, "invalidFilter")

@@ -1,11 +1,11 @@
-"""What is looked for, and what of it is shown."""
+"""SCIM queries: filter, page and attribute selection."""
 
 from typing import Any
 
 import pytest
 
 from authenticate.scim.scim_errors import ScimError
-from authenticate.scim.scim_query import MOST_RESULTS, AttributeSelection, ScimQuery
+from authenticate.scim.scim_query import MAX_RESULTS, AttributeSelection, ScimQuery
 from databroker.store.frozen import frozen_data
 
 CORE = "urn:ietf:params:scim:schemas:core:2.0:User"
@@ -22,7 +22,7 @@ ALWAYS = {"schemas": [CORE], "id": "1"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "shown"),
+    ("included", "expected"),
     [
         ("", USER),
         ([], USER),
@@ -37,12 +37,12 @@ ALWAYS = {"schemas": [CORE], "id": "1"}
         ("nothing", {}),
     ],
 )
-def test_what_is_wanted_is_shown(wanted: Any, shown: dict[str, Any]) -> None:
-    assert AttributeSelection.of({"Attributes": wanted}).shown(USER) == {**ALWAYS, **shown}
+def test_returns_included_attributes(included: Any, expected: dict[str, Any]) -> None:
+    assert AttributeSelection.parse({"Attributes": included}).apply(USER) == {**ALWAYS, **expected}
 
 
 @pytest.mark.parametrize(
-    ("left_out", "differs"),
+    ("excluded", "differs"),
     [
         ("userName", {"userName": None}),
         ("id,schemas", {}),
@@ -52,9 +52,9 @@ def test_what_is_wanted_is_shown(wanted: Any, shown: dict[str, Any]) -> None:
         (f"userName.x,{CORE},nothing.x", {}),
     ],
 )
-def test_what_is_left_out_is_not(left_out: Any, differs: dict[str, Any]) -> None:
+def test_omits_excluded_attributes(excluded: Any, differs: dict[str, Any]) -> None:
     expected = {name: value for name, value in {**USER, **differs}.items() if value is not None}
-    assert AttributeSelection.of({"excludedAttributes": left_out}).shown(frozen_data(USER)) == expected
+    assert AttributeSelection.parse({"excludedAttributes": excluded}).apply(frozen_data(USER)) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_what_is_left_out_is_not(left_out: Any, differs: dict[str, Any]) -> None
         ({"startIndex": "", "count": None}, 1, 100),
         ({"startIndex": "4", "count": 3}, 4, 3),
         ({"STARTINDEX": -4, "count": "-1"}, 1, 0),
-        ({"count": 10_000}, 1, MOST_RESULTS),
+        ({"count": 10_000}, 1, MAX_RESULTS),
     ],
 )
 def test_a_page_has_bounds(said: dict[str, Any], start: int, count: int) -> None:
-    query = ScimQuery.of(said)
+    query = ScimQuery.parse(said)
     assert (query.start, query.count) == (start, count)
 
 
@@ -81,5 +81,5 @@ def test_a_page_has_bounds(said: dict[str, Any], start: int, count: int) -> None
 )  # fmt: skip
 def test_what_can_not_be_read_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(ScimError) as refused:
-        ScimQuery.of(said)
+        ScimQuery.parse(said)
     assert refused.value.status == 400

@@ -84,9 +84,9 @@ async def test_asked_approved_and_ended_on_one_page(site: Site) -> None:
     assert re.findall(r"<option[^>]*>([^<]+)", form) == ["15 minutes", "30 minutes", "1 hour", "2 hours"]
     asked = await ask(alice)
     assert (asked.status, asked.headers["location"]) == (303, f"{PAGE}?sent=1")
-    sent = await text(alice, "?sent=1")
-    assert "Your request was sent" in sent
-    assert "Your requests" in sent
+    form = await text(alice, "?sent=1")
+    assert "Your request was sent" in form
+    assert "Your requests" in form
     assert "Your request was sent" not in await text(alice)
     seen = await text(carol)
     assert "<bdi>alice@corp.example</bdi></b> requests <b><bdi>Wages</bdi></b> for 1 hour" in seen

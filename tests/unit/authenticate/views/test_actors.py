@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from authenticate.views.actors import caller_of
+from authenticate.views.actors import actor_for
 from authorize.policy.identity import Identity
 from databroker.records import USER
 from tests.unit.authenticate.access_requests.test_access_request_service import ISSUER, NOW, World
@@ -26,13 +26,13 @@ def gate_of(world: World, identity: Identity | None) -> Any:
 async def test_whom_no_record_knows_or_whose_records_are_another_s_acts_not(tmp_path: Path) -> None:
     world = World(tmp_path)
     session = world.caller("ann").session
-    assert await caller_of(gate_of(world, None), session) is None
-    assert await caller_of(gate_of(world, world.identity("bob", "ann")), session) is None
+    assert await actor_for(gate_of(world, None), session) is None
+    assert await actor_for(gate_of(world, world.identity("bob", "ann")), session) is None
 
 
 async def test_who_chooses_their_own_name_is_told_with_their_id(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.broker.put(USER, "oidc/ann", {"id": "oidc/ann", "name": "The Boss", "email": "boss@example.com", "issuer": ISSUER})
-    caller = await caller_of(gate_of(world, Identity("ann", "oidc/ann", "", "oidc", NOW + 9)), world.caller("ann").session)
+    caller = await actor_for(gate_of(world, Identity("ann", "oidc/ann", "", "oidc", NOW + 9)), world.caller("ann").session)
     assert caller is not None
     assert caller.name == "The Boss (oidc/ann)"

@@ -62,7 +62,7 @@ async def groups_of(site: Site, subject: str) -> tuple[str, ...] | None:
     return user.group_ids if user is not None and not user.is_deactivated else None
 
 
-async def is_out(site: Site, subject: str) -> bool:
+async def deactivate(site: Site, subject: str) -> bool:
     issuer = site.service.options.first_provider.issuer
     return await site.service.is_deactivated(SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0.0, 4e9, issuer=issuer))
 
@@ -244,7 +244,7 @@ async def test_a_person_is_as_the_provider_has_said_last(
         await done(site, "PUT", path, {"userName": "ann", "externalId": "x", "active": was_active})
         shown = await done(site, method, path, document, status=status)
         expected = was_active if becomes is None else becomes
-        assert await is_out(site, "x") is not expected, (method, document)
+        assert await deactivate(site, "x") is not expected, (method, document)
         assert ((await groups_of(site, "x")) is not None) is expected, (method, document)
         if status == 200:
             assert shown.get("active", expected) is expected, (method, document)
@@ -255,7 +255,7 @@ async def test_who_is_deactivated_stays_so_over_any_number_of_changes_that_do_no
     path = f"Users/{(await done(site, 'POST', 'Users', {'userName': 'ann', 'externalId': 'x', 'active': False}, status=201))['id']}"
     for method, document in NOT_SAID * 2:
         await done(site, method, path, document)
-    assert await is_out(site, "x")
+    assert await deactivate(site, "x")
     await done(site, *("PATCH", path), once("remove", path="active")[1])
     assert "active" not in await done(site, "GET", path)
     await done(site, *("PATCH", path), once("replace", {"title": "y"})[1])

@@ -36,7 +36,7 @@ async def signed_in(site: Site, person: str = "alice", user_agent: str = FIREFOX
     return browser
 
 
-async def session_of(site: Site, browser: Browser) -> Record:
+async def get_session(site: Site, browser: Browser) -> Record:
     (id,) = re.findall(r"<code>([\w-]{43})</code>", await text(browser))
     return next(record for record in await site.sessions() if record.id == id)
 
@@ -65,19 +65,19 @@ async def audited(site: Site) -> list[tuple[str, str, str, str]]:
 
 async def test_it_lists_one_s_own_sessions_in_words(mine: Site) -> None:
     phone, bob = await signed_in(mine, user_agent=SAFARI), await signed_in(mine, "bob")
-    other = await session_of(mine, phone)
+    other = await get_session(mine, phone)
     browser = await signed_in(mine)
     page = await text(browser)
     assert page.index("Firefox on Windows") < page.index("this browser") < page.index("Safari on iPhone")
     assert ends(page) == [other.id]
     assert page.count("192.0.2.7") == 3  # twice to be read, once in the words of a button
     assert "No activity yet" in page
-    assert (await session_of(mine, bob)).id not in page
+    assert (await get_session(mine, bob)).id not in page
     assert (await mine.browser().get(PAGE)).location.startswith("https://auth.example.com/.gate/sign_in?")
 
 
 async def test_it_says_when_a_session_was_last_seen_and_which_programs_act_by_it(mine: Site) -> None:
-    other = await session_of(mine, await signed_in(mine, user_agent=SAFARI))
+    other = await get_session(mine, await signed_in(mine, user_agent=SAFARI))
     seen = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
     await in_database(lambda: Session.rows.bulk_create([Session(pk=other.id, last_seen_at=seen, last_host="wiki.example.com")]))
     record = SessionRecord.from_record(other)
@@ -89,7 +89,7 @@ async def test_it_says_when_a_session_was_last_seen_and_which_programs_act_by_it
 
 async def test_one_session_ends_and_is_in_the_audit_log(mine: Site) -> None:
     phone, browser, third = [await signed_in(mine, user_agent=agent) for agent in (SAFARI, FIREFOX, FIREFOX)]
-    other = (await session_of(mine, phone)).id
+    other = (await get_session(mine, phone)).id
     answer = await press(browser, end=other)
     assert (answer.status, answer.headers["location"]) == (303, PAGE)
     assert (await phone.get(PAGE)).status == 302
@@ -99,7 +99,7 @@ async def test_one_session_ends_and_is_in_the_audit_log(mine: Site) -> None:
 
 async def test_all_others_end_and_this_one_stays(mine: Site) -> None:
     others = [await signed_in(mine) for _ in range(3)]
-    ids = {(await session_of(mine, each)).id for each in others}
+    ids = {(await get_session(mine, each)).id for each in others}
     bob, browser = await signed_in(mine, "bob"), await signed_in(mine)
     assert (await press(browser, end_others="yes")).status == 303
     assert [(await each.get(PAGE)).status for each in (*others, bob, browser)] == [302, 302, 302, 200, 200]
@@ -110,7 +110,7 @@ async def test_all_others_end_and_this_one_stays(mine: Site) -> None:
 @pytest.mark.parametrize("everywhere", [{}, {"gate_everywhere": "yes"}])
 async def test_signing_out_is_in_the_audit_log(mine: Site, everywhere: dict[str, str]) -> None:
     other, browser = await signed_in(mine), await signed_in(mine)
-    this = (await session_of(mine, browser)).id
+    this = (await get_session(mine, browser)).id
     (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', await text(browser))
     await browser.post("/.gate/signout/", {"_gate_csrf": token, **everywhere})
     assert (await other.get(PAGE)).status == (302 if everywhere else 200)
@@ -120,7 +120,7 @@ async def test_signing_out_is_in_the_audit_log(mine: Site, everywhere: dict[str,
 
 async def test_somebody_else_s_session_is_answered_as_one_that_does_not_exist(mine: Site) -> None:
     bob, browser = await signed_in(mine, "bob"), await signed_in(mine)
-    of_bob = (await session_of(mine, bob)).id
+    of_bob = (await get_session(mine, bob)).id
     answers = [await press(browser, end=id) for id in (of_bob, "x" * 43, "", "../x", "\x00", "é")]
     assert {(answer.status, answer.text) for answer in answers} == {(404, answers[0].text)}
     assert (await bob.get(PAGE)).status == 200
@@ -129,7 +129,7 @@ async def test_somebody_else_s_session_is_answered_as_one_that_does_not_exist(mi
 
 async def test_the_same_id_of_another_issuer_s_person_is_somebody_else(mine: Site) -> None:
     phone, browser = await signed_in(mine), await signed_in(mine)
-    other = await session_of(mine, phone)
+    other = await get_session(mine, phone)
     await mine.broker.put(SESSION, other.id, {**other.data, "issuer": "https://other.example"}, expires=other.expires)
     assert ends(await text(browser)) == []
     assert (await press(browser, end=other.id)).status == 404
@@ -137,14 +137,14 @@ async def test_the_same_id_of_another_issuer_s_person_is_somebody_else(mine: Sit
 
 async def test_this_session_is_ended_by_the_sign_out_which_asks(mine: Site) -> None:
     browser = await signed_in(mine)
-    answer = await press(browser, end=(await session_of(mine, browser)).id)
+    answer = await press(browser, end=(await get_session(mine, browser)).id)
     assert answer.location == "/.gate/signout/"
     assert (await browser.get(PAGE)).status == 200
 
 
 async def test_nothing_ends_without_proof_that_the_page_asked(mine: Site) -> None:
     phone, bob, browser = await signed_in(mine), await signed_in(mine, "bob"), await signed_in(mine)
-    other = (await session_of(mine, phone)).id
+    other = (await get_session(mine, phone)).id
     (of_bob,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', await text(bob))
     for token in ("", "x", of_bob):
         assert (await browser.post(PAGE, {"_gate_csrf": token, "end": other})).status == 400
