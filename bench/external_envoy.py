@@ -50,7 +50,7 @@ from gateproject.process import rpc_services
 from gateproject.process.rpc_services import RpcServices
 from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 from tests.support.cookies import signed_in as cookie_of
 from tests.support.options import make_options
 
@@ -272,7 +272,7 @@ async def authorize(directory: Path) -> tuple[int, str]:
 
 
 def ext_authz_parts(options: Options, service: AuthorizeService, replica: Replica) -> ExtAuthzDependencies:
-    words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, ForwardingResources()))
+    words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, SharedResources()))
     recorder = DecisionRecorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
     return ExtAuthzDependencies(lambda: service, lambda: words, replica, recorder)
 

@@ -28,16 +28,16 @@ from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
 from gateproject.process.third_party_server import OtherServer, open_under_daphne  # noqa: E402
-from proxy.incoming_request import BodyTooLarge, IncomingRequest, limited_body  # noqa: E402
+from proxy.incoming_request import BodyTooLarge, IncomingRequest, limit_body  # noqa: E402
 from proxy.listener.daphne_command import install  # noqa: E402
 from proxy.listener.http1.exchange import ABORT  # noqa: E402
 from proxy.observe.request_recorder import PageLog  # noqa: E402
 from proxy.observe.request_spans import name_page, request_span, status_noted  # noqa: E402
-from proxy.reserved_paths import Owner  # noqa: E402
-from proxy.responses.denials import refusal_of  # noqa: E402
-from proxy.responses.renderer import send_refusal  # noqa: E402
+from proxy.reserved_paths import RequestHandler  # noqa: E402
+from proxy.responses.denials import denial_from_error  # noqa: E402
+from proxy.responses.renderer import send_denial  # noqa: E402
 from proxy.service import ProxyPageContext, ProxyService  # noqa: E402
-from proxy.verdict import Refuse  # noqa: E402
+from proxy.verdict import Deny  # noqa: E402
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
 PAGE_BODY_BYTES = 64 * 1024
@@ -108,38 +108,43 @@ class GateApplication:
 
     async def _answer(self, services: Services, proxy: ProxyService, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         try:
-            owner = proxy.owner_of(incoming)
+            owner = proxy.find_handler(incoming)
         except BadRequest as error:
             page = PageLog(incoming, send)
-            await send_refusal(
-                incoming, Refuse(error.status, Message("This address can't be used: %(error)s.", error=error.message)), page.send
+            await send_denial(
+                incoming, Deny(error.status, Message("This address can't be used: %(error)s.", error=error.message)), page.send
             )
-            page.tell()
+            page.emit()
             return
-        if owner is Owner.DATA_PLANE:
-            await proxy.dataplane(incoming, receive, send)
-        elif owner is Owner.FORWARD_AUTH:
-            await proxy.forward_auth(incoming, receive, send, partial(self._page, services, Owner.ROUTE_PAGES))
-        elif owner in (Owner.HEALTH, Owner.READINESS):  # asked every few seconds: no line in the log
-            is_well = owner is Owner.HEALTH or self._runtime.readiness().is_ready
-            await proxy.answer(owner, incoming, send, is_well=is_well)
+        if owner is RequestHandler.DATA_PLANE:
+            await proxy.data_plane(incoming, receive, send)
+        elif owner is RequestHandler.FORWARD_AUTH:
+            await proxy.forward_auth(incoming, receive, send, partial(self._page, services, RequestHandler.ROUTE_PAGES))
+        elif owner in (RequestHandler.HEALTH, RequestHandler.READINESS):  # asked every few seconds: no line in the log
+            is_well = owner is RequestHandler.HEALTH or self._runtime.readiness().is_ready
+            await proxy.respond(owner, incoming, send, is_well=is_well)
         else:
             await self._ours(services, owner, incoming, receive, send)
 
-    async def _ours(self, services: Services, owner: Owner, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
+    async def _ours(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         proxy = served(services.proxy)
         page = PageLog(incoming, send)
         try:
-            if owner in (Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES):
+            if owner in (RequestHandler.AUTHENTICATE_PAGES, RequestHandler.ROUTE_PAGES):
                 await self._page(services, owner, incoming, receive, page.send)
             else:
-                await proxy.answer(owner, incoming, page.send)
+                await proxy.respond(owner, incoming, page.send)
         finally:
-            page.tell()
+            page.emit()
 
-    async def _page(self, services: Services, owner: Owner, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
+    async def _page(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         own = OwnPage(
-            services, self._runtime.status, self._runtime.in_force, incoming, owner is Owner.AUTHENTICATE_PAGES, self._runtime.readiness
+            services,
+            self._runtime.status,
+            self._runtime.in_force,
+            incoming,
+            owner is RequestHandler.AUTHENTICATE_PAGES,
+            self._runtime.readiness,
         )
         path = incoming.request.path
         name_page(incoming.request)
@@ -151,9 +156,9 @@ class GateApplication:
         if own.at_authenticate_host:
             most = served(services.authenticate).scim_access.body_limit(path, incoming.header(b"authorization"), most)
         try:
-            await self._pages(scope, limited_body(receive, most), send)
+            await self._pages(scope, limit_body(receive, most), send)
         except BodyTooLarge as error:
-            await send_refusal(incoming, refusal_of(error), send)
+            await send_denial(incoming, denial_from_error(error), send)
 
 
 def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]:

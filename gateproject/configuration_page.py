@@ -11,7 +11,7 @@ from config.inspect.redaction import DisplayedValue, effective_route, effective_
 from config.inspect.source_map import SourceMap
 from config.options import Options
 from databroker.admin.read_only_admin import PageAdmin
-from proxy.admin import found_routes, told_of
+from proxy.admin import search_routes, status_context
 from proxy.service import page_context
 
 ROUTES_PER_PAGE = 50
@@ -32,7 +32,7 @@ class ConfigurationAdmin(PageAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
         options, places, wanted = gate.options, gate.in_force.places, request.GET.get("route", "").strip()
-        routes = Paginator(found_routes(options.policy, wanted), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
+        routes = Paginator(search_routes(options.policy, wanted), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
         return self.page(
             request,
             "admin/gateproject/configuration.html",
@@ -43,7 +43,7 @@ class ConfigurationAdmin(PageAdmin):
             shown_routes=[(route, effective_route(route, index, places)) for index, route in routes],
             wanted=wanted,
             whose=whose_configuration(options),
-            **told_of(gate.configuration),
+            **status_context(gate.configuration),
         )
 
 

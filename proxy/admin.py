@@ -23,12 +23,12 @@ from proxy.service import page_context
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
-DECISIONS, PEOPLE = "authorize_loggeddecision_changelist", "databroker_user_changelist"
+DECISIONS, USERS = "authorize_loggeddecision_changelist", "databroker_user_changelist"
 REPLAY = "authorize_loggeddecision_replay"
 ROUTES_PER_PAGE = 100
-MOST_NAMED = 10  # groups and domains of one route
+MAX_LINKS = 10  # groups and domains of one route
 _PORTS = {"http": 80, "https": 443}
-MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
+MAX_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
 
 
 class Route(models.Model):
@@ -53,7 +53,7 @@ class Row:
     match: str
     target: str
     upstreams: tuple[str, ...]
-    who: tuple[str, ...]
+    access: tuple[str, ...]
     policy: tuple[str, ...]
     is_public: bool
     is_in_shadow: bool
@@ -66,17 +66,17 @@ class Row:
 class RouteAdmin(PageAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
-        pages = {page: reverse(f"{self.admin_site.name}:{page}") for page in (DECISIONS, PEOPLE, REPLAY)}
+        pages = {page: reverse(f"{self.admin_site.name}:{page}") for page in (DECISIONS, USERS, REPLAY)}
         wanted = request.GET.get("route", "").strip()
-        routes = Paginator(found_routes(gate.options.policy, wanted), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
-        rows = [row_of(route, gate.proxy.clusters, gate.proxy.upstream_errors) for _, route in routes]
+        routes = Paginator(search_routes(gate.options.policy, wanted), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
+        rows = [build_row(route, gate.proxy.clusters, gate.proxy.upstream_errors) for _, route in routes]
         linked = [(row, [(words, f"{pages[page]}?{urlencode(query)}") for words, page, query in row.links]) for row in rows]
         return self.page(
-            request, "admin/proxy/routes.html", "Routes", rows=linked, routes=routes, wanted=wanted, **told_of(gate.configuration)
+            request, "admin/proxy/routes.html", "Routes", rows=linked, routes=routes, wanted=wanted, **status_context(gate.configuration)
         )
 
 
-def found_routes(routes: Sequence[ConfiguredRoute], wanted: str) -> list[tuple[int, ConfiguredRoute]]:
+def search_routes(routes: Sequence[ConfiguredRoute], wanted: str) -> list[tuple[int, ConfiguredRoute]]:
     """Routes with their places in the configuration that have this in their name or address, or for an id; all where nothing is wanted."""
     sought = wanted.lower()
     return [
@@ -84,16 +84,16 @@ def found_routes(routes: Sequence[ConfiguredRoute], wanted: str) -> list[tuple[i
     ]
 
 
-def told_of(configuration: Any) -> dict[str, Any]:
+def status_context(configuration: Any) -> dict[str, Any]:
     """What templates/admin/configuration_status.html tells."""
-    return {"configuration": configuration, "shown_problems": configuration.problems[:MOST_PROBLEMS]}
+    return {"configuration": configuration, "shown_problems": configuration.problems[:MAX_PROBLEMS]}
 
 
 def register(site: admin.AdminSite) -> None:
     site.register(Route, RouteAdmin)
 
 
-def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, upstream_errors: UpstreamErrors | None = None) -> Row:
+def build_row(route: ConfiguredRoute, clusters: Clusters | None = None, upstream_errors: UpstreamErrors | None = None) -> Row:
     return Row(
         id=route.id,
         name=route.name or "",
@@ -101,18 +101,18 @@ def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, upstream_er
         match=_match(route),
         target=_target(route),
         upstreams=_upstreams(route, clusters, upstream_errors or UpstreamErrors()),
-        who=who_may_enter(route),
+        access=describe_access(route),
         policy=describe_policy(route),
         is_public=route.allow_public_unauthenticated_access,
         is_in_shadow=route.mode == SHADOW,
         identity="yes" if sends_identity(route) else "no",
-        timeout=_timeout_of_tunnels(route) if route.is_tcp else _timeout(route.timeout),
+        timeout=_tunnel_timeout(route) if route.is_tcp else _timeout(route.timeout),
         header_names=", ".join(sorted(route.set_request_headers)),
         links=_links(route),
     )
 
 
-def who_may_enter(route: ConfiguredRoute) -> tuple[str, ...]:
+def describe_access(route: ConfiguredRoute) -> tuple[str, ...]:
     """Sentences that say who is let in.  Any one of them suffices."""
     phrases = []
     if route.allow_public_unauthenticated_access:
@@ -137,7 +137,7 @@ def _links(route: ConfiguredRoute) -> tuple[Link, ...]:
         ("Latest decisions", DECISIONS, {"route_id": route.id}),
         ("Latest refusals", DECISIONS, {"route_id": route.id, "outcome": Outcome.FORBIDDEN.value}),
         ("Replay with the current policy", REPLAY, {"route_id": route.id}),
-        *((f"Users of {name}", PEOPLE, {"q": name}) for name in people[:MOST_NAMED]),
+        *((f"Users of {name}", USERS, {"q": name}) for name in people[:MAX_LINKS]),
     )
 
 
@@ -179,5 +179,5 @@ def _timeout(timeout: timedelta | None) -> str:
     return format_duration(timeout) if timeout else "none"
 
 
-def _timeout_of_tunnels(route: ConfiguredRoute) -> str:
+def _tunnel_timeout(route: ConfiguredRoute) -> str:
     return f"{_timeout(route.timeout or timedelta(0))}; idle {_timeout(route.idle_timeout)}"

@@ -10,7 +10,7 @@ from foundation.telemetry.logs import BoundedLog
 from foundation.values import parse_ip
 from proxy.incoming_request import IncomingRequest
 
-_LONGEST_REMEMBERED = 64  # characters of what may be an address; clients choose it
+_MAX_CACHED_LENGTH = 64  # characters of what may be an address; clients choose it
 
 MALFORMED = BoundedLog("malformed forwarding header")
 
@@ -23,7 +23,7 @@ class TrustedPeers:
     def __init__(self, networks: Iterable[object]):
         self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
         # (Of no method: what a reload lets go must not refer to itself, process/gc_tuning.py.)
-        self._is_inside = bounded_lru_cache(4096, max_key_length=_LONGEST_REMEMBERED)(partial(_is_inside, self._networks))
+        self._is_inside = bounded_lru_cache(4096, max_key_length=_MAX_CACHED_LENGTH)(partial(_is_inside, self._networks))
 
     def __contains__(self, address: object) -> bool:
         return bool(self._networks) and self._is_inside(str(address))
@@ -63,10 +63,10 @@ def last_untrusted(peer: str, hops: Sequence[str], trusted: Container[str]) -> s
 def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
     """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
     peer = incoming.peer
-    return last_untrusted(peer, _sent_hops(incoming), trusted) if peer in trusted else peer
+    return last_untrusted(peer, _received_hops(incoming), trusted) if peer in trusted else peer
 
 
-def _sent_hops(incoming: IncomingRequest) -> list[str]:
+def _received_hops(incoming: IncomingRequest) -> list[str]:
     lines = [value.decode("latin-1") for name, value in incoming.scope["headers"] if name == b"x-forwarded-for"]
     return forwarded_hops(",".join(lines)) if any(lines) else []
 
@@ -79,10 +79,10 @@ def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
     peer = incoming.peer
     if peer not in trusted:
         return peer
-    hops = _sent_hops(incoming)
+    hops = _received_hops(incoming)
     for hop in reversed(hops):
         if parse_ip(hop) is None:
-            MALFORMED.tell(header="X-Forwarded-For", peer=peer, entry=hop[:_LONGEST_REMEMBERED])
+            MALFORMED.tell(header="X-Forwarded-For", peer=peer, entry=hop[:_MAX_CACHED_LENGTH])
             return ""
         if hop not in trusted:
             return hop

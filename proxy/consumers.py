@@ -15,27 +15,27 @@ from proxy.third_party_asgi.websocket_client import DENIAL, AsgiWebsocketClient
 from proxy.websocket.frames import ABNORMAL
 
 # Told of each handshake: its Host, its method, the status of the answer.
-Counted = Callable[[bytes, bytes, int], None]
+OnHandshake = Callable[[bytes, bytes, int], None]
 
 
 class WebsocketConsumer(AsyncConsumer):
     """Consumer of one websocket.  `carry` is the ASGI application that judges its handshake, an HTTP request, and takes the client over."""
 
-    def __init__(self, carry: Application, counted: Counted):
-        self._carry = carry
-        self._counted = counted
+    def __init__(self, app: Application, on_handshake: OnHandshake):
+        self._app = app
+        self._on_handshake = on_handshake
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Any) -> None:
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refused: RequestRejected | None = None
         self._client: AsgiWebsocketClient | None = None
-        self._carrying: asyncio.Task[Any] | None = None
+        self._forward_task: asyncio.Task[Any] | None = None
 
         async def receive_or_end() -> AsgiMessage:
             """The server's next message; a disconnect once all is carried, whether the server says one or not."""
-            asked = spawn(_awaited(receive), name="a message of a websocket")
+            asked = spawn(_next_message(receive), name="a message of a websocket")
             try:
-                await asyncio.wait((asked, self._over), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((asked, self._closed), return_when=asyncio.FIRST_COMPLETED)
                 return asked.result() if asked.done() else {"type": "websocket.disconnect", "code": ABNORMAL}
             finally:
                 asked.cancel()
@@ -43,8 +43,8 @@ class WebsocketConsumer(AsyncConsumer):
         try:
             await super().__call__(scope, receive_or_end, send)
         finally:
-            if self._carrying is not None:
-                self._carrying.cancel()
+            if self._forward_task is not None:
+                self._forward_task.cancel()
 
     async def dispatch(self, message: AsgiMessage) -> None:
         """Channels would look after this thread's database connections at every message; none of these meets one."""
@@ -60,10 +60,10 @@ class WebsocketConsumer(AsyncConsumer):
             self._client = AsgiWebsocketClient(self.scope)
         except RequestRejected as refused:
             record_rejection(refused, self.scope.get("client"))
-            self._counted(b"", b"", refused.status)
-            await self._refuse(refused)
+            self._on_handshake(b"", b"", refused.status)
+            await self._reject(refused)
             raise StopConsumer from refused
-        self._carrying = spawn(self._carried(self._client), name="websocket")
+        self._forward_task = spawn(self._forward(self._client), name="websocket")
 
     async def websocket_receive(self, message: AsgiMessage) -> None:
         if self._client is not None:
@@ -72,24 +72,24 @@ class WebsocketConsumer(AsyncConsumer):
     async def websocket_disconnect(self, message: AsgiMessage) -> None:
         if self._client is not None:
             self._client.on_disconnect(message.get("code", ABNORMAL))
-        if self._carrying is not None:
-            await asyncio.wait((self._carrying,))
+        if self._forward_task is not None:
+            await asyncio.wait((self._forward_task,))
         raise StopConsumer
 
-    async def _carried(self, client: AsgiWebsocketClient) -> None:
+    async def _forward(self, client: AsgiWebsocketClient) -> None:
         telling = spawn(client.pump(self.send), name="messages to a websocket")
         try:
-            await self._carry(client.scope, client.receive, client.send)
+            await self._app(client.scope, client.receive, client.send)
         except ConnectionError:  # ASGI: the client has gone
             client.on_disconnect(ABNORMAL)
         finally:
             client.close_abnormally()
             await asyncio.wait((telling,))
-            self._counted(dict(client.scope["headers"]).get(b"host", b""), b"GET", client.status or 403)
-            if not self._over.done():
-                self._over.set_result(None)
+            self._on_handshake(dict(client.scope["headers"]).get(b"host", b""), b"GET", client.status or 403)
+            if not self._closed.done():
+                self._closed.set_result(None)
 
-    async def _refuse(self, refused: RequestRejected) -> None:
+    async def _reject(self, refused: RequestRejected) -> None:
         if DENIAL not in (self.scope.get("extensions") or {}):
             await self.send({"type": "websocket.close"})
             return
@@ -100,5 +100,5 @@ class WebsocketConsumer(AsyncConsumer):
         await self.send({"type": f"{DENIAL}.body", "body": body})
 
 
-async def _awaited(receive: Receive) -> AsgiMessage:
+async def _next_message(receive: Receive) -> AsgiMessage:
     return await receive()

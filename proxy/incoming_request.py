@@ -14,7 +14,7 @@ from foundation.web.brand import NO_SITE_FACTS, SiteFacts
 from foundation.web.message import Message
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
-TLS = "gate.tls"
+TLS_EXTENSION = "gate.tls"
 
 # The `enctype` values of a form (HTML, 4.10.19.6).
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
@@ -34,8 +34,8 @@ class IncomingRequest:
     headers: dict[bytes, bytes]
     cookies: list[bytes]
     request_id: str
-    started: float
-    told: str = ""
+    started_at: float
+    response_reason: str = ""
     site: SiteFacts = NO_SITE_FACTS
     client_address: str = ""
     is_trusted: bool = False
@@ -50,7 +50,7 @@ class IncomingRequest:
         return client[0] if client else ""
 
     @property
-    def sent_names(self) -> list[bytes]:
+    def client_header_names(self) -> list[bytes]:
         """Names of all headers of the client, those among them that our listener left out: who asks us about a request forwards them."""
         return [*(name for name, _ in self.scope["headers"]), *self.scope.get("gate.ignored_headers", ())]
 
@@ -76,7 +76,7 @@ class IncomingRequest:
         return self.headers.get(b"content-type", b"").startswith(b"application/grpc")
 
     @property
-    def wants_events(self) -> bool:
+    def accepts_event_stream(self) -> bool:
         """Accept of text/event-stream, which is no reason to believe that the answer will be a stream."""
         return b"text/event-stream" in self.headers.get(b"accept", b"").lower()
 
@@ -105,7 +105,7 @@ class IncomingRequest:
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
     @property
-    def is_script(self) -> bool:
+    def is_programmatic(self) -> bool:
         """Whether a script sent this (fetch, XHR), or a client that prefers JSON: its errors are JSON."""
         mode = self.headers.get(b"sec-fetch-mode")
         if mode is not None:
@@ -116,12 +116,12 @@ class IncomingRequest:
         return b"json" in accept and b"text/html" not in accept
 
     @property
-    def may_be_redirected(self) -> bool:
+    def accepts_redirect(self) -> bool:
         """Whether a front proxy, which has decided to redirect, may redirect this to a sign-in page."""
-        return not (self.is_upgrade or self.is_script or self.is_grpc or self.is_connect)
+        return not (self.is_upgrade or self.is_programmatic or self.is_grpc or self.is_connect)
 
 
-UNREADABLE = PolicyRequest(method="", host="", port=None, path="/")
+EMPTY_REQUEST = PolicyRequest(method="", host="", port=None, path="/")
 
 
 def new_request_id() -> str:
@@ -132,11 +132,11 @@ def new_request_id() -> str:
     return os.urandom(16).hex()
 
 
-def incoming_request(scope: dict[str, Any]) -> IncomingRequest:
+def build_incoming_request(scope: dict[str, Any]) -> IncomingRequest:
     """Request that has just arrived and is still to be read."""
     headers = scope["headers"]
     cookies = [value for name, value in headers if name == b"cookie"]
-    return IncomingRequest(scope, UNREADABLE, dict(headers), cookies, new_request_id(), time.monotonic())
+    return IncomingRequest(scope, EMPTY_REQUEST, dict(headers), cookies, new_request_id(), time.monotonic())
 
 
 class BodyTooLarge(BadRequest):
@@ -145,7 +145,7 @@ class BodyTooLarge(BadRequest):
     status = 413
 
 
-def limited_body(receive: Receive, most: int) -> Receive:
+def limit_body(receive: Receive, max_bytes: int) -> Receive:
     """ASGI `receive` for a reader that gathers the whole body, as Django does, on disk if need be: BodyTooLarge beyond `most` bytes."""
     received = 0
 
@@ -153,7 +153,7 @@ def limited_body(receive: Receive, most: int) -> Receive:
         nonlocal received
         message = await receive()
         received += len(message.get("body", b""))
-        if received > most:
+        if received > max_bytes:
             raise BodyTooLarge(Message("its body is too large"))
         return message
 
@@ -165,7 +165,7 @@ def client_certificate(incoming: IncomingRequest) -> ClientCertificate | None:
 
     A connection that was opened for another name may carry requests for this one; what it showed there does not count here.
     """
-    facts = incoming.scope.get("extensions", {}).get(TLS)
+    facts = incoming.scope.get("extensions", {}).get(TLS_EXTENSION)
     if facts is None or not facts["chain"]:
         return None
     server_name = facts["server_name"]

@@ -4,25 +4,25 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 
-class Owner(Enum):
+class RequestHandler(Enum):
     DATA_PLANE = auto()  # a route decides
     HEALTH = auto()  # /ping and /healthz, on every host, unknown ones too; not on those of routes without `health_paths_on_routes`
     READINESS = auto()  # /.gate/readyz, there too
     ROBOTS = auto()
-    ADD_SLASH = auto()  # /.gate -> /.gate/
-    TO_DASHBOARD = auto()  # the front door of the authenticate host
+    SLASH_REDIRECT = auto()  # /.gate -> /.gate/
+    DASHBOARD_REDIRECT = auto()  # the front door of the authenticate host
     AUTHENTICATE_PAGES = auto()
     ROUTE_PAGES = auto()
     FORWARD_AUTH = auto()  # another proxy asks
-    NOTHING = auto()  # a host that nobody configured
+    NOT_FOUND = auto()  # a host that nobody configured
 
 
 HEALTH_PATHS = frozenset({"/ping", "/healthz"})
 READINESS_PATH = "/.gate/readyz"
-SLASHLESS = frozenset({"/.gate", "/.well-known/gate"})
+MISSING_SLASH_PATHS = frozenset({"/.gate", "/.well-known/gate"})
 
 
-class HostFacts(NamedTuple):
+class HostRoles(NamedTuple):
     """What a host is to us; a route may stand at the authenticate host."""
 
     is_authenticate_host: bool
@@ -31,29 +31,29 @@ class HostFacts(NamedTuple):
     has_health_paths: bool = True
 
 
-def owner(path: str, host: HostFacts, callback_path: str) -> Owner:
+def handler_for(path: str, host: HostRoles, callback_path: str) -> RequestHandler:
     is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths = host
     if path in HEALTH_PATHS and has_health_paths:
-        return Owner.HEALTH
+        return RequestHandler.HEALTH
     if path == READINESS_PATH:
-        return Owner.READINESS
+        return RequestHandler.READINESS
     if is_forward_auth_host:
-        return Owner.FORWARD_AUTH
+        return RequestHandler.FORWARD_AUTH
     if not (is_authenticate_host or is_route_host):
-        return Owner.NOTHING
-    if is_own_page(path):
-        return Owner.AUTHENTICATE_PAGES if is_authenticate_host else Owner.ROUTE_PAGES
-    if path in SLASHLESS:
-        return Owner.ADD_SLASH
+        return RequestHandler.NOT_FOUND
+    if is_reserved_path(path):
+        return RequestHandler.AUTHENTICATE_PAGES if is_authenticate_host else RequestHandler.ROUTE_PAGES
+    if path in MISSING_SLASH_PATHS:
+        return RequestHandler.SLASH_REDIRECT
     if path == "/robots.txt":
-        return Owner.ROBOTS
+        return RequestHandler.ROBOTS
     if is_authenticate_host and path == callback_path:
-        return Owner.AUTHENTICATE_PAGES
+        return RequestHandler.AUTHENTICATE_PAGES
     if is_route_host:
-        return Owner.DATA_PLANE
-    return Owner.TO_DASHBOARD if path == "/" else Owner.NOTHING
+        return RequestHandler.DATA_PLANE
+    return RequestHandler.DASHBOARD_REDIRECT if path == "/" else RequestHandler.NOT_FOUND
 
 
-def is_own_page(path: str) -> bool:
+def is_reserved_path(path: str) -> bool:
     """Whether this is a page of ours on every host, whatever the application behind it has there."""
     return path.startswith(("/.gate/", "/.well-known/gate/"))

@@ -17,7 +17,7 @@ from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, w
 from proxy.upstreams.cluster import Cluster, Clusters, ClusterSelection
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.route_statistics import RouteStatistics, route_label
-from proxy.verdict import Carry
+from proxy.verdict import Forward
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class RouteForwarding:
     """
 
     upstream: Upstream
-    own_host: bytes | None
+    upstream_host: bytes | None
     cluster: Cluster | None
     headers: RouteHeaders
     path: PathRewrite
     host: HostRewrite
     timeout: float | None
     is_default_timeout: bool
-    silence: float | None
-    shows_credentials: bool  # of ours, to its upstream
-    keeps_target: bool  # a path without a query goes as it is
-    keeps_host: bool  # and so does the Host
+    idle_timeout: float | None
+    needs_upstream_credentials: bool  # of ours, to its upstream
+    preserves_target: bool  # a path without a query goes as it is
+    preserves_host: bool  # and so does the Host
     statistics: RouteStatistics | None = None
     response_headers: ResponseHeaders | None = None  # where the route has rules of its own
 
@@ -55,29 +55,29 @@ class RouteForwarding:
         timeout = options.default_upstream_timeout if route.timeout is None else route.timeout
         return cls(
             upstream=Upstream.build(route),
-            own_host=own_name(route.to[0].url),
+            upstream_host=own_name(route.to[0].url),
             cluster=clusters.get(route),
             headers=RouteHeaders.build(route, options, reserved_headers),
             path=(path := PathRewrite.build(route, compiled.matched_prefix or None)),
             host=(host := HostRewrite.build(route)),
             timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
             is_default_timeout=route.timeout is None,
-            silence=route.idle_timeout.total_seconds() or None,
-            shows_credentials=exposes_credentials(route, options),
-            keeps_target=path.changes_nothing,
-            keeps_host=host == HostRewrite(),
+            idle_timeout=route.idle_timeout.total_seconds() or None,
+            needs_upstream_credentials=exposes_credentials(route, options),
+            preserves_target=path.changes_nothing,
+            preserves_host=host == HostRewrite(),
             statistics=statistics,
             response_headers=ResponseHeaders.of_route(route, options),
         )
 
-    def chosen(self, who: str) -> tuple[Upstream, ClusterSelection | None]:
+    def select_upstream(self, hash_key: str) -> tuple[Upstream, ClusterSelection | None]:
         """Upstream for what is no HTTP request.  Raises NoHealthyUpstream."""
         if self.cluster is None:
             return self.upstream, None
-        selection = ClusterSelection(self.cluster, who.encode())
+        selection = ClusterSelection(self.cluster, hash_key.encode())
         return selection.upstream, selection
 
-    def outgoing(self, incoming: IncomingRequest, carry: Carry, credentials: tuple[Header, ...], who: str) -> OutgoingRequest:
+    def build_request(self, incoming: IncomingRequest, carry: Forward, credentials: tuple[Header, ...], hash_key: str) -> OutgoingRequest:
         """Outgoing request for one that may pass, with `credentials` of ours that its upstream wants to see.
 
         `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, or on a shared
@@ -86,18 +86,18 @@ class RouteForwarding:
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
-        upstream, own_host, selection = self.upstream, self.own_host, None
+        upstream, own_host, selection = self.upstream, self.upstream_host, None
         if self.cluster is not None:
-            selection = ClusterSelection(self.cluster, who.encode(), other_host=host if self.host.is_own else None)
+            selection = ClusterSelection(self.cluster, hash_key.encode(), other_host=host if self.host.is_own else None)
             upstream, own_host = selection.upstream, selection.host
         query, path = scope["query_string"], request.path
-        if self.keeps_target and not query and "gate.bare_query" not in scope:
+        if self.preserves_target and not query and "gate.bare_query" not in scope:
             wanted = path.encode("ascii")
         else:
             wanted = target(self.path.apply(path), without_token(query), is_bare="gate.bare_query" in scope)
-        sent_host = host if self.keeps_host else self.host.apply(host, own_host, path, scope["headers"])
+        sent_host = host if self.preserves_host else self.host.apply(host, own_host, path, scope["headers"])
         has_body, content_length = framing(scope["headers"])
-        told = carry.told + credentials
+        told = carry.identity_headers + credentials
         headers = self.headers.for_upstream(scope["headers"], downstream, sent_host, told, carry.withheld)
         use = ConnectionUse.SHARED
         if b"authorization" in incoming.headers:
@@ -119,22 +119,24 @@ class RouteForwarding:
         )
 
 
-class ProxyState:
+class ForwardingTable:
     """Proxy state.  Of routes with one id only the first can ever match, so only its rules are kept."""
 
     def __init__(
         self,
         routes: tuple[CompiledRoute, ...],
         options: Options,
-        previous: "ProxyState | None" = None,
+        previous: "ForwardingTable | None" = None,
         reserved_headers: IdentityHeaderNames | None = None,
     ):
         self._options = options
         measures = options.has_route_metrics
         is_alike = previous is not None and previous._options.has_route_metrics is measures
         known = previous._by_route if is_alike and previous is not None and previous._options.only_routes_differ(options) else {}
-        self._told_names = reserved_headers = IdentityHeaderNames(options.policy) if reserved_headers is None else reserved_headers
-        is_told_otherwise = reserved_headers.changed_since(previous._told_names if previous is not None else reserved_headers)
+        self._identity_header_names = reserved_headers = (
+            IdentityHeaderNames(options.policy) if reserved_headers is None else reserved_headers
+        )
+        is_told_otherwise = reserved_headers.changed_since(previous._identity_header_names if previous is not None else reserved_headers)
         counted_before = previous.statistics if previous is not None else {}
         # By label.  Who goes on under its label goes on counting.
         self.statistics: dict[str, RouteStatistics] = {}
@@ -154,23 +156,23 @@ class ProxyState:
             self._by_route[id] = before
         self.response_headers = ResponseHeaders.build(options)
         # Seconds; as long may a client hold what it doesn't use.
-        self.idle = options.timeout_idle.total_seconds() or math.inf
+        self.idle_timeout = options.timeout_idle.total_seconds() or math.inf
         # Seconds; as long may a client be silent that has more to say.
-        self.read = options.timeout_read.total_seconds() or math.inf
+        self.read_timeout = options.timeout_read.total_seconds() or math.inf
 
     def __repr__(self) -> str:
         return f"<ProxyState {len(self._by_route)} routes>"
 
-    def counted_routes(self) -> tuple[RouteStatistics, ...]:
+    def activate_statistics(self) -> tuple[RouteStatistics, ...]:
         """Statistics of the routes, which learn of their upstreams now that this state is in force (of one label, the last route's)."""
         for compiled, forwarding in self._by_route.values() if self.statistics else ():
             if (statistics := forwarding.statistics) is not None:
                 statistics.upstreams, statistics.cluster = len(compiled.route.to), forwarding.cluster
         return tuple(self.statistics.values())
 
-    def may_be_silent(self, compiled: CompiledRoute) -> bool:
+    def allows_long_idle(self, compiled: CompiledRoute) -> bool:
         """Whether a route's application may be silent for longer than a client may not read."""
-        return (self.forwarding(compiled).timeout or math.inf) > self.idle
+        return (self.for_route(compiled).timeout or math.inf) > self.idle_timeout
 
-    def forwarding(self, compiled: CompiledRoute) -> RouteForwarding:
+    def for_route(self, compiled: CompiledRoute) -> RouteForwarding:
         return self._by_route[compiled.id][1]

@@ -17,27 +17,27 @@ from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.web.asgi_types import Send
 from foundation.web.page_context import request_context
 from proxy.client_address import client_address, source_ip, trusted_peers
-from proxy.incoming_request import TLS, IncomingRequest, client_certificate, incoming_request
+from proxy.incoming_request import TLS_EXTENSION, IncomingRequest, build_incoming_request, client_certificate
 from proxy.observe.request_metrics import RequestCounter
-from proxy.planes.embedded import DataPlane
+from proxy.planes.embedded import EmbeddedDataPlane
 from proxy.planes.forward_auth import ForwardAuth
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
-from proxy.reserved_paths import HostFacts, Owner, owner
+from proxy.planes.shared_resources import SharedResources
+from proxy.reserved_paths import HostRoles, RequestHandler, handler_for
 from proxy.responses import builtin_pages
-from proxy.responses.site_context import site_facts
+from proxy.responses.site_context import build_site_facts
 from proxy.sign_in.redirect_uris import Programs
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
-LONGEST_PORT = len("65535")
-SERVES_ROUTES, SERVES_AUTHENTICATE = ("all", "proxy"), ("all", "authenticate")
+MAX_PORT_DIGITS = len("65535")
+PROXY_ROLES, AUTHENTICATE_ROLES = ("all", "proxy"), ("all", "authenticate")
 # Hosts, as clients write them, of which it is remembered what they are.
-MOST_HOSTS, LONGEST_HOST = 1024, 253
+MAX_CACHED_HOSTS, MAX_HOST_LENGTH = 1024, 253
 
 
 class ProxyService:
-    def __init__(self, options: Options, pipeline: AuthorizationPipeline, resources: ForwardingResources):
+    def __init__(self, options: Options, pipeline: AuthorizationPipeline, resources: SharedResources):
         self.clock = pipeline.clock
         self._options = options
         self._authorize = authorize = pipeline.authorizer
@@ -45,36 +45,36 @@ class ProxyService:
         # What `headers` says of transport holds for the host, so for our own answers, too; the rest of it is for applications.
         said = {name.lower(): value for name, value in options.headers.items()}
         own_headers = tuple((name.encode(), said[name].encode("latin-1")) for name in ("strict-transport-security",) if name in said)
-        self._site = site_facts(options, own_headers)
-        self._serves_routes = options.services in SERVES_ROUTES
+        self._site = build_site_facts(options, own_headers)
+        self._serves_routes = options.services in PROXY_ROLES
         self._hosts = MemoCache(
-            _host_facts(options, authorize), MOST_HOSTS, max_key_length=LONGEST_HOST, size=lambda address: len(address[0])
+            _host_roles(options, authorize), MAX_CACHED_HOSTS, max_key_length=MAX_HOST_LENGTH, size=lambda address: len(address[0])
         )
         ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
-        authenticate = options.authenticate_service_url if options.services in SERVES_AUTHENTICATE else None
+        authenticate = options.authenticate_service_url if options.services in AUTHENTICATE_ROLES else None
         self._authenticate_host = None if authenticate is None else authenticate.host
-        self.answered = RequestCounter(options.service_label, ours | authorize.routes.hosts)
-        self.dataplane: DataPlane = DataPlane(options, pipeline, resources)
-        self.clusters: Clusters = self.dataplane.state.clusters
-        self.upstream_errors: UpstreamErrors = self.dataplane.upstream_errors
+        self.request_counter = RequestCounter(options.service_label, ours | authorize.routes.hosts)
+        self.data_plane: EmbeddedDataPlane = EmbeddedDataPlane(options, pipeline, resources)
+        self.clusters: Clusters = self.data_plane.forwarding_table.clusters
+        self.upstream_errors: UpstreamErrors = self.data_plane.upstream_errors
         self.forward_auth = ForwardAuth(options, pipeline)
-        self.sign_in, self.loops = pipeline.renderer.sign_in, pipeline.verdicts.loops
+        self.sign_in_urls, self.sign_in_loops = pipeline.renderer.sign_in, pipeline.verdicts.loops
         self.session_cookies = SessionCookies(options)
         self.sessions = SessionReader(options)
-        self.attempts = SignInAttempts(options, "route")
-        self.hand_overs = HandoffTokens(options)
-        self.programs = Programs(options)
-        self.program_hand_overs = HandoffTokens(options, TO_CLIENT_APPLICATION)
-        self.program_tokens = ProgrammaticTokens(options)
+        self.sign_in_attempts = SignInAttempts(options, "route")
+        self.handoffs = HandoffTokens(options)
+        self.redirect_uris = Programs(options)
+        self.programmatic_handoffs = HandoffTokens(options, TO_CLIENT_APPLICATION)
+        self.programmatic_tokens = ProgrammaticTokens(options)
 
     def receive(self, scope: dict[str, Any]) -> IncomingRequest:
         """Request that has just arrived and is still to be read, with the address of its client."""
-        incoming = incoming_request(scope)
+        incoming = build_incoming_request(scope)
         incoming.site, incoming.is_trusted = self._site, incoming.peer in self._trusted
         incoming.client_address = client_address(incoming, self._trusted)
         return incoming
 
-    def owner_of(self, incoming: IncomingRequest) -> Owner:
+    def find_handler(self, incoming: IncomingRequest) -> RequestHandler:
         """Owner of a request that came to us, which is read now; BadRequest where it has two readings."""
         scope, headers = incoming.scope, incoming.headers
         incoming.request = parse_request(
@@ -87,28 +87,28 @@ class ProxyService:
             access_control_request_method=headers.get(b"access-control-request-method", b""),
             source_ip=source_ip(incoming, self._trusted),
             headers=scope["headers"],
-            client_certificate=client_certificate(incoming) if TLS in scope.get("extensions", ()) else None,
+            client_certificate=client_certificate(incoming) if TLS_EXTENSION in scope.get("extensions", ()) else None,
         )
-        return self.owner(incoming.request)
+        return self.handler_for(incoming.request)
 
-    def owner(self, request: PolicyRequest) -> Owner:
+    def handler_for(self, request: PolicyRequest) -> RequestHandler:
         if request.method == CONNECT:  # none of our pages is reached by one
-            return Owner.DATA_PLANE if self._serves_routes else Owner.NOTHING
-        found = owner(request.path, self._hosts[request.host, request.port], self._options.authenticate_callback_path)
+            return RequestHandler.DATA_PLANE if self._serves_routes else RequestHandler.NOT_FOUND
+        found = handler_for(request.path, self._hosts[request.host, request.port], self._options.authenticate_callback_path)
         # A public route may have a robots.txt of its own.
-        return Owner.DATA_PLANE if found is Owner.ROBOTS and self._authorize.is_public(request) else found
+        return RequestHandler.DATA_PLANE if found is RequestHandler.ROBOTS and self._authorize.is_public(request) else found
 
-    def origin_of(self, request: PolicyRequest) -> str:
+    def origin_for(self, request: PolicyRequest) -> str:
         return f"{self._authorize.scheme_for(request.host, request.port)}://{request.host_port}"
 
-    def route_of_tunnel(self, host: str, port: str) -> Route | None:
+    def tunnel_route(self, host: str, port: str) -> Route | None:
         """Route that a program at this host wants a token for, where it says the port of a tunnel."""
-        if not (port.isascii() and port.isdecimal() and len(port) <= LONGEST_PORT):
+        if not (port.isascii() and port.isdecimal() and len(port) <= MAX_PORT_DIGITS):
             return None
         found = self._authorize.routes.match(PolicyRequest(CONNECT, host, int(port), "/"))
         return found.route if found is not None else None
 
-    def providers_at(self, request: PolicyRequest) -> tuple[str, ...]:
+    def providers_for(self, request: PolicyRequest) -> tuple[str, ...]:
         """Providers whose people are taken at the host of a request; () where one of its routes takes those of any."""
         named = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_for(request.host, request.port)]
         return tuple(dict.fromkeys(chain.from_iterable(named))) if all(named) else ()
@@ -117,8 +117,8 @@ class ProxyService:
         """Whether this is the name of the host of our sign-in pages, which this process serves."""
         return name.lower().removesuffix(".") == self._authenticate_host
 
-    async def answer(self, found: Owner, incoming: IncomingRequest, send: Send, *, is_well: bool = True) -> None:
-        await builtin_pages.answer(found, incoming, self._options, send, is_well=is_well)
+    async def respond(self, found: RequestHandler, incoming: IncomingRequest, send: Send, *, is_well: bool = True) -> None:
+        await builtin_pages.respond(found, incoming, self._options, send, is_healthy=is_well)
 
 
 class ProxyPageContext(AuthorizePageContext, Protocol):
@@ -133,18 +133,18 @@ class ProxyPageContext(AuthorizePageContext, Protocol):
 page_context: Callable[[Any], ProxyPageContext] = request_context
 
 
-def _host_facts(options: Options, authorize: Authorizer) -> Callable[[tuple[str, int | None]], HostFacts]:
+def _host_roles(options: Options, authorize: Authorizer) -> Callable[[tuple[str, int | None]], HostRoles]:
     """What a host and port are to us.  (No method: a service must not refer to itself, process/gc_tuning.py.)"""
     authenticate, forward_auth = options.authenticate_service_url, options.forward_auth_url
-    authenticate_address = (authenticate.host, authenticate.port) if options.services in SERVES_AUTHENTICATE else None
-    serves_routes = options.services in SERVES_ROUTES
+    authenticate_address = (authenticate.host, authenticate.port) if options.services in AUTHENTICATE_ROLES else None
+    serves_routes = options.services in PROXY_ROLES
 
-    def facts(address: tuple[str, int | None]) -> HostFacts:
+    def facts(address: tuple[str, int | None]) -> HostRoles:
         is_authenticate_host = address == authenticate_address
         is_route_host = serves_routes and authorize.serves_host(*address)
         # Whatever the port: front proxies reach us by an inner address.
         is_forward_auth_host = serves_routes and forward_auth is not None and address[0] == forward_auth.host
         has_health_paths = options.health_paths_on_routes or not is_route_host or is_authenticate_host or is_forward_auth_host
-        return HostFacts(is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths)
+        return HostRoles(is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths)
 
     return facts

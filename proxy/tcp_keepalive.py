@@ -11,7 +11,7 @@ OPTIONS = (
 )
 
 
-def keep_alive(sock: socket.socket | None) -> None:
+def enable_tcp_keepalive(sock: socket.socket | None) -> None:
     """Switch TCP keep-alive on; nothing where there is no TCP socket.  Of one that listens, all connections have it (Linux)."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

@@ -10,27 +10,27 @@ from authorize.policy.identity import IdentitySources
 from config.routes.route import Route
 from foundation.web.asgi_types import Header, Headers
 from proxy.incoming_request import IncomingRequest
-from proxy.sign_in.saved_forms import KeptForm
+from proxy.sign_in.saved_forms import SavedForm
 from proxy.upgrades import Upgrade
 
 
-class Asker(Enum):
+class Enforcer(Enum):
     """Renderer of the verdict: a plane of ours, which carries what passes, or another proxy, which carries what it asked about."""
 
-    OURS = auto()
-    ENVOY = auto()  # somebody's, by ext_authz
-    FRONT_PROXY = auto()  # by forward auth
-    STATUS_ONLY = auto()  # by forward auth, and what it knows is whether the status is 2xx
+    EMBEDDED = auto()
+    EXT_AUTHZ = auto()  # somebody's, by ext_authz
+    FORWARD_AUTH = auto()  # by forward auth
+    FORWARD_AUTH_STATUS_ONLY = auto()  # by forward auth, and what it knows is whether the status is 2xx
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
-class JudgedRequest:
+class RequestDecision:
     """Judged request: what was decided about it at `now`, when there had been so many `changes` of records and policy."""
 
     incoming: IncomingRequest
     check: AuthorizationResult
     now: float
-    changes: int
+    change_count: int
     shadow_outcome: ShadowOutcome | None = None  # were all that is in shadow enforced
 
     @property
@@ -49,7 +49,7 @@ class SignIn:
 
     scheme: str
     route: Route | None
-    form: KeptForm | None = None
+    form: SavedForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +59,33 @@ class Redirect:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Deny:
     """Refusal of a request.  `challenge` (WWW-Authenticate) says how to prove who one is; `problem` is for the log alone."""
 
     status: int
     reason: str
-    advice: str = ""
+    hint: str = ""
     challenge: str = ""
     retry_after: int | None = None
     links: tuple[tuple[str, str], ...] = ()
-    more: Headers = field(default_factory=list)
-    problem: str = ""
+    extra_headers: Headers = field(default_factory=list)
+    log_detail: str = ""
 
     @property
     def headers(self) -> Headers:
         said = [(b"www-authenticate", self.challenge.encode("ascii"))] if self.challenge else []
-        return said + ([(b"retry-after", b"%d" % self.retry_after)] if self.retry_after is not None else []) + self.more
+        return said + ([(b"retry-after", b"%d" % self.retry_after)] if self.retry_after is not None else []) + self.extra_headers
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
-class Carry:
+class Forward:
     """Pass verdict.  Its upstream is `told` who asks, sees of the client's credentials what is not `withheld`, and hears the `offer` to
     change protocols."""
 
     route: CompiledRoute
-    told: tuple[Header, ...]
+    identity_headers: tuple[Header, ...]
     withheld: WithheldCredentials
     offer: Upgrade | None = None
 
 
-Verdict: TypeAlias = SignIn | Refuse | Redirect | Carry
+Verdict: TypeAlias = SignIn | Deny | Redirect | Forward

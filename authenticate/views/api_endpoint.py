@@ -96,7 +96,7 @@ def _slot(service: AuthenticateService, principal: str) -> Iterator[None]:
 
 def _problem(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
     incoming, request_id = page_context(request).incoming, page_context(request).request_id
-    incoming.told = str(problem)
+    incoming.response_reason = str(problem)
     content = problem_document(problem.status, str(problem), request_id, **problem.members)
     headers = {**problem.headers, "X-Request-Id": request_id}
     return responses.finished(HttpResponse(content, status=problem.status, content_type=PROBLEM, headers=headers))

@@ -211,7 +211,7 @@ class CallFamilies(Collector):
         for attribute, name, help in self._distributions:
             family = HistogramMetricFamily(name, help, labels=self._labels)
             for labels, each in series:
-                family.add_metric(labels, *getattr(each, attribute).told())
+                family.add_metric(labels, *getattr(each, attribute).snapshot())
             yield family
 
 

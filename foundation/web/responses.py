@@ -40,7 +40,7 @@ def error_page(
     request: HttpRequest, status: int, reason: str, *, advice: str = "", links: Links = (), set_cookies: Iterable[str] = ()
 ) -> HttpResponse:
     incoming = page_context(request).incoming
-    incoming.told, request_id = reason, incoming.request_id
+    incoming.response_reason, request_id = reason, incoming.request_id
     accept = PROBLEM if is_api(request.path) else request.headers.get("Accept", "")
     brand, help_links = incoming.site.brand, _help_links(request)
     content_type, body = pages.error_response(

@@ -50,7 +50,7 @@ from proxy.listener.event_loop import when_running
 from proxy.listener.listener_context import ListenerConfig
 from proxy.listener.listeners import serve_https_redirects
 from proxy.listener.tls.certificate_readiness import CertificateReadiness, configured_expiries
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 
 if TYPE_CHECKING:
     from proxy.envoy.data_plane import EnvoyDataPlane
@@ -83,7 +83,7 @@ class Runtime:
     autocert: Autocert = field(default_factory=Autocert)
     _rpc: Rpc = field(init=False)
     databroker: DataBrokerService = field(init=False)
-    _resources: ForwardingResources = field(init=False)
+    _resources: SharedResources = field(init=False)
     builder: ServiceBuilder = field(init=False)
     envoy: "EnvoyDataPlane | None" = None
     metrics_page: MetricsEndpoint = field(init=False)
@@ -108,7 +108,7 @@ class Runtime:
             counted=CountedWords.from_options(self.options),
         )
         decisions = DecisionLog(persistence.write_entries, clock=self.clock)
-        self._resources = ForwardingResources(decisions, saw=self.databroker.activity.saw, broker=self.databroker.client)
+        self._resources = SharedResources(decisions, on_session_activity=self.databroker.activity.saw, broker=self.databroker.client)
         self.builder = ServiceBuilder(
             self.databroker, self._resources, self.autocert.acme_state, self._rpc, self._wants_certificate, self.clock
         )
@@ -146,7 +146,7 @@ class Runtime:
 
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
-        recorder = DecisionRecorder(self._resources.decisions, self._resources.saw, self.clock)
+        recorder = DecisionRecorder(self._resources.decisions, self._resources.on_session_activity, self.clock)
         services = ExtAuthzDependencies(
             lambda: served(self.services.authorize), lambda: served(self.services.ext_authz), self.databroker.replica, recorder
         )
@@ -199,7 +199,7 @@ class Runtime:
 
     def on_request_complete(self, *facts: Any) -> None:
         if (proxy := self.services.proxy) is not None:
-            proxy.answered(*facts)
+            proxy.request_counter(*facts)
 
     def run_in_background(self, work: Coroutine[Any, Any, Any], name: str) -> None:
         self._background.append(spawn(work, name=name))
@@ -227,7 +227,7 @@ class Runtime:
         await self._rpc.start()
         if self.services.authenticate is not None:
             await self.services.authenticate.start(alone=self.peers.is_primary)
-        self._resources.use(self.options, None if self.services.proxy is None else self.services.proxy.dataplane.state)
+        self._resources.reconfigure(self.options, None if self.services.proxy is None else self.services.proxy.data_plane.forwarding_table)
         if self.services.directory is not None and self.peers.is_primary:
             await self.services.directory.start()
         self.run_in_background(self._resources.streams.run(self._goes_on_until), "open streams")
@@ -236,7 +236,7 @@ class Runtime:
         self.run_in_background(self._resources.decisions.run(), "decision log")
 
     async def _goes_on_until(self, incoming: IncomingRequest) -> float:
-        return await served(self.services.proxy).dataplane.goes_on_until(incoming)
+        return await served(self.services.proxy).data_plane.reauthorize(incoming)
 
     async def run_until(self, stop: asyncio.Event) -> None:
         settle()
@@ -337,14 +337,14 @@ class Runtime:
     async def _tell(self, old: Services, services: Services, taken: socket.socket | None, reload: Reload) -> None:
         """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
         options, resources = services.options, self._resources
-        state = None if services.proxy is None else services.proxy.dataplane.state
+        state = None if services.proxy is None else services.proxy.data_plane.forwarding_table
         staleness, counted = options.session_staleness.total_seconds(), CountedWords.from_options(options)
         steps: list[tuple[str, ReloadStep]] = [
-            ("open streams", resources.streams.policy_changed),
+            ("open streams", resources.streams.on_policy_change),
             ("metrics", lambda: self._metrics.serve(options, taken)),
             ("tracing", lambda: tracer.use(services.tracing)),
             ("data broker", lambda: self.databroker.use(options.shared_secret, staleness, counted)),
-            ("upstreams", lambda: resources.use(options, state)),
+            ("upstreams", lambda: resources.reconfigure(options, state)),
             ("decision log", self._keep_decisions),
             ("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)),
             ("gRPC", lambda: self._rpc.reload(options)),

@@ -19,7 +19,7 @@ from proxy.listener.listener_context import ListenerState
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 from proxy.service import ProxyService
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class ServiceBuilder:
     """
 
     databroker: DataBrokerService
-    resources: ForwardingResources
+    resources: SharedResources
     acme: AcmeState
     rpc: Rpc
     wants_certificate: Callable[[str | None], bool]

@@ -49,7 +49,7 @@ class OtherServer:
         self._application = application
         self._ended = ended
         self._begun: asyncio.Future[None] | None = None
-        self._consumer = WebsocketConsumer.as_asgi(carry=application, counted=self._counted)
+        self._consumer = WebsocketConsumer.as_asgi(app=application, on_handshake=self._counted)
 
     async def http(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if await self._has_begun():

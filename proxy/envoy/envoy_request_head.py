@@ -10,7 +10,7 @@ from authorize.identity.client_certificates import parse_pem_chain
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Header, Headers
 from proxy.envoy.resources.internal_headers import EdgeFacts, is_between_us
-from proxy.incoming_request import TLS
+from proxy.incoming_request import TLS_EXTENSION
 from proxy.listener.http1.request_head import RequestHead, parse_head
 
 _XFCC = b"x-forwarded-client-cert"  # written by Envoy, which takes away what a client sends under this name
@@ -123,7 +123,9 @@ def connection_extensions(scheme: str, facts: EdgeFacts, headers: Iterable[Heade
         return {}
     certificates = next((value for name, value in headers if name == _XFCC), None)
     match = None if certificates is None else _CHAIN.search(certificates)
-    return {TLS: {"server_name": facts.server_name, "chain": parse_pem_chain(match[1].decode("ascii", "replace")) if match else ()}}
+    return {
+        TLS_EXTENSION: {"server_name": facts.server_name, "chain": parse_pem_chain(match[1].decode("ascii", "replace")) if match else ()}
+    }
 
 
 def is_set_by_envoy(name: bytes) -> bool:

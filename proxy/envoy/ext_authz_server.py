@@ -25,10 +25,10 @@ from proxy.envoy.resources.bootstrap import GATE
 from proxy.envoy.resources.internal_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
 from proxy.envoy.shared_connection import is_misdirected, is_shared
 from proxy.observe.request_recorder import RequestContext
-from proxy.reserved_paths import Owner
+from proxy.reserved_paths import RequestHandler
 from proxy.service import ProxyService
 from proxy.upstreams.outgoing_request import Upstream
-from proxy.verdict import Carry
+from proxy.verdict import Forward
 
 log = structlog.get_logger(__name__)
 
@@ -88,28 +88,28 @@ class ExtAuthzServer:
         Raises GateError for what it would refuse.
         """
         service = self._service()
-        plane, pipeline = service.dataplane, service.dataplane.pipeline
+        plane, pipeline = service.data_plane, service.data_plane.pipeline
         incoming = service.receive(head.scope(self._scheme))
-        if service.owner_of(incoming) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
+        if service.find_handler(incoming) is not RequestHandler.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
             return None
         if not self._active_requests.can_end or head.downstream.peer is None or is_misdirected(service, incoming, head.downstream):
             return None
-        if plane.forms.may_be_button(incoming):
+        if plane.saved_forms.is_resubmit(incoming):
             return None  # its body says what it stands for
         context = RequestContext(incoming)
         judged = await pipeline.authorize_only(context)
-        verdict = pipeline.verdicts.of(judged)
-        if not isinstance(verdict, Carry):
+        verdict = pipeline.verdicts.build(judged)
+        if not isinstance(verdict, Forward):
             return None
         is_http2 = verdict.route.route.upstream_http2
         is_head = head.method == b"HEAD"  # where a body comes all the same, Envoy would take it for the next answer on that connection
-        if not is_http2 and (is_head or head.is_ambiguous or incoming.wants_events or (head.has_body and not head.can_buffer)):
+        if not is_http2 and (is_head or head.is_ambiguous or incoming.accepts_event_stream or (head.has_body and not head.can_buffer)):
             # gate's plane passes a large body on as it comes, and loses no answer meanwhile, sees what was sent as it was sent, and knows a
             # stream from a client that does not read; but HTTP/2 it does not speak.
             return None
-        if not is_http2 and (plane.state.may_be_silent(verdict.route) or is_shared(service, incoming, head.downstream)):
+        if not is_http2 and (plane.forwarding_table.allows_long_idle(verdict.route) or is_shared(service, incoming, head.downstream)):
             return None  # it knows an application that thinks, and ends one request of a connection alone
-        outgoing = await plane.outgoing(judged, verdict)
+        outgoing = await plane.build_upstream_request(judged, verdict)
         cluster = self._find_cluster(outgoing.upstream, verdict.route.route)
         if cluster is None or (outgoing.connection_use and not is_http2):
             return None  # gate's plane gives it a connection of its own, or looks whether the connection is authenticated
@@ -117,7 +117,7 @@ class ExtAuthzServer:
         pipeline.recorder.record_allowed(judged)
         # Only now, as gate's own plane traces what it carries.
         trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, context, outgoing)
-        return CarriedRequest(plane, context, judged, outgoing, head, cluster, service.answered, trace)
+        return CarriedRequest(plane, context, judged, outgoing, head, cluster, service.request_counter, trace)
 
     async def handle_script_call(self, head: bytes, body: str) -> bytes:
         """What the script for answers is told: nothing, or a page."""

@@ -16,9 +16,9 @@ from proxy.forwarding.tunnel import TunnelSide
 from proxy.incoming_request import IncomingRequest
 from proxy.listener.http1.exchange import TUNNEL_EXTENSION
 from proxy.observe.request_recorder import PageLog
-from proxy.responses.renderer import send_refusal
+from proxy.responses.renderer import send_denial
 from proxy.service import ProxyService
-from proxy.verdict import Refuse
+from proxy.verdict import Deny
 
 _JUDGED = JUDGED.encode()
 
@@ -101,5 +101,5 @@ class InternalListener:
 async def _refuse_misdirected(incoming: IncomingRequest, send: Send) -> None:
     """Browsers send the request again, over a connection of its own, and show none of this."""
     page = PageLog(incoming, send)
-    await send_refusal(incoming, Refuse(421, Message("This connection was opened for another host.")), page.send)
-    page.tell()
+    await send_denial(incoming, Deny(421, Message("This connection was opened for another host.")), page.send)
+    page.emit()

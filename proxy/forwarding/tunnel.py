@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from foundation.web.asgi_types import Header
 from proxy.forwarding.http_forwarding import Ending, ForwardResult, StreamHandle
 from proxy.forwarding.idle_timer import IdleTimer
-from proxy.tcp_keepalive import keep_alive
+from proxy.tcp_keepalive import enable_tcp_keepalive
 
 # An end that takes nothing for so long is gone, whatever its kernel says.
 STALL_SECONDS = 300.0
@@ -123,7 +123,7 @@ class Tunnel:
 
     def begin(self, from_client: bytes, from_upstream: bytes, timeout: float | None) -> None:
         for connection in (self.client.connection, self.upstream.connection):
-            keep_alive(connection.get_extra_info("socket"))
+            enable_tcp_keepalive(connection.get_extra_info("socket"))
         if timeout is not None:
             self._restart(timeout, self.time_is_up)
         for side, data in ((self.client, from_client), (self.upstream, from_upstream)):

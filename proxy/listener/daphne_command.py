@@ -32,7 +32,7 @@ from proxy.listener.half_close import HalfClosingTLS
 from proxy.listener.listener_context import GetState, Lifecycle, ListenerConfig, ListenerState
 from proxy.listener.listeners import build_factory, has_tls
 from proxy.listener.server import ChannelFactory, GateServer
-from proxy.tcp_keepalive import keep_alive
+from proxy.tcp_keepalive import enable_tcp_keepalive
 
 log = structlog.get_logger(__name__)
 
@@ -114,7 +114,7 @@ class Ports:
     def listenTCP(self, port: int, factory: IProtocolFactory, backlog: int = BACKLOG, interface: str = "") -> IListeningPort:
         opened = BoundedAcceptPort(port, _half_closing(factory), BACKLOG, interface, reactor)
         opened.startListening()
-        keep_alive(opened.socket)
+        enable_tcp_keepalive(opened.socket)
         return opened
 
     def listenSSL(
@@ -128,7 +128,7 @@ class Ports:
     def adoptStreamPort(self, descriptor: int, family: int, factory: IProtocolFactory) -> IListeningPort:
         with socket.socket(fileno=os.dup(descriptor)) as listener:  # the family is the socket's, whatever was said
             listener.setblocking(False)
-            keep_alive(listener)
+            enable_tcp_keepalive(listener)
             return port_from_socket(listener, factory)
 
 

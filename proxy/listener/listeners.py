@@ -29,7 +29,7 @@ from proxy.listener.server import ChannelFactory, GateServer
 from proxy.listener.tls.acme_challenge import AcmeChallengeFactory, ChallengesAlone
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.server_certificates import Certificates, ReloadableCertificates
-from proxy.tcp_keepalive import keep_alive
+from proxy.tcp_keepalive import enable_tcp_keepalive
 
 log = structlog.get_logger(__name__)
 
@@ -132,7 +132,7 @@ def bind(address: HostPort, setting: str) -> socket.socket:
         raise ConfigError([Problem(setting, f"can't listen on {address.host}:{address.port}: {_why_not(error, address.port)}")]) from error
     listener.setblocking(False)
     # A client that vanished while it waited, for a quiet event stream say, would never be noticed.
-    keep_alive(listener)
+    enable_tcp_keepalive(listener)
     return listener
 
 

@@ -16,7 +16,7 @@ from foundation.web.asgi_types import Send
 from proxy.forwarding.http_forwarding import Ending, ForwardResult
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_spans import tell_trace
-from proxy.verdict import JudgedRequest, Refuse, Verdict
+from proxy.verdict import Deny, RequestDecision, Verdict
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
@@ -27,32 +27,32 @@ class RequestContext:
     """
 
     incoming: IncomingRequest
-    judged: JudgedRequest | None = None
+    decision: RequestDecision | None = None
     decision_seconds: float | None = None
     total_seconds: float | None = None
     result: ForwardResult | None = None
     status: int | None = None
-    problem: str = ""
+    log_detail: str = ""
 
-    def answered(self, verdict: Verdict, status: int) -> None:
+    def record_response(self, verdict: Verdict, status: int) -> None:
         self.status = status
-        if isinstance(verdict, Refuse):
-            self.refused(verdict)
+        if isinstance(verdict, Deny):
+            self.record_denial(verdict)
 
-    def refused(self, refusal: Refuse) -> Refuse:
+    def record_denial(self, refusal: Deny) -> Deny:
         """Note a refusal, before it is sent: a client that has gone by then was refused all the same."""
-        self.status, self.problem = refusal.status, refusal.problem or self.problem
+        self.status, self.log_detail = refusal.status, refusal.log_detail or self.log_detail
         return refusal
 
-    def fields(self) -> dict[str, object]:
+    def log_fields(self) -> dict[str, object]:
         """Fields of the line, which leaves the query out: applications put secrets there."""
-        fields = _asked(self.incoming, self.status)
+        fields = _request_fields(self.incoming, self.status)
         if self.total_seconds is not None:
             fields["duration_ms"] = round(self.total_seconds * 1000, 2)
-        if (judged := self.judged) is not None:
+        if (judged := self.decision) is not None:
             check = judged.check
-            fields |= decided(check.decision)
-            fields |= person_fields(check.identity)
+            fields |= decision_fields(check.decision)
+            fields |= identity_fields(check.identity)
             if check.token_error:
                 fields["refused_token"] = check.token_error
             fields["decision_ms"] = round((self.decision_seconds or 0.0) * 1000, 3)
@@ -62,12 +62,12 @@ class RequestContext:
             fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.ending.value}
             if self.result.bytes_received is not None:
                 fields["bytes_received"] = self.result.bytes_received
-        if self.problem:
-            fields["problem"] = self.problem
+        if self.log_detail:
+            fields["problem"] = self.log_detail
         return fields
 
 
-def person_fields(identity: Identity | None) -> dict[str, object]:
+def identity_fields(identity: Identity | None) -> dict[str, object]:
     """The account, and the person whose it is where accounts are linked."""
     linked = {"person": identity.linked_id} if identity is not None and identity.linked_id else {}
     return {"user_id": identity.user_id if identity is not None else "", **linked}
@@ -78,28 +78,28 @@ class RequestRecorder:
     """Recorder of requests: `saw` is told of sessions, `decisions` of what is to be kept."""
 
     decisions: DecisionLog
-    saw: Saw
+    on_session_activity: Saw
 
-    def record_allowed(self, judged: JudgedRequest) -> None:
+    def record_allowed(self, judged: RequestDecision) -> None:
         """Record that a request is let through: whose session it is was seen."""
         if judged.check.identity is not None:
-            self.saw(judged.session_id, judged.now, judged.incoming.request.host_port)
+            self.on_session_activity(judged.session_id, judged.now, judged.incoming.request.host_port)
 
     def record(self, context: RequestContext) -> None:
         """Record a request that has ended: its line, its trace, and its decision."""
         result = context.result
         if context.status is None:
             context.status = (result.status or CLIENT_CLOSED) if result else 500
-        is_trouble = bool(context.problem) or (result is not None and result.ending is Ending.BROKE_OFF)
-        tell_access(logging.WARNING if is_trouble else logging.INFO, context.fields)
+        is_trouble = bool(context.log_detail) or (result is not None and result.ending is Ending.BROKE_OFF)
+        tell_access(logging.WARNING if is_trouble else logging.INFO, context.log_fields)
         if active() is not None:
-            check = context.judged.check if context.judged is not None else None
+            check = context.decision.check if context.decision is not None else None
             tell_trace(context.incoming, check, context.status, is_trouble=is_trouble)
         if context.decision_seconds is not None:
-            self._keep(context, context.decision_seconds)
+            self._log_decision(context, context.decision_seconds)
 
-    def _keep(self, context: RequestContext, seconds: float) -> None:
-        judged, incoming = context.judged, context.incoming
+    def _log_decision(self, context: RequestContext, seconds: float) -> None:
+        judged, incoming = context.decision, context.incoming
         check, shadow_outcome = (judged.check, judged.shadow_outcome) if judged is not None else (None, None)
         decision, identity, refused = (check.decision, check.identity, check.token_error) if check is not None else (None, None, "")
         if not self.decisions.should_log(decision, identity, refused, shadow_outcome):
@@ -107,7 +107,7 @@ class RequestRecorder:
         sources = judged.sources if judged is not None else None
         asked = (incoming.request_id, incoming.request, decision, identity, seconds, incoming.client_address)
         self.decisions.enqueue(
-            DecisionLogEntry(*asked, 0.0, sources, shadow_outcome, failure_outcome(context.status), context.problem, refused)
+            DecisionLogEntry(*asked, 0.0, sources, shadow_outcome, failure_outcome(context.status), context.log_detail, refused)
         )
 
 
@@ -129,19 +129,19 @@ class PageLog:
             self._status = message["status"]
         await self._send(message)
 
-    def tell(self) -> None:
+    def emit(self) -> None:
         status = CLIENT_CLOSED if self._status is None else self._status
         level = logging.WARNING if status >= 500 else logging.INFO
         tell_access(level, partial(self._fields, status))
 
     def _fields(self, status: int) -> dict[str, object]:
-        fields = _asked(self._incoming, status)
-        if self._incoming.told:
-            fields["reason"] = self._incoming.told
+        fields = _request_fields(self._incoming, status)
+        if self._incoming.response_reason:
+            fields["reason"] = self._incoming.response_reason
         return fields
 
 
-def _asked(incoming: IncomingRequest, status: int | None) -> dict[str, object]:
+def _request_fields(incoming: IncomingRequest, status: int | None) -> dict[str, object]:
     request = incoming.request
     return {
         "request_id": incoming.request_id,
@@ -150,11 +150,11 @@ def _asked(incoming: IncomingRequest, status: int | None) -> dict[str, object]:
         "host": request.host_port,
         "path": request.path,
         "status": status,
-        "duration_ms": round((time.monotonic() - incoming.started) * 1000, 2),
+        "duration_ms": round((time.monotonic() - incoming.started_at) * 1000, 2),
     }
 
 
-def decided(decision: Decision) -> dict[str, object]:
+def decision_fields(decision: Decision) -> dict[str, object]:
     """What the line says of the decision."""
     return {
         "route": decision.route.id if decision.route else "",

@@ -28,50 +28,52 @@ from proxy.observe.request_recorder import RequestContext
 from proxy.observe.request_spans import carried_in_span
 from proxy.planes.open_streams import Stream
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
-from proxy.responses.denials import TooManyTunnels, refusal_of
-from proxy.responses.renderer import send_refusal
-from proxy.route_forwarding import ProxyState
-from proxy.sign_in.saved_forms import KeptForm, KeptForms, NotKept
+from proxy.planes.shared_resources import SharedResources
+from proxy.responses.denials import TooManyTunnels, denial_from_error
+from proxy.responses.renderer import send_denial
+from proxy.route_forwarding import ForwardingTable
+from proxy.sign_in.saved_forms import NotSaved, SavedForm, SavedForms
 from proxy.upgrades import HandshakeRefused
 from proxy.upstreams.cluster import Cluster, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.dialing import dial
 from proxy.upstreams.outgoing_request import OutgoingRequest
 from proxy.upstreams.route_statistics import RouteStatistics, route_label
-from proxy.verdict import Carry, JudgedRequest, SignIn
-from proxy.verdict_builder import with_form
+from proxy.verdict import Forward, RequestDecision, SignIn
+from proxy.verdict_builder import attach_saved_form
 
 # Of one session, or of nobody's from one address, in one process.
-MOST_TUNNELS = 1024
+MAX_TUNNELS_PER_CLIENT = 1024
 
 
-class DataPlane:
-    def __init__(self, options: Options, pipeline: AuthorizationPipeline, resources: ForwardingResources):
+class EmbeddedDataPlane:
+    def __init__(self, options: Options, pipeline: AuthorizationPipeline, resources: SharedResources):
         self.pipeline, self._resources = pipeline, resources
         self.streams, self.upstream_errors = resources.streams, resources.client.upstream_errors
         table = pipeline.authorizer.routes
-        self.state: ProxyState = ProxyState(table.routes(), options, resources.state, table.identity_header_names)
-        self.forms = KeptForms(options, resources.broker, pipeline.authorizer.scheme_for)
+        self.forwarding_table: ForwardingTable = ForwardingTable(
+            table.routes(), options, resources.forwarding_table, table.identity_header_names
+        )
+        self.saved_forms = SavedForms(options, resources.broker, pipeline.authorizer.scheme_for)
 
     async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         pipeline, context = self.pipeline, RequestContext(incoming)
         try:
             if incoming.request.method == "POST":
-                context.incoming, receive = await self.forms.unpacked(incoming, receive, pipeline.clock())
+                context.incoming, receive = await self.saved_forms.restore(incoming, receive, pipeline.clock())
             judged = await pipeline.authorize(context)
-            verdict = pipeline.verdicts.of(judged)
+            verdict = pipeline.verdicts.build(judged)
             if isinstance(verdict, SignIn):
-                verdict = with_form(verdict, await self._kept(judged, receive), judged.incoming)
-            if isinstance(verdict, Carry):
+                verdict = attach_saved_form(verdict, await self._save_form(judged, receive), judged.incoming)
+            if isinstance(verdict, Forward):
                 pipeline.recorder.record_allowed(judged)
-                context.result = await self._carried(judged, verdict, receive, send)
+                context.result = await self._forward(judged, verdict, receive, send)
             else:
-                added = self.state.response_headers.added
-                context.answered(verdict, await pipeline.renderer.send(judged.incoming, verdict, send, judged.now, added))
+                added = self.forwarding_table.response_headers.added
+                context.record_response(verdict, await pipeline.renderer.send(judged.incoming, verdict, send, judged.now, added))
         except (AccessRevoked, BadRequest, BrokerError, UpstreamCredentialsUnavailable, UpstreamError) as error:
             if isinstance(error, NoHealthyUpstream):
-                self._count_unhealthy(context.judged)
-            await send_refusal(context.incoming, context.refused(refusal_of(error)), send)
+                self._record_no_healthy_upstream(context.decision)
+            await send_denial(context.incoming, context.record_denial(denial_from_error(error)), send)
         except ConnectionError:  # ASGI: `send` raises one where the client is gone
             context.status = CLIENT_CLOSED
             raise
@@ -79,126 +81,133 @@ class DataPlane:
             pipeline.recorder.record(context)
 
     # enforcement-point: Upstream requests: Headers of forwarded requests
-    async def outgoing(self, judged: JudgedRequest, carry: Carry) -> OutgoingRequest:
+    async def build_upstream_request(self, judged: RequestDecision, carry: Forward) -> OutgoingRequest:
         """Outgoing request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
 
         Raises UpstreamCredentialsUnavailable, BadRequest, NoHealthyUpstream.
         """
-        forwarding = self.state.forwarding(carry.route)
+        forwarding = self.forwarding_table.for_route(carry.route)
         credentials: tuple[Header, ...] = ()
-        if forwarding.shows_credentials:
+        if forwarding.needs_upstream_credentials:
             credentials = await self.pipeline.authorizer.credentials_for(judged.check, judged.incoming.request, judged.incoming.cookies)
-        who = self._who(forwarding.cluster, judged) if forwarding.cluster is not None else ""
-        return forwarding.outgoing(judged.incoming, carry, credentials, who)
+        who = self._hash_key(forwarding.cluster, judged) if forwarding.cluster is not None else ""
+        return forwarding.build_request(judged.incoming, carry, credentials, who)
 
-    def begin(self, judged: JudgedRequest) -> Stream:
+    def open_stream(self, judged: RequestDecision) -> Stream:
         """Stream of what is carried from now on; `streams` wants to be told of its end."""
         # A token ends by the clock alone: no record is deleted with it.
         identity, route = judged.check.identity, judged.check.decision.route
         is_token = identity is not None and identity.is_bearer
-        is_timed = is_token or (route is not None and route.is_time_dependent)
+        expires_by_time = is_token or (route is not None and route.is_time_dependent)
         return self.streams.open(
-            judged.incoming, judged.session_id, judged.changes, is_timed=is_timed, asks_provider=is_token, ends=judged.check.valid_until
+            judged.incoming,
+            judged.session_id,
+            judged.change_count,
+            is_timed=expires_by_time,
+            asks_provider=is_token,
+            ends=judged.check.valid_until,
         )
 
-    async def _kept(self, judged: JudgedRequest, receive: Receive) -> KeptForm | NotKept | None:
+    async def _save_form(self, judged: RequestDecision, receive: Receive) -> SavedForm | NotSaved | None:
         # Requests with a body to upstreams that speak HTTP/2 are Envoy's alone: ours can't carry them.
         incoming, route = judged.incoming, judged.check.decision.route
         can_be_sent = route is None or not route.route.upstream_http2
-        return await self.forms.keep(incoming, receive, judged.now, can_be_sent=can_be_sent)
+        return await self.saved_forms.save(incoming, receive, judged.now, is_replayable=can_be_sent)
 
-    async def _carried(self, judged: JudgedRequest, carry: Carry, receive: Receive, send: Send) -> ForwardResult:
+    async def _forward(self, judged: RequestDecision, carry: Forward, receive: Receive, send: Send) -> ForwardResult:
         incoming, offer, switch = judged.incoming, carry.offer, None
         if incoming.is_connect:
-            return await self._tunnel(judged, carry, receive)
+            return await self._tunnel_tcp(judged, carry, receive)
         if carry.route.route.upstream_http2:
             raise EnvoyUnavailable("only Envoy forwards to upstream_http2 routes, and it did not take this request")
-        take_over = _tunnel_of(incoming)["take_over"] if offer is not None else None
-        outgoing = await self.outgoing(judged, carry)
+        take_over = _takeover_extension(incoming)["take_over"] if offer is not None else None
+        outgoing = await self.build_upstream_request(judged, carry)
         if offer is not None and take_over is not None:
             # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
-            switch = partial(offer.carry, take_over, self._for_client(outgoing), lifetime)
+            switch = partial(offer.carry, take_over, self._response_header_filter(outgoing), lifetime)
 
-        with self.tracked(judged, outgoing.selection, outgoing.statistics) as handle:
-            answer = self.forwarded(outgoing, receive, send, handle, switch)
+        with self.track(judged, outgoing.selection, outgoing.statistics) as handle:
+            answer = self.forward_request(outgoing, receive, send, handle, switch)
             result = await (answer if active() is None else carried_in_span(outgoing, answer))
             handle.status, handle.ending = result.status, result.ending
             if outgoing.statistics is not None:
-                _count_tunnel(outgoing.statistics, result)
+                _record_tunnel_bytes(outgoing.statistics, result)
         return result
 
-    def forwarded(
+    def forward_request(
         self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, switch: Switch | None = None
     ) -> Awaitable[ForwardResult]:
         """What is tracked already, carried on connections of our own.  UpstreamError, AccessRevoked only while nothing has been sent."""
-        rule, resources = self._for_client(outgoing), self._resources
-        return forward(outgoing, resources.client, receive, send, rule, handle, switch, resources.line)
+        rule, resources = self._response_header_filter(outgoing), self._resources
+        return forward(outgoing, resources.client, receive, send, rule, handle, switch, resources.deferred_watches)
 
-    def _for_client(self, outgoing: OutgoingRequest) -> ResponseRule:
-        return (outgoing.response_headers or self.state.response_headers).for_client
+    def _response_header_filter(self, outgoing: OutgoingRequest) -> ResponseRule:
+        return (outgoing.response_headers or self.forwarding_table.response_headers).for_client
 
-    async def _tunnel(self, judged: JudgedRequest, carry: Carry, receive: Receive) -> ForwardResult:
+    async def _tunnel_tcp(self, judged: RequestDecision, carry: Forward, receive: Receive) -> ForwardResult:
         """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
         incoming, compiled = judged.incoming, carry.route
-        tunnel = _tunnel_of(incoming)
-        if self.streams.tunnels(judged.session_id, incoming.peer) >= MOST_TUNNELS:
-            raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are already open")
-        forwarding = self.state.forwarding(compiled)
-        upstream, selection = forwarding.chosen(self._who(forwarding.cluster, judged))
+        tunnel = _takeover_extension(incoming)
+        if self.streams.count_tunnels(judged.session_id, incoming.peer) >= MAX_TUNNELS_PER_CLIENT:
+            raise TooManyTunnels(f"{MAX_TUNNELS_PER_CLIENT} tunnels are already open")
+        forwarding = self.forwarding_table.for_route(compiled)
+        upstream, selection = forwarding.select_upstream(self._hash_key(forwarding.cluster, judged))
         family, headers = self._resources.client.family, [(b"x-request-id", incoming.request_id.encode())]
-        limits = TunnelLimits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
+        limits = TunnelLimits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.idle_timeout)
         statistics = forwarding.statistics
         dialled = partial(dial, upstream, selection, family, self.upstream_errors, statistics=statistics)
-        with self.tracked(judged, selection, statistics) as handle:
+        with self.track(judged, selection, statistics) as handle:
             take_over, half_closes = tunnel["take_over"], tunnel["half_closes"]
             name = route_label(compiled.route)
             result = await carry_tcp(name, dialled, take_over, headers, receive, limits, handle, client_half_closes=half_closes)
             handle.status, handle.ending = result.status, result.ending
             if statistics is not None:
-                _count_tunnel(statistics, result)
+                _record_tunnel_bytes(statistics, result)
         return result
 
-    def tracked(self, judged: JudgedRequest, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> "TrackedStream":
+    def track(self, judged: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> "TrackedStream":
         """Context in which it is carried: `streams` may end it, and its upstream is known to be at work."""
         return TrackedStream(self, judged, selection, statistics)
 
-    def _count_unhealthy(self, judged: JudgedRequest | None) -> None:
+    def _record_no_healthy_upstream(self, judged: RequestDecision | None) -> None:
         if judged is None or judged.check.decision.route is None:
             return
-        if (statistics := self.state.forwarding(judged.check.decision.route).statistics) is not None:
+        if (statistics := self.forwarding_table.for_route(judged.check.decision.route).statistics) is not None:
             statistics.refused_for_health(NoHealthyUpstream.status)
 
-    def _who(self, cluster: Cluster | None, judged: JudgedRequest) -> str:
+    def _hash_key(self, cluster: Cluster | None, judged: RequestDecision) -> str:
         """For balancing that sticks: the session, else the client's address."""
         if cluster is None or not cluster.is_sticky:
             return ""
         return judged.session_id if judged.check.identity is not None else judged.incoming.client_address
 
-    async def goes_on_until(self, incoming: IncomingRequest) -> float:
+    async def reauthorize(self, incoming: IncomingRequest) -> float:
         """Until when this request would still be carried as it is, as far as is known beforehand (Unix seconds); 0 where it would not.
 
         Raises BrokerError.
         """
         try:
             judged = await self.pipeline.reauthorize(incoming)
-            verdict = self.pipeline.verdicts.of(judged)
+            verdict = self.pipeline.verdicts.build(judged)
         except (BadRequest, NoIdentity):
             return 0.0
-        return judged.check.valid_until if isinstance(verdict, Carry) else 0.0
+        return judged.check.valid_until if isinstance(verdict, Forward) else 0.0
 
 
 class TrackedStream:
     """Stream while it is carried; it is told how that went.  (A class: a generator's context costs a request five times as much.)"""
 
-    __slots__ = ("_began", "_judged", "_plane", "_selection", "_statistics", "_stream")
+    __slots__ = ("_decision", "_plane", "_selection", "_started_at", "_statistics", "_stream")
 
-    def __init__(self, plane: DataPlane, judged: JudgedRequest, selection: ClusterSelection | None, statistics: RouteStatistics | None):
-        self._plane, self._judged, self._selection, self._statistics = plane, judged, selection, statistics
+    def __init__(
+        self, plane: EmbeddedDataPlane, judged: RequestDecision, selection: ClusterSelection | None, statistics: RouteStatistics | None
+    ):
+        self._plane, self._decision, self._selection, self._statistics = plane, judged, selection, statistics
 
     def __enter__(self) -> Stream:
-        self._began = time.perf_counter()
-        stream = self._stream = self._plane.begin(self._judged)
+        self._started_at = time.perf_counter()
+        stream = self._stream = self._plane.open_stream(self._decision)
         if self._selection is not None:
             self._selection.begin()
         if self._statistics is not None:
@@ -216,16 +225,16 @@ class TrackedStream:
         elif isinstance(error, AccessRevoked):
             stream.ending = Ending.REVOKED
         if (statistics := self._statistics) is not None:
-            seconds = time.perf_counter() - self._began if stream.seconds is None else stream.seconds
+            seconds = time.perf_counter() - self._started_at if stream.duration_seconds is None else stream.duration_seconds
             statistics.end(status or stream.status, seconds)
             if stream.ending is not Ending.COMPLETE:
-                count_ending(statistics, stream.ending)
+                record_termination(statistics, stream.ending)
         self._plane.streams.close(stream)
         if self._selection is not None:
             self._selection.end(stream.status)
 
 
-def count_ending(statistics: RouteStatistics, ending: Ending) -> None:
+def record_termination(statistics: RouteStatistics, ending: Ending) -> None:
     """Count how a request ended that did not end well."""
     if ending is Ending.BROKE_OFF:
         statistics.received_resets += 1
@@ -235,13 +244,13 @@ def count_ending(statistics: RouteStatistics, ending: Ending) -> None:
         statistics.sent_resets += 1
 
 
-def _count_tunnel(statistics: RouteStatistics, result: ForwardResult) -> None:
+def _record_tunnel_bytes(statistics: RouteStatistics, result: ForwardResult) -> None:
     if result.bytes_received is not None:
         statistics.sent_bytes += result.bytes_received
         statistics.received_bytes += result.bytes_sent
 
 
-def _tunnel_of(incoming: IncomingRequest) -> dict[str, Any]:
+def _takeover_extension(incoming: IncomingRequest) -> dict[str, Any]:
     """The listener's way to hand over a connection, client and all."""
     tunnel: dict[str, Any] | None = incoming.scope.get("extensions", {}).get("gate.tunnel")
     if tunnel is None:

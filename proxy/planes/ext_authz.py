@@ -10,22 +10,22 @@ from proxy.incoming_request import IncomingRequest, new_request_id
 from proxy.observe.request_recorder import RequestContext
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.responses.renderer import CapturedResponse
-from proxy.responses.site_context import site_facts
+from proxy.responses.site_context import build_site_facts
 from proxy.rewriting.header_names import fold, is_internal_header
 from proxy.rewriting.request_headers import RouteHeaders
-from proxy.verdict import Asker, Carry, Redirect, Refuse, SignIn
-from proxy.verdict_builder import refused
+from proxy.verdict import Deny, Enforcer, Forward, Redirect, SignIn
+from proxy.verdict_builder import deny_for_error
 
 # An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.
-WRITTEN_BY_ENVOYS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))
+ENVOY_MANAGED_HEADERS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))
 
 
 class ExtAuthzResponder(CheckResponder):
     def __init__(self, options: Options, pipeline: AuthorizationPipeline):
         self._pipeline = pipeline
-        self._site = site_facts(options)
+        self._site = build_site_facts(options)
         self._headers = RouteHeaders.of_another_proxy(options)
-        self._told_names = pipeline.authorizer.routes.identity_header_names
+        self._identity_header_names = pipeline.authorizer.routes.identity_header_names
 
     async def respond(self, asked: EnvoyRequest) -> OkResponse | DeniedResponse:
         pipeline, context = self._pipeline, RequestContext(_incoming(asked, self._site))
@@ -35,30 +35,32 @@ class ExtAuthzResponder(CheckResponder):
                 context.status = 200
                 return verdict
             said = CapturedResponse()
-            context.answered(verdict, await pipeline.renderer.send(context.incoming, verdict, said, pipeline.clock()))
+            context.record_response(verdict, await pipeline.renderer.send(context.incoming, verdict, said, pipeline.clock()))
             return DeniedResponse(said.status, said.headers, said.body)
         finally:
             pipeline.recorder.record(context)
 
-    async def _verdict(self, asked: EnvoyRequest, context: RequestContext) -> OkResponse | SignIn | Refuse | Redirect:
+    async def _verdict(self, asked: EnvoyRequest, context: RequestContext) -> OkResponse | SignIn | Deny | Redirect:
         try:
             if asked.parse_error is not None:
                 raise asked.parse_error
             judged = await self._pipeline.authorize(context)
             require_same_route(judged.check, asked.route_id)
         except GateError as error:
-            return refused(error, Asker.ENVOY)
-        verdict = self._pipeline.verdicts.of(judged, Asker.ENVOY)
-        if not isinstance(verdict, Carry):
+            return deny_for_error(error, Enforcer.EXT_AUTHZ)
+        verdict = self._pipeline.verdicts.build(judged, Enforcer.EXT_AUTHZ)
+        if not isinstance(verdict, Forward):
             return verdict
         self._pipeline.recorder.record_allowed(judged)
-        return OkResponse(judged.check.decision.outcome, verdict.route.id, verdict.told, *self._cut(asked, verdict))
+        return OkResponse(
+            judged.check.decision.outcome, verdict.route.id, verdict.identity_headers, *self._header_mutations(asked, verdict)
+        )
 
-    def _cut(self, asked: EnvoyRequest, carry: Carry) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:
+    def _header_mutations(self, asked: EnvoyRequest, carry: Forward) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:
         """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
-        names, not_the_envoys = _by_names(tuple([name for name, _ in asked.headers]))
-        told = {name for name, _ in carry.told}
-        by_route = {fold(name) for name in self._told_names.headers_for(carry.route.route)}
+        names, not_the_envoys = _classify_names(tuple([name for name, _ in asked.headers]))
+        told = {name for name, _ in carry.identity_headers}
+        by_route = {fold(name) for name in self._identity_header_names.headers_for(carry.route.route)}
         not_the_clients = {*not_the_envoys, *(name for name in names if fold(name) in by_route)}
         removed = [name for name in not_the_clients if name not in told]
         replaced: list[Header] = []
@@ -77,10 +79,10 @@ class ExtAuthzResponder(CheckResponder):
 
 
 @bounded_lru_cache(256, max_key_length=2048, size=total_length)  # browsers send the same names again and again
-def _by_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
+def _classify_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
     """What follows from the names of a request's headers alone: each, and those that only we may tell an upstream."""
     names = frozenset(sent)
-    return names, tuple(name for name in names if name not in WRITTEN_BY_ENVOYS and is_internal_header(fold(name)))
+    return names, tuple(name for name in names if name not in ENVOY_MANAGED_HEADERS and is_internal_header(fold(name)))
 
 
 def _incoming(asked: EnvoyRequest, site: SiteFacts) -> IncomingRequest:

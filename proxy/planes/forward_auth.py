@@ -12,15 +12,15 @@ from foundation.errors import BadRequest, GateError
 from foundation.web.asgi_types import Headers, Receive, Send
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_recorder import RequestContext
-from proxy.planes.original_request import ALL_HEADERS, Original, original_request
+from proxy.planes.original_request import ALL_HEADERS, OriginalRequest, parse_original_request
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.reserved_paths import is_own_page
-from proxy.responses.renderer import send_refusal, send_response
+from proxy.reserved_paths import is_reserved_path
+from proxy.responses.renderer import send_denial, send_response
 from proxy.rewriting.header_names import FORWARDING, fold, is_identity_header, is_internal_header, is_steering_header
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.sign_in.sign_in_urls import return_url
-from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, SignIn
-from proxy.verdict_builder import NOT_IN_A_VERDICT, UNKNOWN, CarriedElsewhere, refused
+from proxy.verdict import Enforcer, Forward, Redirect, RequestDecision, SignIn
+from proxy.verdict_builder import NO_ROUTE_ERROR, RESERVED_PATH_ERROR, NotDelegable, deny_for_error
 
 VERIFY = "/verify"
 
@@ -33,7 +33,7 @@ VARY = b", ".join(
 # X-Request-Id names nobody and leads nowhere, and many clients send one.
 FRONT_PROXY_NAMES = ALL_HEADERS | FORWARDING | {b"x-forwarded-prefix", b"x-forwarded-server", b"x-request-id"}
 
-OwnPages = Callable[[IncomingRequest, Receive, Send], Awaitable[None]]
+BuiltinPages = Callable[[IncomingRequest, Receive, Send], Awaitable[None]]
 
 
 class ForwardAuth:
@@ -44,69 +44,75 @@ class ForwardAuth:
         self._headers = RouteHeaders.of_another_proxy(options)
         self._cache_seconds = options.forward_auth_cache.total_seconds()
 
-    async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send, own_pages: OwnPages) -> None:
+    async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send, own_pages: BuiltinPages) -> None:
         # Errors for gRPC clients have the status 200, which means something else to a front proxy.
         incoming = replace(incoming, headers={name: value for name, value in incoming.headers.items() if name != b"content-type"})
-        asker = Asker.STATUS_ONLY if incoming.request.path == VERIFY else Asker.FRONT_PROXY
-        pipeline, context, refuse = self._pipeline, RequestContext(incoming), _NeverSuccess(incoming, send)
+        asker = Enforcer.FORWARD_AUTH_STATUS_ONLY if incoming.request.path == VERIFY else Enforcer.FORWARD_AUTH
+        pipeline, context, refuse = self._pipeline, RequestContext(incoming), _DenyOnlySend(incoming, send)
         try:
             original = self._original(incoming)
             context.incoming = replace(incoming, request=original.request)
-            if is_own_page(original.request.path):
-                await self._own_page(context.incoming, original, asker, receive, refuse, own_pages)
+            if is_reserved_path(original.request.path):
+                await self._serve_reserved_path(context.incoming, original, asker, receive, refuse, own_pages)
                 context.status = refuse.status
                 return
             judged = await pipeline.authorize(context)
-            verdict = pipeline.verdicts.of(judged, asker)
-            if isinstance(verdict, Carry):
+            verdict = pipeline.verdicts.build(judged, asker)
+            if isinstance(verdict, Forward):
                 pipeline.recorder.record_allowed(judged)
                 context.status = 200
-                await send_response(send, 200, self._permission(judged, verdict), b"")
+                await send_response(send, 200, self._allow_headers(judged, verdict), b"")
                 return
             if isinstance(verdict, SignIn):
                 # On the route's own host, whoever reads this answer: the cookie that binds a sign-in to its browser belongs there.
                 query = urlencode({"gate_redirect_uri": return_url(judged.incoming, original.scheme)})
                 verdict = Redirect(302, f"{original.origin}/.gate/sign_in?{query}")
-            context.answered(verdict, await pipeline.renderer.send(judged.incoming, verdict, refuse, judged.now))
+            context.record_response(verdict, await pipeline.renderer.send(judged.incoming, verdict, refuse, judged.now))
         except GateError as error:
-            await send_refusal(context.incoming, context.refused(refused(error, asker)), refuse)
+            await send_denial(context.incoming, context.record_denial(deny_for_error(error, asker)), refuse)
         finally:
             pipeline.recorder.record(context)
 
-    def _original(self, incoming: IncomingRequest) -> Original:
+    def _original(self, incoming: IncomingRequest) -> OriginalRequest:
         if incoming.request.path not in (VERIFY, "/"):
             raise NoSuchPath(f"forward auth responds at / and {VERIFY} only")
-        _refuse_what_is_not_the_clients(incoming)
-        original = original_request(incoming, self._authorize.default_ports)
+        _reject_forged_headers(incoming)
+        original = parse_original_request(incoming, self._authorize.default_ports)
         # The peer is the front proxy: where its word does not count, nobody knows who asks it.
         address = incoming.request.source_ip if incoming.is_trusted else ""
         original = replace(original, request=replace(original.request, source_ip=address, headers=incoming.scope["headers"]))
         request = original.request
         if not self._authorize.serves_host(request.host, request.port):
-            raise CarriedElsewhere(f"{UNKNOWN}: {request.host_port}")
+            raise NotDelegable(f"{NO_ROUTE_ERROR}: {request.host_port}")
         if original.scheme != self._authorize.scheme_for(request.host, request.port):
-            raise CarriedElsewhere("the routes of this host have another scheme")
+            raise NotDelegable("the routes of this host have another scheme")
         return original
 
-    async def _own_page(
-        self, judged: IncomingRequest, original: Original, asker: Asker, receive: Receive, refuse: Send, own_pages: OwnPages
+    async def _serve_reserved_path(
+        self,
+        judged: IncomingRequest,
+        original: OriginalRequest,
+        asker: Enforcer,
+        receive: Receive,
+        refuse: Send,
+        own_pages: BuiltinPages,
     ) -> None:
         """A front proxy that asks about `/.gate/` too hands our answer on to the browser, as long as it is no 2xx."""
-        if asker is Asker.STATUS_ONLY or original.request.method not in ("", "GET"):
-            raise CarriedElsewhere(NOT_IN_A_VERDICT)
+        if asker is Enforcer.FORWARD_AUTH_STATUS_ONLY or original.request.method not in ("", "GET"):
+            raise NotDelegable(RESERVED_PATH_ERROR)
         scope = {**judged.scope, "method": "GET", "query_string": original.request.query.encode("latin-1")}
         await own_pages(replace(judged, scope=scope), receive, refuse)
 
-    def _permission(self, judged: JudgedRequest, carry: Carry) -> Headers:
+    def _allow_headers(self, judged: RequestDecision, carry: Forward) -> Headers:
         """What the front proxy copies into the request that it forwards: an empty value where there is none, so that it replaces
         what the client sent under that name."""
-        told, incoming = dict(carry.told), judged.incoming
+        told, incoming = dict(carry.identity_headers), judged.incoming
         names = (*self._authorize.identity_header_names, *reserved_headers(carry.route.route))
         headers: Headers = [(name, told.get(name, b"")) for name in names]
         headers += [pair for pair in self._headers.credentials(incoming.scope["headers"], carry.withheld) if pair[0] not in names]
-        return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._caching(judged, carry.route)]
+        return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._cache_headers(judged, carry.route)]
 
-    def _caching(self, judged: JudgedRequest, route: CompiledRoute) -> Headers:
+    def _cache_headers(self, judged: RequestDecision, route: CompiledRoute) -> Headers:
         seconds, identity = self._cache_seconds, judged.check.identity
         if route.has_policy or route.is_time_dependent or is_per_request(route.route):
             # What it was decided by may differ in the next request, or with the hour.
@@ -122,7 +128,7 @@ class NoSuchPath(BadRequest):
     status = 404
 
 
-class _NeverSuccess:
+class _DenyOnlySend:
     """Status filter of refusals: a front proxy lets a request pass for nothing but the status 2xx of our answer."""
 
     def __init__(self, incoming: IncomingRequest, send: Send):
@@ -137,21 +143,23 @@ class _NeverSuccess:
             self.status = message["status"]
             if self.status < 300:
                 self._is_replaced, self.status = True, 403
-                await send_refusal(self._incoming, refused(CarriedElsewhere(NOT_IN_A_VERDICT), Asker.STATUS_ONLY), self._send)
+                await send_denial(
+                    self._incoming, deny_for_error(NotDelegable(RESERVED_PATH_ERROR), Enforcer.FORWARD_AUTH_STATUS_ONLY), self._send
+                )
                 return
         await self._send(message)
 
 
-def _refuse_what_is_not_the_clients(incoming: IncomingRequest) -> None:
-    """Raise CarriedElsewhere for a header that only gate or a proxy may set, unless a front proxy sends it to gate.
+def _reject_forged_headers(incoming: IncomingRequest) -> None:
+    """Raise NotDelegable for a header that only gate or a proxy may set, unless a front proxy sends it to gate.
 
     The front proxy forwards what the client sent, and gate can't take a header out of that.
     """
-    for name, folded in [(name, fold(name)) for name in incoming.sent_names]:
+    for name, folded in [(name, fold(name)) for name in incoming.client_header_names]:
         if name.lower() in FRONT_PROXY_NAMES or not is_internal_header(folded):
             continue
         if is_identity_header(folded):
-            raise CarriedElsewhere("it has a header that is reserved for gate")
+            raise NotDelegable("it has a header that is reserved for gate")
         if is_steering_header(folded):
-            raise CarriedElsewhere(f"it has the header {folded.decode('ascii')}, which may change the method or URL in the application")
-        raise CarriedElsewhere(f"it has a header that an application may read as {folded.decode('ascii')}, which only proxies may set")
+            raise NotDelegable(f"it has the header {folded.decode('ascii')}, which may change the method or URL in the application")
+        raise NotDelegable(f"it has a header that an application may read as {folded.decode('ascii')}, which only proxies may set")

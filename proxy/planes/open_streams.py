@@ -19,14 +19,14 @@ from proxy.incoming_request import IncomingRequest
 log = structlog.get_logger(__name__)
 
 # An ended session ends its streams at once; any other change of records or policy is looked at this often, in seconds.
-LOOK_EVERY = 0.25
+RECHECK_INTERVAL = 0.25
 # What only time changes (a closing hour, the age of a session, the end of a certificate, of temporary access) is looked at this often, in
 # seconds; with the pause between two looks that is below two.
-LOOK_AT_CLOCK_EVERY = 1.5
+TIMED_RECHECK_INTERVAL = 1.5
 # So many are judged at a time, then requests are answered: to judge 5,000 in one go held all of them up for 150 ms.
-LOOK_AT_ONCE = 50
+RECHECK_BATCH = 50
 # Only the provider knows whether a bearer's token still counts; others, whose access has ended, don't wait for what it says, in seconds.
-AFAR = 0.5
+PROVIDER_TIMEOUT = 0.5
 
 
 @dataclass(slots=True, eq=False)
@@ -36,12 +36,12 @@ class Stream(StreamHandle):
 
     incoming: IncomingRequest = field(kw_only=True)
     session_id: str = ""
-    is_timed: bool = False
-    asks_provider: bool = False
-    ends: float = math.inf  # Unix seconds of the end of its access, as far as it was known when it was last judged
+    expires_by_time: bool = False
+    needs_provider: bool = False
+    expires_at: float = math.inf  # Unix seconds of the end of its access, as far as it was known when it was last judged
     status: int | None = None  # that its upstream answered, once that is known
     ending: Ending = Ending.COMPLETE
-    seconds: float | None = None  # that it lasted, where somebody else has measured them
+    duration_seconds: float | None = None  # that it lasted, where somebody else has measured them
 
 
 class OpenStreams:
@@ -51,8 +51,8 @@ class OpenStreams:
         self._clock = clock
         self._by_session: dict[str, set[Stream]] = {}
         self._timed: set[Stream] = set()
-        self._must_look = asyncio.Event()
-        self.changes = 0  # of records and policy so far
+        self._recheck = asyncio.Event()
+        self.change_count = 0  # of records and policy so far
 
     def __repr__(self) -> str:
         return f"<OpenStreams {sum(map(len, self._by_session.values()))} of {len(self._by_session)} sessions>"
@@ -61,22 +61,22 @@ class OpenStreams:
         self,
         incoming: IncomingRequest,
         session_id: str,
-        judged_at: int,
+        decided_at_change: int,
         *,
         is_timed: bool = False,
         asks_provider: bool = False,
         ends: float = math.inf,
     ) -> Stream:
         """Open a stream.  `judged_at` is what `changes` was before it was judged: what came since may have ended its access."""
-        if judged_at != self.changes:
-            self._must_look.set()
-        stream = Stream(incoming=incoming, session_id=session_id, is_timed=is_timed, asks_provider=asks_provider, ends=ends)
+        if decided_at_change != self.change_count:
+            self._recheck.set()
+        stream = Stream(incoming=incoming, session_id=session_id, expires_by_time=is_timed, needs_provider=asks_provider, expires_at=ends)
         if is_timed:
             self._timed.add(stream)
         self._by_session.setdefault(session_id, set()).add(stream)
         return stream
 
-    def tunnels(self, session_id: str, peer: str) -> int:
+    def count_tunnels(self, session_id: str, peer: str) -> int:
         """Number of tunnels of this session; for nobody's, from this address or its network."""
         streams, network = self._by_session.get(session_id, ()), client_network(peer)
         return sum(
@@ -92,17 +92,17 @@ class OpenStreams:
 
     def on_change(self, change: RecordChange) -> None:
         """Note a change; the replica calls it for each change of a record."""
-        self.changes += 1
+        self.change_count += 1
         if change is not EVERYTHING and change.type == SESSION and change.record is None:
             self._end(self._by_session.get(change.id, ()), "the session has ended")
         else:
-            self._must_look.set()
+            self._recheck.set()
 
-    def policy_changed(self) -> None:
-        self.changes += 1
-        self._must_look.set()
+    def on_policy_change(self) -> None:
+        self.change_count += 1
+        self._recheck.set()
 
-    async def run(self, goes_on_until: Callable[[IncomingRequest], Awaitable[float]]) -> None:
+    async def run(self, reauthorize: Callable[[IncomingRequest], Awaitable[float]]) -> None:
         """Judge open streams anew whenever something may have changed, and now and then where time alone may, for ever.
 
         `goes_on_until` says for how long one may, as far as that is known beforehand; 0 where it may not.
@@ -110,55 +110,55 @@ class OpenStreams:
         unjudged: set[Stream] = set()
         while True:
             # Those that couldn't be judged come last: one whose provider is away must not keep the others from being judged.
-            streams = sorted(await self._due(), key=lambda stream: (stream.asks_provider, stream in unjudged))
+            streams = sorted(await self._streams_to_recheck(), key=lambda stream: (stream.needs_provider, stream in unjudged))
             unjudged.intersection_update(streams)
             for number, stream in enumerate(streams, 1):
-                if number % LOOK_AT_ONCE == 0:
+                if number % RECHECK_BATCH == 0:
                     await asyncio.sleep(0)
                 if stream not in self._by_session.get(stream.session_id, ()):
                     continue
                 try:
                     # What is asked of the provider goes on being asked: the answer is there in one of the next rounds.
-                    async with asyncio.timeout(AFAR if stream.asks_provider else None):
-                        until = await goes_on_until(stream.incoming)
+                    async with asyncio.timeout(PROVIDER_TIMEOUT if stream.needs_provider else None):
+                        until = await reauthorize(stream.incoming)
                     if until:
-                        stream.ends = until
+                        stream.expires_at = until
                     else:
                         self._end((stream,), "access revoked")
                     unjudged.discard(stream)
                 except (BrokerError, TimeoutError):
                     unjudged.add(stream)
                     # Nothing new is known: new requests are refused meanwhile, and the next change is looked at again.
-                    self._end_what_must_be_over()
-                    self._must_look.set()
+                    self._end_expired()
+                    self._recheck.set()
                     break
                 except Exception:  # of one: no stream outlives its access because another could not be judged
                     log.exception("stream re-authorization failed", request_id=stream.incoming.request_id)
                     self._end((stream,), "re-authorization failed")
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(RECHECK_INTERVAL)
 
-    async def _due(self) -> list[Stream]:
+    async def _streams_to_recheck(self) -> list[Stream]:
         """All streams after a change; after a while without one, those that time may end."""
         try:
-            async with asyncio.timeout(LOOK_AT_CLOCK_EVERY):
-                await self._must_look.wait()
+            async with asyncio.timeout(TIMED_RECHECK_INTERVAL):
+                await self._recheck.wait()
         except TimeoutError:
             return list(self._timed)
-        self._must_look.clear()
+        self._recheck.clear()
         return [stream for streams in self._by_session.values() for stream in streams]
 
-    def _end_what_must_be_over(self) -> None:
+    def _end_expired(self) -> None:
         """End streams whose end was known: that somebody has put it off can be learned from nobody at this moment."""
         now = self._clock()
-        over = [stream for streams in self._by_session.values() for stream in streams if stream.ends <= now]
+        over = [stream for streams in self._by_session.values() for stream in streams if stream.expires_at <= now]
         self._end(over, "access expired; store unavailable")
 
     def _end(self, streams: Iterable[Stream], why: str) -> None:
         for stream in list(streams):
             log.info("stream terminated", reason=why, session_id=stream.session_id, request_id=stream.incoming.request_id)
             # Each by itself: trouble with one must keep no other from ending, nor the replica, which calls us, from hearing of more.
-            asyncio.get_running_loop().call_soon(self._end_now, stream)
+            asyncio.get_running_loop().call_soon(self._terminate, stream)
 
-    def _end_now(self, stream: Stream) -> None:
+    def _terminate(self, stream: Stream) -> None:
         if stream in self._by_session.get(stream.session_id, ()):
             stream.end()

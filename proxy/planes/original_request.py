@@ -14,11 +14,11 @@ from proxy.incoming_request import IncomingRequest
 T = TypeVar("T")
 
 _URL = re.compile(rb"(https?)://([^/?#@\\]+)(/[^?#]*)?(\?[^#]*)?", re.IGNORECASE)
-_WRITTEN_PLAINLY = re.compile(rb"https?://", re.IGNORECASE)
+_UNENCODED_URL = re.compile(rb"https?://", re.IGNORECASE)
 # What encoders leave alone: unreserved characters (RFC 3986 2.3), and "!*'()/" with some of them.
-_WHOLLY_ENCODED = re.compile(rb"https?%3a(?:[A-Za-z0-9._~!*'()/-]|%[0-9a-f]{2})*", re.IGNORECASE)
+_ENCODED_URL = re.compile(rb"https?%3a(?:[A-Za-z0-9._~!*'()/-]|%[0-9a-f]{2})*", re.IGNORECASE)
 # An escape that is itself escaped, or an escaped "?" or "#": written by somebody who encoded half of the URL.
-_ENCODED_BY_HALVES = re.compile(rb"%(?:25|3f|23)", re.IGNORECASE)
+_PARTIALLY_ENCODED = re.compile(rb"%(?:25|3f|23)", re.IGNORECASE)
 
 SCHEMES = {b"http": "http", b"https": "https", b"ws": "http", b"wss": "https"}
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -34,7 +34,7 @@ NO_URL = "it has no URL. The front proxy must send ?uri=<url>, or URL headers fr
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
+class OriginalRequest:
     """Original request.  `request.method` is empty where no trusted peer said it.  `url` is what the front proxy would forward."""
 
     scheme: str
@@ -50,25 +50,25 @@ class Original:
         return f"{self.origin}{self.request.path}{query}"
 
 
-def original_request(incoming: IncomingRequest, default_ports: frozenset[int]) -> Original:
+def parse_original_request(incoming: IncomingRequest, default_ports: frozenset[int]) -> OriginalRequest:
     """Original request; BadRequest without a URL, where two sources differ, or where another URL may be forwarded than is judged.
 
     Headers count only if the peer is trusted: anybody else's are the client's own.
     """
-    headers = list(_told(incoming)) if incoming.is_trusted else []
-    named = [_url_parts(value) for value in _uri_parameter(incoming.scope["query_string"])]
-    named += [_url_parts(value) for name, value in headers if name in URL_HEADERS]
-    schemes = [scheme for scheme, _, _ in named] + [_scheme(value) for name, value in headers if name in SCHEME_HEADERS]
-    hosts = [host for _, host, _ in named] + [value for name, value in headers if name in HOST_HEADERS]
-    targets = [target for _, _, target in named] + [value for name, value in headers if name in TARGET_HEADERS]
-    scheme = _agreed(schemes, "scheme")
-    _agreed([_host_and_port(host, scheme) for host in hosts], "host")
+    headers = list(_forwarding_headers(incoming)) if incoming.is_trusted else []
+    urls = [_url_parts(value) for value in _uri_parameter(incoming.scope["query_string"])]
+    urls += [_url_parts(value) for name, value in headers if name in URL_HEADERS]
+    schemes = [scheme for scheme, _, _ in urls] + [_scheme(value) for name, value in headers if name in SCHEME_HEADERS]
+    hosts = [host for _, host, _ in urls] + [value for name, value in headers if name in HOST_HEADERS]
+    targets = [target for _, _, target in urls] + [value for name, value in headers if name in TARGET_HEADERS]
+    scheme = _require_agreement(schemes, "scheme")
+    _require_agreement([_host_and_port(host, scheme) for host in hosts], "host")
     methods = [value for name, value in headers if name in METHOD_HEADERS]
-    method = _agreed(methods, "method").decode("latin-1") if methods else ""
-    return _original(scheme, hosts[0], _agreed(targets, "path and query"), default_ports, method, incoming)
+    method = _require_agreement(methods, "method").decode("latin-1") if methods else ""
+    return _original(scheme, hosts[0], _require_agreement(targets, "path and query"), default_ports, method, incoming)
 
 
-def original_of_url(url: str, default_ports: frozenset[int]) -> Original:
+def parse_original_url(url: str, default_ports: frozenset[int]) -> OriginalRequest:
     """Original request of a URL that a browser brings back to us, in its one reading."""
     try:
         return _original(*_url_parts(url.encode("ascii")), default_ports)
@@ -78,7 +78,7 @@ def original_of_url(url: str, default_ports: frozenset[int]) -> Original:
 
 def _original(
     scheme: str, host: bytes, target: bytes, default_ports: frozenset[int], method: str = "", incoming: IncomingRequest | None = None
-) -> Original:
+) -> OriginalRequest:
     _, port = _host_and_port(host, scheme)
     if port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[scheme]:
         raise BadRequest("the port is the default of the other scheme")
@@ -94,7 +94,7 @@ def _original(
     )
     # In the data plane we forward what we judged.  Here the front proxy forwards what the client wrote.
     require_canonical(raw_path, request.path)
-    return Original(scheme, request)
+    return OriginalRequest(scheme, request)
 
 
 def _uri_parameter(query: bytes) -> list[bytes]:
@@ -108,16 +108,16 @@ def _uri_parameter(query: bytes) -> list[bytes]:
     name, _, value = query.partition(b"=")
     if name != b"uri":
         raise BadRequest("its query must be uri=<url> and nothing else")
-    if _WHOLLY_ENCODED.fullmatch(value):
+    if _ENCODED_URL.fullmatch(value):
         return [unquote_to_bytes(value)]
-    if not _WRITTEN_PLAINLY.match(value):
+    if not _UNENCODED_URL.match(value):
         raise BadRequest("uri must be one URL with http or https, completely percent-encoded or not at all")
-    if _ENCODED_BY_HALVES.search(value.partition(b"?")[0]):
+    if _PARTIALLY_ENCODED.search(value.partition(b"?")[0]):
         raise BadRequest("uri is ambiguous. Percent-encode it completely, or send X-Original-URL from a trusted proxy")
     return [value]
 
 
-def _told(incoming: IncomingRequest) -> Iterator[tuple[bytes, bytes]]:
+def _forwarding_headers(incoming: IncomingRequest) -> Iterator[tuple[bytes, bytes]]:
     for name, value in incoming.scope["headers"]:
         if name == b"x-forwarded-prefix" and value:
             raise BadRequest("the front proxy stripped a path prefix before forward auth (X-Forwarded-Prefix). Strip it after")
@@ -145,7 +145,7 @@ def _host_and_port(host: bytes, scheme: str) -> tuple[str, int]:
     return name, port or DEFAULT_PORTS[scheme]
 
 
-def _agreed(values: Iterable[T], what: str) -> T:
+def _require_agreement(values: Iterable[T], what: str) -> T:
     distinct = set(values)
     if not distinct:
         raise BadRequest(NO_URL)

@@ -15,38 +15,38 @@ from foundation.telemetry.tracing.spans import active
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_recorder import RequestContext, RequestRecorder
 from proxy.observe.request_spans import judged_in_span
-from proxy.planes.shared_resources import ForwardingResources
-from proxy.responses.renderer import Answers
-from proxy.verdict import JudgedRequest
-from proxy.verdict_builder import Verdicts
+from proxy.planes.shared_resources import SharedResources
+from proxy.responses.renderer import VerdictRenderer
+from proxy.verdict import RequestDecision
+from proxy.verdict_builder import VerdictBuilder
 
 
 class AuthorizationPipeline:
     """Authorization pipeline, one for each configuration: `authorizer` decides, `verdicts` says what follows, `renderer` sends what is not
     forwarded, `recorder` records all of it."""
 
-    def __init__(self, options: Options, authorizer: Authorizer, resources: ForwardingResources, clock: Callable[[], float] = time.time):
+    def __init__(self, options: Options, authorizer: Authorizer, resources: SharedResources, clock: Callable[[], float] = time.time):
         self.authorizer, self.clock = authorizer, clock
-        self.verdicts, self.renderer = Verdicts(options, authorizer), Answers(options)
-        self.recorder = RequestRecorder(resources.decisions, resources.saw)
+        self.verdicts, self.renderer = VerdictBuilder(options, authorizer), VerdictRenderer(options)
+        self.recorder = RequestRecorder(resources.decisions, resources.on_session_activity)
         self._streams = resources.streams
 
-    async def authorize(self, context: RequestContext) -> JudgedRequest:
+    async def authorize(self, context: RequestContext) -> RequestDecision:
         """Decide about a request.  Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
         return await self.evaluate_shadow(await self.authorize_only(context), context)
 
-    async def authorize_only(self, context: RequestContext) -> JudgedRequest:
+    async def authorize_only(self, context: RequestContext) -> RequestDecision:
         """Decide without shadow outcomes and metrics, for who may leave them to another context of the same request."""
-        incoming, changes, began = context.incoming, self._streams.changes, time.perf_counter()
+        incoming, changes, began = context.incoming, self._streams.change_count, time.perf_counter()
         check = self.authorizer.check(incoming.request, incoming.cookies, incoming.request_id)
         try:
             checked = await (check if active() is None else judged_in_span(check))
         finally:
             context.decision_seconds = time.perf_counter() - began
-        context.judged = judged = JudgedRequest(incoming, checked, self.clock(), changes)
+        context.decision = judged = RequestDecision(incoming, checked, self.clock(), changes)
         return judged
 
-    async def evaluate_shadow(self, judged: JudgedRequest, context: RequestContext) -> JudgedRequest:
+    async def evaluate_shadow(self, judged: RequestDecision, context: RequestContext) -> RequestDecision:
         """Judged request with its shadow outcome, which is recorded at once; this and the decision are counted once a request."""
         _count(judged.check.decision)
         if not self.authorizer.has_shadow:
@@ -54,14 +54,14 @@ class AuthorizationPipeline:
         incoming, check = judged.incoming, judged.check
         shadow_outcome = await self.authorizer.evaluate_shadow(incoming.request, check, incoming.cookies)
         if shadow_outcome is not None:
-            context.judged = judged = replace(judged, shadow_outcome=shadow_outcome)
+            context.decision = judged = replace(judged, shadow_outcome=shadow_outcome)
             log_shadow_outcome(incoming.request_id, check.decision, check.identity, shadow_outcome)
         return judged
 
-    async def reauthorize(self, incoming: IncomingRequest) -> JudgedRequest:
+    async def reauthorize(self, incoming: IncomingRequest) -> RequestDecision:
         """Decide anew about what is being forwarded: no new request, so nothing is recorded."""
         check = await self.authorizer.check(incoming.request, incoming.cookies)
-        return JudgedRequest(incoming, check, self.clock(), self._streams.changes)
+        return RequestDecision(incoming, check, self.clock(), self._streams.change_count)
 
 
 _counters: dict[tuple[int, int], Counter] = {}

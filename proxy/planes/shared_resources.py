@@ -7,14 +7,14 @@ from config.options import Options
 from databroker.broker_client import BrokerClient
 from proxy.forwarding.http_forwarding import WatchLine
 from proxy.planes.open_streams import OpenStreams
-from proxy.route_forwarding import ProxyState
+from proxy.route_forwarding import ForwardingTable
 from proxy.upstreams.health_checks import HealthChecks
 from proxy.upstreams.route_statistics import StatisticsInForce
 from proxy.upstreams.upstream_client import UpstreamClient
 
 
 @dataclass(slots=True)
-class ForwardingResources:
+class SharedResources:
     """Pools of upstream connections, open streams and observers, which outlive the reload of a configuration.
 
     `saw` is told of every request that is let through for a session: its id, the time, the host.  `state` is the one in force, of which
@@ -24,24 +24,24 @@ class ForwardingResources:
     decisions: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
     client: UpstreamClient = field(default_factory=UpstreamClient)
     streams: OpenStreams = field(default_factory=OpenStreams)
-    saw: Saw = lambda session_id, now, host: None
+    on_session_activity: Saw = lambda session_id, now, host: None
     broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
     statistics: StatisticsInForce = field(default_factory=StatisticsInForce)
-    line: WatchLine = field(default_factory=WatchLine)
-    state: ProxyState | None = None
+    deferred_watches: WatchLine = field(default_factory=WatchLine)
+    forwarding_table: ForwardingTable | None = None
     health: HealthChecks = field(init=False)
 
     def __post_init__(self) -> None:
         self.health = HealthChecks(self.client)
 
-    def use(self, options: Options, state: ProxyState | None) -> None:
+    def reconfigure(self, options: Options, forwarding_table: ForwardingTable | None) -> None:
         """Switch to a configuration, in force from now on; called on the event loop."""
-        self.state = state
+        self.forwarding_table = forwarding_table
         self.client.use(options.dns_lookup_family)
         self.client.upstream_errors.forget()
         carries = options.services in ("all", "proxy")
-        self.health.use(state.clusters.members() if state is not None and carries else ())
-        self.statistics.use(state.counted_routes() if state is not None and carries else ())
+        self.health.use(forwarding_table.clusters.members() if forwarding_table is not None and carries else ())
+        self.statistics.use(forwarding_table.activate_statistics() if forwarding_table is not None and carries else ())
 
     async def close(self) -> None:
         self.health.close()

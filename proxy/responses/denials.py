@@ -25,68 +25,70 @@ from foundation.web.asgi_types import Headers
 from foundation.web.message import Message, Sentence
 from proxy.incoming_request import IncomingRequest
 from proxy.sign_in.loops import SignInLoops
-from proxy.sign_in.saved_forms import FormGone, NotKept
+from proxy.sign_in.saved_forms import FormGone, NotSaved
 from proxy.sign_in.sign_in_urls import return_url, step_up_challenge
 from proxy.upgrades import HandshakeRefused
-from proxy.verdict import Refuse
+from proxy.verdict import Deny
 
-NOT_GOOD = Message("The token in the Authorization header is not valid for this application.")
-NOT_GOOD_ADVICE = Message("It may have expired, been rotated or revoked, or belong to another application.")
-SIGN_IN_ADVICE = Message("Sign in, then try again.")
-TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `gate tunnel {}` signs you in with a browser and does that."
-FORBIDDEN_ADVICE = Message("If you need access, contact your administrator.")
-CERTIFICATE_ADVICE = Message("Choose the certificate that you were given for this application, or ask your administrator for one.")
+INVALID_TOKEN = Message("The token in the Authorization header is not valid for this application.")
+INVALID_TOKEN_HINT = Message("It may have expired, been rotated or revoked, or belong to another application.")
+SIGN_IN_HINT = Message("Sign in, then try again.")
+TUNNEL_HINT = "Send `Authorization: Gate <token>`; `gate tunnel {}` signs you in with a browser and does that."
+FORBIDDEN_HINT = Message("If you need access, contact your administrator.")
+CERTIFICATE_HINT = Message("Choose the certificate that you were given for this application, or ask your administrator for one.")
 # Below /.gate/ of the authenticate host (authorize/admin_pages.py).
-EXPLANATION = "admin/authorize/loggeddecision/explain/?request="
-ASKING = "access?route="
+EXPLANATION_PATH = "admin/authorize/loggeddecision/explain/?request="
+ACCESS_REQUEST_PATH = "access?route="
 
-NOT_KEPT = Message("Your session has ended, so the application did not receive your form. gate could not keep it, because %(reason)s.")
-NOT_KEPT_ADVICE = Message("Before you sign in, go back and copy what you wrote.")
+FORM_NOT_SAVED = Message(
+    "Your session has ended, so the application did not receive your form. gate could not keep it, because %(reason)s."
+)
+FORM_NOT_SAVED_HINT = Message("Before you sign in, go back and copy what you wrote.")
 
-LOOP = Message("Sign-in keeps failing: your browser does not keep the session cookie.")
-LOOP_ADVICE = Message(
+SIGN_IN_LOOP = Message("Sign-in keeps failing: your browser does not keep the session cookie.")
+SIGN_IN_LOOP_HINT = Message(
     "Your browser may block or delete cookies of this site, for example in a private window or because of an extension. "
     "If the problem continues, contact your administrator and include the request id below."
 )
-AGAIN = Message("Try again in a moment.")
+RETRY_LATER = Message("Try again in a moment.")
 NOT_SIGNED_IN = Message("You are not signed in.")
-GONE_ADVICE = Message("Check whether it has arrived before you write it again.")
-ACT_ADVICE = Message("Sign in on another page of the application.")
-TUNNELS_ADVICE = "Close some, or use one for several things."
+FORM_GONE_HINT = Message("Check whether it has arrived before you write it again.")
+IMPERSONATION_HINT = Message("Sign in on another page of the application.")
+TOO_MANY_TUNNELS_HINT = "Close some, or use one for several things."
 
 
-class Refusals:
+class Denials:
     def __init__(self, options: Options, authorize: Authorizer, loops: SignInLoops):
         own = f"{options.authenticate_service_url.origin}/.gate/"
-        self._who_am_i = (Message("View my account"), own)
-        self._sign_out = f"{own}signout/"
+        self._account_link = (Message("View my account"), own)
+        self._sign_out_url = f"{own}signout/"
         self._clear_loop = loops.clear()
         self._authorize = authorize
-        self._explanation = f"{own}{EXPLANATION}"
-        self._asking = f"{own}{ASKING}"
+        self._explanation_url = f"{own}{EXPLANATION_PATH}"
+        self._access_request_url = f"{own}{ACCESS_REQUEST_PATH}"
         self._links = RouteLinks(options)
 
-    def of(self, incoming: IncomingRequest, check: AuthorizationResult, *, has_tunnels: bool) -> Refuse:
+    def for_decision(self, incoming: IncomingRequest, check: AuthorizationResult, *, has_tunnels: bool) -> Deny:
         """Refusal of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
         decision, cors = check.decision, self._cors(incoming, check.decision)
         match decision.outcome:
             case Outcome.FORBIDDEN:
                 own_words = decision.route.route.refusal_message if decision.route is not None else None
-                advice = _advice(check.identity, own_words or FORBIDDEN_ADVICE)
+                advice = _hint(check.identity, own_words or FORBIDDEN_HINT)
                 challenge = auth_challenges.INSUFFICIENT_SCOPE if check.withheld_credentials is WithheldCredentials.AUTHORIZATION else ""
-                return Refuse(403, user_message(decision), advice, challenge, links=self._links_for(incoming, check), more=cors)
+                return Deny(403, user_message(decision), advice, challenge, links=self._page_links(incoming, check), extra_headers=cors)
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
                 more = [(b"connection", b"close"), *cors]
-                return Refuse(495, user_message(decision), CERTIFICATE_ADVICE, more=more)
+                return Deny(495, user_message(decision), CERTIFICATE_HINT, extra_headers=more)
             case _:
                 is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_at(incoming.request.host)
-                return for_tunnels_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
+                return tcp_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
 
-    def token(self, incoming: IncomingRequest, check: AuthorizationResult) -> Refuse:
-        return Refuse(401, NOT_GOOD, NOT_GOOD_ADVICE, check.challenge, more=self._cors(incoming, check.decision))
+    def invalid_token(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
+        return Deny(401, INVALID_TOKEN, INVALID_TOKEN_HINT, check.challenge, extra_headers=self._cors(incoming, check.decision))
 
-    def unauthorized(self, incoming: IncomingRequest, check: AuthorizationResult) -> Refuse:
+    def unauthorized(self, incoming: IncomingRequest, check: AuthorizationResult) -> Deny:
         """401 for who can't be led to a sign-in: programs, and proxies that ask."""
         decision = check.decision
         reason, challenge = NOT_SIGNED_IN, auth_challenges.UNAUTHENTICATED
@@ -99,33 +101,33 @@ class Refusals:
             challenge = auth_challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
         elif request_credentials.has_gate_token(incoming.request):
             challenge = auth_challenges.INVALID_TOKEN
-        advice = TUNNEL_ADVICE.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_ADVICE
-        return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
+        advice = TUNNEL_HINT.format(incoming.request.host_port) if incoming.is_connect else SIGN_IN_HINT
+        return Deny(401, reason, advice, challenge, extra_headers=self._cors(incoming, decision))
 
-    def loop(self, incoming: IncomingRequest, scheme: str) -> Refuse:
-        links = ((Message("Try again"), return_url(incoming, scheme)), self._who_am_i)
-        return Refuse(400, LOOP, LOOP_ADVICE, links=links, more=[(b"set-cookie", self._clear_loop.encode())])
+    def sign_in_loop(self, incoming: IncomingRequest, scheme: str) -> Deny:
+        links = ((Message("Try again"), return_url(incoming, scheme)), self._account_link)
+        return Deny(400, SIGN_IN_LOOP, SIGN_IN_LOOP_HINT, links=links, extra_headers=[(b"set-cookie", self._clear_loop.encode())])
 
-    def _links_for(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
+    def _page_links(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
         """Nobody else can open the explanation, so nobody else is led to it."""
         identity = check.identity
-        links = (*self._asking_for_access(check), self._who_am_i, self._as_somebody_else(incoming, check))
+        links = (*self._access_request_link(check), self._account_link, self._switch_account_link(incoming, check))
         if identity is None or not self._authorize.may_administer(identity):
             return links
-        return ((Message("Full explanation (administrators)"), f"{self._explanation}{incoming.request_id}"), *links)
+        return ((Message("Full explanation (administrators)"), f"{self._explanation_url}{incoming.request_id}"), *links)
 
-    def _as_somebody_else(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[str, str]:
+    def _switch_account_link(self, incoming: IncomingRequest, check: AuthorizationResult) -> tuple[str, str]:
         """By way of the page that asks whether to sign out; whoever signs in then is where they wanted to go."""
         route = check.decision.route
         target = return_url(incoming, route.route.from_.scheme if route is not None else "https")
-        return (Message("Sign in as another user"), f"{self._sign_out}?{urlencode({'gate_redirect_uri': target})}")
+        return (Message("Sign in as another user"), f"{self._sign_out_url}?{urlencode({'gate_redirect_uri': target})}")
 
-    def _asking_for_access(self, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
+    def _access_request_link(self, check: AuthorizationResult) -> tuple[tuple[str, str], ...]:
         """Of people who sign in here, where being given access would help: above a deny it is not."""
         route, identity = check.decision.route, check.identity
         if route is None or identity is None or is_denied(check.decision) or not may_request(route.route, identity):
             return ()
-        return ((Message("Request access"), f"{self._asking}{self._links.link_id(route.route)}"),)
+        return ((Message("Request access"), f"{self._access_request_url}{self._links.link_id(route.route)}"),)
 
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
@@ -144,19 +146,21 @@ class Refusals:
 
 
 # For a host, or a path of it, that no route has.
-UNKNOWN_ADDRESS = Refuse(404, Message("No application is configured at this address."), Message("Check the address for a typo."))
+UNKNOWN_ADDRESS = Deny(404, Message("No application is configured at this address."), Message("Check the address for a typo."))
 
 
-def for_tunnels_only(incoming: IncomingRequest) -> Refuse:
+def tcp_only(incoming: IncomingRequest) -> Deny:
     advice = Message("Connect with `gate tunnel %(host)s:PORT`.", host=incoming.request.host)
-    return Refuse(404, Message("This address serves TCP, not web pages."), advice)
+    return Deny(404, Message("This address serves TCP, not web pages."), advice)
 
 
-def not_kept(incoming: IncomingRequest, scheme: str, form: NotKept) -> Refuse:
-    return Refuse(401, NOT_KEPT.filled(reason=form.reason), NOT_KEPT_ADVICE, links=((Message("Sign in"), return_url(incoming, scheme)),))
+def form_not_saved(incoming: IncomingRequest, scheme: str, form: NotSaved) -> Deny:
+    return Deny(
+        401, FORM_NOT_SAVED.filled(reason=form.reason), FORM_NOT_SAVED_HINT, links=((Message("Sign in"), return_url(incoming, scheme)),)
+    )
 
 
-def _advice(identity: Identity | None, advice: str) -> str:
+def _hint(identity: Identity | None, advice: str) -> str:
     if identity is None:
         return advice
     return Message("You are signed in as %(person)s. %(advice)s", person=identity.display_name, advice=advice)
@@ -168,23 +172,25 @@ class TooManyTunnels(BadRequest):
 
 # The first that an error is one of says what a person is told, who may pass; the cause itself is for the log.
 # What only programs come upon is English.
-_TROUBLES: tuple[tuple[type[GateError], Message, str], ...] = (
+_ERROR_MESSAGES: tuple[tuple[type[GateError], Message, str], ...] = (
     (HandshakeRefused, Message("This upgrade is refused: %(error)s."), ""),
-    (TooManyTunnels, Message("Too many tunnels are open: %(error)s."), TUNNELS_ADVICE),
-    (FormGone, Sentence("%(error)s."), GONE_ADVICE),
+    (TooManyTunnels, Message("Too many tunnels are open: %(error)s."), TOO_MANY_TUNNELS_HINT),
+    (FormGone, Sentence("%(error)s."), FORM_GONE_HINT),
     (BadRequest, Message("This request can't be processed: %(error)s."), ""),
-    (AccessRevoked, Message("Your access ended during this request."), SIGN_IN_ADVICE),
-    (BrokerError, Message("Your session can't be read right now."), AGAIN),
-    (NoIdentity, Message("The application behind this address needs your identity: %(error)s."), ACT_ADVICE),
-    (UpstreamCredentialsUnavailable, Message("gate could not authenticate to the application behind this address."), AGAIN),
-    (FileDescriptorsExhausted, Message("The service is overloaded."), AGAIN),
-    (UpstreamTimeout, Message("The application behind this address did not answer in time."), AGAIN),
-    (GateError, Message("The application behind this address can't be reached."), AGAIN),
+    (AccessRevoked, Message("Your access ended during this request."), SIGN_IN_HINT),
+    (BrokerError, Message("Your session can't be read right now."), RETRY_LATER),
+    (NoIdentity, Message("The application behind this address needs your identity: %(error)s."), IMPERSONATION_HINT),
+    (UpstreamCredentialsUnavailable, Message("gate could not authenticate to the application behind this address."), RETRY_LATER),
+    (FileDescriptorsExhausted, Message("The service is overloaded."), RETRY_LATER),
+    (UpstreamTimeout, Message("The application behind this address did not answer in time."), RETRY_LATER),
+    (GateError, Message("The application behind this address can't be reached."), RETRY_LATER),
 )
 
 
-def refusal_of(error: GateError) -> Refuse:
-    reason, advice = next((reason, advice) for kind, reason, advice in _TROUBLES if isinstance(error, kind))
+def denial_from_error(error: GateError) -> Deny:
+    reason, advice = next((reason, advice) for kind, reason, advice in _ERROR_MESSAGES if isinstance(error, kind))
     wait = error.retry_after if isinstance(error, BrokerError) else None
     more = list(error.headers) if isinstance(error, HandshakeRefused) else []
-    return Refuse(error.status, reason.filled(error=error.message), advice, retry_after=wait, more=more, problem=error.operator_message)
+    return Deny(
+        error.status, reason.filled(error=error.message), advice, retry_after=wait, extra_headers=more, log_detail=error.operator_message
+    )

@@ -10,7 +10,7 @@ from foundation.web.languages import preferred_language
 from foundation.web.problem_details import PROBLEM, is_api
 from proxy.incoming_request import IncomingRequest
 from proxy.sign_in.sign_in_urls import SignInRedirects
-from proxy.verdict import Redirect, Refuse, SignIn
+from proxy.verdict import Deny, Redirect, SignIn
 
 # RFC 9110 to gRPC status, as the gRPC documentation "HTTP to gRPC Status Code Mapping" gives it, with 403 and 401 exact.
 GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 495: 7, 502: 14, 503: 14, 504: 4}
@@ -22,11 +22,11 @@ async def send_response(send: Send, status: int, headers: Headers, body: bytes, 
 
 
 async def send_text(
-    incoming: IncomingRequest, send: Send, status: int, text: str, *, content_type: str = "text/plain", is_for_now: bool = False
+    incoming: IncomingRequest, send: Send, status: int, text: str, *, content_type: str = "text/plain", no_store: bool = False
 ) -> None:
     """Plain-text response.  `is_for_now`: it says how things are at this moment, so nothing on the way may keep it."""
     headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff"), *incoming.site.headers]
-    headers += [(b"cache-control", b"no-store")] if is_for_now else []
+    headers += [(b"cache-control", b"no-store")] if no_store else []
     await send_response(send, status, headers, text.encode(), head_only=incoming.is_head)
 
 
@@ -46,13 +46,13 @@ async def send_redirect(
     await send_response(send, status, headers, b"", head_only=incoming.is_head)
 
 
-async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -> int:
+async def send_denial(incoming: IncomingRequest, refusal: Deny, send: Send) -> int:
     """Refusal as HTML, JSON or text, by Accept; to a gRPC client a trailers-only response.  Returns the status that was meant."""
-    incoming.told, status = refusal.reason, refusal.status
+    incoming.response_reason, status = refusal.reason, refusal.status
     if incoming.is_grpc:
         await send_grpc_error(send, status, refusal.reason, refusal.headers)
         return status
-    accept = "application/json" if incoming.is_script else incoming.header(b"accept") or "text/plain" * incoming.is_connect
+    accept = "application/json" if incoming.is_programmatic else incoming.header(b"accept") or "text/plain" * incoming.is_connect
     # The path as it came: it may be what is wrong.
     accept = PROBLEM if is_api((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
     brand, help_links = incoming.site.brand, incoming.site.help_links(incoming.request.host_port, incoming.request_id)
@@ -62,7 +62,7 @@ async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -
         incoming.request_id,
         accept,
         language=preferred_language(incoming.header(b"accept-language")),
-        advice=refusal.advice,
+        advice=refusal.hint,
         links=refusal.links,
         help_links=help_links,
         brand=brand,
@@ -74,19 +74,19 @@ async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -
     return status
 
 
-class Answers:
+class VerdictRenderer:
     """Responder of the planes: renders a verdict by which nothing is carried."""
 
     def __init__(self, options: Options):
         self.sign_in = SignInRedirects(options)
 
     async def send(
-        self, incoming: IncomingRequest, verdict: SignIn | Refuse | Redirect, send: Send, now: float, added: Iterable[Header] = ()
+        self, incoming: IncomingRequest, verdict: SignIn | Deny | Redirect, send: Send, now: float, added: Iterable[Header] = ()
     ) -> int:
         """Render a verdict, a redirect of a route with `added` headers; returns the status that was said."""
         match verdict:
-            case Refuse():
-                return await send_refusal(incoming, verdict, send)
+            case Deny():
+                return await send_denial(incoming, verdict, send)
             case Redirect():
                 await send_redirect(incoming, send, verdict.location, status=verdict.status, extra_headers=added)
                 return verdict.status

@@ -8,7 +8,7 @@ from config.settings.brand_settings import BrandSettings
 from foundation.web.brand import NO_BRAND, Brand, SiteFacts
 
 
-def site_facts(options: Options, headers: tuple[tuple[bytes, bytes], ...] = ()) -> SiteFacts:
+def build_site_facts(options: Options, headers: tuple[tuple[bytes, bytes], ...] = ()) -> SiteFacts:
     return SiteFacts(options.support_contact or "", headers, _brand(options.brand))
 
 

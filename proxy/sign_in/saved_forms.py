@@ -34,22 +34,22 @@ from proxy.incoming_request import IncomingRequest
 
 log = structlog.get_logger(__name__)
 
-LARGEST = 1024 * 1024
+MAX_FORM_BYTES = 1024 * 1024
 LIFETIME = 600.0  # as long as a sign-in may take
 PATH = "/.gate/form/"
 FIELD = "_gate_form"
-TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+FORM_MEDIA_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 # Each has so many places of a size: 64 MiB at most are kept, whoever asks.
-SHELVES = (("small", 64 * 1024, 512), ("large", LARGEST, 32))
-PLACES = 4  # of each shelf that one client address can use, so that a stranger does not fill it
+SIZE_CLASSES = (("small", 64 * 1024, 512), ("large", MAX_FORM_BYTES, 32))
+SLOTS_PER_CLIENT = 4  # of each shelf that one client address can use, so that a stranger does not fill it
 # Of all clients, and of one: who sends slowly leaves the others their places.
-READ_AT_A_TIME, READ_OF_ONE = 32, PLACES
+READ_AT_A_TIME, MAX_READS_PER_CLIENT = 32, SLOTS_PER_CLIENT
 _BUTTON_BYTES = len(FIELD) + 1 + ID_CHARACTERS
 
 TOO_LARGE = Message("it is larger than 1 MiB")
-NO_FORM = Message("it is not a form")
-NO_PLACE = Message("the storage for kept forms is full")
-NOT_SENT_BY_US = Message("this application does not accept kept forms")
+NOT_A_FORM = Message("it is not a form")
+NO_SLOT = Message("the storage for kept forms is full")
+NOT_REPLAYABLE = Message("this application does not accept kept forms")
 
 
 class FormGone(BadRequest):
@@ -59,7 +59,7 @@ class FormGone(BadRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptForm:
+class SavedForm:
     """Kept form's page and cookie: `path` is that of the page with the button; the cookie is what opens the form."""
 
     path: str
@@ -67,7 +67,7 @@ class KeptForm:
 
 
 @dataclass(frozen=True, slots=True)
-class NotKept:
+class NotSaved:
     reason: str
 
 
@@ -76,15 +76,15 @@ class SubmittedForm:
     """Form that was sent: `target` is its path and query, `at` when, in Unix seconds."""
 
     id: str
-    place: str
+    slot: str
     target: str
     content_type: str
-    at: float
+    submitted_at: float
     body: bytes = field(repr=False)
 
 
 # enforcement-point: Sign-in and sign-out: Saved forms
-class KeptForms:
+class SavedForms:
     """Store of kept forms.  `scheme_of` tells it of a host and port.  Without a broker nothing is kept."""
 
     def __init__(self, options: Options, broker: BrokerClient | None, scheme_of: Callable[[str, int | None], str]):
@@ -92,56 +92,58 @@ class KeptForms:
         self._prefix = cookies.host_prefixed_name(f"{options.cookie_name}_form_", secure=options.cookie_secure)
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "kept form")
-        self._places_key = derive_key(options.cookie_secret[0], "places of kept forms")
+        self._slot_key = derive_key(options.cookie_secret[0], "places of kept forms")
         self._broker = broker
         self._scheme_of = scheme_of
-        self._readers = ConcurrencyLimit(READ_AT_A_TIME, READ_OF_ONE, options.process_count)
+        self._readers = ConcurrencyLimit(READ_AT_A_TIME, MAX_READS_PER_CLIENT, options.process_count)
 
-    async def keep(self, incoming: IncomingRequest, receive: Receive, now: float, *, can_be_sent: bool = True) -> KeptForm | NotKept | None:
+    async def save(
+        self, incoming: IncomingRequest, receive: Receive, now: float, *, is_replayable: bool = True
+    ) -> SavedForm | NotSaved | None:
         """Keep a form; None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying.
 
         `can_be_sent`: the button of our page, when it is pressed, comes to this data plane.
         """
-        if incoming.request.method != "POST" or self._broker is None or not self._is_of_same_origin(incoming):
+        if incoming.request.method != "POST" or self._broker is None or not self._is_same_origin(incoming):
             return None
         length = incoming.header(b"content-length")
         if length == "0":
             return None
-        if incoming.media_type not in TYPES or incoming.header(b"content-encoding"):
-            return NotKept(NO_FORM)
-        if not can_be_sent:
-            return NotKept(NOT_SENT_BY_US)
-        if length.isdecimal() and int(length) > LARGEST:
-            return NotKept(TOO_LARGE)
+        if incoming.media_type not in FORM_MEDIA_TYPES or incoming.header(b"content-encoding"):
+            return NotSaved(NOT_A_FORM)
+        if not is_replayable:
+            return NotSaved(NOT_REPLAYABLE)
+        if length.isdecimal() and int(length) > MAX_FORM_BYTES:
+            return NotSaved(TOO_LARGE)
         network = client_network(incoming.client_address)
         if not self._readers.acquire(network):
-            return NotKept(NO_PLACE)
+            return NotSaved(NO_SLOT)
         try:
-            body = await _read(receive, LARGEST)
+            body = await _read_body(receive, MAX_FORM_BYTES)
         finally:
             self._readers.release(network)
-        return NotKept(TOO_LARGE) if body is None else await self._put(self._broker, incoming, body, now)
+        return NotSaved(TOO_LARGE) if body is None else await self._store(self._broker, incoming, body, now)
 
-    async def _put(self, broker: BrokerClient, incoming: IncomingRequest, body: bytes, now: float) -> KeptForm | NotKept:
+    async def _store(self, broker: BrokerClient, incoming: IncomingRequest, body: bytes, now: float) -> SavedForm | NotSaved:
         id, key, host_port = secrets.token_urlsafe(16), AESGCM.generate_key(256), incoming.request.host_port
         header = {"target": _target(incoming), "type": incoming.header(b"content-type"), "at": now}
         nonce = os.urandom(NONCE_BYTES)
         # The key travels with the browser alone: who reads the store reads no form.
         box = nonce + AESGCM(key).encrypt(nonce, json.dumps(header).encode() + b"\n" + body, _audience(id, host_port).encode())
         data, expires = {"box": to_text(box)}, now + LIFETIME
-        for place in self._places(incoming.client_address, len(body)):
+        for place in self._slots(incoming.client_address, len(body)):
             try:
                 await broker.put(SAVED_FORM, place, data, expires=expires, only_if_version=0)
             except VersionConflict:
                 continue
             except BrokerError as error:
                 log.warning("form not saved", reason=str(error), request_id=incoming.request_id)
-                return NotKept(Message("it can't be kept right now"))
+                return NotSaved(Message("it can't be kept right now"))
             sealed = self._sealer.seal({"place": place, "key": to_text(key)}, audience=_audience(id, host_port), expires_at=expires)
-            return KeptForm(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
-        return NotKept(NO_PLACE)
+            return SavedForm(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
+        return NotSaved(NO_SLOT)
 
-    async def opened(self, incoming: IncomingRequest, id: str, now: float) -> SubmittedForm | None:
+    async def load(self, incoming: IncomingRequest, id: str, now: float) -> SubmittedForm | None:
         """Form of this browser; None where it has none of this id, or it was sent, or is too old."""
         if self._broker is None or not is_attempt_id(id):
             return None
@@ -151,42 +153,42 @@ class KeptForms:
                 continue
             try:
                 claims = self._sealer.open(value.decode("ascii"), audience=audience, now=now)
-                return await _form(self._broker, id, claims["place"], AESGCM(from_text(claims["key"])), audience)
+                return await _load_form(self._broker, id, claims["place"], AESGCM(from_text(claims["key"])), audience)
             except (SealError, UnicodeDecodeError):
                 continue
         return None
 
-    def may_be_button(self, incoming: IncomingRequest) -> bool:
+    def is_resubmit(self, incoming: IncomingRequest) -> bool:
         """Whether a request may be the button; cheap, because it is asked of each POST."""
         if incoming.request.method != "POST" or incoming.header(b"content-length") != str(_BUTTON_BYTES):
             return False
         prefix = self._prefix.encode()
-        return any(prefix in header for header in incoming.cookies) and self._is_of_same_origin(incoming)
+        return any(prefix in header for header in incoming.cookies) and self._is_same_origin(incoming)
 
-    async def unpacked(self, incoming: IncomingRequest, receive: Receive, now: float) -> tuple[IncomingRequest, Receive]:
+    async def restore(self, incoming: IncomingRequest, receive: Receive, now: float) -> tuple[IncomingRequest, Receive]:
         """Request that the button stands for, in its place; anything else as it came.  FormGone where the form is not there any more."""
-        if not self.may_be_button(incoming):
+        if not self.is_resubmit(incoming):
             return incoming, receive
-        body = await _read(receive, _BUTTON_BYTES)
+        body = await _read_body(receive, _BUTTON_BYTES)
         if body is None:  # its sender has left, which `receive` goes on saying
             return incoming, receive
         name, _, id = body.decode("latin-1").partition("=")
         if name != FIELD or not is_attempt_id(id):
-            return incoming, _again(body, receive)
-        form = await self.opened(incoming, id, now)
-        if form is None or form.target != _target(incoming) or not await self._spend(form):
+            return incoming, _replay(body, receive)
+        form = await self.load(incoming, id, now)
+        if form is None or form.target != _target(incoming) or not await self._consume(form):
             raise FormGone(Message("the form is no longer kept: it was already sent, or more than ten minutes have passed"))
         log.info("saved form replayed", host=incoming.request.host_port, path=incoming.request.path, request_id=incoming.request_id)
-        return _as_first_sent(incoming, form), _again(form.body, receive)
+        return _restored_request(incoming, form), _replay(form.body, receive)
 
-    async def _spend(self, form: SubmittedForm) -> bool:
-        if self._broker is None or not await consume_once(self._broker, f"form/{form.id}", form.at + LIFETIME):
+    async def _consume(self, form: SubmittedForm) -> bool:
+        if self._broker is None or not await consume_once(self._broker, f"form/{form.id}", form.submitted_at + LIFETIME):
             return False
         with suppress(BrokerError):  # nobody can send it any more, and its time ends soon
-            await self._broker.delete(SAVED_FORM, form.place)
+            await self._broker.delete(SAVED_FORM, form.slot)
         return True
 
-    def _is_of_same_origin(self, incoming: IncomingRequest) -> bool:
+    def _is_same_origin(self, incoming: IncomingRequest) -> bool:
         """Sent again, a form has our origin.  One of another origin would pass the upstream's own defence against forged requests.
 
         Browsers say it in Sec-Fetch-Site, older ones in Origin; who says nothing is no browser.
@@ -198,10 +200,10 @@ class KeptForms:
             return site == "same-origin" and origin in ("", "null", own)
         return origin == own
 
-    def _places(self, client_address: str, size: int) -> list[str]:
+    def _slots(self, client_address: str, size: int) -> list[str]:
         """Where this client's forms may lie; nobody else can tell whose places are the same."""
-        name, _, count = next(shelf for shelf in SHELVES if size <= shelf[1])
-        digest = blake2b(client_network(client_address).encode(), key=self._places_key, digest_size=4 * PLACES).digest()
+        name, _, count = next(shelf for shelf in SIZE_CLASSES if size <= shelf[1])
+        digest = blake2b(client_network(client_address).encode(), key=self._slot_key, digest_size=4 * SLOTS_PER_CLIENT).digest()
         numbers = [int.from_bytes(digest[at : at + 4], "big") % count for at in range(0, len(digest), 4)]
         return [f"{name}/{number}" for number in dict.fromkeys(numbers)]
 
@@ -212,7 +214,7 @@ class KeptForms:
         return self._cookie(id, "", 0)
 
 
-async def _form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, audience: str) -> SubmittedForm | None:
+async def _load_form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, audience: str) -> SubmittedForm | None:
     record = await broker.get(SAVED_FORM, place)
     if record is None:
         return None
@@ -222,7 +224,7 @@ async def _form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, audie
     return SubmittedForm(id, place, facts["target"], facts["type"], facts["at"], body)
 
 
-async def _read(receive: Receive, most: int) -> bytes | None:
+async def _read_body(receive: Receive, most: int) -> bytes | None:
     """The whole body; None where it is longer, or its sender left."""
     body = bytearray()
     while True:
@@ -234,7 +236,7 @@ async def _read(receive: Receive, most: int) -> bytes | None:
             return bytes(body)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replay(body: bytes, receive: Receive) -> Receive:
     """The body in one piece, then whatever else happens to the request."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -244,14 +246,14 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def _as_first_sent(incoming: IncomingRequest, form: SubmittedForm) -> IncomingRequest:
+def _restored_request(incoming: IncomingRequest, form: SubmittedForm) -> IncomingRequest:
     own = {b"content-type": form.content_type.encode("latin-1"), b"content-length": str(len(form.body)).encode()}
-    headers = [*_without(incoming.scope["headers"], own), *own.items()]
+    headers = [*_drop_headers(incoming.scope["headers"], own), *own.items()]
     request = replace(incoming.request, headers=headers)
     return replace(incoming, scope={**incoming.scope, "headers": headers}, request=request, headers=dict(headers))
 
 
-def _without(headers: Iterable[tuple[bytes, bytes]], names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+def _drop_headers(headers: Iterable[tuple[bytes, bytes]], names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in headers if name not in names]
 
 

@@ -6,7 +6,7 @@ from django.views.decorators.http import require_GET
 from foundation.web.message import Message
 from foundation.web.responses import error_page, page, redirect
 from foundation.web.times import time_element
-from proxy.responses.denials import GONE_ADVICE, LOOP, LOOP_ADVICE
+from proxy.responses.denials import FORM_GONE_HINT, SIGN_IN_LOOP, SIGN_IN_LOOP_HINT
 from proxy.service import page_context
 from proxy.sign_in.saved_forms import FIELD
 
@@ -17,16 +17,16 @@ GONE = Message("The form is no longer kept: it was already sent, or more than te
 async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
     own = page_context(request)
     incoming, proxy = own.incoming, own.proxy
-    now, host_port, origin = proxy.clock(), incoming.request.host_port, proxy.origin_of(incoming.request)
+    now, host_port, origin = proxy.clock(), incoming.request.host_port, proxy.origin_for(incoming.request)
     identity = await own.authorize.identify(incoming.cookies, host_port)
     if identity is None:
-        if proxy.loops.is_looping(incoming.cookies, host_port, now):
+        if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
             links = ((Message("Try again"), origin + incoming.request.path),)
-            return error_page(request, 400, LOOP, advice=LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
-        return redirect(*proxy.sign_in.begin(incoming, origin.partition("://")[0], now))
-    form = await proxy.dataplane.forms.opened(incoming, id, now)
+            return error_page(request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_HINT, links=links, set_cookies=[proxy.sign_in_loops.clear()])
+        return redirect(*proxy.sign_in_urls.begin(incoming, origin.partition("://")[0], now))
+    form = await proxy.data_plane.saved_forms.load(incoming, id, now)
     if form is None:
-        return error_page(request, 410, GONE, advice=GONE_ADVICE, links=((Message("Open the application"), "/"),))
+        return error_page(request, 410, GONE, advice=FORM_GONE_HINT, links=((Message("Open the application"), "/"),))
     return page(
         request,
         "kept_form.html",
@@ -36,7 +36,7 @@ async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
         target=origin + form.target,
         shown=(origin + form.target).partition("?")[0],
         person=identity.display_name,
-        sent=time_element(form.at, "clock"),
+        sent=time_element(form.submitted_at, "clock"),
         field=FIELD,
         id=form.id,
     )

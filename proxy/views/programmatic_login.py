@@ -27,12 +27,12 @@ async def login(request: HttpRequest) -> HttpResponse:
     """View at the URL that the program opens in its person's browser.  Nothing is given to anybody here."""
     own = page_context(request)
     given = request.GET.getlist("gate_redirect_uri")
-    redirect_uri = own.proxy.programs.redirect_uri(given[0]) if len(given) == 1 else None
+    redirect_uri = own.proxy.redirect_uris.redirect_uri(given[0]) if len(given) == 1 else None
     if redirect_uri is None:
         return error_page(request, 400, NOT_ALLOWED, advice=NOT_ALLOWED_ADVICE)
-    route = own.proxy.route_of_tunnel(own.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
-    asked, providers = own.incoming.request, own.proxy.providers_at(own.incoming.request)
-    url = own.proxy.sign_in.for_program(own.proxy.origin_of(asked), redirect_uri, own.proxy.clock(), route, providers)
+    route = own.proxy.tunnel_route(own.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
+    asked, providers = own.incoming.request, own.proxy.providers_for(own.incoming.request)
+    url = own.proxy.sign_in_urls.for_program(own.proxy.origin_for(asked), redirect_uri, own.proxy.clock(), route, providers)
     return finished(HttpResponse(url, content_type="text/plain; charset=utf-8"))
 
 
@@ -43,11 +43,11 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
     try:
         if len(hand_overs) != 1:
             raise SealError("the link carries no sign-in")
-        hand_over = own.proxy.program_hand_overs.open(hand_overs[0], host_port, now)
+        hand_over = own.proxy.programmatic_handoffs.open(hand_overs[0], host_port, now)
     except SealError:
         return _refused(request, Message("This sign-in link of a program is not valid here, or has expired."))
     # Judged anew: whom the configuration trusted when the program began, it may not trust any more.
-    redirect_uri = own.proxy.programs.redirect_uri(hand_over.redirect_uri)
+    redirect_uri = own.proxy.redirect_uris.redirect_uri(hand_over.redirect_uri)
     if redirect_uri is None:
         return _refused(request, Message("The program of this sign-in is no longer allowed."))
     if not await consume_once(own.broker, f"program/{hand_over.id}", hand_over.expires_at):
@@ -56,7 +56,7 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
     session = own.proxy.sessions.read(record) if record is not None else None
     if session is None:
         return _refused(request, Message("The session that this sign-in is for has ended."))
-    token = own.proxy.program_tokens.seal(session.id, host_port, now, session.expires)
+    token = own.proxy.programmatic_tokens.seal(session.id, host_port, now, session.expires)
     log.info(
         "client token issued",
         session_id=session.id,

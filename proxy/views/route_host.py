@@ -16,15 +16,15 @@ from foundation.crypto.handoff import Handoff
 from foundation.errors import BadRequest, SealError
 from foundation.web.message import Message
 from foundation.web.responses import error_page, redirect
-from proxy.planes.original_request import original_of_url
-from proxy.responses.denials import LOOP, LOOP_ADVICE
+from proxy.planes.original_request import parse_original_url
+from proxy.responses.denials import SIGN_IN_LOOP, SIGN_IN_LOOP_HINT
 from proxy.service import page_context
 from proxy.views.programmatic_login import hand_to_program
 
 log = structlog.get_logger(__name__)
 
 FORWARD_AUTH_LOOP_ADVICE = Message(
-    "%(advice)s Another cause is a front proxy that does not pass the Cookie header to gate.", advice=LOOP_ADVICE
+    "%(advice)s Another cause is a front proxy that does not pass the Cookie header to gate.", advice=SIGN_IN_LOOP_HINT
 )
 START_AGAIN = Message("Open the application again to sign in.")
 
@@ -42,10 +42,10 @@ async def callback(request: HttpRequest) -> HttpResponse:
     try:
         if len(tokens) != 1:
             raise SealError("the link carries no sign-in")
-        hand_over = own.proxy.hand_overs.open(tokens[0], own.incoming.request.host_port, own.proxy.clock())
+        hand_over = own.proxy.handoffs.open(tokens[0], own.incoming.request.host_port, own.proxy.clock())
     except SealError:
         return await _continue_or_refuse(request, "/", Message("This sign-in link is not valid here, or has expired."))
-    if _origin(hand_over.redirect_uri) != own.proxy.origin_of(own.incoming.request):
+    if _origin(hand_over.redirect_uri) != own.proxy.origin_for(own.incoming.request):
         return error_page(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
     return await _accept(request, hand_over)
 
@@ -53,7 +53,7 @@ async def callback(request: HttpRequest) -> HttpResponse:
 async def _accept(request: HttpRequest, hand_over: Handoff) -> HttpResponse:
     own = page_context(request)
     now, host_port = own.proxy.clock(), own.incoming.request.host_port
-    attempt = own.proxy.attempts.find(hand_over.attempt_id, own.incoming.cookies, host_port, now)
+    attempt = own.proxy.sign_in_attempts.find(hand_over.attempt_id, own.incoming.cookies, host_port, now)
     if attempt is None:
         return await _continue_or_refuse(
             request,
@@ -71,8 +71,8 @@ async def _accept(request: HttpRequest, hand_over: Handoff) -> HttpResponse:
     set_cookies = [
         *cookies.clear_conflicting(own.incoming.cookies, host_port, own.incoming.request.path),
         *cookies.set_cookies(session.id, host_port, issued_at=now, expires_at=session.expires, now=now),
-        own.proxy.attempts.clear(hand_over.attempt_id),
-        own.proxy.loops.completed(own.incoming.cookies, host_port, now),
+        own.proxy.sign_in_attempts.clear(hand_over.attempt_id),
+        own.proxy.sign_in_loops.completed(own.incoming.cookies, host_port, now),
     ]
     return redirect(hand_over.redirect_uri, set_cookies)
 
@@ -80,7 +80,7 @@ async def _accept(request: HttpRequest, hand_over: Handoff) -> HttpResponse:
 async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) -> HttpResponse:
     """Back button, second tab, old bookmark: whoever has a session here already just goes on."""
     own = page_context(request)
-    if target != "/" and _origin(target) != own.proxy.origin_of(own.incoming.request):
+    if target != "/" and _origin(target) != own.proxy.origin_for(own.incoming.request):
         target = "/"
     if await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None:
         return redirect(target)
@@ -96,21 +96,23 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     if own.options.forward_auth_url is None:
         return await unknown(request)
     try:
-        target = original_of_url(request.GET.get("gate_redirect_uri", ""), own.authorize.default_ports)
+        target = parse_original_url(request.GET.get("gate_redirect_uri", ""), own.authorize.default_ports)
         asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
         route = own.authorize.routes.match(asked)
     except BadRequest as error:
         return error_page(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.message), advice=START_AGAIN)
-    if target.origin != proxy.origin_of(incoming.request):
+    if target.origin != proxy.origin_for(incoming.request):
         return error_page(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
     now, host_port = proxy.clock(), incoming.request.host_port
-    if proxy.loops.is_looping(incoming.cookies, host_port, now):
+    if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
         links = ((Message("Try again"), target.url),)
-        return error_page(request, 400, LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
+        return error_page(
+            request, 400, SIGN_IN_LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]
+        )
     if await _may_return(request, asked, route):
         # Just signed in, in another tab; or this cookie does not reach us when the front proxy asks, which is a loop.
-        return redirect(target.url, [proxy.loops.completed(incoming.cookies, host_port, now)])
-    location, set_cookies = proxy.sign_in.begin(replace(incoming, request=asked), target.scheme, now, route.route if route else None)
+        return redirect(target.url, [proxy.sign_in_loops.completed(incoming.cookies, host_port, now)])
+    location, set_cookies = proxy.sign_in_urls.begin(replace(incoming, request=asked), target.scheme, now, route.route if route else None)
     return redirect(location, set_cookies)
 
 

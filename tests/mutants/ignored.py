@@ -43,10 +43,10 @@ IGNORED: dict[str, dict[str, str]] = {
         "SessionCookies._open_all always _() >= _": "shorter values don't open",
     },
     "proxy.planes.forward_auth": {
-        "_refuse_what_is_not_the_clients never _()": WORDS,
-        "_refuse_what_is_not_the_clients always _()": WORDS,
-        "_refuse_what_is_not_the_clients never _() #2": WORDS,
-        "_refuse_what_is_not_the_clients always _() #2": WORDS,
+        "_reject_forged_headers never _()": WORDS,
+        "_reject_forged_headers always _()": WORDS,
+        "_reject_forged_headers never _() #2": WORDS,
+        "_reject_forged_headers always _() #2": WORDS,
     },
     "proxy.rewriting.connection_auth": {"connection_use never _() != 13": CACHE},
     "proxy.rewriting.request_headers": {

@@ -15,7 +15,7 @@ from tests.support.catalogues import compiled, path_of, po, renewed, texts, writ
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|<[^>]+>")
 # Functions whose words are for people, and where they stand: the number of the first such argument, and the names of others.
-_SAYING_VERBS = {"error_page": (2, {"reason", "advice", "links"}), "Refuse": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
+_SAYING_VERBS = {"error_page": (2, {"reason", "advice", "links"}), "Deny": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
 # For the people who set something up, or for programs: English.
 ENGLISH_ALONE = {"proxy/verdict_builder.py", "gateproject/admin_site.py"}
 

@@ -12,10 +12,10 @@ from config.options import Options
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.planes.embedded import DataPlane
+from proxy.planes.embedded import EmbeddedDataPlane
 from proxy.planes.open_streams import OpenStreams
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
 from tests.support.upstream import CanaryUpstream
@@ -28,7 +28,7 @@ class Proxied:
     canary: CanaryUpstream
     broker: MemoryStore
     options: Options
-    plane: DataPlane
+    plane: EmbeddedDataPlane
     streams: OpenStreams
     seen: list[tuple[str, float, str]]
     decisions: DecisionLog
@@ -54,9 +54,11 @@ async def proxied(
         kept: list[DecisionLogEntry] = []
         decisions = DecisionLog(lambda entries: kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
         decisions.configure(options, "c0ffee")
-        resources = ForwardingResources(saw=lambda *who_when_where: seen.append(who_when_where), decisions=decisions, broker=broker)
+        resources = SharedResources(
+            on_session_activity=lambda *who_when_where: seen.append(who_when_where), decisions=decisions, broker=broker
+        )
         try:
-            plane = DataPlane(options, AuthorizationPipeline(options, authorize, resources), resources)
+            plane = EmbeddedDataPlane(options, AuthorizationPipeline(options, authorize, resources), resources)
             yield Proxied(upstream, broker, options, plane, resources.streams, seen, decisions, kept)
         finally:
             await resources.client.close()

@@ -15,7 +15,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.handoff import HandoffTokens
 from foundation.crypto.signing_key import SigningKey
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
@@ -45,7 +45,7 @@ class RouteSite:
         self.authorize = AuthorizeService(
             self.options, Replica(self.broker, clock=self.clock), SigningKey.from_options(self.options), self.clock
         )
-        resources = ForwardingResources(broker=self.broker)
+        resources = SharedResources(broker=self.broker)
         self.proxy = ProxyService(self.options, AuthorizationPipeline(self.options, self.authorize, resources, self.clock), resources)
         self.hand_overs = HandoffTokens(self.options)
         self._django_pages = django_pages
@@ -97,6 +97,6 @@ class RouteBrowser:
 
     def begin(self, host: str) -> str:
         """As the data plane does for a page that needs a session; returns the attempt id."""
-        attempt_id, set_cookies = self.site.proxy.attempts.start({}, host, [], self.site.clock())
+        attempt_id, set_cookies = self.site.proxy.sign_in_attempts.start({}, host, [], self.site.clock())
         self.keep(host, set_cookies)
         return attempt_id

@@ -21,14 +21,14 @@ from proxy.forwarding.http_forwarding import Ending, ForwardResult
 from proxy.listener.listener_limits import MIN_BODY_PROGRESS_BYTES
 from proxy.observe.request_metrics import RequestCounter
 from proxy.observe.request_recorder import RequestContext
-from proxy.planes.embedded import DataPlane
+from proxy.planes.embedded import EmbeddedDataPlane
 from proxy.planes.open_streams import Stream
-from proxy.responses.denials import refusal_of
-from proxy.responses.renderer import CapturedResponse, send_refusal
+from proxy.responses.denials import denial_from_error
+from proxy.responses.renderer import CapturedResponse, send_denial
 from proxy.upstreams.outgoing_request import OutgoingRequest
 from proxy.upstreams.upstream_client import CONNECT_TIMEOUT
 from proxy.upstreams.upstream_errors import MALFORMED, bad_status
-from proxy.verdict import JudgedRequest
+from proxy.verdict import RequestDecision
 
 TIMEOUT = b"x-envoy-upstream-rq-timeout-ms"
 # From the end of the request to the head of the answer.
@@ -75,9 +75,9 @@ class CarriedRequest:
 
     def __init__(
         self,
-        plane: DataPlane,
+        plane: EmbeddedDataPlane,
         context: RequestContext,
-        judged: JudgedRequest,
+        judged: RequestDecision,
         outgoing: OutgoingRequest,
         head: EnvoyRequestHead,
         cluster: str,
@@ -93,7 +93,7 @@ class CarriedRequest:
         self._answered = answered
         self._trace, self._trouble = trace, "envoy has ended"
         # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
-        self._may_stream = "grpc" if judged.incoming.is_grpc else "events" if judged.incoming.wants_events else ""
+        self._may_stream = "grpc" if judged.incoming.is_grpc else "events" if judged.incoming.accepts_event_stream else ""
         self._is_bounded_to_the_head = bool(self._may_stream) and outgoing.is_default_timeout
         self._ended_because: Ending | None = None
         self._took_too_long = False
@@ -107,7 +107,7 @@ class CarriedRequest:
 
     def begin(self, cut: Callable[[Address], None]) -> None:
         """Begin: from now on it may be ended, until `tell` is called."""
-        tracked = self._plane.tracked(self._judged, self._outgoing.selection, self._outgoing.statistics)
+        tracked = self._plane.track(self._judged, self._outgoing.selection, self._outgoing.statistics)
         self._stream, self._cut, self._began = self._under_way.enter_context(tracked), cut, time.monotonic()
         self._window_began, self._window_bytes = self._began, 0
         self._stream.end = partial(self._end, Ending.REVOKED)
@@ -164,7 +164,7 @@ class CarriedRequest:
         """The default is not for a stream, but for the head of what may become one; a call of gRPC may think for longer."""
         timeout = self._outgoing.timeout or math.inf
         if self._is_bounded_to_the_head:
-            yield HEAD_TIMEOUT, max(self._plane.state.idle, timeout) if self._incoming.is_grpc else timeout
+            yield HEAD_TIMEOUT, max(self._plane.forwarding_table.idle_timeout, timeout) if self._incoming.is_grpc else timeout
         else:
             yield TIMEOUT, timeout
 
@@ -178,7 +178,7 @@ class CarriedRequest:
         self._trouble = type(error).__name__
         if isinstance(error, UpstreamTimeout):
             self._stream.ending = Ending.TIMED_OUT
-        await send_refusal(self._incoming, self._context.refused(refusal_of(error)), send)
+        await send_denial(self._incoming, self._context.record_denial(denial_from_error(error)), send)
         if isinstance(error, UpstreamError):
             self._stream.status = self._context.status
 
@@ -193,7 +193,7 @@ class CarriedRequest:
         try:
             if not self._moves_on() and was_late:
                 raise error
-            result = await self._plane.forwarded(outgoing, receive, send, self._stream)
+            result = await self._plane.forward_request(outgoing, receive, send, self._stream)
             if result.ending is not Ending.COMPLETE:
                 self._ended_because = result.ending
         except (AccessRevoked, UpstreamError) as error:
@@ -222,13 +222,13 @@ class CarriedRequest:
         now = time.monotonic()
         if size - self._window_bytes >= MIN_BODY_PROGRESS_BYTES:
             self._window_began, self._window_bytes = now, size
-        if not is_all and now - self._window_began > self._plane.state.read * _PATIENCE_WITH_DRIPS:
+        if not is_all and now - self._window_began > self._plane.forwarding_table.read_timeout * _PATIENCE_WITH_DRIPS:
             self._took_too_long = True
             self._end(Ending.CLIENT_LEFT)
 
     def is_no_stream(self) -> None:
         """Bound an answer that turned out to be no stream: Envoy does not bound the silence of what may be one."""
-        most = min(self._plane.state.idle, self._outgoing.timeout or math.inf)
+        most = min(self._plane.forwarding_table.idle_timeout, self._outgoing.timeout or math.inf)
         if most != math.inf and self._patience is None:
             self._patience = asyncio.get_running_loop().call_later(most, self._end, Ending.TIMED_OUT)
 
@@ -238,7 +238,7 @@ class CarriedRequest:
         if self._patience is not None:
             self._patience.cancel()
         if word is not None:
-            context.total_seconds = stream.seconds = word.seconds
+            context.total_seconds = stream.duration_seconds = word.seconds
             self._took_too_long |= word.is_of_silent_client
         if word is not None and context.status is None:
             ending = self._ended_because or word.ending
@@ -247,12 +247,12 @@ class CarriedRequest:
             context.result = ForwardResult(context.status, word.sent, ending)
             stream.status, stream.ending = status or None, ending
             if ending in (Ending.TIMED_OUT, Ending.SILENT, Ending.REVOKED):
-                context.problem = ending.value
+                context.log_detail = ending.value
             if word.details == _FROM_UPSTREAM:
                 self._plane.upstream_errors.answered(self._outgoing.upstream.endpoint)
         elif context.status is None:
             context.status, stream.ending = CLIENT_CLOSED, self._ended_because or Ending.STOPPED
-            context.problem = "envoy has ended"
+            context.log_detail = "envoy has ended"
         self._under_way.close()
         recorder = self._plane.pipeline.recorder
         if self._trace is None:

@@ -19,12 +19,12 @@ class CarriedTrace:
     @classmethod
     def begin(cls, tracer: Tracer, context: RequestContext, outgoing: OutgoingRequest) -> Self | None:
         """Trace of a request that was judged, told as if it had begun with the request; None for one that is not traced."""
-        began = time.time_ns() - round((time.monotonic() - context.incoming.started) * 1e9)
+        began = time.time_ns() - round((time.monotonic() - context.incoming.started_at) * 1e9)
         root = request_span(tracer, context.incoming, began)
         if root is None:
             return None
-        if context.judged is not None:
-            judging = root.below("authorize", INTERNAL, decided(context.judged.check.decision), began)
+        if context.decision is not None:
+            judging = root.below("authorize", INTERNAL, decided(context.decision.check.decision), began)
             judging.end(judging.after(context.decision_seconds or 0.0))
         with root.resumed():
             return cls(root, upstream_span(outgoing))

@@ -79,7 +79,7 @@ kept_by_envoy.without(
 runtime.without(
     "what is carried is judged by the new policy at once",
     "Runtime._tell",
-    lacks('("open streams", resources.streams.policy_changed)'),
+    lacks('("open streams", resources.streams.on_policy_change)'),
     WITHIN,
 )
 runtime.without(

@@ -93,15 +93,17 @@ credentials.without(
 
 verdicts = door("proxy.verdict_builder", "unit/proxy/test_verdict_builder.py", "unit/authorize/rpc/test_ext_authz.py")
 
-verdicts.without("no client pretends past another proxy", "Verdicts._require_askable", never("self._claims_to_be_told(...)"), WORDS)
+verdicts.without(
+    "no client pretends past another proxy", "VerdictBuilder._require_delegable", never("self._spoofs_identity_header(...)"), WORDS
+)
 verdicts.without(
     "no client pretends by what our listener left out",
-    "Verdicts._claims_to_be_told",
-    replaced("incoming.sent_names", "incoming.headers"),
+    "VerdictBuilder._spoofs_identity_header",
+    replaced("incoming.client_header_names", "incoming.headers"),
     WORDS,
 )
 asked_by_envoys = door("proxy.planes.ext_authz", WORDS)
-asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._cut", never("fold(name) in by_route"))
+asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._header_mutations", never("fold(name) in by_route"))
 
 published = door("authenticate.jwks_publisher", "unit/authenticate/test_jwks_publisher.py")
 published.without("a generated key is not published", "PublishedKeys.run", always("self._key.is_configured"))
@@ -185,28 +187,28 @@ original.without(
 )
 original.without(
     "hosts that differ are refused",
-    "original_request",
-    replaced("_agreed([_host_and_port(host, scheme) for host in hosts], 'host')", "hosts[0]"),
+    "parse_original_request",
+    replaced("_require_agreement([_host_and_port(host, scheme) for host in hosts], 'host')", "hosts[0]"),
 )
-original.without("an encoded URL ends where it ends", "_uri_parameter", replaced("_WHOLLY_ENCODED.fullmatch", "_WHOLLY_ENCODED.match"))
+original.without("an encoded URL ends where it ends", "_uri_parameter", replaced("_ENCODED_URL.fullmatch", "_ENCODED_URL.match"))
 original.without("a user name is no part of a URL", "_URL", in_text(b"([", b"(?:[^/?#@\\\\]+@)?(["))
 
 forward_auth = door("proxy.planes.forward_auth", "unit/proxy/planes/test_forward_auth.py")
-forward_auth.without(
-    "an odd spelling of what proxies say does not pass", "_refuse_what_is_not_the_clients", replaced("name.lower()", "folded")
-)
+forward_auth.without("an odd spelling of what proxies say does not pass", "_reject_forged_headers", replaced("name.lower()", "folded"))
 forward_auth.without(
     "a front proxy sends gate what is listed, and nothing else",
-    "_refuse_what_is_not_the_clients",
+    "_reject_forged_headers",
     replaced("name.lower() in FRONT_PROXY_NAMES", 'name.lower() in FRONT_PROXY_NAMES or name.startswith(b"x-forwarded-")'),
 )
 forward_auth.without(
     "an absent claim replaces the client's",
-    "ForwardAuth._permission",
-    replaced("[(name, told.get(name, b'')) for name in names]", "list(carry.told)"),
+    "ForwardAuth._allow_headers",
+    replaced("[(name, told.get(name, b'')) for name in names]", "list(carry.identity_headers)"),
 )
 forward_auth.without(
-    "no permission outlives its session", "ForwardAuth._caching", replaced("min(seconds, identity.expires_at - judged.now)", "seconds")
+    "no permission outlives its session",
+    "ForwardAuth._cache_headers",
+    replaced("min(seconds, identity.expires_at - judged.now)", "seconds"),
 )
 
 # Defences of forms that are kept across a sign-in: whose they are, how many, and that each arrives once where it was sent.
@@ -214,19 +216,21 @@ forward_auth.without(
 forms = door("proxy.sign_in.saved_forms", "unit/proxy/sign_in/test_saved_forms.py", "unit/proxy/views/test_form_replay.py")
 forms.without(
     "another site's form is not kept",
-    "KeptForms._is_of_same_origin",
+    "SavedForms._is_same_origin",
     replaced('site == "same-origin"', 'site in ("same-origin", "cross-site", "none")'),
 )
 forms.without(
     "a sibling's form is not kept",
-    "KeptForms._is_of_same_origin",
+    "SavedForms._is_same_origin",
     replaced('site == "same-origin"', 'site in ("same-origin", "same-site")'),
 )
-forms.without("Origin has a say beside Sec-Fetch-Site", "KeptForms._is_of_same_origin", always('origin in ("", "null", own)'))
-forms.without("who names no origin is not trusted", "KeptForms._is_of_same_origin", replaced("origin == own", 'origin in ("", own)'))
-forms.without("an address has a few places", "KeptForms._put", omits("only_if_version"))
-forms.without("a form arrives once", "KeptForms.unpacked", replaced("not await self._spend(form)", "(await self._spend(form), False)[1]"))
-forms.without("a sibling domain plants no form", "KeptForms.__init__", passes(secure="False"))
+forms.without("Origin has a say beside Sec-Fetch-Site", "SavedForms._is_same_origin", always('origin in ("", "null", own)'))
+forms.without("who names no origin is not trusted", "SavedForms._is_same_origin", replaced("origin == own", 'origin in ("", own)'))
+forms.without("an address has a few places", "SavedForms._store", omits("only_if_version"))
+forms.without(
+    "a form arrives once", "SavedForms.restore", replaced("not await self._consume(form)", "(await self._consume(form), False)[1]")
+)
+forms.without("a sibling domain plants no form", "SavedForms.__init__", passes(secure="False"))
 
 cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")
 cookies.without(

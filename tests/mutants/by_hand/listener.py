@@ -38,7 +38,7 @@ mutual_tls.without(
 shown = door("proxy.incoming_request", "unit/proxy/test_incoming_request.py")
 shown.without(
     "a header that was left out is looked at, too",
-    "IncomingRequest.sent_names",
+    "IncomingRequest.client_header_names",
     lacks("*self.scope.get(...)"),
     "unit/proxy/planes/test_forward_auth.py",
 )
@@ -81,14 +81,14 @@ silence.without(
 tunnels = door("proxy.planes.embedded", "unit/proxy/planes/test_embedded.py")
 tunnels.without(
     "one session has a limited number of tunnels",
-    "DataPlane._tunnel",
-    replaced("self.streams.tunnels(...) >= MOST_TUNNELS", "self.streams.tunnels(...) < 0"),
+    "EmbeddedDataPlane._tunnel_tcp",
+    replaced("self.streams.count_tunnels(...) >= MAX_TUNNELS_PER_CLIENT", "self.streams.count_tunnels(...) < 0"),
 )
 
 counted = door("proxy.planes.open_streams", "unit/proxy/planes/test_open_streams.py")
 counted.without(
     "who has an IPv6 network has no more tunnels than others",
-    "OpenStreams.tunnels",
+    "OpenStreams.count_tunnels",
     replaced("client_network(stream.incoming.peer) == network", "stream.incoming.peer == peer"),
 )
 
@@ -103,7 +103,7 @@ pages_headers.without(
     replaced("page_context(request).incoming.site.headers", "()"),
 )
 health = door("proxy.responses.builtin_pages", TRANSPORT)
-health.without("a health response is not cached", "answer", omits("is_for_now"))
+health.without("a health response is not cached", "respond", omits("no_store"))
 
 FULL = "integration/test_descriptors.py"
 places = door("proxy.listener.bounded_accept", FULL)

@@ -66,16 +66,18 @@ client.without("a restart is noticed", "RemoteBroker._sync", replaced("position.
 words = door("proxy.planes.ext_authz", "unit/proxy/planes/test_ext_authz.py", "unit/authorize/rpc/test_ext_authz.py")
 words.without(
     "an Envoy takes claimed identities away",
-    "ExtAuthzResponder._cut",
+    "ExtAuthzResponder._header_mutations",
     replaced("[name for name in not_the_clients if name not in told]", "[]"),
 )
 words.without(
     "Envoy learns which requests it may forward",
     "ExtAuthzResponder._verdict",
-    replaced("self._pipeline.verdicts.of(judged, Asker.ENVOY)", "self._pipeline.verdicts.of(judged)"),
+    replaced("self._pipeline.verdicts.build(judged, Enforcer.EXT_AUTHZ)", "self._pipeline.verdicts.build(judged)"),
 )
-words.without("a response is cached with its user", "ExtAuthzResponder._verdict", replaced("verdict.told", "()"))
-words.without("an answer is remembered with what it takes away", "ExtAuthzResponder._cut", replaced("tuple(sorted(removed))", "()"))
+words.without("a response is cached with its user", "ExtAuthzResponder._verdict", replaced("verdict.identity_headers", "()"))
+words.without(
+    "an answer is remembered with what it takes away", "ExtAuthzResponder._header_mutations", replaced("tuple(sorted(removed))", "()")
+)
 
 envoys = door("gateproject.process.rpc_services", "unit/authorize/rpc/test_ext_authz.py")
 envoys.without("a wrong token is not saved by one in the question", "RpcServices._is_an_envoy", replaced("not given", "len(given) != 2"))

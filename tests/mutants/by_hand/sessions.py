@@ -15,12 +15,12 @@ streams = door("proxy.planes.open_streams", "unit/proxy/planes/test_open_streams
 streams.without(
     "one stream's failure affects no other",
     "OpenStreams._end",
-    replaced("asyncio.get_running_loop().call_soon(self._end_now, stream)", "self._end_now(stream)"),
+    replaced("asyncio.get_running_loop().call_soon(self._terminate, stream)", "self._terminate(stream)"),
 )
 streams.without(
     "one that can't be judged keeps no other waiting",
     "OpenStreams.run",
-    replaced("(stream.asks_provider, stream in unjudged)", "stream.asks_provider"),
+    replaced("(stream.needs_provider, stream in unjudged)", "stream.needs_provider"),
 )
 streams.without(
     "an error in judging one stream lets no other go on",

@@ -19,7 +19,7 @@ program_views.without("one redirect URI is one", "login", replaced("len(given) =
 program_views.without(
     "where a token goes is judged before it goes",
     "hand_to_program",
-    replaced("own.proxy.programs.redirect_uri(hand_over.redirect_uri)", "hand_over.redirect_uri"),
+    replaced("own.proxy.redirect_uris.redirect_uri(hand_over.redirect_uri)", "hand_over.redirect_uri"),
 )
 
 program = door("authenticate.views.view_helpers", "unit/authenticate/views/test_programmatic_consent.py")
@@ -151,11 +151,11 @@ bearer_headers.without(
 CARRIED = "contract/test_verdict_matrix.py"
 carried = door("proxy.route_forwarding", CARRIED)
 carried.without(
-    "what is sent on is cut as it was judged", "RouteForwarding.outgoing", replaced("carry.withheld", "type(carry.withheld).OURS")
+    "what is sent on is cut as it was judged", "RouteForwarding.build_request", replaced("carry.withheld", "type(carry.withheld).OURS")
 )
 carried.without(
     "a token for gate is none for an upstream that changes protocols",
-    "RouteForwarding.outgoing",
+    "RouteForwarding.build_request",
     replaced(
         "carry.offer.for_upstream(headers)",
         "carry.offer.for_upstream([*headers, *(pair for pair in scope['headers'] if pair[0] == b'authorization')])",
@@ -176,11 +176,11 @@ own_pages.without(
 told_alike = door("proxy.verdict_builder", ALIKE)
 told_alike.without(
     "other proxies get the errors of gate's clients",
-    "refused",
+    "deny_for_error",
     always("isinstance(error, BadRequest)"),
 )
 told = door("proxy.observe.request_recorder", ALIKE)
-told.without("a refused token is explained in the line of its request", "RequestContext.fields", never("check.token_error"))
+told.without("a refused token is explained in the line of its request", "RequestContext.log_fields", never("check.token_error"))
 
 peer = door("gateproject.tunnel.browser_sign_in", "unit/gateproject/tunnel/test_browser_sign_in.py")
 peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))

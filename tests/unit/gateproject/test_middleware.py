@@ -15,7 +15,9 @@ from gateproject.middleware import LanguageMiddleware, ResponseHeadersMiddleware
 
 def page_of() -> SimpleNamespace:
     read = SimpleNamespace(host_port="auth.example.com")
-    return SimpleNamespace(request_id="id1", incoming=SimpleNamespace(request_id="id1", told="", site=NO_SITE_FACTS, request=read))
+    return SimpleNamespace(
+        request_id="id1", incoming=SimpleNamespace(request_id="id1", response_reason="", site=NO_SITE_FACTS, request=read)
+    )
 
 
 def answer_to(path: str, error: Exception) -> HttpResponse | None:

@@ -183,7 +183,7 @@ def test_what_decides_nothing_what_is_open_and_what_a_policy_says_is_seen_at_onc
 
 def test_a_route_for_tcp_is_shown_as_what_it_carries():
     tcp = Route.model_validate({"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432"})
-    row = admin.row_of(tcp)
+    row = admin.build_row(tcp)
     assert (row.address, row.match, row.target, row.timeout) == (
         "tcp+https://db.example.com:5432",
         "tunnels (CONNECT)",
@@ -191,7 +191,7 @@ def test_a_route_for_tcp_is_shown_as_what_it_carries():
         "none; idle 8h",
     )
     limited = Route.model_validate({"from": "tcp+https://a.b:1", "to": "tcp://b:1", "timeout": "12h", "idle_timeout": "0s"})
-    assert admin.row_of(limited).timeout == "12h; idle none"
+    assert admin.build_row(limited).timeout == "12h; idle none"
     assert "tunnels (CONNECT)" in text_of(pages_for(tcp).get("proxy/route/"))
 
 

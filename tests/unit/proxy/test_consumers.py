@@ -48,7 +48,7 @@ class Carrier:
         self.counted.append(facts)
 
     def opened(self, **scope: Any) -> ApplicationCommunicator:
-        application = WebsocketConsumer.as_asgi(carry=self, counted=self.count)
+        application = WebsocketConsumer.as_asgi(app=self, on_handshake=self.count)
         return ApplicationCommunicator(application, {**WEBSOCKET, **DENIES, **scope})
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.incoming_request import TLS, BodyTooLarge, client_certificate, limited_body, new_request_id
+from proxy.incoming_request import TLS_EXTENSION, BodyTooLarge, client_certificate, limit_body, new_request_id
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, body_of, incoming_from
 from tests.support.client_certificates import authority
 
@@ -22,7 +22,7 @@ ANN = authority().issue("ann")
     ],
 )
 def test_scripts_are_told_from_people_and_plain_clients(headers: dict[str, str], is_script: bool) -> None:
-    assert incoming_from("https://a.example/", headers=headers).is_script is is_script
+    assert incoming_from("https://a.example/", headers=headers).is_programmatic is is_script
 
 
 HTML = {"accept": "text/html"}
@@ -91,21 +91,21 @@ def test_a_unix_socket_has_no_client_address() -> None:
 )
 def test_a_certificate_counts_for_the_host_that_the_connection_was_opened_for(server_name: str | None, counts: bool) -> None:
     incoming = incoming_from("https://a.example:8443/")
-    incoming.scope["extensions"] = {TLS: {"server_name": server_name, "chain": (ANN.der,)}}
+    incoming.scope["extensions"] = {TLS_EXTENSION: {"server_name": server_name, "chain": (ANN.der,)}}
     assert (client_certificate(incoming) is not None) is counts
 
 
 def test_without_tls_or_a_certificate_there_is_none() -> None:
     incoming = incoming_from("https://a.example/")
     assert client_certificate(incoming) is None
-    incoming.scope["extensions"] = {TLS: {"server_name": "a.example", "chain": ()}}
+    incoming.scope["extensions"] = {TLS_EXTENSION: {"server_name": "a.example", "chain": ()}}
     assert client_certificate(incoming) is None
 
 
 async def test_a_body_for_a_page_of_ours_is_cut_at_its_bound() -> None:
-    receive = limited_body(body_of(b"12345", b"67890"), 10)
+    receive = limit_body(body_of(b"12345", b"67890"), 10)
     assert [(await receive())["body"] for _ in range(2)] == [b"12345", b"67890"]
-    receive = limited_body(body_of(b"12345", b"67890"), 9)
+    receive = limit_body(body_of(b"12345", b"67890"), 9)
     await receive()
     with pytest.raises(BodyTooLarge):
         await receive()

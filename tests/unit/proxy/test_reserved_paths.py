@@ -1,55 +1,57 @@
 import pytest
 
-from proxy.reserved_paths import HostFacts, Owner, owner
+from proxy.reserved_paths import HostRoles, RequestHandler, handler_for
 
 
-def owner_at(path: str, host: str) -> Owner:
+def owner_at(path: str, host: str) -> RequestHandler:
     facts = {"auth": (True, False), "app": (False, True), "both": (True, True), "unknown": (False, False)}[host]
-    return owner(path, HostFacts(*facts), "/oauth2/callback")
+    return handler_for(path, HostRoles(*facts), "/oauth2/callback")
 
 
 @pytest.mark.parametrize(
     ("path", "at_auth", "at_app", "at_unknown"),
     [
-        ("/ping", Owner.HEALTH, Owner.HEALTH, Owner.HEALTH),
-        ("/healthz", Owner.HEALTH, Owner.HEALTH, Owner.HEALTH),
-        ("/ping/", Owner.NOTHING, Owner.DATA_PLANE, Owner.NOTHING),
-        ("/healthz/x", Owner.NOTHING, Owner.DATA_PLANE, Owner.NOTHING),
-        ("/.gate", Owner.ADD_SLASH, Owner.ADD_SLASH, Owner.NOTHING),
-        ("/.gate/", Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES, Owner.NOTHING),
-        ("/.gate/admin/", Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES, Owner.NOTHING),
-        ("/.gatekeeper", Owner.NOTHING, Owner.DATA_PLANE, Owner.NOTHING),
-        ("/x/.gate/", Owner.NOTHING, Owner.DATA_PLANE, Owner.NOTHING),
-        ("/.GATE/", Owner.NOTHING, Owner.DATA_PLANE, Owner.NOTHING),
-        ("/.well-known/gate/jwks.json", Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES, Owner.NOTHING),
-        ("/.well-known/other", Owner.NOTHING, Owner.DATA_PLANE, Owner.NOTHING),
-        ("/robots.txt", Owner.ROBOTS, Owner.ROBOTS, Owner.NOTHING),
-        ("/oauth2/callback", Owner.AUTHENTICATE_PAGES, Owner.DATA_PLANE, Owner.NOTHING),
-        ("/", Owner.TO_DASHBOARD, Owner.DATA_PLANE, Owner.NOTHING),
+        ("/ping", RequestHandler.HEALTH, RequestHandler.HEALTH, RequestHandler.HEALTH),
+        ("/healthz", RequestHandler.HEALTH, RequestHandler.HEALTH, RequestHandler.HEALTH),
+        ("/ping/", RequestHandler.NOT_FOUND, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
+        ("/healthz/x", RequestHandler.NOT_FOUND, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
+        ("/.gate", RequestHandler.SLASH_REDIRECT, RequestHandler.SLASH_REDIRECT, RequestHandler.NOT_FOUND),
+        ("/.gate/", RequestHandler.AUTHENTICATE_PAGES, RequestHandler.ROUTE_PAGES, RequestHandler.NOT_FOUND),
+        ("/.gate/admin/", RequestHandler.AUTHENTICATE_PAGES, RequestHandler.ROUTE_PAGES, RequestHandler.NOT_FOUND),
+        ("/.gatekeeper", RequestHandler.NOT_FOUND, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
+        ("/x/.gate/", RequestHandler.NOT_FOUND, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
+        ("/.GATE/", RequestHandler.NOT_FOUND, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
+        ("/.well-known/gate/jwks.json", RequestHandler.AUTHENTICATE_PAGES, RequestHandler.ROUTE_PAGES, RequestHandler.NOT_FOUND),
+        ("/.well-known/other", RequestHandler.NOT_FOUND, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
+        ("/robots.txt", RequestHandler.ROBOTS, RequestHandler.ROBOTS, RequestHandler.NOT_FOUND),
+        ("/oauth2/callback", RequestHandler.AUTHENTICATE_PAGES, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
+        ("/", RequestHandler.DASHBOARD_REDIRECT, RequestHandler.DATA_PLANE, RequestHandler.NOT_FOUND),
     ],
 )
-def test_host_and_path_say_whose_request_it_is(path: str, at_auth: Owner, at_app: Owner, at_unknown: Owner) -> None:
+def test_host_and_path_say_whose_request_it_is(
+    path: str, at_auth: RequestHandler, at_app: RequestHandler, at_unknown: RequestHandler
+) -> None:
     assert (owner_at(path, "auth"), owner_at(path, "app"), owner_at(path, "unknown")) == (at_auth, at_app, at_unknown)
 
 
 def test_a_host_that_is_both_serves_our_pages_and_its_routes() -> None:
-    assert owner_at("/.gate/", "both") is Owner.AUTHENTICATE_PAGES
-    assert owner_at("/oauth2/callback", "both") is Owner.AUTHENTICATE_PAGES
-    assert owner_at("/", "both") is Owner.DATA_PLANE
+    assert owner_at("/.gate/", "both") is RequestHandler.AUTHENTICATE_PAGES
+    assert owner_at("/oauth2/callback", "both") is RequestHandler.AUTHENTICATE_PAGES
+    assert owner_at("/", "both") is RequestHandler.DATA_PLANE
 
 
 @pytest.mark.parametrize("path", ["/", "/verify", "/.gate/", "/.gate/callback/", "/robots.txt", "/x", "/.gate"])
 def test_every_path_of_the_forward_auth_host_is_for_other_proxies(path: str) -> None:
-    found = owner(path, HostFacts(False, True, is_forward_auth_host=True), "/oauth2/callback")
-    assert found is Owner.FORWARD_AUTH
+    found = handler_for(path, HostRoles(False, True, is_forward_auth_host=True), "/oauth2/callback")
+    assert found is RequestHandler.FORWARD_AUTH
 
 
 def test_the_forward_auth_host_is_alive_like_every_other() -> None:
-    found = owner("/ping", HostFacts(False, False, is_forward_auth_host=True), "/oauth2/callback")
-    assert found is Owner.HEALTH
+    found = handler_for("/ping", HostRoles(False, False, is_forward_auth_host=True), "/oauth2/callback")
+    assert found is RequestHandler.HEALTH
 
 
 @pytest.mark.parametrize("path", ["/ping", "/healthz"])
 def test_a_route_host_may_leave_the_health_paths_to_its_application(path: str) -> None:
-    assert owner(path, HostFacts(False, True, has_health_paths=False), "/oauth2/callback") is Owner.DATA_PLANE
-    assert owner("/.gate/readyz", HostFacts(False, True, has_health_paths=False), "/oauth2/callback") is Owner.READINESS
+    assert handler_for(path, HostRoles(False, True, has_health_paths=False), "/oauth2/callback") is RequestHandler.DATA_PLANE
+    assert handler_for("/.gate/readyz", HostRoles(False, True, has_health_paths=False), "/oauth2/callback") is RequestHandler.READINESS

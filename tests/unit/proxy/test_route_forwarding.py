@@ -10,8 +10,8 @@ from authorize.policy.decision import NO_ROUTE, Decision, Outcome
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import TRUE
-from proxy.route_forwarding import ProxyState
-from proxy.verdict import Carry
+from proxy.route_forwarding import ForwardingTable
+from proxy.verdict import Forward
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user
@@ -19,8 +19,8 @@ from tests.unit.authorize.builders import user
 ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True}
 
 
-def carry(compiled: CompiledRoute) -> Carry:
-    return Carry(compiled, (), WithheldCredentials.GATE)
+def carry(compiled: CompiledRoute) -> Forward:
+    return Forward(compiled, (), WithheldCredentials.GATE)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_route_has_its_timeout_or_the_default(
 ) -> None:
     options = make_options(tmp_path, policy=[{**ROUTE, **keys}], **settings)
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
-    forwarding = ProxyState((compiled,), options).forwarding(compiled)
+    forwarding = ForwardingTable((compiled,), options).for_route(compiled)
     assert (forwarding.timeout, forwarding.is_default_timeout) == (timeout, is_default)
     assert timeout is None or timedelta(seconds=timeout)
 
@@ -47,7 +47,7 @@ def test_the_canonical_path_is_what_is_sent_and_the_query_is_untouched(tmp_path:
     options = make_options(tmp_path, policy=[ROUTE])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
     incoming = incoming_from("https://app.example.com/a/./b/%7Euser/../%41?x=%41&gate_session=token&y=/../")
-    outgoing = ProxyState((compiled,), options).forwarding(compiled).outgoing(incoming, carry(compiled), (), "")
+    outgoing = ForwardingTable((compiled,), options).for_route(compiled).build_request(incoming, carry(compiled), (), "")
     assert outgoing.target == b"/a/b/A?x=%41&y=/../"
 
 
@@ -55,34 +55,34 @@ def test_of_two_routes_that_nothing_tells_apart_the_first_counts(tmp_path: Path)
     second = {**ROUTE, "set_request_headers": {"X-Second": "1"}}
     options = make_options(tmp_path, policy=[ROUTE, second])
     routes = RouteTable.build(options.policy, client_ca=None).routes()
-    forwarding = ProxyState(routes, options).forwarding(routes[1])
-    sent = forwarding.outgoing(incoming_from("https://app.example.com/"), carry(routes[1]), (), "")
+    forwarding = ForwardingTable(routes, options).for_route(routes[1])
+    sent = forwarding.build_request(incoming_from("https://app.example.com/"), carry(routes[1]), (), "")
     assert b"X-Second" not in dict(sent.headers)
 
 
 def test_which_credentials_go_along_follows_from_what_was_decided(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[ROUTE])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
-    forwarding = ProxyState((compiled,), options).forwarding(compiled)
+    forwarding = ForwardingTable((compiled,), options).for_route(compiled)
     incoming = incoming_from("https://app.example.com/", headers={"cookie": "mine=1", "authorization": "Basic eDp5", "x-mine": "1"})
     names = {b"cookie", b"authorization", b"x-mine"}
     preflight = AuthorizationResult(Decision(Outcome.ALLOWED, compiled, (TraceStep("cors_allow_preflight", TRUE, Reason.PREFLIGHT),)), None)
     bearer = AuthorizationResult(NO_ROUTE, user(session_id="bearer/1"))
     checks = (AuthorizationResult(NO_ROUTE, None), bearer, preflight)
-    sent = [dict(forwarding.outgoing(incoming, Carry(compiled, (), check.withheld_credentials), (), "").headers) for check in checks]
+    sent = [dict(forwarding.build_request(incoming, Forward(compiled, (), check.withheld_credentials), (), "").headers) for check in checks]
     assert [names & headers.keys() for headers in sent] == [names, {b"cookie", b"x-mine"}, {b"x-mine"}]
 
 
 def test_an_unchanged_route_is_carried_by_the_same_rules_until_a_setting_changes(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[ROUTE])
     routes = RouteTable.build(options.policy, client_ca=None).routes()
-    first = ProxyState(routes, options)
-    again = ProxyState(routes, options.model_copy(update={"policy": ()}), first)
-    assert again.forwarding(routes[0]) is first.forwarding(routes[0])
-    changed = ProxyState(routes, options.model_copy(update={"default_upstream_timeout": timedelta(seconds=7)}), again)
-    assert changed.forwarding(routes[0]).timeout == 7.0
+    first = ForwardingTable(routes, options)
+    again = ForwardingTable(routes, options.model_copy(update={"policy": ()}), first)
+    assert again.for_route(routes[0]) is first.for_route(routes[0])
+    changed = ForwardingTable(routes, options.model_copy(update={"default_upstream_timeout": timedelta(seconds=7)}), again)
+    assert changed.for_route(routes[0]).timeout == 7.0
     others = RouteTable.build(options.policy, client_ca=None).routes()
-    assert ProxyState(others, options, first).forwarding(others[0]) is not first.forwarding(routes[0])
+    assert ForwardingTable(others, options, first).for_route(others[0]) is not first.for_route(routes[0])
 
 
 def test_an_unchanged_route_learns_what_its_upstream_is_told_on_another(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ def test_an_unchanged_route_learns_what_its_upstream_is_told_on_another(tmp_path
     (compiled,) = routes = RouteTable.build(options.policy, client_ca=None).routes()
     telling = make_options(tmp_path, policy=[{**ROUTE, "from": "https://other.example.com", "identity_headers": "remote-user"}]).policy
     incoming = incoming_from("https://app.example.com/", headers={"remote_user": "admin", "x-mine": "1"})
-    state, heard = ProxyState(routes, options), []
+    state, heard = ForwardingTable(routes, options), []
     for policy in ((), telling, ()):
-        state = ProxyState(routes, options.model_copy(update={"policy": (*options.policy, *policy)}), state)
-        heard.append(b"remote_user" in dict(state.forwarding(compiled).outgoing(incoming, carry(compiled), (), "").headers))
+        state = ForwardingTable(routes, options.model_copy(update={"policy": (*options.policy, *policy)}), state)
+        heard.append(b"remote_user" in dict(state.for_route(compiled).build_request(incoming, carry(compiled), (), "").headers))
     assert heard == [True, False, True]
 
 
@@ -101,8 +101,8 @@ def test_of_several_upstreams_one_is_chosen_and_called_by_its_name(tmp_path: Pat
     route = {**ROUTE, "to": ["http://a.internal:8000", "http://b.internal"]}
     options = make_options(tmp_path, policy=[route])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
-    forwarding = ProxyState((compiled,), options).forwarding(compiled)
-    sent = [forwarding.outgoing(incoming_from("https://app.example.com/"), carry(compiled), (), "") for _ in range(2)]
+    forwarding = ForwardingTable((compiled,), options).for_route(compiled)
+    sent = [forwarding.build_request(incoming_from("https://app.example.com/"), carry(compiled), (), "") for _ in range(2)]
     assert [(each.upstream.host, each.headers[0]) for each in sent] == [
         ("a.internal", (b"host", b"a.internal:8000")),
         ("b.internal", (b"host", b"b.internal")),
@@ -114,18 +114,18 @@ def test_requests_of_one_person_stick_where_the_route_says_so(tmp_path: Path) ->
     route = {**ROUTE, "to": ["http://a.internal:8000", "http://b.internal"], "lb_policy": "RING_HASH"}
     options = make_options(tmp_path, policy=[route])
     (compiled,) = RouteTable.build(options.policy, client_ca=None).routes()
-    forwarding = ProxyState((compiled,), options).forwarding(compiled)
+    forwarding = ForwardingTable((compiled,), options).for_route(compiled)
     incoming = incoming_from("https://app.example.com/")
     for who in ("session-1", "session-2", "session-3"):
-        assert len({forwarding.outgoing(incoming, carry(compiled), (), who).upstream.host for _ in range(4)}) == 1
-    assert len({forwarding.outgoing(incoming, carry(compiled), (), str(number)).upstream.host for number in range(40)}) == 2
+        assert len({forwarding.build_request(incoming, carry(compiled), (), who).upstream.host for _ in range(4)}) == 1
+    assert len({forwarding.build_request(incoming, carry(compiled), (), str(number)).upstream.host for number in range(40)}) == 2
 
 
 def test_a_cluster_lives_on_where_a_setting_changes(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[{**ROUTE, "to": ["http://a.internal", "http://b.internal"]}])
     routes = RouteTable.build(options.policy, client_ca=None).routes()
-    first = ProxyState(routes, options)
-    unchanged = ProxyState(routes, options, first)
-    changed = ProxyState(routes, options.model_copy(update={"default_upstream_timeout": timedelta(seconds=7)}), unchanged)
-    assert changed.forwarding(routes[0]) is not first.forwarding(routes[0])
-    assert changed.forwarding(routes[0]).cluster is first.forwarding(routes[0]).cluster
+    first = ForwardingTable(routes, options)
+    unchanged = ForwardingTable(routes, options, first)
+    changed = ForwardingTable(routes, options.model_copy(update={"default_upstream_timeout": timedelta(seconds=7)}), unchanged)
+    assert changed.for_route(routes[0]) is not first.for_route(routes[0])
+    assert changed.for_route(routes[0]).cluster is first.for_route(routes[0]).cluster

@@ -2,17 +2,17 @@
 
 import socket
 
-from proxy.tcp_keepalive import keep_alive
+from proxy.tcp_keepalive import enable_tcp_keepalive
 
 
 def test_a_vanished_peer_is_looked_for():
     with socket.socket() as sock:
-        keep_alive(sock)
+        enable_tcp_keepalive(sock)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
 
 
 def test_what_is_no_connection_of_tcp_is_left_alone():
-    keep_alive(None)
+    enable_tcp_keepalive(None)
     with socket.socket(socket.AF_UNIX) as sock:
-        keep_alive(sock)
+        enable_tcp_keepalive(sock)

@@ -12,10 +12,10 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import AmbiguousPath, BadRequest, BrokerError
-from proxy.sign_in.saved_forms import KeptForm, NotKept
+from proxy.sign_in.saved_forms import NotSaved, SavedForm
 from proxy.upgrades import SpdyOffer
-from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, Refuse, SignIn, Verdict
-from proxy.verdict_builder import Verdicts, asks_for_websocket, refused, with_form
+from proxy.verdict import Deny, Enforcer, Forward, Redirect, RequestDecision, SignIn, Verdict
+from proxy.verdict_builder import VerdictBuilder, attach_saved_form, deny_for_error, is_websocket_request
 from proxy.websocket.handshake import Handshake
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, incoming_from
 from tests.support.options import make_options
@@ -25,7 +25,7 @@ OWN = "https://app.example.com"
 HANDSHAKE = {"sec-websocket-version": "13", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}
 UPGRADE = {"connection": "Upgrade", "upgrade": "websocket", **HANDSHAKE}
 SPDY = {"connection": "Upgrade", "upgrade": "SPDY/3.1"}
-OTHERS = (Asker.ENVOY, Asker.FRONT_PROXY, Asker.STATUS_ONLY)
+OTHERS = (Enforcer.EXT_AUTHZ, Enforcer.FORWARD_AUTH, Enforcer.FORWARD_AUTH_STATUS_ONLY)
 ANYONE = {"allow_any_authenticated_user": True}
 BOTH = {**ANYONE, "allow_websockets": True, "allow_spdy": True, "websocket_origins": ["https://friend.example"]}
 SHOWS = {**ANYONE, "cluster_service_account_token": "the-cluster-token"}
@@ -34,7 +34,7 @@ SHOWS = {**ANYONE, "cluster_service_account_token": "the-cluster-token"}
 def verdict(
     directory: Path,
     keys: dict[str, Any],
-    asker: Asker = Asker.OURS,
+    asker: Enforcer = Enforcer.EMBEDDED,
     url: str = f"{OWN}/x",
     *,
     signed_in: bool = True,
@@ -46,7 +46,7 @@ def verdict(
     incoming, person = incoming_from(url, **scope), user() if signed_in else None
     route, *_ = authorize.routes.routes()
     check = AuthorizationResult(evaluate_route(incoming.request, person, route, NOW), person)
-    return Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0), asker)
+    return VerdictBuilder(options, authorize).build(RequestDecision(incoming, check, NOW, 0), asker)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_what_may_pass_says_what_its_upstream_is_offered(
 ) -> None:
     found = verdict(tmp_path, keys, headers=headers)
     if isinstance(expected, int):
-        assert isinstance(found, Refuse)
+        assert isinstance(found, Deny)
         assert found.status == expected
     elif isinstance(expected, str):
-        assert isinstance(found, Refuse)
+        assert isinstance(found, Deny)
         assert (found.status, expected in found.reason) == (403, True)
     else:
-        assert isinstance(found, Carry)
+        assert isinstance(found, Forward)
         assert (type(found.offer), found.withheld) == (expected, WithheldCredentials.GATE)
 
 
@@ -98,70 +98,76 @@ def test_what_may_pass_says_what_its_upstream_is_offered(
     ],
 )
 def test_what_no_other_proxy_may_carry(
-    tmp_path: Path, asker: Asker, keys: dict[str, Any], path: str, headers: dict[str, str], why: str
+    tmp_path: Path, asker: Enforcer, keys: dict[str, Any], path: str, headers: dict[str, str], why: str
 ) -> None:
     found = verdict(tmp_path, keys, asker, OWN + path, headers=headers)
-    assert isinstance(found, Refuse)
+    assert isinstance(found, Deny)
     assert (found.status, why in found.reason) == (403, True)
 
 
 @pytest.mark.parametrize("asker", OTHERS)
-def test_no_other_proxy_carries_what_the_application_is_told_on_another_route(tmp_path: Path, asker: Asker) -> None:
+def test_no_other_proxy_carries_what_the_application_is_told_on_another_route(tmp_path: Path, asker: Enforcer) -> None:
     telling = {"from": "https://other.example.com", "to": "http://up/below", "identity_headers": "iap", **ANYONE}
     found = verdict(tmp_path, ANYONE, asker, OWN + "/", others=(telling,), headers={"x_goog_authenticated_user_email": "admin"})
-    assert isinstance(found, Carry) if asker is Asker.ENVOY else isinstance(found, Refuse) and found.status == 403
-    assert isinstance(verdict(tmp_path, ANYONE, asker, OWN + "/", others=(telling,), headers={"x-mine": "1"}), Carry)
+    assert isinstance(found, Forward) if asker is Enforcer.EXT_AUTHZ else isinstance(found, Deny) and found.status == 403
+    assert isinstance(verdict(tmp_path, ANYONE, asker, OWN + "/", others=(telling,), headers={"x-mine": "1"}), Forward)
 
 
 @pytest.mark.parametrize("asker", OTHERS)
 @pytest.mark.parametrize("path", ["/", "/.gate", "/x/.gate/", "/.gatekeeper/", "/?a=b&session=x"])
 @pytest.mark.parametrize("headers", [{}, SPDY, HANDSHAKE, {**HANDSHAKE, "origin": OWN}, {**HANDSHAKE, "origin": "https://friend.example"}])
-def test_what_another_proxy_may_carry_is_offered_nothing(tmp_path: Path, asker: Asker, path: str, headers: dict[str, str]) -> None:
+def test_what_another_proxy_may_carry_is_offered_nothing(tmp_path: Path, asker: Enforcer, path: str, headers: dict[str, str]) -> None:
     found = verdict(tmp_path, BOTH, asker, OWN + path, headers=headers)
-    assert isinstance(found, Carry)
+    assert isinstance(found, Forward)
     assert found.offer is None
 
 
 @pytest.mark.parametrize(
     ("headers", "led"),
     [
-        (NAVIGATION, (Asker.OURS, Asker.ENVOY, Asker.FRONT_PROXY)),
+        (NAVIGATION, (Enforcer.EMBEDDED, Enforcer.EXT_AUTHZ, Enforcer.FORWARD_AUTH)),
         (SCRIPT, ()),
         ({"connection": "Upgrade", "upgrade": "h2c"}, ()),
         (HANDSHAKE, ()),  # a front proxy has taken the upgrade out
-        (CURL, (Asker.FRONT_PROXY,)),  # which has decided to redirect
-        ({"authorization": "Basic YTpi"} | NAVIGATION, (Asker.OURS, Asker.ENVOY, Asker.FRONT_PROXY)),
-        ({"authorization": "Basic YTpi", "accept": "text/html"}, (Asker.FRONT_PROXY,)),
-        ({"accept": "text/html"}, (Asker.OURS, Asker.ENVOY, Asker.FRONT_PROXY)),
+        (CURL, (Enforcer.FORWARD_AUTH,)),  # which has decided to redirect
+        (
+            {"authorization": "Basic YTpi"} | NAVIGATION,
+            (Enforcer.EMBEDDED, Enforcer.EXT_AUTHZ, Enforcer.FORWARD_AUTH),
+        ),
+        ({"authorization": "Basic YTpi", "accept": "text/html"}, (Enforcer.FORWARD_AUTH,)),
+        ({"accept": "text/html"}, (Enforcer.EMBEDDED, Enforcer.EXT_AUTHZ, Enforcer.FORWARD_AUTH)),
     ],
 )
-def test_who_is_led_to_sign_in(tmp_path: Path, headers: dict[str, str], led: tuple[Asker, ...]) -> None:
-    for asker in Asker:
+def test_who_is_led_to_sign_in(tmp_path: Path, headers: dict[str, str], led: tuple[Enforcer, ...]) -> None:
+    for asker in Enforcer:
         found = verdict(tmp_path, BOTH, asker, headers=headers, signed_in=False)
-        assert isinstance(found, SignIn) if asker in led else isinstance(found, Refuse) and found.status == 401, asker
+        assert isinstance(found, SignIn) if asker in led else isinstance(found, Deny) and found.status == 401, asker
 
 
 def test_who_knows_a_status_alone_is_not_told_to_redirect(tmp_path: Path) -> None:
-    for asker in Asker:
+    for asker in Enforcer:
         found = verdict(tmp_path, {"redirect": {"host_redirect": "new.example"}}, asker, signed_in=False)
-        assert isinstance(found, Refuse if asker is Asker.STATUS_ONLY else Redirect), asker
+        assert isinstance(found, Deny if asker is Enforcer.FORWARD_AUTH_STATUS_ONLY else Redirect), asker
 
 
 def test_a_host_of_no_route_is_an_error_of_the_front_proxys(tmp_path: Path) -> None:
     options = make_options(tmp_path)
-    verdicts = Verdicts(options, AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options)))
-    judged = JudgedRequest(incoming_from(f"{OWN}/"), AuthorizationResult(NO_ROUTE, None), NOW, 0)
-    found = {asker: verdicts.of(judged, asker) for asker in Asker}
-    assert [asker for asker, each in found.items() if isinstance(each, Refuse) and each.status == 404] == [Asker.OURS, Asker.ENVOY]
+    verdicts = VerdictBuilder(options, AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options)))
+    judged = RequestDecision(incoming_from(f"{OWN}/"), AuthorizationResult(NO_ROUTE, None), NOW, 0)
+    found = {asker: verdicts.build(judged, asker) for asker in Enforcer}
+    assert [asker for asker, each in found.items() if isinstance(each, Deny) and each.status == 404] == [
+        Enforcer.EMBEDDED,
+        Enforcer.EXT_AUTHZ,
+    ]
 
 
 def test_the_verdict_on_a_form_follows_from_what_became_of_it() -> None:
     sign_in, incoming = SignIn("https", None), incoming_from(f"{OWN}/x")
-    kept = KeptForm("/.gate/form/1", "form=x")
-    assert with_form(sign_in, kept, incoming) == SignIn("https", None, kept)
-    assert with_form(sign_in, None, incoming) == sign_in
-    refusal = with_form(sign_in, NotKept("larger than 1 MiB"), incoming)
-    assert isinstance(refusal, Refuse)
+    kept = SavedForm("/.gate/form/1", "form=x")
+    assert attach_saved_form(sign_in, kept, incoming) == SignIn("https", None, kept)
+    assert attach_saved_form(sign_in, None, incoming) == sign_in
+    refusal = attach_saved_form(sign_in, NotSaved("larger than 1 MiB"), incoming)
+    assert isinstance(refusal, Deny)
     assert (refusal.status, "larger than 1 MiB" in refusal.reason) == (401, True)
 
 
@@ -174,13 +180,13 @@ def test_the_verdict_on_a_form_follows_from_what_became_of_it() -> None:
     ],
 )
 def test_an_error_has_the_status_of_whose_it_is(error: BadRequest | BrokerError, statuses: tuple[int, ...]) -> None:
-    refusals = [refused(error, asker) for asker in Asker]
+    refusals = [deny_for_error(error, asker) for asker in Enforcer]
     assert tuple(each.status for each in refusals) == statuses
-    assert {each.problem for each in refusals} == {error.operator_message}
+    assert {each.log_detail for each in refusals} == {error.operator_message}
     assert not [each for each in refusals if "away" in each.reason or "route b" in each.reason]
 
 
 def test_a_websocket_is_known_by_what_every_browser_sends() -> None:
-    assert asks_for_websocket([(b"sec-websocket-key", b"x"), (b"accept", b"*/*")])
-    assert asks_for_websocket([(b"upgrade", b"h2c, WebSocket")])
-    assert not asks_for_websocket([(b"upgrade", b"h2c"), (b"connection", b"upgrade")])
+    assert is_websocket_request([(b"sec-websocket-key", b"x"), (b"accept", b"*/*")])
+    assert is_websocket_request([(b"upgrade", b"h2c, WebSocket")])
+    assert not is_websocket_request([(b"upgrade", b"h2c"), (b"connection", b"upgrade")])

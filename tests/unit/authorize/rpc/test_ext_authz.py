@@ -22,7 +22,7 @@ from foundation.values import HostPort
 from gateproject.process.rpc_services import RpcServices
 from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 from tests.support.children import free_port
 from tests.support.cookies import signed_in
 from tests.support.options import make_options
@@ -73,7 +73,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
         await broker.sign_in()
         await settled()
-        words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, ForwardingResources(), lambda: NOW))
+        words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, SharedResources(), lambda: NOW))
         services = RpcServices(options)
         services.open(broker, ExtAuthzDependencies(lambda: service, lambda: words, replica, recorder(), timeout=0.05))
         await services.start()

@@ -10,7 +10,7 @@ from foundation.web.brand import NO_SITE_FACTS, SiteFacts
 
 
 def incoming(site: SiteFacts = NO_SITE_FACTS) -> SimpleNamespace:
-    return SimpleNamespace(request_id="id1", told="", site=site, request=SimpleNamespace(host_port="app.example.com"))
+    return SimpleNamespace(request_id="id1", response_reason="", site=site, request=SimpleNamespace(host_port="app.example.com"))
 
 
 def request_with(accept: str):
@@ -26,7 +26,7 @@ def test_an_error_page_has_the_form_the_client_reads(accept: str, content_type: 
     request = request_with(accept)
     response = responses.error_page(request, 400, "Because.")
     assert response.status_code == 400
-    assert request.scope["gate"].incoming.told == "Because."
+    assert request.scope["gate"].incoming.response_reason == "Because."
     assert response.headers["Content-Type"].startswith(content_type)
     assert response.headers["X-Request-Id"] == "id1"
     assert b"Because." in response.content

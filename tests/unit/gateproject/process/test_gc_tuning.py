@@ -24,7 +24,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, made_beside_requests, settle
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.policy_cases import Cases
@@ -66,14 +66,14 @@ def test_what_the_start_has_made_is_not_looked_at_again():
 def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) -> None:
     """Frozen circles would stay for ever."""
     options = make_options(tmp_path, policy=[ROUTE])
-    broker, resources, key = MemoryStore(), ForwardingResources(), SigningKey.from_options(options)
+    broker, resources, key = MemoryStore(), SharedResources(), SigningKey.from_options(options)
     replica = Replica(broker)
     gc.disable()
     try:
         authorize = AuthorizeService(options, replica, key)
         proxy = ProxyService(options, AuthorizationPipeline(options, authorize, resources, lambda: 0.0), resources)
         authenticate = AuthenticateService(options, broker, key, lambda: 0.0)
-        gone = [weakref.ref(each) for each in (authorize, authorize.routes, authorize.routes.routes()[0].route, proxy, proxy.dataplane)]
+        gone = [weakref.ref(each) for each in (authorize, authorize.routes, authorize.routes.routes()[0].route, proxy, proxy.data_plane)]
         gone.append(weakref.ref(authenticate))
         del options, authorize, proxy, authenticate
         assert [reference() for reference in gone] == [None] * len(gone)

@@ -53,12 +53,12 @@ async def test_what_is_carried_is_judged_anew_while_the_directory_still_hands_it
 
     monkeypatch.setattr(DirectoryService, "stop", for_ever)
     streams = running._resources.streams
-    before = streams.changes
+    before = streams.change_count
     reload = asyncio.create_task(running.reload())
     async with asyncio.timeout(SOON):
         await is_handing_over.wait()
     reload.cancel()
-    assert streams.changes == before + 1
+    assert streams.change_count == before + 1
 
 
 async def test_a_reload_while_the_parts_are_started_comes_after_that(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ AFTER = {
     "metrics": (MetricsListener, "serve"),
     "tracing": (runtime.tracer, "use"),
     "data broker": (runtime.DataBrokerService, "use"),
-    "upstreams": (runtime.ForwardingResources, "use"),
+    "upstreams": (runtime.SharedResources, "reconfigure"),
     "decision log": (Runtime, "_keep_decisions"),
     "log": (runtime, "configure_logs"),
     "gRPC": (NoRpc, "reload"),
@@ -203,11 +203,11 @@ async def test_what_fails_before_the_swap_changes_nothing_and_says_so(running: R
             raise error
 
         monkeypatch.setattr(where, name, fails)
-    world, options, changes = running.services, running.options, running._resources.streams.changes
+    world, options, changes = running.services, running.options, running._resources.streams.change_count
     with capture_logs() as logs:
         await running.reload()
     assert (running.services, running.options) == (world, options)
-    assert running._resources.streams.changes == changes
+    assert running._resources.streams.change_count == changes
     assert "configuration rejected" in [line["event"] for line in logs]
     assert (success(), bool(running.status.problems)) == (0.0, True)
     assert envoy.restored == (1 if step == "the port" else 0)
@@ -224,11 +224,11 @@ async def test_what_fails_after_the_swap_undoes_nothing_and_is_told_as_it_is(
         raise OSError("it fails")
 
     monkeypatch.setattr(where, name, fails)
-    world, changes = running.services, running._resources.streams.changes
+    world, changes = running.services, running._resources.streams.change_count
     with capture_logs() as logs:
         await running.reload()
     assert running.services is not world
-    assert running._resources.streams.changes == changes + 1, "whom the policy keeps out is out"
+    assert running._resources.streams.change_count == changes + 1, "whom the policy keeps out is out"
     events = [line["event"] for line in logs]
     assert "configuration rejected" not in events
     assert "configuration reload incomplete" in events

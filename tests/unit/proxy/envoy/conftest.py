@@ -13,7 +13,7 @@ from foundation.crypto.signing_key import SigningKey
 from proxy.envoy.ext_authz_server import ExtAuthzServer
 from proxy.envoy.proxied.active_requests import CarriedRequests
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
@@ -58,7 +58,7 @@ def ask() -> Ask:
 @pytest.fixture
 async def stage(tmp_path: Path) -> Stage:
     options = make_options(tmp_path, policy=ROUTES, data_plane="envoy", jwt_claims_headers=["email"], trusted_proxies=["10.0.0.9"])
-    broker, resources = MemoryStore(), ForwardingResources()
+    broker, resources = MemoryStore(), SharedResources()
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     service = ProxyService(options, AuthorizationPipeline(options, authorize, resources, lambda: 0.0), resources)
     connections = NoConnections()

@@ -8,7 +8,7 @@ import pytest
 from foundation.errors import BadRequest
 from proxy.envoy.envoy_request_head import HEADERS_TO_REMOVE, EnvoyRequestHead, header_mutations
 from proxy.envoy.resources.internal_headers import CLIENT_CONNECTION, CLIENT_PROTO, JUDGED
-from proxy.incoming_request import TLS
+from proxy.incoming_request import TLS_EXTENSION
 from tests.support.client_certificates import authority
 from tests.unit.proxy.envoy.conftest import Ask
 
@@ -27,7 +27,7 @@ def test_a_request_becomes_what_our_listener_would_have_made_of_it(ask: Ask) -> 
         (b"transfer-encoding", b"chunked"),
     ]
     assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
-    assert scope["extensions"] == {TLS: {"server_name": "app.example.com", "chain": ()}}
+    assert scope["extensions"] == {TLS_EXTENSION: {"server_name": "app.example.com", "chain": ()}}
     assert "gate.bare_query" in scope_of(ask("/a?"))
 
 
@@ -77,13 +77,13 @@ def test_the_certificates_that_were_shown_are_those_that_envoy_wrote(ask: Ask) -
     leaf = issuer.issue("ann")
     chain = quote((leaf.pem + issuer.pem).decode())
     scope = scope_of(ask("/", ("x-forwarded-client-cert", f'Hash=ab;Cert="{quote(leaf.pem.decode())}";Chain="{chain}"')))
-    assert scope["extensions"][TLS]["chain"] == (leaf.der, issuer.der)
+    assert scope["extensions"][TLS_EXTENSION]["chain"] == (leaf.der, issuer.der)
     assert b"x-forwarded-client-cert" not in dict(scope["headers"])
-    assert scope_of(ask("/", ("x-forwarded-client-cert", 'Chain="nonsense"')))["extensions"][TLS]["chain"] == ()
+    assert scope_of(ask("/", ("x-forwarded-client-cert", 'Chain="nonsense"')))["extensions"][TLS_EXTENSION]["chain"] == ()
 
 
 def test_without_a_server_name_there_is_none(ask: Ask) -> None:
-    assert scope_of(ask(server_name=""))["extensions"][TLS]["server_name"] is None
+    assert scope_of(ask(server_name=""))["extensions"][TLS_EXTENSION]["server_name"] is None
     assert EnvoyRequestHead.parse(ask()).scope("http")["extensions"] == {}
 
 

@@ -142,15 +142,15 @@ async def test_over_http_2_envoy_alone_knows_whether_there_is_a_body(stage: Stag
 
 async def test_a_line_break_in_what_gate_would_write_is_never_told(stage: Stage, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     service = stage.judge._service()
-    plane = service.dataplane
-    outgoing = plane.outgoing
+    plane = service.data_plane
+    outgoing = plane.build_upstream_request
 
     async def broken(*about: object) -> object:
         made = await outgoing(*about)  # type: ignore[arg-type]
         made.headers = [*made.headers, (b"x-a", b"1\r\nx-gate-edge-judged: x")]
         return made
 
-    monkeypatch.setattr(plane, "outgoing", broken)
+    monkeypatch.setattr(plane, "build_upstream_request", broken)
     assert (await stage.ask(ask("/in", host="open.example.com")))[CLUSTER] == b"gate"
     assert repr(stage.carried) == "<CarriedRequests 0 under way>"
 

@@ -10,7 +10,7 @@ from foundation.web.brand import NO_SITE_FACTS
 from proxy.client_address import trusted_peers
 from proxy.envoy.internal_listener import InternalListener, NoMark
 from proxy.envoy.resources.internal_headers import FACTS, JUDGED, Address
-from proxy.incoming_request import TLS
+from proxy.incoming_request import TLS_EXTENSION
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, http_scope
 from tests.unit.proxy.envoy.stage import MARK
@@ -47,7 +47,7 @@ async def test_the_application_sees_the_client_that_envoy_saw() -> None:
     await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), Answer().send)
     (scope,) = application.scopes
     assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
-    assert scope["extensions"] == {"gate.tunnel": {}, TLS: {"server_name": "app.example.com", "chain": ()}}
+    assert scope["extensions"] == {"gate.tunnel": {}, TLS_EXTENSION: {"server_name": "app.example.com", "chain": ()}}
     assert scope["headers"] == [(b"host", b"app.example.com"), (b"accept", b"*/*"), (b"x-forwarded-proto", b"http")]
 
 

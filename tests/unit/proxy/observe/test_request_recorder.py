@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from foundation.telemetry.metrics import registry
-from proxy.incoming_request import incoming_request
+from proxy.incoming_request import build_incoming_request
 from proxy.observe.request_recorder import CLIENT_CLOSED, PageLog
-from proxy.responses.renderer import send_refusal
-from proxy.verdict import Refuse
+from proxy.responses.renderer import send_denial
+from proxy.verdict import Deny
 from tests.support.asgi import Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
 
@@ -108,8 +108,8 @@ async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
 ) -> None:
     answer, incoming = Answer(), incoming_from("https://nobody.example/x?token=secret")
     story = PageLog(incoming, answer.send)
-    await send_refusal(incoming, Refuse(status, "Nothing is here."), story.send)
-    story.tell()
+    await send_denial(incoming, Deny(status, "Nothing is here."), story.send)
+    story.emit()
     ((told_level, fields),) = lines
     assert (answer.status, told_level) == (status, level)
     wanted = {"request_id": incoming.request_id, "host": "nobody.example", "path": "/x", "status": status, "reason": "Nothing is here."}
@@ -118,8 +118,8 @@ async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
 
 
 async def test_what_cannot_be_read_or_was_left_has_a_line_too(lines: list[tuple[int, dict[str, object]]]) -> None:
-    incoming = incoming_request(incoming_from("https://nobody.example/").scope)
-    PageLog(incoming, Answer().send).tell()
+    incoming = build_incoming_request(incoming_from("https://nobody.example/").scope)
+    PageLog(incoming, Answer().send).emit()
     ((_, fields),) = lines
     assert (fields["request_id"], fields["status"]) == (incoming.request_id, CLIENT_CLOSED)
     assert "reason" not in fields

@@ -15,7 +15,7 @@ from databroker.store.base import RecordChange
 from foundation.telemetry import metrics
 from proxy.observe.request_recorder import CLIENT_CLOSED
 from proxy.planes.open_streams import OpenStreams
-from proxy.verdict import JudgedRequest
+from proxy.verdict import RequestDecision
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
@@ -245,24 +245,26 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
     assert not answer.ended
 
 
-@pytest.mark.parametrize("is_timed", [True, False])
-async def test_a_stream_that_time_may_end_is_known_as_one(is_timed: bool, tmp_path: Path) -> None:
-    criterion = {"time_of_day": {"before": "24:00"}} if is_timed else {"http_method": "GET"}
+@pytest.mark.parametrize("expires_by_time", [True, False])
+async def test_a_stream_that_time_may_end_is_known_as_one(expires_by_time: bool, tmp_path: Path) -> None:
+    criterion = {"time_of_day": {"before": "24:00"}} if expires_by_time else {"http_method": "GET"}
     async with proxied(tmp_path, {"policy": [{"allow": criterion}]}) as gate:
         opened, gate.streams.open = [], lambda *told, **more: opened.append(more) or OpenStreams.open(gate.streams, *told, **more)
         assert (await gate.ask(URL)).status == 200
-    assert opened == [{"is_timed": is_timed, "asks_provider": False, "ends": math.inf}]
+    assert opened == [{"is_timed": expires_by_time, "asks_provider": False, "ends": math.inf}]
 
 
 async def test_a_stream_of_a_token_is_known_as_one_that_time_and_the_provider_may_end(tmp_path: Path) -> None:
     async with proxied(tmp_path, ANYONE) as gate:
         by_token, by_session = (
-            gate.plane.begin(JudgedRequest(incoming_from(URL), AuthorizationResult(NO_ROUTE, user(session_id=id), valid_until=7.0), 0.0, 0))
+            gate.plane.open_stream(
+                RequestDecision(incoming_from(URL), AuthorizationResult(NO_ROUTE, user(session_id=id), valid_until=7.0), 0.0, 0)
+            )
             for id in ("bearer/1", "s1")
         )
-    assert (by_token.ends, by_session.ends) == (7.0, 7.0)
-    assert (by_token.is_timed, by_token.asks_provider) == (True, True)
-    assert (by_session.is_timed, by_session.asks_provider) == (False, False)
+    assert (by_token.expires_at, by_session.expires_at) == (7.0, 7.0)
+    assert (by_token.expires_by_time, by_token.needs_provider) == (True, True)
+    assert (by_session.expires_by_time, by_session.needs_provider) == (False, False)
 
 
 async def test_a_request_whose_session_ends_before_its_answer_is_401(tmp_path: Path) -> None:
@@ -346,7 +348,7 @@ async def test_a_tunnel_is_counted_and_what_it_carried(tmp_path):
 
 
 async def test_one_session_has_only_so_many_tunnels(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.planes.embedded.MOST_TUNNELS", 0)
+    monkeypatch.setattr("proxy.planes.embedded.MAX_TUNNELS_PER_CLIENT", 0)
     async with proxied(tmp_path, {**TUNNEL, "to": "tcp://127.0.0.1:9"}) as proxy:
         answer = Answer()
         await proxy.plane(tunnel_request(**{"gate.tunnel": {"take_over": None, "half_closes": True}}), body_of(), answer.send)
@@ -369,7 +371,7 @@ async def test_what_an_application_can_no_longer_be_told_of_goes_on_no_more(tmp_
     async with proxied(tmp_path, wants) as gate:
         ann = await sign_in(gate.broker, gate.options)
         headers = {**NAVIGATION, "cookie": ann.cookie("app.example.com")}
-        assert not await gate.plane.goes_on_until(incoming_from(URL, headers=headers))
+        assert not await gate.plane.reauthorize(incoming_from(URL, headers=headers))
         page = await gate.ask(URL, headers=headers)
     assert page.status == 403
     assert b"claim.key" in page.body

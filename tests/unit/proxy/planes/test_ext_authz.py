@@ -13,7 +13,7 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest
 from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
 from tests.unit.authorize.builders import request
@@ -31,7 +31,7 @@ class Asking:
     def __init__(self, directory: Path, **settings: Any):
         self.options, self.broker = make_options(directory, policy=POLICY, **settings), MemoryStore()
         self.seen: list[tuple[str, float, str]] = []
-        resources = ForwardingResources(saw=lambda *fact: self.seen.append(fact))
+        resources = SharedResources(on_session_activity=lambda *fact: self.seen.append(fact))
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
         self._responder = ExtAuthzResponder(self.options, AuthorizationPipeline(self.options, authorize, resources))
 

@@ -21,8 +21,8 @@ from foundation.web.asgi_types import Receive, Send, respond
 from proxy.incoming_request import IncomingRequest
 from proxy.planes.forward_auth import FRONT_PROXY_NAMES
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
-from proxy.reserved_paths import Owner
+from proxy.planes.shared_resources import SharedResources
+from proxy.reserved_paths import RequestHandler
 from proxy.rewriting.header_names import fold, is_internal_header
 from proxy.service import ProxyService
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, http_scope, incoming_from
@@ -82,7 +82,7 @@ class Asked:
             await respond(send, self.own_status, [(b"set-cookie", b"_gate=x")], b"a page")
 
         incoming = self.proxy.receive(http_scope(f"{FORWARD}{path}", **scope))
-        assert self.proxy.owner_of(incoming) is Owner.FORWARD_AUTH
+        assert self.proxy.find_handler(incoming) is RequestHandler.FORWARD_AUTH
         await self.proxy.forward_auth(incoming, body_of(), answer.send, own_page)
         assert answer.starts == 1
         return answer
@@ -100,7 +100,7 @@ async def asked(directory: Path, **settings: Any) -> AsyncIterator[Asked]:
     broker = MemoryStore()
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     seen: list[tuple[str, float, str]] = []
-    resources = ForwardingResources(saw=lambda *who_when_where: seen.append(who_when_where))
+    resources = SharedResources(on_session_activity=lambda *who_when_where: seen.append(who_when_where))
     yield Asked(options, broker, ProxyService(options, AuthorizationPipeline(options, authorize, resources), resources), seen, [])
     await resources.client.close()
 

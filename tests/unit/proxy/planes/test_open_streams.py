@@ -19,7 +19,7 @@ CHANGED = RecordChange(3, USER, "oidc/ann", Record(USER, "oidc/ann", {}, 3, 0.0)
 
 
 def opened(streams: OpenStreams, session_id: str, ended: list[str]) -> None:
-    streams.open(INCOMING, session_id, streams.changes).end = lambda: ended.append(session_id)
+    streams.open(INCOMING, session_id, streams.change_count).end = lambda: ended.append(session_id)
 
 
 async def settle() -> None:
@@ -57,7 +57,7 @@ async def test_a_stream_that_can_not_be_ended_keeps_no_other_from_ending_and_nob
         raise AttributeError("its connection is gone")
 
     for _ in range(2):
-        streams.open(INCOMING, "s1", streams.changes).end = fail
+        streams.open(INCOMING, "s1", streams.change_count).end = fail
     opened(streams, "s1", ended)
     opened(streams, "s2", ended)
     streams.on_change(ENDED)
@@ -72,7 +72,7 @@ async def test_a_stream_that_can_not_be_ended_keeps_no_other_from_ending_and_nob
 
 async def test_a_stream_that_closed_is_forgotten() -> None:
     streams, ended = OpenStreams(), []
-    stream = streams.open(INCOMING, "s1", streams.changes)
+    stream = streams.open(INCOMING, "s1", streams.change_count)
     stream.end = lambda: ended.append("s1")
     streams.close(stream)
     streams.on_change(ENDED)
@@ -83,7 +83,7 @@ async def test_a_stream_that_closed_is_forgotten() -> None:
 
 async def test_a_stream_that_closes_before_its_turn_is_left_alone() -> None:
     streams, ended = OpenStreams(), []
-    stream = streams.open(INCOMING, "s1", streams.changes)
+    stream = streams.open(INCOMING, "s1", streams.change_count)
     stream.end = lambda: ended.append("s1")
     streams.on_change(ENDED)
     streams.close(stream)
@@ -107,19 +107,19 @@ async def test_a_changed_policy_has_everything_judged_anew(running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "", ended)
     running(streams, _answer(0.0))
-    streams.policy_changed()
+    streams.on_policy_change()
     await settle()
     assert ended == [""]
 
 
-@pytest.mark.parametrize("happens", [lambda streams: streams.on_change(ENDED), OpenStreams.policy_changed])
+@pytest.mark.parametrize("happens", [lambda streams: streams.on_change(ENDED), OpenStreams.on_policy_change])
 async def test_a_stream_that_opens_after_a_change_it_was_not_judged_by_is_judged_anew(
     happens: Callable[[OpenStreams], None], running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     streams, ended = OpenStreams(), []
     running(streams, _answer(0.0))
-    judged_at = streams.changes
+    judged_at = streams.change_count
     happens(streams)
     await settle()
     streams.open(INCOMING, "s1", judged_at).end = lambda: ended.append("s1")
@@ -134,11 +134,11 @@ async def test_requests_are_answered_while_many_streams_are_judged_and_what_clos
         judged.append(incoming)
         return 0.0
 
-    opened_streams = [streams.open(INCOMING, "s1", streams.changes) for _ in range(120)]
+    opened_streams = [streams.open(INCOMING, "s1", streams.change_count) for _ in range(120)]
     for stream in opened_streams:
         stream.end = lambda: ended.append("s1")
     running(streams, judge)
-    streams.policy_changed()
+    streams.on_policy_change()
     while not judged:
         await asyncio.sleep(0)
     assert len(judged) < 120
@@ -154,13 +154,13 @@ async def test_what_is_still_allowed_goes_on(running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "s1", ended)
     running(streams, _answer(math.inf))
-    streams.policy_changed()
+    streams.on_policy_change()
     await settle()
     assert ended == []
 
 
 async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again(running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     streams, ended, asked = OpenStreams(), [], []
 
     async def judge(incoming: IncomingRequest) -> float:
@@ -171,7 +171,7 @@ async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again
 
     opened(streams, "s1", ended)
     running(streams, judge)
-    streams.policy_changed()
+    streams.on_policy_change()
     await settle()
     await settle()
     assert ended[:1] == ["s1"]
@@ -179,7 +179,7 @@ async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again
 
 async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A grant that has ended, a session: nobody has to be asked for that.  What was put off meanwhile is learned before, or not at all."""
-    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     ended, now, known = list[str](), [100.0], {"first": 200.0}
     streams = OpenStreams(lambda: now[0])
 
@@ -189,7 +189,7 @@ async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, mo
         return known["first"] if incoming is INCOMING else math.inf
 
     async def looked() -> None:
-        streams.policy_changed()
+        streams.on_policy_change()
         for _ in range(5):
             await settle()
 
@@ -209,7 +209,7 @@ async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, mo
 
 
 async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     streams, ended = OpenStreams(), []
 
     async def judge(incoming: IncomingRequest) -> float:
@@ -218,9 +218,9 @@ async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(
         return 0.0
 
     opened(streams, "s1", ended)
-    streams.open(incoming_from("https://app.example.com/"), "s2", streams.changes).end = lambda: ended.append("s2")
+    streams.open(incoming_from("https://app.example.com/"), "s2", streams.change_count).end = lambda: ended.append("s2")
     running(streams, judge)
-    streams.policy_changed()
+    streams.on_policy_change()
     await settle()
     await settle()
     assert set(ended) == {"s2"}
@@ -228,7 +228,7 @@ async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(
 
 async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else nobody's access would be withdrawn any more, without a word."""
-    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     streams, ended, may = OpenStreams(), [], {"s2"}
     other = incoming_from("https://app.example.com/")
 
@@ -238,22 +238,22 @@ async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(ru
         return math.inf if may else 0.0
 
     opened(streams, "s1", ended)
-    streams.open(other, "s2", streams.changes).end = lambda: ended.append("s2")
+    streams.open(other, "s2", streams.change_count).end = lambda: ended.append("s2")
     running(streams, judge)
-    streams.policy_changed()
+    streams.on_policy_change()
     with capture_logs() as logs:
         await settle()
     assert set(ended) == {"s1"}
     assert logs[0]["event"] == "stream re-authorization failed"
     may.clear()
-    streams.policy_changed()
+    streams.on_policy_change()
     await settle()
     assert "s2" in ended
 
 
 async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
-    monkeypatch.setattr("proxy.planes.open_streams.LOOK_AT_CLOCK_EVERY", 0.001)
+    monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
+    monkeypatch.setattr("proxy.planes.open_streams.TIMED_RECHECK_INTERVAL", 0.001)
     streams, ended, judged = OpenStreams(), asyncio.Event(), []
     timed, closed, untimed = (incoming_from("https://app.example.com/") for _ in range(3))
 
@@ -261,9 +261,9 @@ async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(r
         judged.append(incoming)
         return 0.0
 
-    streams.open(timed, "s1", streams.changes, is_timed=True).end = ended.set
-    streams.open(untimed, "s2", streams.changes)
-    streams.close(streams.open(closed, "s3", streams.changes, is_timed=True))
+    streams.open(timed, "s1", streams.change_count, is_timed=True).end = ended.set
+    streams.open(untimed, "s2", streams.change_count)
+    streams.close(streams.open(closed, "s3", streams.change_count, is_timed=True))
     running(streams, judge)
     await ended.wait()
     assert {id(incoming) for incoming in judged} == {id(timed)}
@@ -277,8 +277,8 @@ def _answer(answer: float) -> Callable[[IncomingRequest], Awaitable[float]]:
 
 
 async def test_nobody_whose_access_has_ended_waits_for_what_a_provider_says_of_a_token(running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
-    monkeypatch.setattr("proxy.planes.open_streams.AFAR", 0.01)
+    monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
+    monkeypatch.setattr("proxy.planes.open_streams.PROVIDER_TIMEOUT", 0.01)
     streams, ended, asked, may = OpenStreams(), asyncio.Event(), asyncio.Event(), {"person"}
     people = incoming_from("https://app.example.com/person")
     for number in range(3):
@@ -292,11 +292,11 @@ async def test_nobody_whose_access_has_ended_waits_for_what_a_provider_says_of_a
 
     streams.open(people, "s1", 0).end = ended.set
     running(streams, judge)
-    streams.policy_changed()
+    streams.on_policy_change()
     async with asyncio.timeout(10):
         await asked.wait()
         may.clear()
-        streams.policy_changed()
+        streams.on_policy_change()
         await ended.wait()
 
 
@@ -310,9 +310,13 @@ async def test_tunnels_are_counted_for_a_session_and_nobody_s_for_an_address():
         opened(session_id, client)
     opened("ann", "192.0.2.1", "GET")
     last = opened("", "192.0.2.1")
-    assert (streams.tunnels("ann", "192.0.2.9"), streams.tunnels("", "192.0.2.1"), streams.tunnels("bob", "192.0.2.1")) == (2, 2, 0)
+    assert (
+        streams.count_tunnels("ann", "192.0.2.9"),
+        streams.count_tunnels("", "192.0.2.1"),
+        streams.count_tunnels("bob", "192.0.2.1"),
+    ) == (2, 2, 0)
     streams.close(last)
-    assert streams.tunnels("", "192.0.2.1") == 1
+    assert streams.count_tunnels("", "192.0.2.1") == 1
     for number in range(3):
         opened("", f"2001:db8::{number}")
-    assert (streams.tunnels("", "2001:db8::ffff"), streams.tunnels("", "2001:db8:0:1::1")) == (3, 0)
+    assert (streams.count_tunnels("", "2001:db8::ffff"), streams.count_tunnels("", "2001:db8:0:1::1")) == (3, 0)

@@ -6,7 +6,7 @@ import pytest
 
 from foundation.errors import BadRequest
 from proxy.incoming_request import IncomingRequest
-from proxy.planes.original_request import original_of_url, original_request
+from proxy.planes.original_request import parse_original_request, parse_original_url
 from tests.support.asgi import incoming_from
 
 PORTS = frozenset({443})
@@ -25,7 +25,7 @@ def asked(query: str, *pairs: tuple[str, str], is_trusted: bool = False, **heade
 
 
 def judged(query: str, *pairs: tuple[str, str], is_trusted: bool = False, **headers: str) -> str:
-    return original_request(asked(query, *pairs, is_trusted=is_trusted, **headers), PORTS).url
+    return parse_original_request(asked(query, *pairs, is_trusted=is_trusted, **headers), PORTS).url
 
 
 @pytest.mark.parametrize(
@@ -142,14 +142,14 @@ def test_a_part_that_nobody_names_is_not_guessed(missing: str) -> None:
 
 def test_the_method_is_known_from_a_trusted_peer_only() -> None:
     asking = asked(f"?uri={PAGE}", x_forwarded_method="OPTIONS", origin="https://o.example", access_control_request_method="PUT")
-    untrusted = original_request(asking, PORTS).request
-    trusted = original_request(replace(asking, is_trusted=True), PORTS).request
+    untrusted = parse_original_request(asking, PORTS).request
+    trusted = parse_original_request(replace(asking, is_trusted=True), PORTS).request
     assert (trusted.method, trusted.origin, trusted.access_control_request_method) == ("OPTIONS", "https://o.example", "PUT")
     assert untrusted.method == ""
 
 
 def test_a_url_that_a_browser_brings_back_is_read_the_same() -> None:
-    assert original_of_url(PAGE, PORTS).url == PAGE
+    assert parse_original_url(PAGE, PORTS).url == PAGE
     for url in ("", "/x", "https://app.example.com/ü", "https://u@app.example.com/", "javascript:alert(1)", "https://app.example.com/#x"):
         with pytest.raises(BadRequest):
-            original_of_url(url, PORTS)
+            parse_original_url(url, PORTS)

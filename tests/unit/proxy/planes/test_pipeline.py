@@ -16,7 +16,7 @@ from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_recorder import RequestContext
 from proxy.planes.open_streams import OpenStreams
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.planes.shared_resources import ForwardingResources
+from proxy.planes.shared_resources import SharedResources
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
@@ -37,7 +37,7 @@ class Place:
         decisions.configure(self.options, "c0ffee")
         self.decisions = decisions
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
-        self.pipeline = AuthorizationPipeline(self.options, authorize, ForwardingResources(decisions, streams=self.streams), lambda: NOW)
+        self.pipeline = AuthorizationPipeline(self.options, authorize, SharedResources(decisions, streams=self.streams), lambda: NOW)
 
 
 def in_shadow() -> float:
@@ -47,13 +47,13 @@ def in_shadow() -> float:
 async def test_what_was_judged_is_one_value(tmp_path: Path) -> None:
     place = Place(tmp_path)
     ann = await sign_in(place.broker, place.options)
-    place.streams.policy_changed()
+    place.streams.on_policy_change()
     incoming = incoming_from("https://app.example.com/admin/", headers={"cookie": ann.cookie("app.example.com")})
     context = RequestContext(incoming)
     judged = await place.pipeline.authorize(context)
-    assert (judged.incoming, judged.now, judged.changes, judged.session_id) == (incoming, NOW, 1, ann.session.id)
+    assert (judged.incoming, judged.now, judged.change_count, judged.session_id) == (incoming, NOW, 1, ann.session.id)
     assert judged.sources is not None
-    assert context.judged is judged
+    assert context.decision is judged
 
 
 async def test_who_leaves_the_telling_to_another_tells_nothing_of_what_is_in_shadow(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ async def test_who_leaves_the_telling_to_another_tells_nothing_of_what_is_in_sha
     assert (judged.shadow_outcome, in_shadow() - before) == (None, 0)
     judged = await place.pipeline.evaluate_shadow(judged, context)
     assert judged.shadow_outcome is not None
-    assert (context.judged, in_shadow() - before) == (judged, 1)
+    assert (context.decision, in_shadow() - before) == (judged, 1)
 
 
 async def test_what_could_not_be_judged_is_kept_too_and_what_was_not_is_not(tmp_path: Path) -> None:

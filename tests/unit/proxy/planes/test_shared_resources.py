@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from authorize.policy.route_table import RouteTable
-from proxy.planes.shared_resources import ForwardingResources
-from proxy.route_forwarding import ProxyState
+from proxy.planes.shared_resources import SharedResources
+from proxy.route_forwarding import ForwardingTable
 from tests.support.options import make_options
 
 CHECKED = {
@@ -21,14 +21,14 @@ CHECKED = {
 @pytest.mark.parametrize(("services", "is_checked"), [("all", True), ("authenticate", False)])
 async def test_upstreams_are_looked_at_by_who_carries(tmp_path: Path, services: str, is_checked: bool) -> None:
     options = make_options(tmp_path, policy=[CHECKED], dns_lookup_family="V4_ONLY").model_copy(update={"services": services})
-    state = ProxyState(RouteTable.build(options.policy, client_ca=None).routes(), options)
-    resources = ForwardingResources()
+    state = ForwardingTable(RouteTable.build(options.policy, client_ca=None).routes(), options)
+    resources = SharedResources()
     try:
-        resources.use(options, state)
+        resources.reconfigure(options, state)
         assert resources.client.family == socket.AF_INET
         assert bool(resources.health._running) is is_checked
-        assert resources.state is state, "the next one takes from it what is the same"
-        resources.use(options, None)
+        assert resources.forwarding_table is state, "the next one takes from it what is the same"
+        resources.reconfigure(options, None)
         assert not resources.health._running
     finally:
         await resources.close()

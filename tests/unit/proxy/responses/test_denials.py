@@ -20,25 +20,25 @@ from foundation.crypto.signed_urls import UrlSigner
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import GateError, UpstreamError, UpstreamTimeout
 from proxy.incoming_request import IncomingRequest
-from proxy.responses.denials import TooManyTunnels, refusal_of
-from proxy.responses.renderer import Answers, send_refusal
-from proxy.responses.site_context import site_facts
+from proxy.responses.denials import TooManyTunnels, denial_from_error
+from proxy.responses.renderer import VerdictRenderer, send_denial
+from proxy.responses.site_context import build_site_facts
 from proxy.sign_in.loops import SignInLoops
 from proxy.upgrades import HandshakeRefused
-from proxy.verdict import Asker, Carry, JudgedRequest
-from proxy.verdict_builder import Verdicts, refused
+from proxy.verdict import Enforcer, Forward, RequestDecision
+from proxy.verdict_builder import VerdictBuilder, deny_for_error
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, incoming_from
 from tests.support.next_steps import next_steps
 from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 
-async def answered(options: Options, incoming: IncomingRequest, check: AuthorizationResult, asker: Asker = Asker.OURS) -> Answer:
+async def answered(options: Options, incoming: IncomingRequest, check: AuthorizationResult, asker: Enforcer = Enforcer.EMBEDDED) -> Answer:
     authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
-    incoming.site = site_facts(options)
-    verdict, answer = Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0), asker), Answer()
-    assert not isinstance(verdict, Carry)
-    assert await Answers(options).send(incoming, verdict, answer.send, NOW) == answer.status
+    incoming.site = build_site_facts(options)
+    verdict, answer = VerdictBuilder(options, authorize).build(RequestDecision(incoming, check, NOW, 0), asker), Answer()
+    assert not isinstance(verdict, Forward)
+    assert await VerdictRenderer(options).send(incoming, verdict, answer.send, NOW) == answer.status
     return answer
 
 
@@ -172,17 +172,17 @@ def errors_of(kind: type[GateError]) -> Iterator[GateError]:
         yield from errors_of(each)
 
 
-PLANES = [*Asker]
+PLANES = [*Enforcer]
 
 
 @pytest.mark.parametrize("accept", ["text/html", "text/plain"])
 @pytest.mark.parametrize("asker", PLANES)
-async def test_no_error_is_a_dead_end_on_any_plane(tmp_path: Path, asker: Asker, accept: str) -> None:
-    site = site_facts(make_options(tmp_path, support_contact="help@corp.com"))
+async def test_no_error_is_a_dead_end_on_any_plane(tmp_path: Path, asker: Enforcer, accept: str) -> None:
+    site = build_site_facts(make_options(tmp_path, support_contact="help@corp.com"))
     for error in errors_of(GateError):
         incoming, answer = incoming_from("https://app.example.com/", headers={"accept": accept}), Answer()
         incoming.site = site
-        await send_refusal(incoming, refused(error, asker), answer.send)
+        await send_denial(incoming, deny_for_error(error, asker), answer.send)
         assert next_steps(answer.body.decode()), repr(error)
         assert b"mailto:help@corp.com?subject=" in answer.body, repr(error)
 
@@ -204,7 +204,7 @@ def refusals_of_every_kind() -> dict[str, AuthorizationResult]:
     ("accept", "words"), [("text/html", "Payroll &lt;lets&gt; you in &amp; out."), ("text/plain", "Payroll <lets> you in & out.")]
 )
 @pytest.mark.parametrize("asker", PLANES)
-async def test_a_routes_own_words_stand_on_its_refusals_on_every_plane(tmp_path: Path, asker: Asker, accept: str, words: str) -> None:
+async def test_a_routes_own_words_stand_on_its_refusals_on_every_plane(tmp_path: Path, asker: Enforcer, accept: str, words: str) -> None:
     check = forbidden(user(), refusal_message="Payroll <lets> you in & out.")
     incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
     page = (await answered(make_options(tmp_path), incoming, check, asker)).body.decode()
@@ -215,7 +215,7 @@ async def test_a_routes_own_words_stand_on_its_refusals_on_every_plane(tmp_path:
 @pytest.mark.parametrize("accept", ["text/html", "text/plain"])
 @pytest.mark.parametrize("asker", PLANES)
 @pytest.mark.parametrize("kind", refusals_of_every_kind())
-async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, asker: Asker, accept: str) -> None:
+async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, asker: Enforcer, accept: str) -> None:
     options, check = make_options(tmp_path, support_contact="help@corp.com"), refusals_of_every_kind()[kind]
     incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
     answer = await answered(options, incoming, check, asker)
@@ -234,8 +234,8 @@ async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, 
     ],
 )
 async def test_of_an_error_a_person_is_told_what_to_do_and_never_the_cause(error: GateError, status: int, said: str) -> None:
-    answer, refusal = Answer(), refusal_of(error)
-    await send_refusal(incoming_from("https://app.example.com/"), refusal, answer.send)
-    assert (answer.status, refusal.problem) == (status, str(error))
+    answer, refusal = Answer(), denial_from_error(error)
+    await send_denial(incoming_from("https://app.example.com/"), refusal, answer.send)
+    assert (answer.status, refusal.log_detail) == (status, str(error))
     assert said in answer.body.decode()
     assert "db.internal" not in answer.body.decode()

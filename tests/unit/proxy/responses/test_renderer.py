@@ -4,8 +4,8 @@ import pytest
 
 from foundation.web.languages import in_language
 from foundation.web.pages import TITLES
-from proxy.responses.renderer import send_grpc_error, send_redirect, send_refusal, send_text
-from proxy.verdict import Refuse
+from proxy.responses.renderer import send_denial, send_grpc_error, send_redirect, send_text
+from proxy.verdict import Deny
 from tests.support.asgi import NAVIGATION, Answer, incoming_from
 
 GONE = TITLES[410]
@@ -19,7 +19,7 @@ async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> No
         ({"sec-fetch-mode": "cors", "accept": "text/html"}, "application/json"),
     ):
         answer, incoming = Answer(), incoming_from("https://a.example/", headers=headers)
-        await send_refusal(incoming, Refuse(403, "Because."), answer.send)
+        await send_denial(incoming, Deny(403, "Because."), answer.send)
         assert answer.status == 403
         assert answer.header("content-type").startswith(content_type)
         assert answer.header("x-request-id") == incoming.request_id
@@ -29,7 +29,7 @@ async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> No
 
 async def test_a_page_is_in_the_language_of_its_reader_and_says_that_it_varies() -> None:
     assert len({GONE, in_language(GONE, "de"), in_language(GONE, "fr")}) == 3
-    refusal = Refuse(404, GONE, more=[(b"vary", b"Origin")])
+    refusal = Deny(404, GONE, extra_headers=[(b"vary", b"Origin")])
     for headers, said, vary in (
         ({**NAVIGATION, "accept-language": "de-DE,de;q=0.9"}, in_language(GONE, "de"), "Accept, Accept-Language"),
         (
@@ -42,15 +42,15 @@ async def test_a_page_is_in_the_language_of_its_reader_and_says_that_it_varies()
         ({"accept-language": "de"}, GONE, "Accept"),
     ):
         answer, incoming = Answer(), incoming_from("https://a.example/", headers=headers)
-        await send_refusal(incoming, refusal, answer.send)
+        await send_denial(incoming, refusal, answer.send)
         assert said in answer.body.decode()
         assert answer.values("vary") == [vary, "Origin"]
-        assert incoming.told == GONE  # the log's
+        assert incoming.response_reason == GONE  # the log's
 
 
 async def test_head_gets_the_headers_of_get_and_no_body() -> None:
     answer = Answer()
-    await send_refusal(incoming_from("https://a.example/", method="HEAD"), Refuse(404, "Nothing."), answer.send)
+    await send_denial(incoming_from("https://a.example/", method="HEAD"), Deny(404, "Nothing."), answer.send)
     assert answer.body == b""
     assert int(answer.header("content-length")) > 0
     text = Answer()
@@ -60,8 +60,8 @@ async def test_head_gets_the_headers_of_get_and_no_body() -> None:
 
 async def test_a_grpc_client_gets_its_status_in_headers() -> None:
     answer = Answer()
-    await send_refusal(
-        incoming_from("https://a.example/", headers={"content-type": "application/grpc+proto"}), Refuse(401, "No 100%é"), answer.send
+    await send_denial(
+        incoming_from("https://a.example/", headers={"content-type": "application/grpc+proto"}), Deny(401, "No 100%é"), answer.send
     )
     assert answer.status == 200
     assert (answer.header("grpc-status"), answer.header("grpc-message")) == ("16", "No 100%25?")
@@ -75,7 +75,7 @@ async def test_a_grpc_client_gets_its_status_in_headers() -> None:
 async def test_an_answer_says_what_its_status_owes(status: int, name: str, expected: list[str]) -> None:
     for headers in ({"accept": "application/json"}, {"content-type": "application/grpc"}):
         answer = Answer()
-        await send_refusal(incoming_from("https://a.example/", headers=headers), Refuse(status, "No."), answer.send)
+        await send_denial(incoming_from("https://a.example/", headers=headers), Deny(status, "No."), answer.send)
         assert answer.values(name) == expected
 
 
@@ -88,7 +88,7 @@ async def test_a_redirect_sets_cookies_and_is_never_cached() -> None:
 
 async def test_json_errors_survive_any_reason() -> None:
     answer = Answer()
-    await send_refusal(
-        incoming_from("https://a.example/", headers={"accept": "application/json"}), Refuse(400, 'a"\r\n\u2028<b>'), answer.send
+    await send_denial(
+        incoming_from("https://a.example/", headers={"accept": "application/json"}), Deny(400, 'a"\r\n\u2028<b>'), answer.send
     )
     assert json.loads(answer.body)["reason"] == 'a"\r\n\u2028<b>'

@@ -12,7 +12,7 @@ import pytest
 from databroker.records import SAVED_FORM
 from foundation.errors import BrokerError
 from proxy.sign_in import saved_forms
-from proxy.sign_in.saved_forms import LARGEST, PLACES
+from proxy.sign_in.saved_forms import MAX_FORM_BYTES, SLOTS_PER_CLIENT
 from tests.support.asgi import NAVIGATION, Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
 from tests.support.signed_in import sign_in
@@ -122,8 +122,8 @@ async def test_browsers_say_in_several_ways_that_the_origin_is_the_same(gate: Pr
     [
         (BODY, {"content_type": "text/plain"}, b"not a form"),
         (BODY, {"content_encoding": "gzip"}, b"not a form"),
-        (b"x" * (LARGEST + 1), {}, b"larger than 1 MiB"),
-        (b"x" * (LARGEST + 1), {"content_length": "-", "transfer_encoding": "chunked"}, b"larger than 1 MiB"),
+        (b"x" * (MAX_FORM_BYTES + 1), {}, b"larger than 1 MiB"),
+        (b"x" * (MAX_FORM_BYTES + 1), {"content_length": "-", "transfer_encoding": "chunked"}, b"larger than 1 MiB"),
     ],
 )
 async def test_who_sent_what_is_not_kept_is_told_so_before_signing_in(gate: Proxied, body: bytes, headers: Any, reason: bytes) -> None:
@@ -141,23 +141,23 @@ async def test_a_script_is_answered_as_ever(gate: Proxied) -> None:
 
 
 async def test_one_address_fills_a_few_places_and_another_has_its_own(gate: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [await send(gate) for _ in range(PLACES + 1)]
+    answers = [await send(gate) for _ in range(SLOTS_PER_CLIENT + 1)]
     assert not is_kept(answers[-1])
     assert b"storage for kept forms is full" in answers[-1].body
-    assert len(await gate.broker.page(SAVED_FORM, "", 100)) <= PLACES
+    assert len(await gate.broker.page(SAVED_FORM, "", 100)) <= SLOTS_PER_CLIENT
     headers = {**FORM, "content-length": str(len(BODY))}
     assert is_kept(await gate.ask(URL, BODY, method="POST", headers=headers, client="192.0.2.9"))
 
 
 async def test_a_whole_ipv6_network_is_one_address(gate: Proxied) -> None:
     headers = {**FORM, "content-length": str(len(BODY))}
-    answers = [await gate.ask(URL, BODY, method="POST", headers=headers, client=f"2001:db8::{n}") for n in range(1, PLACES + 2)]
+    answers = [await gate.ask(URL, BODY, method="POST", headers=headers, client=f"2001:db8::{n}") for n in range(1, SLOTS_PER_CLIENT + 2)]
     assert not is_kept(answers[-1])
 
 
 async def test_many_at_a_time_are_not_read(gate: Proxied) -> None:
     for number in range(saved_forms.READ_AT_A_TIME):
-        assert gate.plane.forms._readers.acquire(f"192.0.2.{number}")
+        assert gate.plane.saved_forms._readers.acquire(f"192.0.2.{number}")
     assert b"storage for kept forms is full" in (await send(gate)).body
 
 
@@ -181,7 +181,9 @@ async def test_who_sends_slowly_leaves_the_others_their_places(gate: Proxied) ->
     assert is_kept(await gate.ask(URL, BODY, method="POST", headers=headers, client="192.0.2.9"))
     goes_on.set()
     await asyncio.gather(*slow)
-    assert all(gate.plane.forms._readers.acquire(f"2001:db8::{number}") for number in range(saved_forms.READ_AT_A_TIME)), "all have left"
+    assert all(gate.plane.saved_forms._readers.acquire(f"2001:db8::{number}") for number in range(saved_forms.READ_AT_A_TIME)), (
+        "all have left"
+    )
 
 
 async def test_the_store_holds_nothing_readable(gate: Proxied) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from authorize.policy.route_table import RouteTable
 from proxy.forwarding.http_forwarding import Ending
-from proxy.planes.embedded import count_ending
-from proxy.route_forwarding import ProxyState
+from proxy.planes.embedded import record_termination
+from proxy.route_forwarding import ForwardingTable
 from proxy.upstreams.route_statistics import BUCKETS, RouteStatistics, StatisticsInForce, route_label, stat_name
 from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.options import make_options
@@ -18,12 +18,12 @@ from tests.unit.proxy.upstreams.test_upstream_client import fetch, make_request
 ROUTES = ({"name": "one"}, {"name": "two"}, {})
 
 
-def state(directory: Path, *routes: dict, previous: ProxyState | None = None, **settings) -> ProxyState:
+def state(directory: Path, *routes: dict, previous: ForwardingTable | None = None, **settings) -> ForwardingTable:
     policy = [
         {"from": f"https://app{number}.example.com", "to": "http://127.0.0.1:1", **route} for number, route in enumerate(routes or ROUTES)
     ]
     options = make_options(directory, policy=policy, metrics_address="127.0.0.1:0", **settings)
-    return ProxyState(RouteTable.build(options.policy, client_ca=None).routes(), options, previous)
+    return ForwardingTable(RouteTable.build(options.policy, client_ca=None).routes(), options, previous)
 
 
 def lines(statistics: RouteStatistics) -> set[str]:
@@ -72,7 +72,7 @@ def test_a_bound_belongs_to_its_bucket(milliseconds: float) -> None:
 )
 def test_who_ended_it_is_told(ending: Ending, counts: tuple[int, int, int]) -> None:
     statistics = RouteStatistics("app")
-    count_ending(statistics, ending)
+    record_termination(statistics, ending)
     assert (statistics.timeouts, statistics.received_resets, statistics.sent_resets) == counts
 
 
@@ -117,7 +117,7 @@ def test_routes_have_their_name_or_id(tmp_path: Path) -> None:
 
 def test_routes_of_one_name_count_together(tmp_path: Path) -> None:
     made = state(tmp_path, {"name": "one"}, {"name": "one"})
-    assert len(made.counted_routes()) == 1
+    assert len(made.activate_statistics()) == 1
 
 
 def test_a_thousand_reloads_with_other_names_leave_nothing_behind_and_who_stays_goes_on(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_thousand_reloads_with_other_names_leave_nothing_behind_and_who_stays_
     stays = made.statistics["stays"]
     for number in range(1, 1001):
         made = state(tmp_path, {"name": "stays"}, {"name": str(number)}, previous=made)
-        in_force.use(made.counted_routes())
+        in_force.use(made.activate_statistics())
     assert list(made.statistics) == ["stays", "1000"]
     assert made.statistics["stays"] is stays
     assert in_force.labels() == {stat_name("stays"): "stays", stat_name("1000"): "1000"}
@@ -137,7 +137,7 @@ def test_a_thousand_reloads_with_other_names_leave_nothing_behind_and_who_stays_
 )
 def test_many_routes_are_measured_only_where_that_is_asked_for(tmp_path: Path, routes: int, setting: bool | None, is_on: bool) -> None:
     made = state(tmp_path, *({"name": str(number)} for number in range(routes)), metrics_per_route=setting)
-    assert len(made.counted_routes()) == (routes if is_on else 0)
+    assert len(made.activate_statistics()) == (routes if is_on else 0)
 
 
 def test_without_a_listener_nobody_counts(tmp_path: Path) -> None:

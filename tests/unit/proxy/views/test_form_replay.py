@@ -17,7 +17,7 @@ async def sent(site: RouteSite, browser: RouteBrowser) -> str:
     """The path of the page, after this browser sent a form without a session."""
     headers = {**NAVIGATION, "origin": f"https://{HOST}", "content-type": "application/x-www-form-urlencoded"}
     answer = Answer()
-    await site.proxy.dataplane(incoming_from(URL, method="POST", headers=headers), body_of(b"a=1"), answer.send)
+    await site.proxy.data_plane(incoming_from(URL, method="POST", headers=headers), body_of(b"a=1"), answer.send)
     browser.keep(HOST, answer.values("set-cookie"))
     (name,) = (name for name in browser.cookies[HOST] if "_form_" in name)
     assert name.startswith("__Host-_gate_form_")

@@ -114,10 +114,10 @@ async def test_who_agreed_is_led_to_the_program_with_a_token_for_this_host(site:
     location = answer.header("location")
     assert location.startswith(f"{PROGRAM}&gate_jwt=")
     (token,) = parse_qs(urlsplit(location).query)["gate_jwt"]
-    opened = site.proxy.program_tokens.open(token, HOST, site.clock())
+    opened = site.proxy.programmatic_tokens.open(token, HOST, site.clock())
     assert (opened.session_id, opened.expires_at) == (ann.session.id, ann.session.expires)
     with pytest.raises(SealError):
-        site.proxy.program_tokens.open(token, "other.example.com", site.clock())
+        site.proxy.programmatic_tokens.open(token, "other.example.com", site.clock())
 
 
 async def test_no_browser_becomes_somebody_by_a_program_s_link(site: RouteSite, ann: SignedIn) -> None:

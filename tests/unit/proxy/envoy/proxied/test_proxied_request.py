@@ -59,7 +59,7 @@ async def test_those_that_end_together_are_cut_together(stage: Stage, ask: Ask) 
 @pytest.fixture
 def counted(stage: Stage) -> list[Any]:
     found: list[Any] = []
-    stage.judge._service().answered = lambda *facts: found.append(facts)  # type: ignore[assignment]
+    stage.judge._service().request_counter = lambda *facts: found.append(facts)  # type: ignore[assignment]
     return found
 
 
@@ -101,7 +101,7 @@ UPLOAD = (("content-length", "1000"),)
 
 async def test_a_client_that_drips_is_cut_off(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
     number, _ = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST", peer="192.0.2.7:5000"))
-    carried, read = stage.carried._carried[number], stage.judge._service().dataplane.state.read
+    carried, read = stage.carried._carried[number], stage.judge._service().data_plane.forwarding_table.read_timeout
     carried._window_began -= 1.2 * read
     stage.carried.tell_upload(f"{number} 255 -")
     assert await stage.cuts() == [], "there is time left"
@@ -131,7 +131,7 @@ async def test_an_answer_of_408_is_the_applications(stage: Stage, ask: Ask, line
 
 async def test_who_sends_enough_in_each_gap_or_has_sent_all_is_not_cut_off(stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST"))
-    carried, read = stage.carried._carried[number], stage.judge._service().dataplane.state.read
+    carried, read = stage.carried._carried[number], stage.judge._service().data_plane.forwarding_table.read_timeout
     for received, ended in (("256", "-"), ("512", "-"), ("513", "31000"), ("513", "31000")):
         carried._window_began -= 2 * read
         stage.carried.tell_upload(f"{number} {received} {ended}")
