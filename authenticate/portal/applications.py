@@ -1,4 +1,4 @@
-"""Applications of the portal: what people are told of a route that they may open."""
+"""Applications of the portal: the display data of routes that a user may open."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,16 +7,15 @@ from authorize.accessible_routes import AccessibleRoute, entry_path
 from config.routes.route import Route
 from foundation.values import Url, WatchedFile, parse_ip
 
-FIRST_UNPRIVILEGED_PORT = 1024  # below it only an administrator of the machine may listen
+FIRST_UNPRIVILEGED_PORT = 1024  # lower ports need privileges to listen
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Application that its reader may open.  `key` is what it is known by from one configuration to the next: where it starts.
-    `id` is that of `RouteLinks`.
+    """Application that the user may open.
 
-    `url` opens it; for a route for TCP it is "" and `command` what opens its tunnel.  `icon` is a word, a file, or None.  `order` is
-    that of categories and in them: what has no category comes last.
+    `key` is its start URL, which identifies it across configurations; `id` is that of `RouteLinks`.  For a TCP route, `url` is ""
+    and `command` opens the tunnel.  `icon` is the name of a built-in icon, a file, or None.  `order` sorts by category, those without last.
     """
 
     id: str
@@ -32,17 +31,17 @@ class Application:
     has_partial_access: bool
     order: tuple[bool, str, str, str]
 
-    def matches(self, words: Iterable[str]) -> bool:
-        """Whether all of these words, case-folded, are in what is said of it."""
-        said = "\n".join((self.title, self.description, self.category, self.address)).casefold()
-        return all(word in said for word in words)
+    def matches(self, terms: Iterable[str]) -> bool:
+        """Return whether all of these case-folded terms occur in the title, description, category or address."""
+        text = "\n".join((self.title, self.description, self.category, self.address)).casefold()
+        return all(term in text for term in terms)
 
 
 def to_application(opening: AccessibleRoute, authenticate_url: Url, link_id: str) -> Application:
-    """Application of an opening; `authenticate_url` says at which port of gate's the pages are."""
+    """Return the application of an accessible route.  `authenticate_url` has the port of gate for the tunnel command."""
     route, path = opening.route.route, entry_path(opening.route) or "/"
     address = route.from_.host_port if path == "/" else f"{route.from_.host_port}{path}"
-    title, category, key = route.title or _made_title(route, path), route.category or "", f"{route.from_.origin}{path}"
+    title, category, key = route.title or _default_title(route, path), route.category or "", f"{route.from_.origin}{path}"
     return Application(
         id=link_id,
         key=key,
@@ -59,27 +58,27 @@ def to_application(opening: AccessibleRoute, authenticate_url: Url, link_id: str
     )
 
 
-def _made_title(route: Route, path: str) -> str:
-    name = _name_of_host(route.from_.host)
+def _default_title(route: Route, path: str) -> str:
+    name = _title_from_host(route.from_.host)
     if route.is_tcp:
         return f"{name} {route.from_.port}"
     return name if path == "/" else f"{name} {path}"
 
 
-def _name_of_host(host: str) -> str:
-    """`Team wiki` of team-wiki.example.com."""
+def _title_from_host(host: str) -> str:
+    """Return a title for a host: `Team wiki` for team-wiki.example.com."""
     if parse_ip(host.strip("[]")) is not None:
         return host
     labels = host.split(".")
     label = labels[1] if labels[0] == "www" and len(labels) > 2 else labels[0]
     if label.startswith("xn--"):
         return host
-    words = label.replace("-", " ")
-    return words[:1].upper() + words[1:]
+    title = label.replace("-", " ")
+    return title[:1].upper() + title[1:]
 
 
 def _command(address: Url, authenticate_url: Url) -> str:
-    """Line for a terminal.  Hosts and ports of a configuration hold nothing that a shell reads."""
+    """Return the tunnel command.  Configured hosts and ports contain no shell metacharacters."""
     parts = ["gate tunnel", address.host_port]
     if address.port is not None and address.port >= FIRST_UNPRIVILEGED_PORT:
         parts.append(f"--listen 127.0.0.1:{address.port}")

@@ -1,4 +1,4 @@
-"""Icons of applications: those that the operator's files hold, and those that come with gate."""
+"""Icons of applications: configured files, and built-in drawings."""
 
 import hmac
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from foundation.values import WatchedFile
 PATH = "/.gate/icons/"
 _ENDINGS = {image.PNG: ".png", image.SVG: ".svg"}
 
-# Lines in a square of 24, drawn with a round pen; the names are those of config/routes/route_portal.py.
+# SVG paths in a 24 by 24 square; the names are those of config/routes/route_portal.py.
 BUILTIN_ICON_PATHS = {
     "book": "M5 4h11a3 3 0 0 1 3 3v13H8a3 3 0 0 1-3-3zm0 13a3 3 0 0 1 3-3h11",
     "calendar": "M4 6h16v14H4zm0 4h16M8 3v4m8-4v4",
@@ -42,14 +42,14 @@ class ServedIcon:
 
 
 class Icons:
-    """Icon files of the routes that are in the portal, under names that only who was told one can say."""
+    """Icon files of portal routes and providers, under unguessable names."""
 
     def __init__(self, options: Options):
         self._key = derive_keys(options.cookie_secret, "icon of the portal")[0]
-        shown = (route.icon for route in options.policy if route.icon and route.is_in_portal)
-        self._served = dict(self._of((*shown, *(provider.icon for provider in options.providers.values()))))
+        icons = (route.icon for route in options.policy if route.icon and route.is_in_portal)
+        self._served = dict(self._iter_served((*icons, *(provider.icon for provider in options.providers.values()))))
 
-    def _of(self, icons: Iterable[object]) -> Iterable[tuple[str, ServedIcon]]:
+    def _iter_served(self, icons: Iterable[object]) -> Iterable[tuple[str, ServedIcon]]:
         for icon in icons:
             if isinstance(icon, WatchedFile):
                 yield self._name(icon), ServedIcon(icon.content, image.detect_image_type(icon.content))
@@ -58,7 +58,7 @@ class Icons:
         return hmac.digest(self._key, icon.content, "sha256").hex()[:32] + _ENDINGS[image.detect_image_type(icon.content)]
 
     def icon_source(self, icon: str | WatchedFile | None) -> tuple[str, str]:
-        """Where a picture is and how it is drawn, one of them or none: (path of a file, lines of a drawing of ours)."""
+        """Return (path of an icon file, SVG path of a built-in icon); at most one is not ""."""
         if isinstance(icon, WatchedFile):
             return self.path_for(icon), ""
         return "", BUILTIN_ICON_PATHS.get(icon or "", "")

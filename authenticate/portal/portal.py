@@ -1,4 +1,4 @@
-"""Portal: the applications of who is signed in, sorted as they want to find them, and the markup of each."""
+"""Portal: the accessible applications of a user, in sections and pages, with cached tile markup."""
 
 import asyncio
 import time
@@ -34,7 +34,7 @@ MAX_SEARCH_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class Applications:
-    """Applications that a person may open now, in order; `favourites` and `recent` are among them."""
+    """Applications that a user may open now, in order, and those of them that are favourites or recent."""
 
     all: tuple[Application, ...]
     favourites: tuple[Application, ...]
@@ -46,7 +46,7 @@ class Applications:
 
 @dataclass(frozen=True, slots=True)
 class PortalPage:
-    """Page `number` of `pages`, of `found` applications: (heading, tiles) of each section."""
+    """Page `number` of `pages`.  `match_count` is the number of matching applications; sections are (heading, tiles)."""
 
     sections: list[tuple[str, list[Markup]]]
     match_count: int
@@ -55,21 +55,21 @@ class PortalPage:
 
 
 class Portal:
-    """Portal of one set of Options."""
+    """Portal under one set of Options."""
 
     def __init__(self, options: Options, broker: BrokerClient):
         self._url = options.authenticate_service_url
         self._broker = broker
         self.icons = Icons(options)
         self._links = RouteLinks(options)
-        # By the id of the route and what differs from person to person.
+        # By route id and the parts that differ between users.
         self._applications: dict[tuple[str, bool], Application] = {}
         self._tiles: dict[tuple[str, bool, bool, str], Markup] = {}
 
     async def applications(
         self, authorize: Authorizer, request: PolicyRequest, cookies: Iterable[bytes], session: SessionRecord
     ) -> Applications:
-        """Applications of this session's person; BrokerError."""
+        """Return the applications of the user of this session.  Raises BrokerError."""
         opened = await authorize.accessible_routes(request, cookies)
         choices = await load_preferences(self._broker, session)
         every = [self._application(each) async for each in _in_slices(opened)]
@@ -80,11 +80,11 @@ class Portal:
         return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MAX_RECENT_SHOWN]))
 
     async def page(self, applications: Applications, search: str = "", number: int = 1, language: str = ENGLISH) -> PortalPage:
-        """Page of what fits a search, favourites first; the nearest one where there is none of this number."""
-        words = search[:MAX_SEARCH_LENGTH].casefold().split()
+        """Return a page of matching applications, favourites first.  An invalid page number is clamped."""
+        terms = search[:MAX_SEARCH_LENGTH].casefold().split()
         starred = {each.id for each in applications.favourites}
         ordered = (*applications.favourites, *(each for each in applications.all if each.id not in starred))
-        found = [each async for each in _in_slices(ordered) if each.matches(words)] if words else ordered
+        found = [each async for each in _in_slices(ordered) if each.matches(terms)] if terms else ordered
         pages = max(1, ceil(len(found) / PAGE_SIZE))
         number = min(max(1, number), pages)
         sections: dict[str, list[Markup]] = {}
@@ -94,16 +94,16 @@ class Portal:
         return PortalPage(list(sections.items()), len(found), number, pages)
 
     def _application(self, opening: AccessibleRoute) -> Application:
-        place = opening.route.id, opening.needs_step_up
-        if (known := self._applications.get(place)) is None:
-            known = self._applications[place] = to_application(opening, self._url, self._links.link_id(opening.route.route))
-        return known
+        key = opening.route.id, opening.needs_step_up
+        if (application := self._applications.get(key)) is None:
+            application = self._applications[key] = to_application(opening, self._url, self._links.link_id(opening.route.route))
+        return application
 
     def _tile(self, shown: Application, language: str, *, is_favourite: bool) -> Markup:
-        place = shown.id, shown.needs_step_up, is_favourite, language
-        if (tile := self._tiles.get(place)) is None:
+        key = shown.id, shown.needs_step_up, is_favourite, language
+        if (tile := self._tiles.get(key)) is None:
             icon = shown.icon
-            tile = self._tiles[place] = pages.fragment(
+            tile = self._tiles[key] = pages.fragment(
                 "authenticate/tile.html",
                 language,
                 app=shown,
@@ -115,10 +115,10 @@ class Portal:
 
 
 async def _in_slices(items: Iterable[T]) -> AsyncGenerator[T]:
-    """The items, with a turn for everybody else's requests in between."""
-    began = time.monotonic()
+    """Yield the items, and let other requests run after each SLICE."""
+    started = time.monotonic()
     for item in items:
         yield item
-        if time.monotonic() - began > YIELD_INTERVAL_SECONDS:
+        if time.monotonic() - started > YIELD_INTERVAL_SECONDS:
             await asyncio.sleep(0)
-            began = time.monotonic()
+            started = time.monotonic()

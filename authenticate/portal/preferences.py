@@ -1,4 +1,4 @@
-"""Choices of a person in the portal: favourites, and what they opened; kept with the person, so they outlive each session."""
+"""Portal preferences: favourites and recently opened applications, stored per user across sessions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,31 +6,29 @@ from dataclasses import replace
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.records import PORTAL_PREFERENCES, PortalChoices, Record, SessionRecord
 
-RETENTION_SECONDS = 400 * 24 * 3600.0  # seconds after the last change
+RETENTION_SECONDS = 400 * 24 * 3600.0  # after the last change
 MAX_FAVOURITES, MAX_RECENT = 200, 8
 
 
 async def load_preferences(broker: BrokerClient, session: SessionRecord) -> PortalChoices:
-    return _of(session, await broker.get(PORTAL_PREFERENCES, session.user_id))
+    return _parse(session, await broker.get(PORTAL_PREFERENCES, session.user_id))
 
 
 async def update_preferences(
     broker: BrokerClient, session: SessionRecord, edit: Callable[[PortalChoices, str], PortalChoices], key: str, now: float
 ) -> None:
-    """Write what `edit` makes of the choices for the application `key`; two browsers of a person lose nothing of each other's.
-    BrokerError.
-    """
+    """Apply `edit` to the preferences for the application `key`.  Concurrent changes of two browsers are merged.  Raises BrokerError."""
 
-    def edited(record: Record | None) -> Edited | None:
-        before = _of(session, record)
+    def apply(record: Record | None) -> Edited | None:
+        before = _parse(session, record)
         after = edit(before, key)
         return (after.to_data(), now + RETENTION_SECONDS) if after != before else None
 
-    await update(broker, PORTAL_PREFERENCES, session.user_id, edited)
+    await update(broker, PORTAL_PREFERENCES, session.user_id, apply)
 
 
 def toggle_favourite(choices: PortalChoices, key: str) -> PortalChoices:
-    """Make an application a favourite, or none any more."""
+    """Add an application to the favourites, or remove it."""
     if key in choices.favourites:
         return replace(choices, favourites=tuple(each for each in choices.favourites if each != key))
     return replace(choices, favourites=(*choices.favourites, key)[-MAX_FAVOURITES:])
@@ -40,7 +38,7 @@ def record_opened(choices: PortalChoices, key: str) -> PortalChoices:
     return replace(choices, opened=(key, *(each for each in choices.opened if each != key))[:MAX_RECENT])
 
 
-def _of(session: SessionRecord, record: Record | None) -> PortalChoices:
-    """None of another issuer's person of the same id."""
-    found = PortalChoices.parse(record) if record is not None else None
-    return found if found is not None and found.issuer == session.vouched_by else PortalChoices(issuer=session.vouched_by)
+def _parse(session: SessionRecord, record: Record | None) -> PortalChoices:
+    """Return the stored preferences, or empty ones if they belong to a user of another issuer with the same id."""
+    preferences = PortalChoices.parse(record) if record is not None else None
+    return preferences if preferences is not None and preferences.issuer == session.vouched_by else PortalChoices(issuer=session.vouched_by)

@@ -1,4 +1,4 @@
-"""Programs that people let act for them: which, where, and by which session; their tokens end with that."""
+"""Client applications that users authorized (programmatic login), per session.  Their tokens expire with the session."""
 
 import hashlib
 
@@ -9,12 +9,12 @@ MAX_SHOWN = 20  # of one session
 
 
 async def record_client(broker: BrokerClient, session: SessionRecord, client: ProgramRecord) -> None:
-    """Note that a program was let in; the record ends with the session.  BrokerError."""
+    """Record an authorized client; the record expires with the session.  Raises BrokerError."""
     name = hashlib.sha256(f"{client.host}|{client.redirect_host}".encode()).hexdigest()[:16]
     await broker.put(PROGRAMMATIC_CLIENT, f"{session.id}/{name}", client.to_data(), expires=session.expires)
 
 
 async def list_clients(broker: BrokerClient, session_id: str) -> list[ProgramRecord]:
-    """Programs that act by a session.  BrokerError."""
+    """Return the authorized clients of a session.  Raises BrokerError."""
     records = await broker.page(PROGRAMMATIC_CLIENT, f"{session_id}/", MAX_SHOWN)
     return [ProgramRecord.from_record(record) for record in records if record.id.startswith(f"{session_id}/")]

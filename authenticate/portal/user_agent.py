@@ -1,10 +1,10 @@
-"""Browser and system in words, as its User-Agent header says: enough to tell one's own devices apart, and proof of nothing."""
+"""Browser and system from the User-Agent header, for display only: clients can send any value."""
 
 import re
 
 from foundation.web.message import Message
 
-# The first that is named counts: most call themselves by the names of others, too.
+# The first match wins, because most browsers also include the names of others.
 _BROWSERS = (
     (r"Edg(?:e|A|iOS)?/", "Edge"),
     (r"OPR/|Opera|OPiOS/", "Opera"),
@@ -32,7 +32,7 @@ UNKNOWN = Message("Unknown browser")
 
 
 def describe_user_agent(user_agent: str) -> str:
-    """`Firefox on Windows`."""
+    """Return a description such as `Firefox on Windows`."""
     browser, system = (next((name for pattern, name in names if re.search(pattern, user_agent)), "") for names in (_BROWSERS, _SYSTEMS))
     if not browser:
         return Message("A browser on %(system)s", system=system) if system else UNKNOWN

@@ -1,4 +1,4 @@
-"""Own sessions of a person, in words: where they are signed in, since when, and who acts by it."""
+"""Sessions of a user for display: browser, address, times, and authorized client applications."""
 
 import asyncio
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ MAX_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class UserSession:
-    """Session as its person is told of it.  `last_seen_at` is None where nothing is known of it."""
+    """Session for display.  `last_seen_at` is None if there was no activity yet or the database is unavailable."""
 
     id: str
     browser: str
@@ -35,7 +35,7 @@ class UserSession:
 
 
 async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: SessionRecord, now: float) -> list[UserSession]:
-    """Live sessions of the person of `this`, which comes first, then the newest.  BrokerError."""
+    """Return the live sessions of this user: `this` first, then the newest.  Raises BrokerError."""
     found = (await other_sessions(sessions, this, now))[: MAX_SHOWN - 1]
     seen = await _last_seen([each.id for each in found])
     programs = await asyncio.gather(*(list_clients(broker, each.id) for each in (this, *found)))
@@ -48,23 +48,23 @@ async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: Ses
             expires_at=each.expires,
             last_seen_at=seen.get(each.id),
             is_current=each is this,
-            clients=tuple(let_in),
+            clients=tuple(clients_of_session),
         )
-        for each, let_in in zip((this, *found), programs, strict=True)
+        for each, clients_of_session in zip((this, *found), programs, strict=True)
     ]
 
 
 async def other_sessions(sessions: Sessions, this: SessionRecord, now: float) -> list[SessionRecord]:
-    """Live sessions of the same person in other browsers, the newest first: what this one grew out of is this browser's."""
+    """Return live sessions of the same user in other browsers, newest first.  Sessions that `this` superseded are not included."""
     found = [each for each in await sessions.of_person(this, now) if each.id != this.id]
     ages = {each.id: (each.issued, each.id) for each in found}
-    # Sessions of two tabs name each other: the newer stands for both.
+    # Sessions of two tabs may supersede each other; the newer represents both.
     of_others = {id for each in found for id in each.superseded_ids if id in ages and ages[id] < ages[each.id]}
     return sorted((each for each in found if each.id not in {*this.superseded_ids, *of_others}), key=lambda each: -each.issued)
 
 
 async def _last_seen(ids: Iterable[str]) -> dict[str, LastSeen]:
-    """Nothing where the database is away: the list is of use without."""
+    """Return last activity by session id, or nothing if the database is unavailable, because the list is useful without."""
     try:
         return await sync_to_async(last_seen_at)(list(ids))
     except Error as error:

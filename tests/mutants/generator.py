@@ -16,7 +16,7 @@ from typing import Any
 from tests.support.source_trees import parsed
 
 POINTS = "__mutation_points__"  # the name under which instrumented code finds points.py, among the builtins
-_GUARDING_DECORATORS = re.compile(r"\b(require_|errors_as_pages|csrf_)")
+_GUARDING_DECORATORS = re.compile(r"\b(require_|renders_bad_request|csrf_)")
 _LOGGERS = re.compile(r"^_?log(ger)?\.(debug|info|warning|error|exception)\(")
 _LONGEST_SHAPE = 60
 _LONGEST_SOURCE = 100

@@ -310,13 +310,13 @@ names.without(
 desk.without("an unverified address is a second account's, too", "AccessActor.email", returns("self.identity.verified_email"))
 desk.without(
     "an end before the access is given prevents it",
-    "AccessRequestService._finish",
+    "AccessRequestService._create_grant",
     replaced("max(...)", 'float("inf")'),
 )
 desk.without(
     "a shorter rule holds",
-    "AccessRequestService._approved",
-    replaced("min(asked.duration, asking.max_duration.total_seconds())", "asked.duration"),
+    "AccessRequestService._add_approval",
+    replaced("min(request.duration, rule.max_duration.total_seconds())", "request.duration"),
 )
 hook = door("authenticate.access_requests.access_webhook", "unit/authenticate/access_requests/test_access_webhook.py")
 hook.without("a redirect leads the webhook nowhere", "AccessWebhook._run", passes(follow_redirects="True"))
