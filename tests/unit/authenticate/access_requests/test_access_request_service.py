@@ -1,4 +1,4 @@
-"""Who asks, who answers, and what comes of it: nobody says yes to themselves, and nothing is done that the audit log was not told."""
+"""Access requests: approvals, self-approval, revocation, break-glass, linked accounts and auditing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ WAGES = {"from": "https://wages.example.com", "to": "http://127.0.0.1:9", "name"
 
 @dataclass(frozen=True)
 class Told(AuditLog):
-    """The audit log of a world, in somebody's name; `then` is what happens after each entry."""
+    """Audit log of a world with one actor; `then` runs after each entry."""
 
     world: Any = None
     then: Callable[[str], Awaitable[None]] | None = None
@@ -51,7 +51,7 @@ class Told(AuditLog):
 
 
 class World:
-    """A desk with its people.  `told` is the audit log, which `is_full` breaks; `groups` are those of each session now."""
+    """Access request service with users.  `told` is the audit log, which `is_full` breaks; `groups` are current per session."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -126,7 +126,7 @@ async def test_a_request_is_answered_by_an_approver_and_the_access_ends_by_itsel
     assert await world.given() == []
 
 
-async def test_nobody_says_yes_to_themselves_whatever_they_are(world: World) -> None:
+async def test_requester_cannot_approve(world: World) -> None:
     held = await world.ask("bob")
     for caller in (world.caller("bob"), world.caller("bob", session="bob-2"), world.caller("bob", issuer="https://other.example.com")):
         with pytest.raises(NotPermitted):
@@ -137,7 +137,7 @@ async def test_nobody_says_yes_to_themselves_whatever_they_are(world: World) -> 
     assert [user for user, _, _ in await world.given()] == ["oidc/bob"]
 
 
-async def test_who_is_no_approver_any_more_answers_nothing(world: World) -> None:
+async def test_former_approver_cannot_decide(world: World) -> None:
     held = await world.ask()
     world.groups["bob"] = set()
     for step in (world.approve(held), world.desk.deny(world.caller("bob"), held.id, held.asked.nonce)):
@@ -146,7 +146,7 @@ async def test_who_is_no_approver_any_more_answers_nothing(world: World) -> None
     assert (await world.given(), world.told[1:]) == ([], [])
 
 
-async def test_several_approvals_are_those_of_different_people_who_are_approvers_still(world: World) -> None:
+async def test_approvals_are_of_different_current_approvers(world: World) -> None:
     world.use(keys={"approvals": 2})
     held = await world.ask()
     await world.approve(held)
@@ -165,7 +165,7 @@ async def test_several_approvals_are_those_of_different_people_who_are_approvers
 
 
 @pytest.mark.parametrize("approvals", [1, 2])
-async def test_two_who_answer_at_once_give_one_access(world: World, approvals: int) -> None:
+async def test_concurrent_approvals_create_one_grant(world: World, approvals: int) -> None:
     world.use(keys={"approvals": approvals})
     held = await world.ask()
     outcomes = await asyncio.gather(world.approve(held), world.approve(held, "carol"), return_exceptions=True)
@@ -260,7 +260,7 @@ async def test_glass_that_is_broken_again_does_not_keep_approvers_from_ending_it
     assert await world.given() == []
 
 
-async def test_who_ends_what_another_has_just_ended_is_on_record_with_a_failure(world: World) -> None:
+async def test_failed_revocation_is_audited(world: World) -> None:
     await world.approve(await world.ask())
     ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.grants_visible_to(world.caller("bob"))]
 
@@ -312,7 +312,7 @@ async def test_a_route_that_was_changed_takes_no_request_over(world: World, chan
     assert await world.given() == []
 
 
-async def test_a_shorter_rule_holds_for_what_was_asked_before_it(world: World) -> None:
+async def test_shorter_rule_applies_to_earlier_requests(world: World) -> None:
     held = await world.ask(seconds=2 * HOUR)
     world.use(keys={"max_duration": "10m"})
     await world.approve(held)
@@ -331,7 +331,7 @@ async def test_a_user_of_a_provider_that_the_route_does_not_accept_requests_noth
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 2 * HOUR + 1, float("inf"), float("nan")])
-async def test_nobody_asks_for_longer_than_the_rule_says(world: World, seconds: float) -> None:
+async def test_refuses_duration_beyond_the_rule(world: World, seconds: float) -> None:
     with pytest.raises(AccessError):
         await world.ask(seconds=seconds)
     assert world.told == []
@@ -369,7 +369,7 @@ async def test_a_flood_ends_at_so_many(world: World) -> None:
     ],
     ids=["verified", "one of them is", "neither is"],
 )
-async def test_two_accounts_of_one_address_are_one_person(world: World, verified: dict[str, str], unverified: dict[str, str]) -> None:
+async def test_accounts_with_one_address_are_one_user(world: World, verified: dict[str, str], unverified: dict[str, str]) -> None:
     world.use(keys={"approvals": 2})
     world.emails, world.unverified_emails = {**verified, "carol": "carol@corp.com"}, unverified
     held = await world.ask("bob")
@@ -384,7 +384,7 @@ async def test_two_accounts_of_one_address_are_one_person(world: World, verified
     assert await world.given() == [("oidc/ann", HOUR, "dave, carol")]
 
 
-async def test_a_person_and_a_program_whose_secret_they_know_are_one(world: World) -> None:
+async def test_user_and_account_with_known_secret_are_one_approver(world: World) -> None:
     world.use(keys={"approvals": 2})
     held = await world.ask()
     program = replace(world.caller("carol"), secret_viewers=("oidc/bob",))
@@ -395,7 +395,7 @@ async def test_a_person_and_a_program_whose_secret_they_know_are_one(world: Worl
     assert await world.given() == [("oidc/ann", HOUR, "carol, dave")]
 
 
-async def test_what_was_ended_is_not_given_again_by_who_finishes_its_approval(world: World) -> None:
+async def test_revoked_grant_is_not_created_again(world: World) -> None:
     held, put = await world.ask(), world.broker.put
 
     async def fails(type: str, id: str, data: Any, **more: Any) -> Record:
@@ -453,7 +453,7 @@ async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: Wor
     assert await world.desk.list_for(world.caller("ann")) == []
 
 
-async def test_what_can_not_be_given_any_more_does_not_wait_for_ever(world: World) -> None:
+async def test_request_that_cannot_be_granted_is_closed(world: World) -> None:
     held = await world.ask()
     await world.broker.put(ACCESS_REQUEST, held.id, replace(held.asked, state=APPROVED, until=NOW - 1).to_data())
     with pytest.raises(AccessError):
@@ -461,7 +461,7 @@ async def test_what_can_not_be_given_any_more_does_not_wait_for_ever(world: Worl
     assert await world.desk.list_for(world.caller("ann")) == []
 
 
-async def test_access_is_ended_by_who_has_it_and_by_its_approvers(world: World) -> None:
+async def test_holder_and_approvers_revoke(world: World) -> None:
     for name in ("ann", "ben"):
         await world.approve(await world.ask(name))
     found = {record.user_id: access.id async for record, access in world.desk.grants_visible_to(world.caller("bob"))}
@@ -481,14 +481,14 @@ async def test_access_is_ended_by_who_has_it_and_by_its_approvers(world: World) 
     ("seconds", "words"),
     [(900, "15 minutes"), (3600, "1 hour"), (5400, "1 hour 30 minutes"), (86400, "1 day"), (1, "1 minute"), (90000, "1 day 1 hour")],
 )
-def test_a_length_is_told_in_words(seconds: float, words: str) -> None:
+def test_formats_durations(seconds: float, words: str) -> None:
     assert format_duration(seconds) == words
 
 
 GLASS = {"break_glass": {"allowed": [{"groups": "on-call"}], "max_duration": "30m"}}
 
 
-async def test_who_may_break_the_glass_is_in_at_once_and_loudly(world: World) -> None:
+async def test_break_glass_grants_and_warns(world: World) -> None:
     world.use(keys=GLASS)
     world.groups["olga"] = {"on-call"}
     caller, route = world.caller("olga"), world.desk.rules.routes[0]
@@ -502,7 +502,7 @@ async def test_who_may_break_the_glass_is_in_at_once_and_loudly(world: World) ->
     assert world.told[-1] == ("olga", AuditAction.BREAK_GLASS.failure)
 
 
-async def test_nobody_else_breaks_it_nor_for_longer_nor_in_silence(world: World) -> None:
+async def test_break_glass_limits(world: World) -> None:
     route = world.desk.rules.routes[0]
     with pytest.raises(NotPermitted):
         await world.desk.break_glass(world.caller("bob"), route, "it is late", 600)
@@ -523,7 +523,7 @@ async def test_nobody_else_breaks_it_nor_for_longer_nor_in_silence(world: World)
     assert await world.waiting("olga") == [], "who may break the glass is no approver by that"
 
 
-async def test_whoever_listens_hears_of_each_step_that_was_taken(world: World) -> None:
+async def test_sends_an_event_for_each_step(world: World) -> None:
     world.use(keys={**GLASS, "approvals": 2})
     world.groups["olga"] = {"on-call"}
     held = await world.ask()
@@ -545,13 +545,13 @@ async def test_whoever_listens_hears_of_each_step_that_was_taken(world: World) -
     heard = len(world.events)
     with pytest.raises(NotPermitted):
         await world.approve(await world.ask(), "eve")
-    assert len(world.events) == heard + 1, "of what was not done nobody hears"
+    assert len(world.events) == heard + 1, "no event without a change"
 
 
 ANN = "verified_email/ann@corp.example"
 
 
-async def test_who_has_two_linked_accounts_is_one_person_and_answers_themselves_by_neither(world: World) -> None:
+async def test_linked_accounts_cannot_decide_own_request(world: World) -> None:
     """`carol` is an approver's account of hers; that she is known by the same id is enough."""
     world.linked = {"ann": ANN, "carol": ANN}
     held = await world.ask("ann")
@@ -578,7 +578,7 @@ async def test_two_linked_accounts_are_not_two_approvers(world: World) -> None:
     assert (await world.approve(held, "dave")).state == APPROVED
 
 
-async def test_an_approver_whose_account_is_another_person_s_by_now_has_not_approved(world: World) -> None:
+async def test_approval_of_a_reassigned_account_is_ignored(world: World) -> None:
     world.use(keys={"approvals": 2})
     world.linked = {"bob": ANN}
     held = await world.ask("ann")
@@ -587,7 +587,7 @@ async def test_an_approver_whose_account_is_another_person_s_by_now_has_not_appr
     assert (await world.approve(held, "dave")).state != APPROVED
 
 
-async def test_who_breaks_the_glass_holds_it_by_each_of_their_accounts(world: World) -> None:
+async def test_break_glass_applies_to_linked_accounts(world: World) -> None:
     world.use(keys={"break_glass": {"allowed": [{"groups": "leads"}], "max_duration": "1h"}})
     world.linked = {"bob": ANN}
     await world.desk.break_glass(world.caller("bob"), world.desk.rules.routes[0], "the house burns", HOUR)
@@ -595,8 +595,8 @@ async def test_who_breaks_the_glass_holds_it_by_each_of_their_accounts(world: Wo
 
 
 @pytest.mark.parametrize(("before", "after"), [(ANN, ""), ("", ANN), (ANN, "verified_email/other@corp.example")])
-async def test_an_account_that_becomes_another_person_s_answers_nothing_that_it_asked(world: World, before: str, after: str) -> None:
-    """Whoever may change their address could else ask as one person and approve as another."""
+async def test_reassigned_account_cannot_decide_its_request(world: World, before: str, after: str) -> None:
+    """Otherwise a user with a changeable address could request as one user and approve as another."""
     world.linked = {"bob": before}
     held = await world.ask("bob")
     world.linked = {"bob": after}
@@ -605,7 +605,7 @@ async def test_an_account_that_becomes_another_person_s_answers_nothing_that_it_
         await world.approve(held, "bob")
 
 
-async def test_an_account_that_becomes_another_person_s_is_no_second_approver(world: World) -> None:
+async def test_reassigned_account_is_no_second_approver(world: World) -> None:
     world.use(keys={"approvals": 2})
     held = await world.ask("ann")
     await world.approve(held, "bob", session="bob-1")

@@ -1,4 +1,4 @@
-"""What a chat is told of access, by whom it can be proved, and that nobody waits for it."""
+"""Access webhook: delivery, signature, retries and queue limits."""
 
 import asyncio
 import hashlib
@@ -65,7 +65,7 @@ def hook(directory: Path, url: str, **settings: Any) -> AccessWebhook:
     return AccessWebhook(options, "https://auth.example.com/.gate/access", lambda: 1_800_000_000.0)
 
 
-async def test_each_event_is_told_and_signed(chat: Chat, tmp_path: Path) -> None:
+async def test_event_is_sent_and_signed(chat: Chat, tmp_path: Path) -> None:
     told = hook(tmp_path, chat.url)
     told.start()
     told.enqueue(replace(EVENT, text="ann asks for <!channel>"))
@@ -92,7 +92,7 @@ async def test_what_may_pass_is_tried_again(chat: Chat, tmp_path: Path, answers:
 
 
 @pytest.mark.parametrize("answer", [b"302 Found\r\nLocation: http://127.0.0.1:1/", b"404 No", b"401 No"])
-async def test_what_is_final_is_given_up_and_leads_nowhere(chat: Chat, tmp_path: Path, answer: bytes) -> None:
+async def test_final_responses_are_not_retried(chat: Chat, tmp_path: Path, answer: bytes) -> None:
     chat.answers = [answer, b"200 OK"]
     told = hook(tmp_path, chat.url)
     told.start()
@@ -108,7 +108,7 @@ async def test_what_is_final_is_given_up_and_leads_nowhere(chat: Chat, tmp_path:
     assert SECRET not in str(logs)
 
 
-async def test_nobody_waits_for_one_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_webhook_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_webhook, "INITIAL_BACKOFF", 0.001)
     monkeypatch.setattr(access_webhook, "MAX_BACKOFF", 0.002)
     told = hook(tmp_path, "http://127.0.0.1:1/x")
@@ -148,7 +148,7 @@ async def test_of_nothing_but_broken_glasses_the_oldest_goes(tmp_path: Path) -> 
     assert [each["about"] for each in logs] == ["break_glass_used"]
 
 
-async def test_without_a_url_nobody_is_told(tmp_path: Path) -> None:
+async def test_without_url_nothing_is_sent(tmp_path: Path) -> None:
     told = AccessWebhook(make_options(tmp_path), "https://auth.example.com/.gate/access", lambda: 0.0)
     told.start()
     told.enqueue(EVENT)
@@ -164,5 +164,5 @@ async def test_without_a_url_nobody_is_told(tmp_path: Path) -> None:
         ("a\u202eb\x1bc", "a\ufffdb\ufffdc"),
     ],
 )
-def test_what_people_write_is_words_to_a_chat(words: str, shown: str) -> None:
+def test_escapes_chat_markup(words: str, shown: str) -> None:
     assert escape_chat_markup(words) == shown

@@ -56,7 +56,7 @@ async def given(api: ApiSite) -> list[str]:
     return [held.user_id async for held, _ in TemporaryAccesses(api.site.broker, api.site.clock).list()]
 
 
-async def test_a_program_that_is_named_gives_access_as_itself(sites: Any) -> None:
+async def test_named_service_account_approves(sites: Any) -> None:
     api = await sites([{"groups": "leads"}, {"user": "service_account/robot"}])
     await ask(api)
     item = await the_one(api)
@@ -79,7 +79,7 @@ async def test_a_program_that_is_named_gives_access_as_itself(sites: Any) -> Non
     await api.problem(404, "POST", f"requests/{item['id']}/approve")
 
 
-async def test_a_program_that_is_named_says_no(sites: Any) -> None:
+async def test_named_service_account_denies(sites: Any) -> None:
     api = await sites([{"user": {"in": ["alice@example.com", "service_account/robot"]}}])
     await ask(api)
     await api.done("POST", f"requests/{(await the_one(api))['id']}/deny", status=204)
@@ -96,7 +96,7 @@ async def test_a_program_that_is_named_says_no(sites: Any) -> None:
         [{"user": {"not_in": ["service_account/robot"]}}],
     ],
 )
-async def test_no_permission_and_no_group_makes_a_program_an_approver(sites: Any, approvers: list[Any]) -> None:
+async def test_permissions_and_groups_make_no_approver(sites: Any, approvers: list[Any]) -> None:
     api = await sites(approvers, groups=["leads"])
     await ask(api)
     item = await the_one(api)
@@ -114,7 +114,7 @@ async def test_an_approver_without_the_permission_answers_nothing(sites: Any) ->
     assert problem["permission"] == "requests:decide"
 
 
-async def test_the_yes_of_a_program_counts_for_as_long_as_it_lives(sites: Any) -> None:
+async def test_approval_ends_with_the_service_account(sites: Any) -> None:
     api = await sites([{"user": {"in": ["service_account/robot", "service_account/second"]}}], approvals=2)
     await ask(api)
     path = f"requests/{(await the_one(api))['id']}/approve"
@@ -129,8 +129,8 @@ async def test_the_yes_of_a_program_counts_for_as_long_as_it_lives(sites: Any) -
 
 
 @pytest.mark.parametrize("step", ["made anew", "given a new secret"])
-async def test_what_was_said_by_a_secret_that_has_ended_counts_no_more(sites: Any, step: str) -> None:
-    """Whoever had it may have been the one to say yes."""
+async def test_approval_by_a_rotated_secret_is_ignored(sites: Any, step: str) -> None:
+    """The approval may have been sent by anyone with the old secret."""
     api = await sites([{"user": {"in": ["service_account/robot", "service_account/second"]}}], approvals=2)
     await ask(api)
     path = f"requests/{(await the_one(api))['id']}/approve"
@@ -149,7 +149,7 @@ async def test_what_was_said_by_a_secret_that_has_ended_counts_no_more(sites: An
 
 @pytest.mark.parametrize("secret_viewers", ["oidc/alice", "Alice@Example.com"])
 @pytest.mark.parametrize("step", ["made", "given a new secret", "made by a program of theirs"])
-async def test_nobody_answers_themselves_by_a_program_whose_secret_they_know(sites: Any, step: str, secret_viewers: str) -> None:
+async def test_requester_cannot_decide_with_a_known_secret(sites: Any, step: str, secret_viewers: str) -> None:
     name = "robot--own" if step == "made by a program of theirs" else "named"
     api = await sites([{"user": f"service_account/{name}"}])
     may = ["requests:read", "requests:decide", "service_accounts:write"]
@@ -170,7 +170,7 @@ async def test_nobody_answers_themselves_by_a_program_whose_secret_they_know(sit
     assert (await given(api), await api.told()) == ([], before)
 
 
-async def test_others_are_answered_by_a_program_of_theirs(sites: Any) -> None:
+async def test_account_created_by_a_user_decides_requests_of_others(sites: Any) -> None:
     api = await sites([{"user": "service_account/named"}])
     token = await api.accounts.create("named", [], None, "x", ["requests:decide"], secret_viewers=["oidc/alice", "alice@example.com"])
     await ask(api, "bob", "bob@example.com")
@@ -178,7 +178,7 @@ async def test_others_are_answered_by_a_program_of_theirs(sites: Any) -> None:
     assert answer["granted"] is True
 
 
-async def test_programs_of_one_maker_say_yes_once(sites: Any) -> None:
+async def test_accounts_of_one_creator_count_as_one_approval(sites: Any) -> None:
     names = ["robot", "robot--own", "other"]
     api = await sites([{"user": {"in": [f"service_account/{name}" for name in names]}}], approvals=2)
     made = await api.done("POST", "service_accounts", {"name": "robot--own", "permissions": ["requests:decide"]}, status=201)

@@ -1,4 +1,4 @@
-"""Who gets in: the token of a live service account, in the one Authorization header, and no other credential whatever it is."""
+"""API authentication: only a valid service account token in the one Authorization header is accepted."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -47,7 +47,7 @@ async def test_a_token_counts_in_the_one_header_alone(api: ApiSite) -> None:
         assert await status(api, [], f"routes?{name}={api.token}") == 401
 
 
-async def test_no_session_of_a_person_is_a_programs(api: ApiSite) -> None:
+async def test_user_session_is_not_accepted(api: ApiSite) -> None:
     alice = api.site.browser()
     await alice.sign_in("alice")
     assert alice.cookies
@@ -56,7 +56,7 @@ async def test_no_session_of_a_person_is_a_programs(api: ApiSite) -> None:
         assert (await alice.get(f"/.gate/api/{path}", method=method)).status == 401
 
 
-async def test_forged_tokens_get_nobody_in(api: ApiSite) -> None:
+async def test_refuses_forged_tokens(api: ApiSite) -> None:
     other = await ServiceAccounts(MemoryStore(api.site.clock), api.site.clock).create("robot", [], None, "another gate")
     flipped = api.token[:-7] + ("A" if api.token[-7] != "A" else "B") + api.token[-6:]
     for token in (other, flipped, api.token[:-1], api.token + "A", api.token.replace("robot", "root"), "gate_sa_robot_", "gate_sa_"):
@@ -65,7 +65,7 @@ async def test_forged_tokens_get_nobody_in(api: ApiSite) -> None:
         assert token not in str(logs)
 
 
-async def test_what_is_wrong_with_a_token_is_for_the_log_alone(api: ApiSite) -> None:
+async def test_token_error_is_only_logged(api: ApiSite) -> None:
     await api.accounts.revoke("robot")
     with capture_logs() as logs:
         problem = await api.problem(401, "GET", "routes")
@@ -92,7 +92,7 @@ async def test_a_record_that_makes_no_sense_is_no_account(api: ApiSite) -> None:
         assert await status(api, [bearer(api.token)]) == 401, change
 
 
-async def test_an_account_may_nothing_that_it_was_not_given(api: ApiSite) -> None:
+async def test_account_has_only_granted_permissions(api: ApiSite) -> None:
     token = await api.account("reader", ["routes:read"])
     assert await status(api, [bearer(token)]) == 200
     assert await status(api, [bearer(await api.account("nobody", []))]) == 403
@@ -126,7 +126,7 @@ async def test_the_last_use_of_an_account_is_noted_now_and_then(api: ApiSite) ->
     assert await seen() > first
 
 
-async def test_who_can_be_answered_is_where_the_tables_are_away(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_succeed_without_the_tables(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(seen: object) -> None:
         raise BrokerError("no such table")
 

@@ -1,4 +1,4 @@
-"""What a program changes is in the audit log in its name, or is not done."""
+"""API audit entries have the service account as actor, and a change without one is not applied."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +21,7 @@ def call() -> ApiCall:
     return ApiCall(cast(Any, gate), ROBOT, "", None, None)
 
 
-async def test_an_entry_names_the_program(database: None) -> None:
+async def test_audit_entry_names_the_service_account(database: None) -> None:
     await call().audit.record("does something", User, [("oidc/alice", "Alice"), ("oidc/bob", "Bob")])
     found = await in_database(lambda: list(AuditEntry.objects.order_by("pk")))
     assert [(each.object_id, each.object_repr, each.object_type) for each in found] == [

@@ -29,6 +29,6 @@ def test_a_path_is_one_lists_or_one_things(path: str, found: list[tuple[str, str
     assert [(operation.name, id) for operation, id in match_operations(path, OPERATIONS)] == found
 
 
-def test_statuses_say_what_was_done() -> None:
+def test_success_statuses() -> None:
     statuses = {operation.name: operation.status for operation in OPERATIONS}
     assert (statuses["create_service_account"], statuses["end_session"], statuses["list_sessions"]) == (201, 204, 200)

@@ -6,14 +6,14 @@ from authenticate.api.api_problems import MAX_ERRORS, MAX_NAME_LENGTH, ApiProble
 from authenticate.api.api_types import PageQuery
 
 
-def test_each_wrong_member_is_named_within_bounds() -> None:
+def test_invalid_members_are_named_within_limits() -> None:
     problem = invalid_input("query", [("x" * 1000, "is wrong")] * 100)
     assert len(problem.members["errors"]) == MAX_ERRORS
     assert {len(each["name"]) for each in problem.members["errors"]} == {MAX_NAME_LENGTH}
     assert len(str(problem)) <= 1000
 
 
-def test_what_pydantic_finds_is_said_in_our_words() -> None:
+def test_translates_pydantic_errors() -> None:
     try:
         PageQuery.model_validate({"limit": "many", "colour": "a secret"})
     except ValidationError as error:
@@ -26,6 +26,6 @@ def test_what_pydantic_finds_is_said_in_our_words() -> None:
     assert "a secret" not in str(problem.members) + str(problem)
 
 
-def test_a_problem_has_headers_of_its_own() -> None:
+def test_problem_headers() -> None:
     problem = ApiProblem(405, "no").with_header("Allow", "GET")
     assert (problem.status, problem.headers, not_found("session").status) == (405, {"Allow": "GET"}, 404)

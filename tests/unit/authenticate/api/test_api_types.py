@@ -13,12 +13,12 @@ from authenticate.api.api_types import MAX_PAGE_SIZE, CursorText, DateTimeParam,
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "+5", " 5", "5 ", "1_0", "5.0", "1e2", "٥", "201", "9999", "", "05", "true"])
-def test_a_page_size_is_a_whole_number_within_bounds(said: str) -> None:
+def test_page_size_limits(said: str) -> None:
     with pytest.raises(ValidationError):
         PageQuery.model_validate({"limit": said})
 
 
-def test_the_largest_page_may_be_asked_for() -> None:
+def test_accepts_maximum_page_size() -> None:
     assert PageQuery.model_validate({"limit": str(MAX_PAGE_SIZE)}).limit == MAX_PAGE_SIZE
 
 
@@ -65,9 +65,9 @@ def test_a_cursor_has_the_form_of_one(said: str) -> None:
 
 
 @pytest.mark.parametrize("moment", [None, 0, 0.0, float("nan"), float("inf"), 1e30, -1e30, "soon"])
-def test_what_no_calendar_has_is_told_as_nothing(moment: Any) -> None:
+def test_unrepresentable_time_is_null(moment: Any) -> None:
     assert to_rfc3339(moment) is None
 
 
-def test_times_are_told_in_utc() -> None:
+def test_times_are_utc() -> None:
     assert to_rfc3339(1_800_000_000.9) == "2027-01-15T08:00:00Z"

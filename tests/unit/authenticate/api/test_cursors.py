@@ -1,4 +1,4 @@
-"""Cursors come back as they were given out; whatever else stands in their place is refused, and breaks nothing."""
+"""Cursors: round trip, and refusal of malformed and foreign ones."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ def written(value: Any) -> str:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=320))
-def test_a_cursor_comes_back_as_it_was_given_out(key: str) -> None:
+def test_cursor_round_trip(key: str) -> None:
     assert decode_cursor("users", encode_cursor("users", key)) == (key,)
     assert decode_cursor("grants", encode_cursor("grants", key, "x"), 2) == (key, "x")
 
@@ -28,7 +28,7 @@ def test_a_list_begins_without_one() -> None:
     assert decode_cursor("users", None) is None
 
 
-def test_an_id_of_any_person_fits() -> None:
+def test_longest_user_id_fits() -> None:
     assert len(encode_cursor("users", "x" * 320)) <= MAX_CURSOR_LENGTH
 
 

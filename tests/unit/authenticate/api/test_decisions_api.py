@@ -38,7 +38,7 @@ async def test_the_newest_decision_comes_first_and_pages_go_back(api: ApiSite) -
     assert [item["request_id"][-1] for item in first["items"]] == ["2", "1"]
     assert first["items"][0]["decided_at"] == "2027-01-31T12:02:00Z"
     assert "secret" not in str(first)
-    await in_database(_make)  # what comes meanwhile moves nothing
+    await in_database(_make)  # later decisions do not shift the page
     assert await found(api, f"cursor={first['next']}") == ["0"]
 
 

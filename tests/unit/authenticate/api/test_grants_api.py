@@ -1,4 +1,4 @@
-"""Access for a while by the API: listed over all people, ended one by one."""
+"""API of grants: list and revoke."""
 
 import pytest
 
@@ -46,7 +46,7 @@ async def test_a_revoked_grant_is_over_and_in_the_audit_log(api: ApiSite) -> Non
     assert len(await api.told()) == 1
 
 
-async def test_a_grant_that_could_not_be_revoked_is_told_of(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_revocation_is_reported(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
     await give(api, "alice", "a1")
 
     async def away(*_: object, **__: object) -> None:

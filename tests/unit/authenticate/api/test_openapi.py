@@ -35,7 +35,7 @@ def test_queries_can_be_written_into_urls() -> None:
                 assert parameter["schema"]["type"] in ("string", "integer")
 
 
-def test_every_operation_says_how_it_refuses() -> None:
+def test_every_operation_documents_its_errors() -> None:
     for path in openapi_document()["paths"].values():
         for operation in path.values():
             assert {"400", "401", "403", "429", "503"} <= operation["responses"].keys()

@@ -1,4 +1,4 @@
-"""Requests have one reading: what is unknown, said twice, or written in another way is refused, and named."""
+"""API requests: unknown, duplicate and malformed input is refused and named."""
 
 import pytest
 
@@ -66,12 +66,12 @@ def test_a_body_has_what_it_must_and_nothing_else(content: bytes) -> None:
     assert problem.members["errors"][0]["in"] == "body"
 
 
-def test_who_needs_no_body_may_send_none() -> None:
+def test_refuses_unexpected_body() -> None:
     assert parse_body(END, "", b"") is None
     assert refused_body(b"{}", "application/json", END).status == 400
 
 
-def test_what_is_possible_somewhere_is_said() -> None:
+def test_allow_lists_methods() -> None:
     assert find_operation("HEAD", "sessions")[0] is LIST
     with pytest.raises(ApiProblem) as caught:
         find_operation("PUT", "sessions/x")

@@ -17,7 +17,7 @@ async def listed(api: ApiSite, query: str = "") -> list[str]:
     return [item["name"] for item in (await api.done("GET", f"service_accounts?{query}"))["items"]]
 
 
-async def test_a_program_makes_an_account_that_works(api: ApiSite) -> None:
+async def test_created_account_works(api: ApiSite) -> None:
     wanted = {"name": "robot--reader", "permissions": ["routes:read"], "lifetime_seconds": 3600.0}
     made = await api.done("POST", "service_accounts", wanted, status=201)
     assert (await api.ask("GET", "routes", token=made["token"])).status == 200
@@ -30,7 +30,7 @@ async def test_a_program_makes_an_account_that_works(api: ApiSite) -> None:
     await api.problem(409, "POST", "service_accounts", {"name": "robot--reader"})
 
 
-async def test_what_a_leaked_secret_made_ends_when_its_program_gets_another(api: ApiSite) -> None:
+async def test_created_accounts_end_with_a_rotation(api: ApiSite) -> None:
     """Also where the chain has revoked its own middle, so that no list of living accounts leads to its end."""
     may = {"permissions": ["service_accounts:write", "routes:read"]}
     first = await api.account("maker", [*may["permissions"]], [], days=30)
@@ -64,7 +64,7 @@ async def test_what_a_leaked_secret_made_ends_when_its_program_gets_another(api:
         ({"lifetime_seconds": 31 * DAY}, "expires earlier"),
     ],
 )
-async def test_no_program_makes_one_that_may_more_than_itself(api: ApiSite, wanted: dict[str, Any], why: str) -> None:
+async def test_refuses_rights_beyond_the_creator(api: ApiSite, wanted: dict[str, Any], why: str) -> None:
     token = await api.account("maker", ["service_accounts:write", "routes:read"], ["deployers"], days=30)
     problem = await api.problem(403, "POST", "service_accounts", {"name": "maker--x", **wanted}, token=token)
     assert why in problem["detail"]
@@ -72,7 +72,7 @@ async def test_no_program_makes_one_that_may_more_than_itself(api: ApiSite, want
     assert await api.told() == []
 
 
-async def test_an_account_ends_no_later_than_who_made_it(api: ApiSite) -> None:
+async def test_account_expires_with_its_creator(api: ApiSite) -> None:
     token = await api.account("maker", ["service_accounts:write"], ["deployers"], days=30)
     wanted = {"name": "maker--x", "groups": ["deployers"], "permissions": ["service_accounts:write"]}
     made = await api.done("POST", "service_accounts", wanted, token=token, status=201)
@@ -121,7 +121,7 @@ async def test_what_is_no_account_is_refused_and_named(api: ApiSite, wanted: dic
     assert await api.told() == []
 
 
-async def test_a_revoked_account_is_out_at_once_the_own_one_too(api: ApiSite) -> None:
+async def test_revocation_is_immediate_also_of_itself(api: ApiSite) -> None:
     token = await api.account("other", ["routes:read"])
     await api.done("DELETE", "service_accounts/other", status=204)
     assert (await api.ask("GET", "routes", token=token)).status == 401

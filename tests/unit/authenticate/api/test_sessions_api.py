@@ -58,7 +58,7 @@ async def test_sessions_are_found_as_in_the_admin(api: ApiSite) -> None:
     assert await pages(api, "&user_id=oidc/alice&q=bob") == [[]]
 
 
-async def test_one_session_is_told_of_as_the_store_has_it(api: ApiSite) -> None:
+async def test_session_is_read_from_the_store(api: ApiSite) -> None:
     session = await api.signed_in("alice")
     shown = await api.done("GET", f"sessions/{session.id}")
     assert (shown["id"], shown["user_id"], shown["client_address"]) == (session.id, "oidc/alice", "192.0.2.1")
@@ -67,7 +67,7 @@ async def test_one_session_is_told_of_as_the_store_has_it(api: ApiSite) -> None:
     await api.problem(404, "GET", "sessions/another")
 
 
-async def test_an_end_is_told_before_it_takes_effect(api: ApiSite) -> None:
+async def test_end_is_audited_first(api: ApiSite) -> None:
     session = await api.signed_in("alice")
     await api.done("DELETE", f"sessions/{session.id}", status=204)
     assert await api.site.broker.get(SESSION, session.id) is None
@@ -82,7 +82,7 @@ async def test_an_end_is_told_before_it_takes_effect(api: ApiSite) -> None:
     assert len(await api.told()) == 1
 
 
-async def test_nothing_ends_that_the_audit_log_was_not_told_of(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_session_ends_without_audit(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await api.signed_in("alice")
 
     def is_full(*_: Any, **__: Any) -> None:
@@ -116,7 +116,7 @@ async def test_what_failed_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest
     ]
 
 
-async def test_all_sessions_of_a_person_end_with_or_without_a_row(api: ApiSite) -> None:
+async def test_ends_all_sessions_of_a_user(api: ApiSite) -> None:
     first, second = await api.signed_in("alice", "one"), await api.signed_in("alice", "two")
     other = await api.signed_in("bob")
     await in_database(lambda: known(first.id))

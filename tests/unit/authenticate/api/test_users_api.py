@@ -26,7 +26,7 @@ async def found(api: ApiSite, query: str) -> list[str]:
     return [item["id"] for item in (await api.done("GET", f"users?{query}"))["items"]]
 
 
-async def test_people_are_listed_with_their_groups(api: ApiSite) -> None:
+async def test_lists_users_with_groups(api: ApiSite) -> None:
     await in_database(_make)
     page = await api.done("GET", "users?limit=1")
     (alice,) = page["items"]
@@ -38,7 +38,7 @@ async def test_people_are_listed_with_their_groups(api: ApiSite) -> None:
     assert await found(api, f"cursor={page['next']}") == ["oidc/bob", "oidc/carol"]
 
 
-async def test_people_are_found_by_what_is_known_of_them(api: ApiSite) -> None:
+async def test_filters_users(api: ApiSite) -> None:
     await in_database(_make)
     assert await found(api, "id=oidc/bob") == ["oidc/bob"]
     assert await found(api, "email=carol@example.com") == ["oidc/carol"]
@@ -49,9 +49,7 @@ async def test_people_are_found_by_what_is_known_of_them(api: ApiSite) -> None:
     assert await found(api, "q=%25_%27%22%5C") == []
 
 
-async def test_who_has_an_address_that_is_not_for_their_provider_to_tell_is_not_found_by_it(
-    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None
-) -> None:
+async def test_unauthoritative_address_finds_no_user(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None) -> None:
     site = SeveralSite(tmp_path, {"corp": idp}, django_pages, identity_providers=several("corp", "partner")["identity_providers"])
 
     def make() -> None:

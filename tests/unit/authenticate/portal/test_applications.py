@@ -61,7 +61,7 @@ def test_categories_come_in_order_and_what_has_none_last() -> None:
     assert [each.title for each in sorted(shown, key=lambda each: each.order)] == ["y", "z", "A", "b"]
 
 
-def test_a_search_looks_at_all_that_is_said() -> None:
+def test_search_covers_all_texts() -> None:
     shown = of(title="Wiki", description="Minutes and plans", category="Engineering")
     assert shown.matches(["wiki", "plans", "engine"])
     assert shown.matches([])

@@ -1,4 +1,4 @@
-"""Icons: a name that nobody can guess for each file, and nothing for any other."""
+"""Icons: unguessable names for configured files, 404 for others."""
 
 from pathlib import Path
 

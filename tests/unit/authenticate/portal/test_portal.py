@@ -71,9 +71,7 @@ async def test_favourites_stand_first_and_nowhere_else(tmp_path: Path, broker: M
         (1, "nothing", ([], 0, 1, 1)),
     ],
 )
-async def test_many_are_told_by_pages(
-    number: int, search: str, expected: tuple[list[str], int, int, int], tmp_path: Path, broker: MemoryStore
-) -> None:
+async def test_pagination(number: int, search: str, expected: tuple[list[str], int, int, int], tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(**{f"a{at:03}": f"A{at:03}" for at in range(250)})  # type: ignore[assignment]
     page = await portal.page(await portal.applications(authorize, request(), [], SESSION), search, number)
@@ -81,7 +79,7 @@ async def test_many_are_told_by_pages(
     assert (titles[:1] + titles[-1:], page.match_count, page.number, page.pages) == expected
 
 
-async def test_what_was_opened_is_told_while_it_may_be_opened(tmp_path: Path, broker: MemoryStore) -> None:
+async def test_recent_lists_only_accessible(tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(**{f"a{number}": f"A{number}" for number in range(9)})  # type: ignore[assignment]
     for number in (1, 2, 3, 4, 5, 6, 7):
@@ -94,7 +92,7 @@ async def test_what_was_opened_is_told_while_it_may_be_opened(tmp_path: Path, br
     assert shown.find("0" * 16) is None
 
 
-async def test_a_tile_is_lean_and_says_what_there_is(tmp_path: Path, broker: MemoryStore) -> None:
+async def test_tile_markup(tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(a="<b>Wiki</b> & more")  # type: ignore[assignment]
     shown = await portal.applications(authorize, request(), [], SESSION)

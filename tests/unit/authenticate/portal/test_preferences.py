@@ -1,4 +1,4 @@
-"""Choices: kept with the person and nobody else, whatever happens at the same time."""
+"""Portal preferences: stored per user, also under concurrent changes."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def broker() -> MemoryStore:
     return MemoryStore(lambda: NOW)
 
 
-async def test_a_favourite_is_kept_until_it_is_none_any_more(broker: MemoryStore) -> None:
+async def test_toggles_favourites(broker: MemoryStore) -> None:
     for key in ("https://b/", "https://a/"):
         await preferences.update_preferences(broker, session(), preferences.toggle_favourite, key, NOW)
     assert (await preferences.load_preferences(broker, session())).favourites == ("https://b/", "https://a/")
@@ -28,7 +28,7 @@ async def test_a_favourite_is_kept_until_it_is_none_any_more(broker: MemoryStore
     assert (await preferences.load_preferences(broker, session())).favourites == ("https://a/",)
 
 
-async def test_what_was_opened_last_stands_first_and_once(broker: MemoryStore) -> None:
+async def test_recent_order(broker: MemoryStore) -> None:
     for key in (
         "https://a/",
         "https://b/",
@@ -43,7 +43,7 @@ async def test_what_was_opened_last_stands_first_and_once(broker: MemoryStore) -
     assert len(set(opened)) == len(opened)
 
 
-async def test_they_are_one_person_s_alone(broker: MemoryStore) -> None:
+async def test_preferences_belong_to_one_user(broker: MemoryStore) -> None:
     await preferences.update_preferences(broker, session(), preferences.toggle_favourite, "https://a/", NOW)
     for other in (session("oidc/2"), session(issuer="https://other.example")):
         assert (await preferences.load_preferences(broker, other)).favourites == ()
@@ -55,7 +55,7 @@ async def test_two_browsers_lose_nothing_of_each_other_s(broker: MemoryStore) ->
     assert set((await preferences.load_preferences(broker, session())).favourites) == keys
 
 
-async def test_no_more_are_kept_than_a_record_should_hold(broker: MemoryStore) -> None:
+async def test_favourites_are_limited(broker: MemoryStore) -> None:
     full = PortalChoices(tuple(f"https://{number}/" for number in range(preferences.MAX_FAVOURITES)), issuer=session().issuer)
     await broker.put(PORTAL_PREFERENCES, "oidc/1", full.to_data())
     await preferences.update_preferences(broker, session(), preferences.toggle_favourite, "https://a/", NOW)

@@ -9,7 +9,7 @@ def session(id: str) -> SessionRecord:
     return SessionRecord(id, "oidc/1", "1", "oidc", 0.0, 900.0)
 
 
-async def test_each_is_told_of_its_own_session() -> None:
+async def test_clients_are_listed_per_session() -> None:
     broker = MemoryStore(lambda: 0.0)
     first, second = ProgramRecord("app.example.com", "localhost:1234", 10.0), ProgramRecord("db.example.com", "localhost:9", 20.0)
     await programmatic_clients.record_client(broker, session("s1"), first)

@@ -26,5 +26,5 @@ MOZILLA = "Mozilla/5.0"
         ("<script>alert(1)</script>", UNKNOWN),
     ],
 )
-def test_it_is_called_as_people_call_it(user_agent: str, words: str) -> None:
+def test_describes_user_agents(user_agent: str, words: str) -> None:
     assert describe_user_agent(user_agent) == words

@@ -1,4 +1,4 @@
-"""Own sessions: this one first, then the newest; what one browser grew out of is no browser of its own."""
+"""User sessions: the current one first, then the newest; superseded ones are hidden."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ async def made(broker: MemoryStore, sessions: Sessions, id: str, **facts: Any) -
     return session
 
 
-async def test_a_browser_is_told_once_whatever_it_had_before(broker: MemoryStore, sessions: Sessions) -> None:
+async def test_superseded_sessions_are_hidden(broker: MemoryStore, sessions: Sessions) -> None:
     this = await made(broker, sessions, "this", issued=9.0, superseded_ids=("weak",))
     await made(broker, sessions, "weak")
     await made(broker, sessions, "old", issued=2.0)
@@ -53,9 +53,7 @@ async def test_a_browser_is_told_once_whatever_it_had_before(broker: MemoryStore
     assert [each.id for each in await other_sessions(sessions, this, NOW)] == ["new", "old"]
 
 
-async def test_when_it_was_last_seen_is_told_where_it_is_known(
-    broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_last_seen_if_available(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     this, _ = await made(broker, sessions, "this"), await made(broker, sessions, "other")
     monkeypatch.setattr(module, "last_seen_at", lambda ids: {"other": LastSeen(7.0, "wiki.example.com")})
     found = await list_user_sessions(sessions, broker, this, NOW)
@@ -71,7 +69,7 @@ async def test_when_it_was_last_seen_is_told_where_it_is_known(
     assert [each.last_seen_at for each in await list_user_sessions(sessions, broker, this, NOW)] == [None, None]
 
 
-async def test_no_more_are_told_than_a_page_should_hold(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_list_is_limited(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "last_seen_at", lambda ids: {})
     this = await made(broker, sessions, "this")
     for number in range(MAX_SHOWN + 5):
@@ -80,7 +78,7 @@ async def test_no_more_are_told_than_a_page_should_hold(broker: MemoryStore, ses
     assert (len(found), found[0].id, found[1].id) == (MAX_SHOWN, "this", f"other-{MAX_SHOWN + 4}")
 
 
-async def test_a_tenant_s_person_is_not_another_tenant_s_of_the_same_id(tmp_path: Path, broker: MemoryStore) -> None:
+async def test_same_id_at_another_issuer_is_another_user(tmp_path: Path, broker: MemoryStore) -> None:
     sessions = Sessions(make_options(tmp_path, idp_provider="azure", idp_provider_url=None), broker)
     ours, theirs = (
         f"https://login.microsoftonline.com/{digit * 8}-{digit * 4}-{digit * 4}-{digit * 4}-{digit * 12}/v2.0" for digit in "12"

@@ -40,7 +40,7 @@ def test_a_name_is_a_path(name: str, path: tuple[str, ...]) -> None:
         {USER: {f"{USER}:active": False}, "title": "x"},
     ],
 )
-def test_what_stands_under_the_core_schema_is_of_the_resource(document: dict[str, Any]) -> None:
+def test_core_schema_object_belongs_to_the_resource(document: dict[str, Any]) -> None:
     assert dict(iter_attributes(document)) == {"active": False, "title": "x"}
 
 
@@ -54,7 +54,7 @@ def test_what_stands_under_the_core_schema_is_of_the_resource(document: dict[str
         {USER: []},
     ],
 )
-def test_what_is_said_twice_or_in_no_object_is_refused(document: dict[str, Any]) -> None:
+def test_refuses_duplicate_and_malformed_attributes(document: dict[str, Any]) -> None:
     with pytest.raises(ScimError):
         list(iter_attributes(document))
 

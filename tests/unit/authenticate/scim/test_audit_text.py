@@ -1,4 +1,4 @@
-"""What a push came to, in a few words; and none where it came to nothing."""
+"""Audit texts of pushed changes; "" if nothing changed."""
 
 from typing import Any
 
@@ -41,6 +41,6 @@ def test_what_a_change_came_to(before: Record | None, after: Record | None, said
     assert action(before, after) == said
 
 
-def test_people_and_groups_are_named_as_elsewhere_in_the_admin() -> None:
+def test_objects_are_named_as_in_the_admin() -> None:
     assert describe_object(user(displayName="Ann"), "okta") == ("okta/id-of-ann", "Ann (ann@example.com)")
     assert describe_object(group(), "okta") == ("g-1", "Sales")

@@ -1,4 +1,4 @@
-"""What was pushed of one issuer's people decides about nobody of another one's, whoever pushes next and in whichever order."""
+"""Directory records: a push for one issuer never affects users of another, in any order."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -42,7 +42,7 @@ class World:
         return {"members": [{"value": self.user}]}
 
     async def groups(self, issuer: str) -> tuple[str, ...] | None:
-        """None of whom decisions know nothing."""
+        """None for users without directory records."""
         person = person_of(session(issuer), await self.broker.get(DIRECTORY_USER, "oidc/ann"))
         return person.group_ids if person is not None else None
 
@@ -93,7 +93,7 @@ def start(world: World) -> Any:
     [
         ([], ("g-1",), None),
         ([start], ("g-1",), None),
-        # Whom the second provider describes is its own from then on, and what the first said of them does not come along.
+        # A user that the second provider pushes belongs to it from then on, without the groups of the first.
         ([put_user], None, ()),
         ([patch_user], None, ()),
         ([put_user, start], None, ()),
@@ -111,13 +111,13 @@ def start(world: World) -> Any:
         ([rename_group, put_user], None, ()),
     ],
 )
-async def test_each_push_is_of_its_own_issuer_s_people(world: World, pushes: list[Push], first: Any, second: Any) -> None:
+async def test_each_push_belongs_to_its_issuer(world: World, pushes: list[Push], first: Any, second: Any) -> None:
     for push in pushes:
         await push(world)
     assert await world.both() == (first, second)
 
 
-async def test_taken_back_it_is_as_before_and_what_was_pushed_meanwhile_is_pushed_anew(world: World) -> None:
+async def test_restored_issuer_and_repeated_push(world: World) -> None:
     before = [(record.id, record.version) for record in await world.broker.page(DIRECTORY_USER, "", 10)]
     await world.second.repair()
     await world.first.repair()
@@ -127,7 +127,7 @@ async def test_taken_back_it_is_as_before_and_what_was_pushed_meanwhile_is_pushe
     assert await world.both() == (("g-1",), None)
 
 
-async def test_a_deactivation_is_of_one_issuer_s_person(world: World) -> None:
+async def test_deactivation_is_per_issuer(world: World) -> None:
     await world.first.users.patch(world.user, OUT)
     await world.second.repair()
     for directory in (world.first, world.second):
@@ -142,7 +142,7 @@ async def test_a_deactivation_is_of_one_issuer_s_person(world: World) -> None:
     assert not await world.second.is_deactivated(session(FIRST))
 
 
-async def test_without_its_mark_a_deactivation_is_of_one_issuer_s_person_too(world: World) -> None:
+async def test_deactivation_without_record_is_per_issuer(world: World) -> None:
     await world.first.users.patch(world.user, OUT)
     await world.broker.delete(DIRECTORY_USER, "oidc/ann")
     assert await world.second.is_deactivated(session(FIRST))

@@ -104,7 +104,7 @@ def test_stored_data_which_can_not_be_changed_are_patched_as_a_copy() -> None:
     assert stored == USER
 
 
-def test_what_is_kept_is_never_changed_in_place() -> None:
+def test_stored_data_is_not_mutated() -> None:
     after(GROUP, {"op": "add", "path": "members", "value": [{"value": "3"}]})
     assert len(GROUP["members"]) == 2
 
@@ -135,7 +135,7 @@ def test_what_is_kept_is_never_changed_in_place() -> None:
         ([{"op": "replace", "path": "emails[type is 5]", "value": "x"}], "invalidFilter"),
     ],
 )
-def test_what_can_not_be_carried_out_is_named(operations: Any, kind: str) -> None:
+def test_names_failed_operations(operations: Any, kind: str) -> None:
     with pytest.raises(ScimError) as refused:
         apply_patch(USER, {"Operations": operations})
     assert (refused.value.status, refused.value.kind) == (400, kind)

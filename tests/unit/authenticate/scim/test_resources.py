@@ -1,4 +1,4 @@
-"""What of a pushed resource is kept."""
+"""SCIM resources: parsing into the stored form, and rendering."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from authenticate.scim.resources import get_display_name, get_email, parse_group
 from authenticate.scim.scim_errors import ScimError
 
 
-def test_spelling_is_made_ours_and_secrets_are_not_kept() -> None:
+def test_normalizes_names_and_drops_secrets() -> None:
     user = parse_user(
         {"USERNAME": "ann", "externalid": "1", "Password": "secret", "id": "x", "meta": {}, "groups": [], "title": None, "x": 1}
     )
@@ -16,7 +16,7 @@ def test_spelling_is_made_ours_and_secrets_are_not_kept() -> None:
 
 
 @pytest.mark.parametrize(("written", "active"), [(True, True), (False, False), ("False", False), ("true", True)])
-def test_text_is_taken_for_a_boolean(written: Any, active: bool) -> None:
+def test_accepts_boolean_text(written: Any, active: bool) -> None:
     assert parse_user({"userName": "ann", "active": written})["active"] is active
 
 
@@ -83,5 +83,5 @@ def test_the_address_is_the_primary_one(user: dict[str, Any], email: str) -> Non
         ({"name": "x"}, "ann"),
     ],
 )
-def test_the_name_is_the_one_for_people(user: dict[str, Any], name: str) -> None:
+def test_display_name(user: dict[str, Any], name: str) -> None:
     assert get_display_name({"userName": "ann", **user}) == name

@@ -1,4 +1,4 @@
-"""What the server says of itself is what it does."""
+"""SCIM service documents match the implementation."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from authenticate.scim.schemas import resource_types, schemas, service_provider_
 BASE = "https://auth.example.com/.gate/scim/v2/"
 
 
-def test_only_what_is_there_is_said_to_be_supported() -> None:
+def test_reports_supported_features() -> None:
     config = service_provider_config(BASE)
     supported = {name for name, value in config.items() if isinstance(value, dict) and value.get("supported")}
     assert supported == {"patch", "filter", "etag"}
@@ -24,12 +24,12 @@ def test_each_type_has_its_schema() -> None:
 
 
 @pytest.mark.parametrize("user_id", ["externalId", "userName"])
-def test_what_a_user_must_have_is_said_to_be_required(user_id: str) -> None:
+def test_required_attributes(user_id: str) -> None:
     attributes = schemas(BASE, user_id)[0]["attributes"]
     assert {each["name"] for each in attributes if each["required"]} == {"userName", user_id}
 
 
-def test_each_attribute_that_is_named_is_kept() -> None:
+def test_stores_each_schema_attribute() -> None:
     named = {each["name"]: "x" for each in schemas(BASE, "userName")[0]["attributes"] if each["mutability"] == "readWrite"}
     assert schemas(BASE, "userName")[0]["id"] == USER
     assert parse_user({**named, "active": True}).keys() == named.keys()

@@ -15,11 +15,11 @@ def access() -> ScimAuthenticator:
 
 
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {NEXT}", f"BEARER  {TOKEN} "])
-def test_each_token_of_the_setting_is_good(access: ScimAuthenticator, header: str) -> None:
+def test_accepts_each_configured_token(access: ScimAuthenticator, header: str) -> None:
     assert access.authenticate(header) == "corp"
 
 
-def test_the_token_says_whose_users_it_pushes(access: ScimAuthenticator) -> None:
+def test_token_selects_the_provider(access: ScimAuthenticator) -> None:
     assert access.authenticate(f"Bearer {OTHER}") == "partner"
     assert access.body_limit(f"{PATH}Groups", f"Bearer {OTHER}", 64) == MAX_BODY_BYTES
 
@@ -32,13 +32,13 @@ def test_nothing_else_is(access: ScimAuthenticator, header: str) -> None:
     assert access.authenticate(header) is None
 
 
-def test_without_a_token_nobody_is_let_in() -> None:
+def test_without_tokens_all_are_refused() -> None:
     for access in (ScimAuthenticator({}), ScimAuthenticator({"corp": ()})):
         assert not access
         assert access.authenticate("Bearer ") is None
 
 
-def test_only_who_has_the_token_may_send_much(access: ScimAuthenticator) -> None:
+def test_body_limit_needs_a_token(access: ScimAuthenticator) -> None:
     assert access.body_limit(f"{PATH}Groups", f"Bearer {TOKEN}", 64) == MAX_BODY_BYTES
     assert access.body_limit(f"{PATH}Groups", "Bearer x", 64) == 64
     assert access.body_limit("/.gate/admin/", f"Bearer {TOKEN}", 64) == 64

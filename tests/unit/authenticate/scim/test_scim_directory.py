@@ -1,4 +1,4 @@
-"""What is pushed decides about access at once; repeated or broken off, it ends in the same records."""
+"""SCIM directory: pushes take effect immediately, and interrupted changes are completed by repetition."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +72,7 @@ def deactivation() -> dict[str, Any]:
     return {"Operations": [{"op": "replace", "value": {"active": False}}]}
 
 
-async def test_a_user_and_a_group_become_what_decisions_are_made_of(directory: ScimDirectory, broker: MemoryStore) -> None:
+async def test_writes_directory_records(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", ("g-1",), issuer=ISSUER)
     record = await broker.get(DIRECTORY_GROUP, "g-1")
@@ -81,9 +81,7 @@ async def test_a_user_and_a_group_become_what_decisions_are_made_of(directory: S
     assert (await directory.find(SCIM_USER, user.id)).data["groups"] == {group.id: "g-1"}
 
 
-async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_person_only(
-    directory: ScimDirectory, broker: MemoryStore
-) -> None:
+async def test_deactivation_removes_groups_and_ends_sessions(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await directory.users.create(person("bob"))
     for id, name in (("1", "ann"), ("2", "ann"), ("3", "bob")):
@@ -96,16 +94,14 @@ async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_perso
     assert not await deactivate(directory, "nobody")
 
 
-async def test_who_is_deactivated_is_so_without_the_mark_that_another_release_leaves_out(
-    directory: ScimDirectory, broker: MemoryStore
-) -> None:
+async def test_deactivated_without_record(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await directory.users.patch(user.id, deactivation())
     await broker.delete(DIRECTORY_USER, "oidc/id-of-ann")
     assert await deactivate(directory, "ann")
 
 
-async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: ScimDirectory, broker: MemoryStore) -> None:
+async def test_repeated_deactivation_ends_new_sessions(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await directory.users.patch(user.id, deactivation())
     await signed_in(broker, "ann", "1")
@@ -113,7 +109,7 @@ async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: 
     assert await broker.page(SESSION, "", 10) == []
 
 
-async def test_who_is_activated_again_has_the_groups_of_today(directory: ScimDirectory, broker: MemoryStore) -> None:
+async def test_reactivated_user_has_current_groups(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
     await directory.users.patch(user.id, deactivation())
     await directory.groups.create({"displayName": "New", "externalId": "g-2", "members": [{"value": user.id}]})
@@ -165,7 +161,7 @@ async def test_a_deleted_user_leaves_nothing_but_that_they_must_not_get_in(direc
     assert await broker.page(SCIM_INDEX, "", 10) == []
 
 
-async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: ScimDirectory, broker: MemoryStore) -> None:
+async def test_deleted_user_stays_deactivated_until_created_again(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await directory.users.delete(user.id)
     await directory.repair()  # at a restart
@@ -175,7 +171,7 @@ async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: S
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", issuer=ISSUER)
 
 
-async def test_another_id_of_the_provider_is_another_person(directory: ScimDirectory, broker: MemoryStore) -> None:
+async def test_another_provider_id_is_another_user(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await signed_in(broker, "ann", "1")
     await directory.users.replace(user.id, {**person(), "externalId": "id-of-new"})
@@ -200,7 +196,7 @@ async def test_another_id_of_the_provider_is_another_person(directory: ScimDirec
     ],
 )
 @pytest.mark.parametrize("is_patched", [False, True])
-async def test_a_rename_lets_nobody_back_in(
+async def test_rename_does_not_reactivate(
     directory: ScimDirectory, broker: MemoryStore, was_active: bool, said: dict[str, Any], is_shut_out: bool, is_patched: bool
 ) -> None:
     user, _ = await with_group(directory)
@@ -216,12 +212,12 @@ async def test_a_rename_lets_nobody_back_in(
         assert await known(broker) == (DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER) if is_shut_out else None)
         assert await broker.page(SESSION, "", 10) == []
         await directory.repair()  # at a restart
-    await directory.users.create(person("other", externalId="id-of-ann"))  # somebody new has that id
+    await directory.users.create(person("other", externalId="id-of-ann"))  # a new user has that id
     assert not await deactivate(directory, "ann")
 
 
 @pytest.mark.parametrize("more", [{"userName": "ANN@example.com", "externalId": "x"}, {"userName": "x", "externalId": "id-of-ann"}])
-async def test_nobody_is_pushed_twice(directory: ScimDirectory, more: dict[str, Any]) -> None:
+async def test_refuses_duplicate_users(directory: ScimDirectory, more: dict[str, Any]) -> None:
     await directory.users.create(person())
     with pytest.raises(ScimError) as refused:
         await directory.users.create(person("bob", **more))
@@ -235,7 +231,7 @@ async def test_two_groups_can_not_have_one_id_but_one_name(directory: ScimDirect
         await directory.groups.create({"displayName": "Other", "externalId": "g-1"})
 
 
-async def test_an_id_of_ours_can_not_be_taken_by_a_name(make: Make) -> None:
+async def test_names_cannot_collide_with_ids(make: Make) -> None:
     """Where names are ids, a group named like another's id would be that group."""
     directory = make(scim_group_id="displayName")
     await directory.groups.create({"displayName": "sales"})
@@ -243,13 +239,13 @@ async def test_an_id_of_ours_can_not_be_taken_by_a_name(make: Make) -> None:
         await directory.groups.create({"displayName": "sales"})
 
 
-async def test_without_the_attribute_that_names_the_person_nothing_is_kept(directory: ScimDirectory, broker: MemoryStore) -> None:
+async def test_refuses_user_without_id_attribute(directory: ScimDirectory, broker: MemoryStore) -> None:
     with pytest.raises(ScimError, match="scim_user_id"):
         await directory.users.create({"userName": "ann"})
     assert await broker.page(SCIM_INDEX, "", 10) == await broker.page(SCIM_USER, "", 10) == []
 
 
-async def test_the_person_may_be_named_by_user_name(make: Make, broker: MemoryStore) -> None:
+async def test_user_name_as_id(make: Make, broker: MemoryStore) -> None:
     await make(scim_user_id="userName").users.create({"userName": "ann"})
     assert await broker.get(DIRECTORY_USER, "oidc/ann") is not None
 
@@ -267,7 +263,7 @@ USER_NAMES = [
 
 @pytest.mark.parametrize(("attribute", "pushed", "subject", "is_same"), USER_NAMES)
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_who_is_deactivated_is_out_in_whatever_case_the_user_name_is_pushed(
+async def test_deactivation_ignores_user_name_case(
     make: Make, broker: MemoryStore, attribute: str, pushed: str, subject: str, is_same: bool, is_deleted: bool
 ) -> None:
     directory = make(scim_user_id=attribute)
@@ -327,12 +323,12 @@ async def test_a_group_may_be_named_by_its_name_or_else_has_our_id(make: Make, b
     assert await broker.get(DIRECTORY_GROUP, group.id) is not None
 
 
-async def test_a_member_that_is_nobody_gets_nothing(directory: ScimDirectory) -> None:
+async def test_unknown_members_are_ignored(directory: ScimDirectory) -> None:
     group = (await directory.groups.create({"displayName": "Sales", "members": [{"value": "nobody"}]})).after
     assert group.data["members"] == []
 
 
-async def test_what_was_changed_meanwhile_is_not_overwritten(directory: ScimDirectory) -> None:
+async def test_refuses_concurrent_change(directory: ScimDirectory) -> None:
     user = (await directory.users.create(person())).after
     await directory.users.replace(user.id, person(title="x"), f'W/"{user.version}"')
     with pytest.raises(ScimError) as refused:
@@ -351,7 +347,7 @@ async def test_a_group_that_broke_off_is_completed_by_the_same_request(directory
     assert found.group_ids == ()
 
 
-async def test_what_another_directory_had_left_gives_nobody_groups(directory: ScimDirectory, broker: MemoryStore) -> None:
+async def test_repair_removes_foreign_records(directory: ScimDirectory, broker: MemoryStore) -> None:
     await with_group(directory)
     bob = (await directory.users.create(person("bob", active=False))).after
     for name in ("former", "bob"):
@@ -366,7 +362,7 @@ async def test_what_another_directory_had_left_gives_nobody_groups(directory: Sc
     assert (await directory.find(SCIM_USER, bob.id)).data["resource"]["active"] is False
 
 
-async def test_unchanged_people_are_not_written_again(directory: ScimDirectory, broker: MemoryStore) -> None:
+async def test_unchanged_users_are_not_written(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     before = await broker.get(DIRECTORY_USER, "oidc/id-of-ann")
     await directory.users.replace(user.id, person(title="x"))

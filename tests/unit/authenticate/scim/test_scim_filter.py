@@ -58,7 +58,7 @@ BJENSEN = {
         ('name.givenName eq "Bar\\u0062ara"', True),
     ],
 )
-def test_a_filter_matches_as_the_standard_says(text: str, matches: bool) -> None:
+def test_filter_operators(text: str, matches: bool) -> None:
     assert parse_filter(text).matches(BJENSEN) is matches
 
 
@@ -74,7 +74,7 @@ def test_a_filter_matches_as_the_standard_says(text: str, matches: bool) -> None
         ('not (userName eq "A")', None),
     ],
 )
-def test_an_index_is_asked_only_for_what_it_answers_whole(text: str, equals: tuple[str, str] | None) -> None:
+def test_index_is_used_only_for_exact_filters(text: str, equals: tuple[str, str] | None) -> None:
     assert parse_filter(text).equals == equals
 
 

@@ -1,4 +1,4 @@
-"""The page of access for a while: what a person and an approver see and press, and what nobody gets done from outside of it."""
+"""Access request page: request, approve, deny, revoke, and protection against forged forms."""
 
 import re
 from collections.abc import AsyncIterator
@@ -73,7 +73,7 @@ async def given(site: Site) -> list[str]:
     return [record.user_id async for record, _ in TemporaryAccesses(site.broker, site.clock).list()]
 
 
-async def test_asked_approved_and_ended_on_one_page(site: Site) -> None:
+async def test_request_approve_and_revoke(site: Site) -> None:
     alice, carol = await signed_in(site), await signed_in(site, "carol")
     page = await text(alice)
     assert f'href="/.gate/access?route={route_id(site)}"' in page
@@ -124,7 +124,7 @@ async def test_a_link_alone_confirms_nothing(site: Site) -> None:
     assert "Your request was sent" not in await text(await signed_in(site), "?sent=1")
 
 
-async def test_nobody_asks_under_an_address_that_is_not_proved_to_be_theirs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unverified_address_is_not_shown_as_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, person in {
         "mallory": {"name": "Boss", "email": "boss@corp.example", "email_verified": False, "groups": []},
         "nameless": {"email": "boss@corp.example", "email_verified": False, "groups": []},
@@ -137,14 +137,14 @@ async def test_nobody_asks_under_an_address_that_is_not_proved_to_be_theirs(site
     assert "boss@corp.example" not in seen
 
 
-async def test_a_hidden_route_is_asked_for_by_who_is_led_to_it(site: Site) -> None:
+async def test_hidden_route_is_requestable_by_link(site: Site) -> None:
     alice = await signed_in(site)
     assert "vault.example.com" in await text(alice, f"?route={route_id(site, 'vault')}")
     assert (await ask(alice, route=route_id(site, "vault"))).status == 303
 
 
 @pytest.mark.parametrize("route", ["0" * 16, "", "../x", "\x00", "<b>"])
-async def test_of_any_other_route_the_page_says_the_same(site: Site, route: str) -> None:
+async def test_unknown_and_forbidden_routes_look_the_same(site: Site, route: str) -> None:
     alice = await signed_in(site)
     for wanted in (route, route_id(site, "app")):
         assert "does not accept" in (await alice.get(f"{PAGE}?route={wanted.replace(chr(0), '%00')}")).text
@@ -152,7 +152,7 @@ async def test_of_any_other_route_the_page_says_the_same(site: Site, route: str)
     assert await audited() == []
 
 
-async def test_who_has_not_signed_in_is_led_to_it_and_back(site: Site) -> None:
+async def test_redirects_to_sign_in_and_back(site: Site) -> None:
     answer = await site.browser().get(f"{PAGE}?route={route_id(site)}")
     assert answer.location.startswith("https://auth.example.com/.gate/sign_in?")
     assert route_id(site) in answer.location
@@ -160,7 +160,7 @@ async def test_who_has_not_signed_in_is_led_to_it_and_back(site: Site) -> None:
     assert (await site.browser().post(PAGE, {"do": "ask"})).status == 401
 
 
-async def test_nothing_is_done_without_proof_that_the_page_asked(site: Site) -> None:
+async def test_forms_need_a_csrf_token(site: Site) -> None:
     alice, carol = await signed_in(site), await signed_in(site, "carol")
     await ask(alice)
     (value,) = waiting(await text(carol))
@@ -180,7 +180,7 @@ async def test_the_page_can_not_be_framed(site: Site) -> None:
     assert "unsafe-inline" not in page.headers["content-security-policy"]
 
 
-async def test_who_is_no_approver_sees_and_answers_nothing(site: Site) -> None:
+async def test_non_approver_sees_and_decides_nothing(site: Site) -> None:
     alice, bob, carol = await signed_in(site), await signed_in(site, "bob"), await signed_in(site, "carol")
     await ask(alice)
     (value,) = waiting(await text(carol))
@@ -216,13 +216,13 @@ async def test_markup_and_controls_in_reasons_and_names_are_harmless(site: Site,
     assert "<i>@" not in seen
 
 
-async def test_the_same_person_asks_only_so_often(site: Site) -> None:
+async def test_limits_requests_per_user(site: Site) -> None:
     alice = await signed_in(site)
     assert [(await ask(alice)).status for _ in range(7)] == [303] * 5 + [429] * 2
 
 
 @pytest.mark.parametrize("duration", ["", "0", "7201", "-1", "1e3", "nan", "9" * 30, "١"])
-async def test_a_length_that_nobody_offered_is_refused(site: Site, duration: str) -> None:
+async def test_refuses_unoffered_duration(site: Site, duration: str) -> None:
     assert (await ask(await signed_in(site), duration=duration)).status == 400
 
 
@@ -238,7 +238,7 @@ async def test_of_two_approvers_the_second_reads_that_it_is_answered(site: Site,
     assert await given(site) == ["oidc/alice"]
 
 
-async def test_with_the_broker_away_a_page_says_so_and_nothing_is_half_done(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_broker_failure_shows_a_page(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     alice, carol = await signed_in(site), await signed_in(site, "carol")
     await ask(alice)
     (value,) = waiting(await text(carol))
@@ -278,9 +278,7 @@ async def test_without_the_audit_log_nothing_is_done(site: Site, monkeypatch: py
     assert "Your requests" not in await text(alice)
 
 
-async def test_where_no_route_can_be_asked_for_there_is_no_page(
-    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None
-) -> None:
+async def test_page_is_404_without_requestable_routes(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None) -> None:
     site = Site(tmp_path, idp, django_pages)
     browser = await signed_in(site)
     assert (await browser.get(PAGE)).status == 404

@@ -1,4 +1,4 @@
-"""Who acts at the access desk: a person by their records of this moment, under a name that is no other's."""
+"""Actors of access requests: current records and unambiguous names."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,14 +23,14 @@ def gate_of(world: World, identity: Identity | None) -> Any:
     )
 
 
-async def test_whom_no_record_knows_or_whose_records_are_another_s_acts_not(tmp_path: Path) -> None:
+async def test_no_actor_without_matching_records(tmp_path: Path) -> None:
     world = World(tmp_path)
     session = world.caller("ann").session
     assert await actor_for(gate_of(world, None), session) is None
     assert await actor_for(gate_of(world, world.identity("bob", "ann")), session) is None
 
 
-async def test_who_chooses_their_own_name_is_told_with_their_id(tmp_path: Path) -> None:
+async def test_self_chosen_name_is_shown_with_id(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.broker.put(USER, "oidc/ann", {"id": "oidc/ann", "name": "The Boss", "email": "boss@example.com", "issuer": ISSUER})
     caller = await actor_for(gate_of(world, Identity("ann", "oidc/ann", "", "oidc", NOW + 9)), world.caller("ann").session)

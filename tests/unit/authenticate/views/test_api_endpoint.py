@@ -27,7 +27,7 @@ async def api(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database:
         yield api
 
 
-async def test_answers_are_json_that_nobody_keeps(api: ApiSite) -> None:
+async def test_responses_are_uncached_json(api: ApiSite) -> None:
     for name in LISTS:
         response = await api.ask("GET", name)
         assert response.status == 200
@@ -50,11 +50,11 @@ async def test_methods_that_are_not_possible_name_those_that_are(api: ApiSite) -
 @pytest.mark.parametrize(
     "path", ["", "nothing", "sessions/", "sessions/a/b", "sessions/%C3%A4", "sessions/..", "requests/x/approve", "Routes"]
 )
-async def test_where_nothing_is_a_problem_says_so(api: ApiSite, path: str) -> None:
+async def test_unknown_path_is_a_problem(api: ApiSite, path: str) -> None:
     await api.problem(404, "GET", path)
 
 
-async def test_the_document_is_for_everybody_and_is_the_committed_one(api: ApiSite) -> None:
+async def test_document_is_public_and_committed(api: ApiSite) -> None:
     response = await api.ask("GET", "openapi.json", token="")
     assert json.loads(response.text) == json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())
 
@@ -67,7 +67,7 @@ async def test_unknown_keys_and_cursors_of_others_are_named(api: ApiSite) -> Non
         assert (await api.problem(400, "GET", f"{name}?cursor={other}"))["errors"][0]["name"] == "cursor"
 
 
-async def test_permission_is_asked_for_before_anything_is_read(api: ApiSite) -> None:
+async def test_permission_is_checked_first(api: ApiSite) -> None:
     token = await api.account("nobody", [])
     for name in LISTS:
         assert (await api.problem(403, "GET", f"{name}?colour=red", token=token))["permission"] == f"{name}:read"
@@ -75,7 +75,7 @@ async def test_permission_is_asked_for_before_anything_is_read(api: ApiSite) -> 
     await api.problem(401, "GET", "sessions?colour=red", token="")
 
 
-async def test_what_can_not_be_looked_up_is_told_without_details(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failures_have_no_details(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise OperationalError("no such table: databroker_session")
 
@@ -85,7 +85,7 @@ async def test_what_can_not_be_looked_up_is_told_without_details(api: ApiSite, m
     assert "table" not in response.text
 
 
-async def test_without_the_store_nobody_is_let_in(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_store_all_calls_fail(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(type: str, id: str) -> None:
         raise BrokerError("connection refused at 10.0.0.7")
 
@@ -95,7 +95,7 @@ async def test_without_the_store_nobody_is_let_in(api: ApiSite, monkeypatch: pyt
     assert "10.0.0.7" not in str(problem)
 
 
-async def test_one_program_takes_not_the_place_of_all(api: ApiSite) -> None:
+async def test_concurrency_limit_per_account(api: ApiSite) -> None:
     places = api.site.service.api_places
     for _ in range(MOST_OF_ONE_PROGRAM):
         assert places.acquire("service_account/robot")

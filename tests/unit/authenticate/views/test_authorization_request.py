@@ -34,7 +34,7 @@ def is_home(response: Response) -> bool:
     return response.location.startswith(f"{APP}/.gate/callback/?gate_session=")
 
 
-async def test_the_first_sign_in_at_such_a_route_asks_for_it(site: Site) -> None:
+async def test_first_sign_in_requests_step_up(site: Site) -> None:
     browser = site.browser()
     url, params = await asked_of_provider(site, browser, **MFA, **RECENT)
     assert (params["acr_values"], params["max_age"], "prompt" in params) == ("mfa hw", "900", False)
@@ -50,7 +50,7 @@ async def test_a_session_that_is_strong_enough_goes_straight_back(site: Site) ->
     assert (await browser.get(step_up_url(site, **RECENT))).location.startswith(site.idp.issuer)
 
 
-async def test_a_weak_one_is_asked_then_pressed_and_then_told(site: Site) -> None:
+async def test_weak_sign_in_is_retried_once(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
     (before,) = await site.sessions()
@@ -91,7 +91,7 @@ async def test_an_old_session_is_pressed_for_at_once(site: Site) -> None:
     assert is_home(await answered(site, browser, url, auth_time=int(site.clock())))
 
 
-async def test_a_session_of_unknown_age_is_asked_for_it_and_an_answer_without_it_is_refused_at_once(site: Site) -> None:
+async def test_missing_auth_time_is_refused(site: Site) -> None:
     """A provider that says `auth_time` only when it is asked, and a person who takes the question out of the request."""
     site.idp.bend.discovery = {"claims_parameter_supported": True}
     browser = site.browser()
@@ -126,7 +126,7 @@ async def test_the_prompt_that_the_operator_wants_stays(site: Site) -> None:
     assert params["prompt"] == "consent login"
 
 
-async def test_a_provider_that_cannot_says_so_and_the_page_explains_it(site: Site) -> None:
+async def test_unmet_authentication_requirements_page(site: Site) -> None:
     browser = site.browser()
     _, params = await asked_of_provider(site, browser, **MFA)
     error = f"{ORIGIN}/oauth2/callback?error=unmet_authentication_requirements&state={params['state']}&iss={site.idp.issuer}"
@@ -135,7 +135,7 @@ async def test_a_provider_that_cannot_says_so_and_the_page_explains_it(site: Sit
     assert "stronger sign-in method" in response.text
 
 
-async def test_what_is_asked_cannot_be_taken_out_of_the_link(site: Site) -> None:
+async def test_step_up_cannot_be_removed_from_the_link(site: Site) -> None:
     url = step_up_url(site, **MFA)
     for old, new in (("gate_acr_values=mfa+hw&", ""), ("mfa+hw", "pwd"), ("gate_acr_values", "gate_acr_value")):
         bent = url.replace(old, new)
@@ -158,7 +158,7 @@ async def test_signing_out_ends_the_weaker_session_of_the_same_browser_too(site:
     assert await site.sessions() == []
 
 
-async def test_somebody_elses_session_ends_with_the_change(site: Site) -> None:
+async def test_session_of_another_user_ends(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in("alice")
     url, _ = await asked_of_provider(site, browser, **MFA)
@@ -167,7 +167,7 @@ async def test_somebody_elses_session_ends_with_the_change(site: Site) -> None:
     assert (record.data["subject"], record.data["superseded_ids"]) == ("bob", [])
 
 
-async def test_however_often_somebody_steps_up_the_record_stays_small(site: Site) -> None:
+async def test_repeated_step_up_keeps_the_record_small(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
     for number in range(12):

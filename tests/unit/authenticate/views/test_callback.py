@@ -1,4 +1,4 @@
-"""What the provider sends back: one session for the browser that asked, and none for anybody else."""
+"""Callback page: a session for the browser that started the sign-in, an error page otherwise."""
 
 import asyncio
 from dataclasses import replace
@@ -30,7 +30,7 @@ async def test_a_sign_in_ends_at_the_route_host_with_a_session_for_the_first_url
     assert (session.client_address, session.access_token_expires) == ("192.0.2.7", pytest.approx(site.clock() + 3600, abs=5))
 
 
-async def test_the_user_record_holds_what_the_provider_says(site: Site) -> None:
+async def test_user_record_has_provider_claims(site: Site) -> None:
     site.idp.bend.userinfo = {"name": "Alice A.", "aud": "someone-else", "nonce": "other"}
     await site.browser().sign_in("alice")
     user = UserRecord.from_record(await site.broker.get(USER, "oidc/alice"))
@@ -40,7 +40,7 @@ async def test_the_user_record_holds_what_the_provider_says(site: Site) -> None:
     assert user.claims["nonce"] != "other"
 
 
-async def test_every_sign_in_has_a_session_id_of_its_own(site: Site) -> None:
+async def test_each_sign_in_has_a_new_session_id(site: Site) -> None:
     browser = site.browser()
     first = await browser.to_provider()
     second = await browser.to_provider()
@@ -63,7 +63,7 @@ async def test_a_planted_session_cookie_is_not_promoted(site: Site) -> None:
     assert (await browser.get("/.gate/")).status == 200
 
 
-async def test_parallel_tabs_all_succeed_and_each_returns_to_its_own_url(site: Site) -> None:
+async def test_parallel_tabs_return_to_their_urls(site: Site) -> None:
     browser = site.browser()
     one = await browser.to_provider(target=f"{APP}/one", attempt="1" * 22)
     two = await browser.to_provider(target=f"{APP}/two", attempt="2" * 22)
@@ -95,7 +95,7 @@ async def test_swapped_states_of_two_tabs_do_not_mix(site: Site) -> None:
     assert await site.sessions() == []
 
 
-async def test_a_state_works_once_also_when_sent_twice_at_the_same_time(site: Site) -> None:
+async def test_state_is_used_once(site: Site) -> None:
     browser = site.browser()
     callback = site.idp.pick(await browser.to_provider(), "alice")
     twin = site.browser()
@@ -106,7 +106,7 @@ async def test_a_state_works_once_also_when_sent_twice_at_the_same_time(site: Si
     assert site.idp.count("/token") == 1
 
 
-async def test_a_code_of_another_provider_than_the_one_configured_now_is_shown_to_nobody(site: Site) -> None:
+async def test_code_is_not_sent_to_another_provider(site: Site) -> None:
     browser = site.browser()
     callback = site.idp.pick(await browser.to_provider(), "alice")
     callback = callback.partition("&iss=")[0]  # many providers do not name themselves
@@ -155,7 +155,7 @@ async def test_an_attempt_older_than_ten_minutes_is_refused(site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", ["code", "state", "error", "iss"])
-async def test_a_parameter_sent_twice_is_refused(site: Site, name: str) -> None:
+async def test_refuses_duplicate_parameter(site: Site, name: str) -> None:
     browser = site.browser()
     callback = (
         site.idp.pick(await browser.to_provider(), "alice", error="x")
@@ -199,7 +199,7 @@ async def test_an_answer_without_issuer_is_accepted_where_the_provider_never_sen
 
 
 @pytest.mark.parametrize(("error", "status"), [("access_denied", 401), ("server_error", 400), ("<script>alert(1)</script>", 400)])
-async def test_an_error_of_the_provider_is_a_page_that_says_what_to_do(site: Site, error: str, status: int) -> None:
+async def test_provider_error_page(site: Site, error: str, status: int) -> None:
     browser = site.browser()
     callback = site.idp.pick(await browser.to_provider(), "alice", error=error)
     response = await browser.get(callback)
@@ -210,7 +210,7 @@ async def test_an_error_of_the_provider_is_a_page_that_says_what_to_do(site: Sit
     assert (await browser.get(callback)).status == 400
 
 
-async def test_errors_are_json_for_programs(site: Site) -> None:
+async def test_errors_are_json_for_clients(site: Site) -> None:
     response = await site.browser().get("/oauth2/callback?state=x&code=y", accept="application/json")
     assert response.status == 400
     assert '"request_id": "00000000000000000000000000000000"' in response.text
@@ -261,7 +261,7 @@ async def test_a_provider_that_wants_the_secret_in_the_form_gets_it_there(site: 
     assert (await site.browser().sign_in()).status == 302
 
 
-async def test_userinfo_about_another_person_is_refused(site: Site) -> None:
+async def test_refuses_userinfo_of_another_subject(site: Site) -> None:
     site.idp.bend.userinfo = {"sub": "bob"}
     assert (await site.browser().sign_in("alice")).status == 503
     assert await site.sessions() == []
@@ -369,7 +369,7 @@ async def test_a_callback_by_post_is_not_possible(site: Site) -> None:
         ("openid email_verified profile", "email"),
     ],
 )
-async def test_less_scope_than_was_asked_is_refused_by_name(site: Site, scope: object, missing: str) -> None:
+async def test_refuses_missing_scopes(site: Site, scope: object, missing: str) -> None:
     site.idp.bend.tokens = {"scope": scope}
     response = await site.browser().sign_in()
     assert len(await site.sessions()) == (0 if missing else 1)
@@ -379,9 +379,7 @@ async def test_less_scope_than_was_asked_is_refused_by_name(site: Site, scope: o
         assert "Sign in again" in response.text
 
 
-async def test_a_scope_by_which_no_rule_sees_anybody_is_missed_in_the_log_alone(
-    tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_unused_missing_scope_is_only_logged(tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.idp.bend.tokens = {"scope": "openid profile email"}
     wide = Site(tmp_path, site.idp, site._django_pages, idp_scopes=["openid", "profile", "email", "roles"])
     await wide.browser().sign_in()
@@ -438,7 +436,7 @@ async def test_one_network_holds_no_more_than_its_share_of_the_provider(site: Si
     assert (await mine.get(kept)).status == 302
 
 
-async def test_the_provider_s_own_words_are_in_the_log_and_on_no_page(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_error_description_is_only_logged(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     browser = site.browser()
     state = parse_qs(urlsplit(await browser.to_provider()).query)["state"][0]
     said = {"error": "unauthorized_client", "error_description": "Client not\r\nallowed \x1b[31m" + "x" * 500, "state": state}
@@ -451,7 +449,7 @@ async def test_the_provider_s_own_words_are_in_the_log_and_on_no_page(site: Site
 
 
 @pytest.mark.parametrize("path", ["/token", "/userinfo"])
-async def test_the_words_of_its_endpoints_are_in_the_log_too(site: Site, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_endpoint_errors_are_logged(site: Site, path: str, capsys: pytest.CaptureFixture[str]) -> None:
     error = {"error": "unauthorized_client", "error_description": "this client\nmay not"}
     site.idp.bend.answers[path] = Answer.json(error, 400)
     response = await site.browser().sign_in()

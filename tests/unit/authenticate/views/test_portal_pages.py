@@ -38,7 +38,7 @@ async def test_without_a_session_the_page_leads_to_sign_in_and_back(site: Site) 
         assert text in page.text
 
 
-async def test_programs_without_a_session_get_401_as_json(site: Site) -> None:
+async def test_clients_without_session_get_401_as_json(site: Site) -> None:
     response = await site.browser().get("/.gate/", accept="application/json")
     assert response.status == 401
     assert "not signed in" in json.loads(response.text)["reason"]
@@ -98,7 +98,7 @@ ALICE = {"admin_allowed_users": ["alice@corp.example"]}
 
 
 @pytest.mark.parametrize(("admins", "person", "leads"), [(ALICE, "alice", True), (ALICE, "bob", False), ({}, "alice", False)])
-async def test_administrators_are_led_to_the_admin_and_nobody_else(
+async def test_admin_link_only_for_administrators(
     tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, admins: dict[str, object], person: str, leads: bool
 ) -> None:
     site = Site(tmp_path, idp, django_pages, **admins)
@@ -109,9 +109,7 @@ async def test_administrators_are_led_to_the_admin_and_nobody_else(
 
 
 @pytest.mark.parametrize(("zone", "shown"), [("UTC", "UTC"), ("Europe/Berlin", "CE"), ("Asia/Kolkata", "IST")])
-async def test_times_are_told_with_the_zone_that_the_operator_chose(
-    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, zone: str, shown: str
-) -> None:
+async def test_times_have_the_configured_zone(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, zone: str, shown: str) -> None:
     site = Site(tmp_path, idp, django_pages, time_zone=zone)
     browser = site.browser()
     await browser.sign_in()
@@ -121,7 +119,7 @@ async def test_times_are_told_with_the_zone_that_the_operator_chose(
     await site.service.stop()
 
 
-async def test_each_way_to_sign_out_says_what_it_does(site: Site) -> None:
+async def test_sign_out_buttons(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
     text = (await browser.get("/.gate/")).text
@@ -166,7 +164,7 @@ def id_of(page: str, title: str) -> str:
     return re.findall(rf'value="([0-9a-f]{{16}})" aria-pressed="[a-z]*" aria-label="Favourite: {title}"', page)[0]
 
 
-async def test_it_lists_what_this_person_may_open_from_here_and_nothing_else(portal: Site) -> None:
+async def test_lists_only_accessible_applications(portal: Site) -> None:
     alice, bob = await signed_in(portal), await signed_in(portal, "bob")
     assert await titles(alice) == ["Team wiki", "Lab", "Office"]
     assert await titles(bob) == ["Team wiki", "Office"]
@@ -178,14 +176,14 @@ async def test_it_lists_what_this_person_may_open_from_here_and_nothing_else(por
     assert await titles(bob) == ["Team wiki"]
 
 
-async def test_the_json_says_where_to_and_what_to_expect(portal: Site) -> None:
+async def test_portal_json(portal: Site) -> None:
     document = json.loads((await (await signed_in(portal)).get("/.gate/api/portal.json")).text)
     wiki = {"title": "Team wiki", "description": "", "category": "Docs", "url": "https://wiki.example.com/", "tunnel_command": ""}
     assert document["applications"][0] == {**wiki, "requires_step_up": False, "partial_access": False, "favourite": False}
     assert (await portal.browser().get("/.gate/api/portal.json")).status == 401
 
 
-async def test_of_what_is_not_listed_the_answer_says_the_same_whether_it_exists(portal: Site) -> None:
+async def test_check_access_does_not_disclose_routes(portal: Site) -> None:
     bob, answers = await signed_in(portal, "bob"), set[str]()
     for host in ("pay.example.com", "nope.example.com", "hidden.example.com", "https://lab.example.com/x?y#z", "[::x", "Payroll"):
         page = await bob.get("/.gate/why?" + urlencode({"address": host}))
@@ -228,7 +226,7 @@ async def test_what_is_not_listed_can_t_be_chosen_whether_it_exists(portal: Site
     assert await portal.broker.page("portal_preferences", "", 10) == []
 
 
-async def test_nothing_changes_without_proof_that_the_page_asked(portal: Site) -> None:
+async def test_changes_need_a_csrf_token(portal: Site) -> None:
     alice, bob = await signed_in(portal), await signed_in(portal, "bob")
     page = (await alice.get("/.gate/")).text
     for token in ("", "x", form_of((await bob.get("/.gate/")).text)["_gate_csrf"]):
@@ -238,7 +236,7 @@ async def test_nothing_changes_without_proof_that_the_page_asked(portal: Site) -
     assert await portal.broker.page("portal_preferences", "", 10) == []
 
 
-async def test_the_page_loads_its_own_files_and_no_others(portal: Site) -> None:
+async def test_content_security_policy(portal: Site) -> None:
     answer = await (await signed_in(portal)).get("/.gate/")
     policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
     assert "unsafe" not in str(policy)
@@ -292,7 +290,7 @@ async def test_a_thousand_applications_are_small_pages(tmp_path: Path, idp: Fake
     await site.service.stop()
 
 
-async def test_without_the_broker_nobody_is_shown_half_a_page(portal: Site) -> None:
+async def test_without_broker_no_partial_page(portal: Site) -> None:
     alice = await signed_in(portal)
     page = (await alice.get("/.gate/")).text
     portal.broker.cut()
@@ -301,7 +299,7 @@ async def test_without_the_broker_nobody_is_shown_half_a_page(portal: Site) -> N
         assert "Team wiki" not in answer.text
 
 
-async def test_whatever_the_policies_are_the_page_tells_what_may_be_opened_and_nothing_else(
+async def test_any_policy_lists_only_accessible_applications(
     tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups = ["g1", "payroll"]

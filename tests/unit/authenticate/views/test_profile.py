@@ -1,4 +1,4 @@
-"""Person of a session, as their own pages tell it."""
+"""Profile of the user of a session, as JSON and on pages."""
 
 import json
 
@@ -6,7 +6,7 @@ from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, 
 from tests.support.authenticate_site import Site
 
 
-async def test_the_json_tells_identity_groups_session_and_claims(site: Site) -> None:
+async def test_profile_json(site: Site) -> None:
     await site.broker.put(DIRECTORY_USER, "oidc/alice", DirectoryUser("oidc/alice", group_ids=("g1", "g2")).to_data())
     await site.broker.put(DIRECTORY_GROUP, "g1", DirectoryGroup("g1", "Admins", "admins@corp.example").to_data())
     browser = site.browser()
@@ -22,7 +22,7 @@ async def test_the_json_tells_identity_groups_session_and_claims(site: Site) -> 
     assert person["claims"]["sub"] == "alice"
 
 
-async def test_what_the_directory_says_of_another_issuer_s_people_is_not_shown(site: Site) -> None:
+async def test_directory_records_of_another_issuer_are_hidden(site: Site) -> None:
     other = "https://other.example"
     await site.broker.put(DIRECTORY_USER, "oidc/alice", DirectoryUser("oidc/alice", group_ids=("g1",), issuer=other).to_data())
     await site.broker.put(DIRECTORY_GROUP, "engineering", DirectoryGroup("engineering", "Theirs", issuer=other).to_data())

@@ -30,7 +30,7 @@ async def the_session(site: Site) -> SessionRecord:
     return SessionRecord.from_record(record)
 
 
-async def test_the_provider_is_asked_anew_and_the_page_shows_it(site: Site) -> None:
+async def test_refresh_loads_new_claims(site: Site) -> None:
     browser, token = await signed_in(site)
     site.idp.bend.userinfo = {"groups": ["board"]}
     response = await pressed(browser, token)
@@ -60,7 +60,7 @@ async def test_without_proof_nothing_happens(site: Site, token: str) -> None:
     assert site.idp.refreshed == 0
 
 
-async def test_who_is_not_signed_in_is_told_so(site: Site) -> None:
+async def test_refresh_needs_a_session(site: Site) -> None:
     assert (await pressed(site.browser(), "x")).status == 401
 
 

@@ -1,4 +1,4 @@
-"""May this program act for me?  Only the signed-in person says so, on our page, and nobody by a link (classes B9, B12)."""
+"""Consent page: only the signed-in user allows a client application, on this page (classes B9, B12)."""
 
 import re
 from urllib.parse import parse_qs, urlsplit
@@ -35,7 +35,7 @@ def hand_over(site: Site, location: str) -> Handoff:
     return HandoffTokens(site.options, TO_CLIENT_APPLICATION).open(query["gate_session"][0], "app.example.com", site.clock())
 
 
-async def test_the_person_is_asked_and_agrees(site: Site) -> None:
+async def test_consent_is_granted(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
     page = await asked(site, browser)
@@ -50,7 +50,7 @@ async def test_the_person_is_asked_and_agrees(site: Site) -> None:
     assert "A program at <code>localhost:7000</code> has your access to app.example.com" in (await browser.get("/.gate/sessions")).text
 
 
-async def test_who_is_not_signed_in_signs_in_first_and_is_asked_then(site: Site) -> None:
+async def test_sign_in_precedes_consent(site: Site) -> None:
     browser = site.browser()
     question = (await browser.get(start_url(site))).location
     to_sign_in = (await browser.get(question)).location
@@ -59,14 +59,14 @@ async def test_who_is_not_signed_in_signs_in_first_and_is_asked_then(site: Site)
     assert "localhost:7000" in (await browser.get(question)).text
 
 
-async def test_a_program_that_needs_a_stronger_sign_in_is_answered_after_it(site: Site) -> None:
+async def test_step_up_precedes_consent(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
     weak = form_of(await asked(site, browser))
     question = (await browser.get(start_url(site, gate_acr_values="mfa", gate_max_age="900"))).location
     to_sign_in = (await browser.get(question)).location
     assert to_sign_in.startswith(f"{ORIGIN}/.gate/sign_in?")
-    # What the page asked of a weak session does not answer for what this program needs.
+    # A weak session that satisfied the page does not satisfy this client's step-up.
     agreed = await browser.post(f"{ORIGIN}/.gate/program", {**weak, "request": parse_qs(urlsplit(question).query)["request"][0]})
     assert agreed.location.startswith(f"{ORIGIN}/.gate/sign_in?")
     to_provider = (await browser.get(to_sign_in)).location
@@ -81,7 +81,7 @@ async def test_a_program_that_needs_a_stronger_sign_in_is_answered_after_it(site
     assert (opened.session_id, strong.claims["acr"]) == (strong.id, "mfa")
 
 
-async def test_opening_the_link_gives_nobody_anything(site: Site) -> None:
+async def test_opening_the_link_grants_nothing(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
     page = await asked(site, browser)
@@ -90,7 +90,7 @@ async def test_opening_the_link_gives_nobody_anything(site: Site) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "another person's", "none"])
-async def test_no_other_site_agrees_for_the_person(site: Site, token: str) -> None:
+async def test_other_sites_cannot_consent(site: Site, token: str) -> None:
     browser, mallory = site.browser(), site.browser()
     await browser.sign_in()
     await mallory.sign_in("bob")
@@ -124,7 +124,7 @@ async def test_a_token_goes_by_way_of_a_route_s_callback_only(site: Site, callba
     assert (await browser.get(start_url(site, callback=callback))).status == 400
 
 
-async def test_what_is_not_signed_or_too_old_asks_nobody(site: Site) -> None:
+async def test_refuses_unsigned_and_expired_requests(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in()
     url = start_url(site)

@@ -1,4 +1,4 @@
-"""What the provider hears when it tells us of a sign-out, and what anybody else hears."""
+"""Back-channel and front-channel logout endpoints: responses to the provider and to other clients."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ async def test_what_is_not_its_word_changes_nothing(site: Site, bent: dict[str, 
     assert len(await site.sessions()) == 1
 
 
-async def test_another_key_is_not_its_own(site: Site) -> None:
+async def test_refuses_another_key(site: Site) -> None:
     await signed_in(site)
     key, site.idp.signing_key = site.idp.signing_key, OTHER_RSA_KEY
     token = site.idp.logout_token(sid=SID)
@@ -82,7 +82,7 @@ async def test_a_changed_key_is_fetched(site: Site) -> None:
     assert await site.sessions() == []
 
 
-async def test_a_token_is_taken_once(site: Site) -> None:
+async def test_logout_token_is_used_once(site: Site) -> None:
     token = site.idp.logout_token(sid=SID)
     assert (await told(site, token)).status == 200
     response = await told(site, token)
@@ -120,7 +120,7 @@ async def test_it_comes_by_post_only(site: Site, method: str) -> None:
     assert len(await site.sessions()) == 1
 
 
-async def test_a_provider_whose_keys_are_away_can_try_again(site: Site) -> None:
+async def test_unavailable_keys_are_503(site: Site) -> None:
     await signed_in(site)
     token = site.idp.logout_token(sid=SID)
     site.clock.ahead = 3700  # the keys are forgotten
@@ -161,9 +161,7 @@ ANYBODYS = {
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json", "*/*"])
 @pytest.mark.parametrize(("method", "path", "form"), ANYBODYS.values(), ids=ANYBODYS.keys())
-async def test_nobody_without_a_session_hears_how_the_network_to_the_provider_is(
-    tmp_path: Path, site: Site, method: str, path: str, form: str, accept: str
-) -> None:
+async def test_network_errors_are_not_disclosed(tmp_path: Path, site: Site, method: str, path: str, form: str, accept: str) -> None:
     lonely = Site(tmp_path, site.idp, site._django_pages, idp_provider_url=AWAY, scim_token="a-random-token-0123456789-abcdefghij")
     sent = {"logout_token": site.idp.logout_token(sid=SID)} if form else None
     response = await lonely.browser().get(path or lonely.sign_in_url(), method=method, form=sent, accept=accept)
@@ -192,7 +190,7 @@ async def test_a_frame_in_the_providers_page_ends_the_session_without_a_cookie(s
     assert response.set_cookies == []
 
 
-async def test_a_page_that_leads_a_browser_here_without_knowing_its_session_signs_nobody_out(site: Site) -> None:
+async def test_front_channel_needs_the_session_id(site: Site) -> None:
     browser = await signed_in(site)
     assert (await browser.get(front(site, sid="a-session-of-somebody-else"))).status == 200
     assert (await browser.get("/.gate/")).status == 200
@@ -231,7 +229,7 @@ async def test_an_embedding_page_that_knows_no_session_ends_none_and_learns_noth
 
 
 @pytest.mark.parametrize("method", ["POST", "HEAD", "PUT", "OPTIONS"])
-async def test_a_frame_is_asked_for_by_get(site: Site, method: str) -> None:
+async def test_front_channel_is_get(site: Site, method: str) -> None:
     await signed_in(site)
     assert (await site.browser().get(front(site), method=method)).status == 405
     assert len(await site.sessions()) == 1

@@ -1,4 +1,4 @@
-"""SCIM as Okta and Entra ID speak it: the message sequences that they document, and what nobody may say."""
+"""SCIM endpoint: documented message sequences of Okta and Entra ID, and refused requests."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -47,7 +47,7 @@ async def done(site: Site, method: str, path: str, document: Any = None, *, stat
 
 
 def where(text: str) -> str:
-    """The query of this filter; `'` stands for the quotation marks of the language."""
+    """Query of this filter; `'` replaces quotation marks."""
     return "filter=" + quote(text.replace("'", '"'))
 
 
@@ -167,7 +167,7 @@ async def test_entra_id(site: Site) -> None:
     assert (await ask(site, "DELETE", f"Users/{user['id']}")).status == 204
 
 
-async def test_deactivation_ends_the_session_of_who_is_signed_in_and_lets_nobody_in_again(site: Site) -> None:
+async def test_deactivation_ends_sessions_and_blocks_sign_in(site: Site) -> None:
     browser = site.browser()
     await browser.sign_in("alice")
     assert (await browser.get("/.gate/")).status == 200
@@ -220,7 +220,7 @@ def said(word: Any) -> list[tuple[str, dict[str, Any]]]:
     ]  # fmt: skip
 
 
-# Nobody can say what is meant.
+# Ambiguous.
 UNCLEAR = [
     put(active="no"), put(active=0), put(active=[]), put(active={"value": False}), put(active=True, ACTIVE=False),
     put(active=True, **nested(active=False)), put(**{FULL: True, "active": False}), put(**{USER: True}), put(**{USER: [{"active": False}]}),
@@ -236,7 +236,7 @@ UNCLEAR = [
     [(NOT_SAID, None, 200), (said(True), True, 200), (said(False), False, 200), (UNCLEAR, None, 400)],
     ids=["not said", "said to be", "said not to be", "unclear"],
 )
-async def test_a_person_is_as_the_provider_has_said_last(
+async def test_last_push_wins(
     site: Site, was_active: bool, changes: list[tuple[str, dict[str, Any]]], becomes: bool | None, status: int
 ) -> None:
     path = f"Users/{(await done(site, 'POST', 'Users', {'userName': 'ann', 'externalId': 'x'}, status=201))['id']}"
@@ -251,7 +251,7 @@ async def test_a_person_is_as_the_provider_has_said_last(
             assert {name for name in shown if name.lower().startswith("urn:")} == set(), (method, document)
 
 
-async def test_who_is_deactivated_stays_so_over_any_number_of_changes_that_do_not_say_otherwise(site: Site) -> None:
+async def test_unrelated_changes_keep_deactivation(site: Site) -> None:
     path = f"Users/{(await done(site, 'POST', 'Users', {'userName': 'ann', 'externalId': 'x', 'active': False}, status=201))['id']}"
     for method, document in NOT_SAID * 2:
         await done(site, method, path, document)
@@ -263,7 +263,7 @@ async def test_who_is_deactivated_stays_so_over_any_number_of_changes_that_do_no
     assert (await done(site, "PUT", path, put(title="z")[1]))["active"] is False
 
 
-async def test_what_belongs_to_an_extension_that_gate_does_not_know_is_kept_in_one_place(site: Site) -> None:
+async def test_unknown_extension_is_stored(site: Site) -> None:
     foreign = "urn:ietf:params:scim:schemas:extension:acme:2.0:User"
     user = await done(site, "POST", "Users", {"userName": "ann", "externalId": "x", foreign: {"badge": "1"}}, status=201)
     path = f"Users/{user['id']}"
@@ -342,7 +342,7 @@ async def test_a_version_guards_a_change(site: Site) -> None:
     assert (await ask(site, "PUT", path, body, if_match=created.headers["etag"])).status == 412
 
 
-async def test_what_can_not_be_shown_is_not_done(site: Site) -> None:
+async def test_invalid_selection_changes_nothing(site: Site) -> None:
     await done(site, "POST", "Users?attributes=userName", {"userName": "ann", "externalId": "x"}, status=201)
     assert set((await done(site, "GET", "Users?attributes=userName"))["Resources"][0]) == {"id", "schemas", "userName"}
 
@@ -356,7 +356,7 @@ async def test_the_server_describes_itself(site: Site) -> None:
 
 @pytest.mark.parametrize("authorization", ["", "Bearer", f"Bearer {TOKEN}x", f"Basic {TOKEN}", TOKEN])
 @pytest.mark.parametrize(("method", "path"), [("GET", "Users"), ("POST", "Users"), ("DELETE", "Users/x"), ("GET", "Schemas"), ("GET", "x")])
-async def test_without_the_token_nothing_is_told(site: Site, authorization: str, method: str, path: str) -> None:
+async def test_refuses_without_token(site: Site, authorization: str, method: str, path: str) -> None:
     response = await ask(site, method, path, {"userName": "ann", "externalId": "x"}, authorization=authorization)
     assert (response.status, response.headers["www-authenticate"].partition(",")[0]) == (401, 'Bearer realm="gate"')
     assert json.loads(response.text)["status"] == "401"
@@ -453,7 +453,7 @@ def no_audit_log(database: None) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_audit_log")
-async def test_a_person_is_shut_out_also_where_it_can_not_be_written_down(site: Site) -> None:
+async def test_deactivation_works_without_audit(site: Site) -> None:
     user = await done(site, "POST", "Users", {"userName": "ann@example.com", "externalId": "id-of-ann"}, status=201)
     with capture_logs() as logged:
         await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "replace", "value": {"active": False}}))

@@ -1,4 +1,4 @@
-"""My sessions: one's own and nobody else's, ended one by one or together, and each end told in the audit log."""
+"""Sessions page: list and end own sessions, and audit each end."""
 
 import re
 from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def audited(site: Site) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-async def test_it_lists_one_s_own_sessions_in_words(mine: Site) -> None:
+async def test_lists_sessions(mine: Site) -> None:
     phone, bob = await signed_in(mine, user_agent=SAFARI), await signed_in(mine, "bob")
     other = await get_session(mine, phone)
     browser = await signed_in(mine)
@@ -76,7 +76,7 @@ async def test_it_lists_one_s_own_sessions_in_words(mine: Site) -> None:
     assert (await mine.browser().get(PAGE)).location.startswith("https://auth.example.com/.gate/sign_in?")
 
 
-async def test_it_says_when_a_session_was_last_seen_and_which_programs_act_by_it(mine: Site) -> None:
+async def test_shows_activity_and_clients(mine: Site) -> None:
     other = await get_session(mine, await signed_in(mine, user_agent=SAFARI))
     seen = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
     await in_database(lambda: Session.rows.bulk_create([Session(pk=other.id, last_seen_at=seen, last_host="wiki.example.com")]))
@@ -118,7 +118,7 @@ async def test_signing_out_is_in_the_audit_log(mine: Site, everywhere: dict[str,
     assert [entry[2:] for entry in await audited(mine)] == [expected]
 
 
-async def test_somebody_else_s_session_is_answered_as_one_that_does_not_exist(mine: Site) -> None:
+async def test_session_of_another_user_is_not_found(mine: Site) -> None:
     bob, browser = await signed_in(mine, "bob"), await signed_in(mine)
     of_bob = (await get_session(mine, bob)).id
     answers = [await press(browser, end=id) for id in (of_bob, "x" * 43, "", "../x", "\x00", "é")]
@@ -127,7 +127,7 @@ async def test_somebody_else_s_session_is_answered_as_one_that_does_not_exist(mi
     assert await audited(mine) == []
 
 
-async def test_the_same_id_of_another_issuer_s_person_is_somebody_else(mine: Site) -> None:
+async def test_same_id_of_another_issuer_is_not_found(mine: Site) -> None:
     phone, browser = await signed_in(mine), await signed_in(mine)
     other = await get_session(mine, phone)
     await mine.broker.put(SESSION, other.id, {**other.data, "issuer": "https://other.example"}, expires=other.expires)
@@ -135,14 +135,14 @@ async def test_the_same_id_of_another_issuer_s_person_is_somebody_else(mine: Sit
     assert (await press(browser, end=other.id)).status == 404
 
 
-async def test_this_session_is_ended_by_the_sign_out_which_asks(mine: Site) -> None:
+async def test_current_session_ends_by_sign_out(mine: Site) -> None:
     browser = await signed_in(mine)
     answer = await press(browser, end=(await get_session(mine, browser)).id)
     assert answer.location == "/.gate/signout/"
     assert (await browser.get(PAGE)).status == 200
 
 
-async def test_nothing_ends_without_proof_that_the_page_asked(mine: Site) -> None:
+async def test_ending_needs_a_csrf_token(mine: Site) -> None:
     phone, bob, browser = await signed_in(mine), await signed_in(mine, "bob"), await signed_in(mine)
     other = (await get_session(mine, phone)).id
     (of_bob,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', await text(bob))
@@ -165,7 +165,7 @@ async def test_with_the_broker_away_nothing_is_half_done(mine: Site) -> None:
     assert await audited(mine) == []
 
 
-async def test_where_the_broker_fails_halfway_the_page_says_how_far_it_came(mine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partial_failure_is_reported(mine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     others = [await signed_in(mine) for _ in range(3)]
     browser, end, count = await signed_in(mine), mine.service.sessions.end, 0
 
@@ -184,7 +184,7 @@ async def test_where_the_broker_fails_halfway_the_page_says_how_far_it_came(mine
     assert [action for _, _, action, _ in await audited(mine)] == [AuditAction.END_SESSION, AuditAction.END_SESSION.failure]
 
 
-async def test_it_tells_what_applications_are_told_and_folds_the_rest_away(mine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shows_shared_and_technical_claims(mine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {**PEOPLE["alice"], "department": "R&D", "locale": "de", "nickname": "a\u202eb\x1b<i>", "email_verified": False}
     monkeypatch.setitem(PEOPLE, "alice", said)
     page = await text(await signed_in(mine))

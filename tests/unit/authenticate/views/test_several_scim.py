@@ -72,7 +72,7 @@ async def pushed(site: SeveralSite) -> tuple[SeveralSite, str, str]:
     return site, user, group_id
 
 
-async def test_the_token_says_whose_a_push_is(pushed: tuple[SeveralSite, str, str]) -> None:
+async def test_scim_token_selects_the_provider(pushed: tuple[SeveralSite, str, str]) -> None:
     site, _, _ = pushed
     await said(site, PARTNER, "POST", "Users", {"userName": "bob", "externalId": "ann"}, status=201)
     await said(site, PARTNER, "POST", "Groups", {"displayName": "staff", "externalId": "x"}, status=201)
@@ -128,7 +128,7 @@ async def test_a_hostile_client_changes_nothing_of_another_s(
     assert not await site.service.is_deactivated(session)
 
 
-async def test_a_deactivation_ends_the_sessions_of_one_s_own_person(pushed: tuple[SeveralSite, str, str]) -> None:
+async def test_deactivation_ends_sessions_of_its_provider(pushed: tuple[SeveralSite, str, str]) -> None:
     site, user, _ = pushed
     partner = site.service.options.providers["partner"]
     theirs = SessionRecord("s2", "partner/ann@corp.example", "ann@corp.example", "partner", 0.0, 4e9, issuer=partner.issuer)
@@ -148,7 +148,7 @@ async def test_the_same_change_at_two_is_made_at_once(pushed: tuple[SeveralSite,
 
 
 @pytest.mark.parametrize("token", ["", "none", "not-a-token-of-anybody-0123456789", CORP[:-1], f"{CORP}{PARTNER}"])
-async def test_who_has_no_token_is_nobody(site: SeveralSite, token: str) -> None:
+async def test_refuses_requests_without_token(site: SeveralSite, token: str) -> None:
     assert (await ask(site, token, "GET", "Users")).status == 401
 
 

@@ -162,7 +162,7 @@ async def test_a_planted_cookie_does_not_hide_the_real_one(site: Site) -> None:
         assert (await browser.get(site.sign_in_url(), cookie=f"{header}; __Host-_gate={companion}")).location.startswith(APP)
 
 
-async def test_who_has_a_session_of_before_companions_just_signs_in_again(site: Site) -> None:
+async def test_session_without_binding_cookie_signs_in_again(site: Site) -> None:
     """Also who has another one beside it: what can be cleared is, and nothing goes round in circles."""
     browser = site.browser()
     await browser.sign_in()
@@ -184,7 +184,7 @@ async def test_who_has_a_session_of_before_companions_just_signs_in_again(site: 
     assert {each.partition("Domain=")[2].partition(";")[0] for each in cleared} == {"", "example.com", "auth.example.com"}
 
 
-async def test_at_most_eight_attempts_stay_in_a_browser(site: Site) -> None:
+async def test_attempts_per_browser_are_limited(site: Site) -> None:
     browser = site.browser()
     for _ in range(12):
         await browser.to_provider()

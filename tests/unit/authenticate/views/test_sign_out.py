@@ -1,4 +1,4 @@
-"""Only a page of ours, in this browser, for this session, can sign somebody out; then it is over everywhere."""
+"""Sign-out: needs a CSRF token of this session, and ends it everywhere."""
 
 import re
 from pathlib import Path
@@ -50,7 +50,7 @@ async def test_every_spelling_signs_out_by_form_query_and_header(site: Site, pat
         assert await site.sessions() == []
 
 
-async def test_without_a_token_nothing_changes_and_the_page_asks(site: Site) -> None:
+async def test_without_token_shows_confirmation(site: Site) -> None:
     browser, _ = await signed_in(site)
     for path in PATHS:
         for method in ("GET", "POST"):
@@ -131,7 +131,7 @@ async def back_from_the_provider(site: Site, location: str, **more: str) -> Resp
     return await site.browser().get(f"{ORIGIN}/.gate/signed_out?{urlencode({'state': params['state'][0], **more})}")
 
 
-async def test_the_way_leads_by_the_provider_and_one_page_of_ours_to_the_target(site: Site) -> None:
+async def test_redirects_by_provider_to_the_target(site: Site) -> None:
     browser, token = await signed_in(site)
     response = await browser.post(URL, {"_gate_csrf": token, "gate_redirect_uri": f"{APP}/bye?x=1"})
     assert APP not in response.location
@@ -169,7 +169,7 @@ async def test_an_id_token_too_long_for_a_url_stays_at_home(site: Site) -> None:
     assert params == {"client_id": ["gate"]}
 
 
-async def test_a_provider_without_these_endpoints_leaves_our_own_page(site: Site) -> None:
+async def test_provider_without_logout_endpoint(site: Site) -> None:
     site.idp.bend.discovery = {"end_session_endpoint": ABSENT, "revocation_endpoint": ABSENT}
     browser, token = await signed_in(site)
     response = await browser.post(URL, {"_gate_csrf": token})
@@ -178,7 +178,7 @@ async def test_a_provider_without_these_endpoints_leaves_our_own_page(site: Site
     assert await site.sessions() == []
 
 
-async def test_a_dead_provider_does_not_keep_anybody_signed_in(site: Site) -> None:
+async def test_unavailable_provider_does_not_block_sign_out(site: Site) -> None:
     browser, token = await signed_in(site)
     for path in ("/revoke", "/.well-known/openid-configuration"):
         site.idp.bend.answers[path] = Answer(500)
@@ -189,7 +189,7 @@ async def test_a_dead_provider_does_not_keep_anybody_signed_in(site: Site) -> No
 
 
 @pytest.mark.parametrize("endpoint", ["", ABSENT], ids=["ends its session", "has no endpoint"])
-async def test_the_way_leads_by_the_provider_to_our_own_page(tmp_path: Path, site: Site, endpoint: object) -> None:
+async def test_redirects_by_provider_to_the_post_logout_page(tmp_path: Path, site: Site, endpoint: object) -> None:
     own = Site(tmp_path, site.idp, site._django_pages, signout_redirect_url=f"{ORIGIN}/.gate/signed_out")
     site.idp.bend.discovery = {"end_session_endpoint": endpoint or f"{site.idp.issuer}/end"}
     browser, token = await signed_in(own)
@@ -205,7 +205,7 @@ async def test_the_way_leads_by_the_provider_to_our_own_page(tmp_path: Path, sit
     assert (page.status, "You are signed out" in page.text) == (200, True)
 
 
-async def test_signout_redirect_url_is_where_people_go(tmp_path: Path, site: Site) -> None:
+async def test_signout_redirect_url(tmp_path: Path, site: Site) -> None:
     goodbye = Site(tmp_path, site.idp, site._django_pages, signout_redirect_url="https://www.example.com/bye")
     site.idp.bend.discovery = {"end_session_endpoint": ABSENT}
     browser, token = await signed_in(goodbye)
@@ -220,7 +220,7 @@ async def test_signout_redirect_url_is_where_people_go(tmp_path: Path, site: Sit
 
 
 async def test_sign_out_leads_to_no_stranger(site: Site) -> None:
-    # Who has no session may sign out as well, which spares a sign-in for each of these.
+    # Sign-out works without a session, so these cases need no sign-in.
     browser = site.browser()
     for target in OPEN_REDIRECTS:
         page = await browser.get(f"{URL}?{urlencode({'gate_redirect_uri': target})}")
@@ -238,7 +238,7 @@ async def test_the_confirmation_keeps_the_target(site: Site) -> None:
     assert response.location == f"{APP}/bye"
 
 
-async def test_programs_get_json(site: Site) -> None:
+async def test_sign_out_json(site: Site) -> None:
     browser, token = await signed_in(site)
     response = await browser.get(URL, accept="application/json")
     assert (response.status, response.headers["content-type"]) == (400, "application/json")
@@ -260,7 +260,7 @@ async def test_pages_with_a_form_that_ends_at_the_provider_do_not_forbid_it(site
 EVERYWHERE = {"gate_everywhere": "yes"}
 
 
-async def test_on_all_devices_ends_every_session_of_the_person_and_nobody_elses(site: Site) -> None:
+async def test_all_devices_ends_all_sessions_of_the_user(site: Site) -> None:
     await signed_in(site)
     await signed_in(site, "bob")
     browser, token = await signed_in(site)
@@ -269,7 +269,7 @@ async def test_on_all_devices_ends_every_session_of_the_person_and_nobody_elses(
 
 
 @pytest.mark.parametrize("way", ["without a token", "another person's token", "by a link", "by a script without a token"])
-async def test_nobody_else_ends_them(site: Site, way: str) -> None:
+async def test_all_devices_needs_the_session(site: Site, way: str) -> None:
     await signed_in(site)
     browser, token = await signed_in(site)
     _, bobs = await signed_in(site, "bob")
@@ -286,13 +286,13 @@ async def test_nobody_else_ends_them(site: Site, way: str) -> None:
     assert subjects == ["alice", *(["alice"] if way != "by a link" else []), "bob"]
 
 
-async def test_the_page_that_asks_offers_it_to_who_is_signed_in(site: Site) -> None:
+async def test_confirmation_offers_all_devices(site: Site) -> None:
     browser, _ = await signed_in(site)
     assert "on all devices" in (await browser.get(URL)).text
     assert "on all devices" not in (await site.browser().get(URL)).text
 
 
-async def test_who_is_not_led_to_the_provider_is_told_what_has_ended(site: Site) -> None:
+async def test_signed_out_page(site: Site) -> None:
     site.idp.bend.discovery = {"end_session_endpoint": ABSENT}
     for more, words in ((EVERYWHERE, "on all devices"), ({}, "in this browser")):
         browser, token = await signed_in(site)
@@ -302,7 +302,7 @@ async def test_who_is_not_led_to_the_provider_is_told_what_has_ended(site: Site)
         assert ("on all devices" in answer.text) is bool(more)
 
 
-async def test_every_cookie_of_ours_goes(site: Site) -> None:
+async def test_clears_all_gate_cookies(site: Site) -> None:
     browser, token = await signed_in(site)
     browser.cookies |= {settings.SESSION_COOKIE_NAME: "x", settings.CSRF_COOKIE_NAME: "x", "theirs": "1"}
     await browser.post(URL, {"_gate_csrf": token})

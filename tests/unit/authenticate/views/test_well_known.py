@@ -1,4 +1,4 @@
-"""What programs may ask about us."""
+"""Well-known documents: keys and client metadata."""
 
 import base64
 import json
@@ -43,7 +43,7 @@ async def test_the_endpoints_are_named(site: Site) -> None:
     }
 
 
-async def test_a_provider_without_id_tokens_can_tell_of_no_sign_out(tmp_path: Path, site: Site) -> None:
+async def test_provider_without_id_tokens_has_no_logout(tmp_path: Path, site: Site) -> None:
     github = Site(tmp_path, site.idp, site._django_pages, idp_provider="github")
     document = json.loads((await github.browser().get("/.well-known/gate/")).text)
     assert {name: value for name, value in document.items() if "logout" in name} == {
