@@ -110,16 +110,16 @@ class AccessRequestService:
         return self._linked.get(link_id)
 
     async def create(self, actor: AccessActor, route: Route, why: str, seconds: float) -> None:
-        rule = route.access_requests
-        if rule is None or not actor.identity.is_provider_user:
+        settings = route.access_requests
+        if settings is None or not actor.identity.is_provider_user:
             raise RequestNotFound(Message("this application does not accept access requests"))
-        if not 0 < seconds <= rule.max_duration.total_seconds():
+        if not 0 < seconds <= settings.max_duration.total_seconds():
             raise AccessError(
-                Message("access can be requested for at most %(duration)s", duration=format_duration(rule.max_duration.total_seconds()))
+                Message("access can be requested for at most %(duration)s", duration=format_duration(settings.max_duration.total_seconds()))
             )
         if not may_request(route, actor.identity):
             raise NotPermitted(Message("this application does not accept users of your identity provider"))
-        reason = checked_why(why) if why.strip() or rule.reason == REQUIRED else DEFAULT_REASON
+        reason = checked_why(why) if why.strip() or settings.reason == REQUIRED else DEFAULT_REASON
         holder = actor.grant_subject
         request = AskedAccess(
             nonce=secrets.token_hex(16),
@@ -146,12 +146,12 @@ class AccessRequestService:
 
     async def break_glass(self, actor: AccessActor, route: Route, why: str, seconds: float) -> None:
         """Grant the actor emergency access immediately, if the rule allows it.  A warning is logged and the webhook is called."""
-        rule = route.access_requests.break_glass if route.access_requests is not None else None
-        if rule is None or not self.can_break_glass(actor, route):
+        settings = route.access_requests.break_glass if route.access_requests is not None else None
+        if settings is None or not self.can_break_glass(actor, route):
             raise NotPermitted(Message("you don't have emergency access to this application; nothing was changed"))
-        if not 0 < seconds <= rule.max_duration.total_seconds():
+        if not 0 < seconds <= settings.max_duration.total_seconds():
             raise AccessError(
-                Message("emergency access is limited to %(duration)s", duration=format_duration(rule.max_duration.total_seconds()))
+                Message("emergency access is limited to %(duration)s", duration=format_duration(settings.max_duration.total_seconds()))
             )
         now, holder, reason = self._clock(), actor.grant_subject, checked_why(why)
         by, until = f"{actor.name} (break-glass)", now + seconds
@@ -283,10 +283,10 @@ class AccessRequestService:
         approval = actor.as_approval(now)
         others = [each for each in request.approvals if each.names.isdisjoint(approval.names)]
         approvals = (*[each for each in others if await self._is_still_valid(each, request, identities, now)], approval)
-        rule = route.access_requests
-        if rule is None or len(approvals) < rule.approvals:
+        settings = route.access_requests
+        if settings is None or len(approvals) < settings.approvals:
             return replace(request, approvals=approvals)
-        duration = min(request.duration, rule.max_duration.total_seconds())  # the rule may have changed since the request
+        duration = min(request.duration, settings.max_duration.total_seconds())  # the rule may have changed since the request
         return replace(request, approvals=approvals, state=APPROVED, duration=duration, until=now + duration)
 
     async def _is_still_valid(self, approval: AccessApproval, request: AskedAccess, identities: IdentityLookup, now: float) -> bool:

@@ -152,23 +152,23 @@ async def _requestable_routes(request: HttpRequest, service: AuthenticateService
 
 
 def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
-    rule = route.access_requests
-    if rule is None:
+    settings = route.access_requests
+    if settings is None:
         raise RuntimeError("this route does not accept access requests")
     return {
         "id": links.link_id(route),
         "words": route_title(route),
         "address": route.from_.host_port,
-        "needs_reason": rule.reason == REQUIRED,
-        "durations": list(_durations(rule.max_duration)),
-        "approvals": rule.approvals,
+        "needs_reason": settings.reason == REQUIRED,
+        "durations": list(_durations(settings.max_duration)),
+        "approvals": settings.approvals,
     }
 
 
 def _break_glass_durations(route: Route) -> list[tuple[int, str]]:
     """Return the durations of emergency access, with their labels."""
-    rule = route.access_requests
-    return [] if rule is None or rule.break_glass is None else list(_durations(rule.break_glass.max_duration))
+    settings = route.access_requests
+    return [] if settings is None or settings.break_glass is None else list(_durations(settings.break_glass.max_duration))
 
 
 def _durations(maximum: timedelta) -> Iterator[tuple[int, str]]:
@@ -179,7 +179,7 @@ def _durations(maximum: timedelta) -> Iterator[tuple[int, str]]:
 
 def _request_row(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
     access_request, route = held.asked, service.access.rules.route(held.asked.route)
-    rule = None if route is None else route.access_requests
+    settings = None if route is None else route.access_requests
     return {
         "value": f"{held.id} {access_request.nonce}",
         "person": access_request.person,
@@ -190,7 +190,7 @@ def _request_row(held: HeldRequest, service: AuthenticateService) -> dict[str, A
         "asked": access_request.asked,
         "expires": access_request.expires,
         "approvers": [each.name for each in access_request.approvals],
-        "needed": 0 if rule is None else rule.approvals,
+        "needed": 0 if settings is None else settings.approvals,
         "is_gone": route is None,
     }
 

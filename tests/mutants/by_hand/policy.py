@@ -316,7 +316,7 @@ desk.without(
 desk.without(
     "a shorter rule holds",
     "AccessRequestService._add_approval",
-    replaced("min(request.duration, rule.max_duration.total_seconds())", "request.duration"),
+    replaced("min(request.duration, settings.max_duration.total_seconds())", "request.duration"),
 )
 hook = door("authenticate.access_requests.access_webhook", "unit/authenticate/access_requests/test_access_webhook.py")
 hook.without("a redirect leads the webhook nowhere", "AccessWebhook._run", passes(follow_redirects="True"))
