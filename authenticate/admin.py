@@ -137,7 +137,7 @@ def _waits(desk: Any, held: HeldRequest, caller: AccessActor | None) -> dict[str
         "is_gone": route is None,
         "since": time_element(asked.asked),
         "until": time_element(asked.expires),
-        "may_answer": caller is not None and desk.can_decide(caller, asked),
+        "can_decide": caller is not None and desk.can_decide(caller, asked),
     }
 
 

@@ -1,4 +1,4 @@
-"""File forms of settings: `cookie_secret_file` names a file whose content takes the place of `cookie_secret`."""
+"""File forms of settings: `cookie_secret_file` names a file whose content is the value of `cookie_secret`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,17 +11,17 @@ from config.validation import Finding, Settings
 
 @cache
 def file_forms(model: type[Settings]) -> Mapping[str, Mapping[str, Any]]:
-    """Keys that were declared with `file_form`, each with what was declared there."""
+    """Return the keys declared with `file_form`, each with its declaration."""
     declared = ((name, info.json_schema_extra) for name, info in model.model_fields.items())
     return {name: extra for name, extra in declared if isinstance(extra, dict) and "file_form_of" in extra}
 
 
 @dataclass(slots=True)
 class FileContents:
-    """Contents of the files that settings name in their place.
+    """Contents of the files that replace inline values.
 
-    `values` are settings as they would be written; `keys` holds the key that names the file of each, by setting; those of `unread` have no
-    value, and `findings` or the key's own validation say why.
+    `values` are settings in their configuration form. `keys` maps each setting to the key that names its file. Settings in `unread` have no
+    value; `findings` or the validation of the key gives the reason.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class FileContents:
 
 
 def read_contents(model: type[Settings], raw: Mapping[str, Any], files: SettingFiles) -> FileContents:
-    """Read the file of each setting of `model` that is given by one."""
+    """Read the file of each setting of `model` that is set in its file form."""
     contents = FileContents()
     for key, declared in file_forms(model).items():
         if raw.get(key) is not None:

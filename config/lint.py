@@ -1,4 +1,4 @@
-"""Weak settings: allowed, but weaker than they could be.  Advice for checkconfig; nothing here stops a start."""
+"""Lint rules: valid settings that weaken security. `gate check` reports them as warnings; they never prevent a start."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ from config.settings.identity_providers import provider_entries, provider_key_pa
 from config.validation import Finding, Rule
 from foundation.values import SecretText, is_loopback, parse_ip
 
-# Setting -> its weak value, and what follows from it.
+# Setting -> (risky value, consequence).
 RISKY_SETTINGS: dict[str, tuple[Any, str]] = {
     "cookie_secure": (
         False,
@@ -67,7 +67,7 @@ def _guessable_secrets(settings: Options) -> Iterator[Finding]:
 
 
 def _is_sequence(secret: bytes) -> bool:
-    """Equal steps from byte to byte, as somebody writes who needs 32 of them."""
+    """Return whether all steps between bytes are equal, as in a hand-written key."""
     steps = {(after - before) % 256 for before, after in itertools.pairwise(secret)}
     return len(steps) == 1
 
@@ -83,7 +83,7 @@ def _secrets(value: Any) -> set[bytes]:
 
 
 def _plaintext_upstreams(settings: Options) -> Iterator[Finding]:
-    """Plain http tells everybody on the way what the upstream is told about a person."""
+    """Plain HTTP exposes identity and credentials to the network."""
     for index, route in enumerate(settings.policy):
         if allows_plaintext_tokens(route):
             key = "pass_provider_tokens_unencrypted"
@@ -96,7 +96,7 @@ def _plaintext_upstreams(settings: Options) -> Iterator[Finding]:
 
 
 def _is_private(host: str) -> bool:
-    """Loopback, private addresses, and names that only a private resolver knows."""
+    """Return whether the host is a loopback or private address, or a name that only a private resolver knows."""
     if (address := parse_ip(host.strip("[]"))) is not None:
         return address.is_private
     return is_loopback(host) or "." not in host or host.endswith((".internal", ".local", ".svc", ".cluster.local", ".lan", ".home.arpa"))
@@ -130,7 +130,7 @@ def _all_peers_trusted(settings: Options) -> Iterator[Finding]:
             )
 
 
-# Text that templates and examples have in place of a value.
+# Text that templates and examples contain in place of a value.
 _PLACEHOLDER = re.compile(r"\$\{.*\}|\$[A-Za-z_]+|\{\{.*\}\}|<.*>|change[-_ ]?me|replace[-_ ]?me", re.IGNORECASE)
 _DISCOVERY = "/.well-known/openid-configuration"
 
@@ -157,7 +157,7 @@ def _clusters_without_upgrades(settings: Options) -> Iterator[Finding]:
 
 
 def _identity_in_client_cookie(settings: Options) -> Iterator[Finding]:
-    """A client's own cookies reach the upstream on every route that does not replace or remove the header."""
+    """Cookies of the client reach the upstream on every route that neither replaces nor removes the header."""
     open_upstreams = {upstream for route in settings.policy if not _replaces_cookies(route) for upstream in upstream_addresses(route)}
     for index, route in enumerate(settings.policy):
         for name, parts in header_templates(route).items():
@@ -186,7 +186,7 @@ def _plaintext_provider(settings: Options) -> Iterator[Finding]:
 
 
 def _unverifiable_assertions(settings: Options) -> Iterator[Finding]:
-    # Of a file that can't be read the error tells; authorize signs, and says it of itself.
+    # An unreadable key file is reported as an error. The authorize service signs, and checks its own configuration.
     if settings.signing_key is not None or settings.signing_key_file is not None or settings.services == "proxy":
         return
     for index, route in enumerate(settings.policy):
@@ -211,19 +211,22 @@ def _hosts_without_acme_certificate(settings: Options) -> Iterator[Finding]:
 
 
 def _hosts_without_matching_certificate(settings: Options) -> Iterator[Finding]:
-    """Names only: clients look for an address elsewhere in a certificate."""
+    """Checks DNS names only; clients match IP addresses against another field of the certificate."""
     ends_tls = not settings.insecure_server and not settings.autocert and settings.services in ("all", "proxy", "authenticate")
     if not ends_tls or not settings.certificate_pairs:
         return
-    told = set[str]()
+    reported = set[str]()
     for path, host in _served_hosts(settings):
-        if host not in told and parse_ip(host.strip("[]")) is None and not is_covered(host, settings):
-            told.add(host)
+        if host not in reported and parse_ip(host.strip("[]")) is None and not is_covered(host, settings):
+            reported.add(host)
             yield path, f"no certificate matches {host}, so browsers reject it. Add one with its name, or with a wildcard for one label"
 
 
 def _served_hosts(settings: Options) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Where another proxy asks (forward auth, ext_authz), people see that one's certificates at the routes' hosts."""
+    """Yield the hosts for which this process presents certificates.
+
+    With forward auth or ext_authz, the other proxy presents the certificates of the routes' hosts.
+    """
     if settings.services in ("all", "authenticate") and settings.authenticate_service_url is not None:
         yield ("authenticate_service_url",), settings.authenticate_service_url.host
     if settings.services == "authenticate":
@@ -236,28 +239,28 @@ def _served_hosts(settings: Options) -> Iterator[tuple[tuple[str | int, ...], st
 
 
 def _inconsistent_port(settings: Options) -> Iterator[Finding]:
-    """A port in `from` is what browsers write, so it is the same everywhere, or each host's own."""
+    """Browsers send the port of `from`, so it is usually the same on all routes, or different on each host."""
     urls: list[tuple[tuple[str | int, ...], Any]] = [
         (("policy", index, "from"), route.from_) for index, route in enumerate(settings.policy) if not route.is_tcp
     ]
-    if settings.services == "all" and settings.authenticate_service_url is not None:  # services apart have ports of their own
+    if settings.services == "all" and settings.authenticate_service_url is not None:  # split services have their own ports
         urls.append((("authenticate_service_url",), settings.authenticate_service_url))
     counts = Counter(url.port for _, url in urls)
     alone = [(path, url) for path, url in urls if counts[url.port] == 1]
-    # Of two, the one without a port is meant: who writes one has a reason.
+    # Of two, report the one without a port: an explicit port is intentional.
     if len(urls) == 2 and len(alone) == 2:
         alone = [(path, url) for path, url in alone if url.port is None and path != ("authenticate_service_url",)]
     if len(counts) != 2 or len(alone) != 1:
         return
     path, url = alone[0]
     usual = next(port for port in counts if port != url.port)
-    said = "has no port" if url.port is None else f"has port {url.port}"
+    found_text = "has no port" if url.port is None else f"has port {url.port}"
     others = "the others have none" if usual is None else f"the others have {usual}"
-    yield path, f"{said}, {others}. Requests to another port match no route"
+    yield path, f"{found_text}, {others}. Requests to another port match no route"
 
 
 def _acme_unreachable(settings: Options) -> Iterator[Finding]:
-    """It connects to these ports and to no others (RFC 8555 8.3, RFC 8737 3)."""
+    """ACME CAs connect to ports 443 and 80 only (RFC 8555 8.3, RFC 8737 3)."""
     redirects = settings.http_redirect_addr
     if settings.autocert and settings.address.port != 443 and (redirects is None or redirects.port != 80):
         yield (

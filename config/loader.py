@@ -24,13 +24,13 @@ from config.validation import Finding, Rule, Settings, find_violations, valid_su
 from foundation.errors import ConfigError, Problem
 
 ENVIRONMENT_KEYS = (*Options.attributes(), *removed_keys.SETTINGS)
-EXTENSION = "x-"  # begins keys at the top that are the operator's: a place for YAML anchors
-MAX_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
+EXTENSION = "x-"  # prefix of top-level keys that gate ignores, for example for YAML anchors
+MAX_PROBLEMS = 1_000  # more are never read, and each takes time to format
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigCheck:
-    """Check by somebody who knows more than this package does.  What it finds forbids a start, or only `warns`."""
+    """Check that needs knowledge outside this package. Its findings prevent a start, or are warnings if `warns` is set."""
 
     kind: str
     rule: Rule
@@ -39,10 +39,10 @@ class ConfigCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Configuration after its checks.  `options` is None where there are errors.
+    """Result of all checks. `options` is None if there are errors.
 
-    `files` are those that settings and routes name, whether they could be read or not; routes that were known name none.  `places`
-    are those of the values, where there are no errors.
+    `files` are the files that settings and routes name, readable or not, except those of routes from the cache. `source_map` has the
+    locations of the values, if there are no errors.
     """
 
     options: Options | None
@@ -53,8 +53,8 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadConfig:
-    """What was read, and from where; `file` is empty where there is none."""
+class _ConfigSource:
+    """Parsed document and its origin. `file` is empty if there is no file."""
 
     document: Document
     file: str
@@ -62,53 +62,59 @@ class _ReadConfig:
 
 
 def find_config(environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """Path of the configuration: `GATE_CONFIG`, else `config.yaml` in the working directory, else None: the environment alone."""
+    """Return the path of the configuration file.
+
+    It is `GATE_CONFIG`, else `config.yaml` in the working directory, else None: the environment alone configures gate.
+    """
     if named := environ.get("GATE_CONFIG"):
         return cwd / named
     path = cwd / "config.yaml"
-    # Also a dangling or unreadable one: leaving it out silently would start something else than was meant.
+    # Includes a dangling link and an unreadable file: ignoring it would start gate with unintended settings.
     return path if os.path.lexists(path) else None
 
 
 def load_options(path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = ()) -> Options:
-    """Options; ConfigError with every problem that can be told now."""
+    """Return the options. Raises ConfigError with all problems if the configuration is invalid."""
     return require_options(check_configuration(path, environ, [check for check in checks if not check.warns]))
 
 
 def check_content(
     content: bytes, extension: str, environ: Mapping[str, str], directory: Path, checks: Sequence[ConfigCheck] = ()
 ) -> CheckResult:
-    """Check as of `check_configuration`, for the bytes of a configuration file in `directory`."""
-    return _checked(lambda: _ReadConfig(parse(content, extension), "", directory), environ, checks)
+    """Check the bytes of a configuration file in `directory`, as `check_configuration` does."""
+    return _checked(lambda: _ConfigSource(parse(content, extension), "", directory), environ, checks)
 
 
 def check_configuration(
     path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = (), route_cache: RouteCache | None = None
 ) -> CheckResult:
-    """Check of a configuration.  Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards."""
+    """Check a configuration. Never raises, whatever the file contains.
+
+    Unchanged routes are taken from `route_cache`, which then holds the routes of this configuration.
+    """
     return _checked(lambda: _read(path), environ, checks, "" if path is None else printable_path(path), route_cache)
 
 
 def require_options(checked: CheckResult) -> Options:
-    """Options of a checked configuration; ConfigError."""
+    """Return the options of a result. Raises ConfigError if it has errors."""
     if checked.options is None:
         raise ConfigError(list(checked.errors))
     return checked.options
 
 
-def _read(path: Path | None) -> _ReadConfig:
+def _read(path: Path | None) -> _ConfigSource:
     if path is None:
-        return _ReadConfig(Document({}), "", Path.cwd())
+        return _ConfigSource(Document({}), "", Path.cwd())
     document = parse(read_capped(path, MAX_CONFIG_BYTES), path.suffix)
-    return _ReadConfig(document, printable_path(path), path.absolute().parent)
+    return _ConfigSource(document, printable_path(path), path.absolute().parent)
 
 
 def _checked(
-    read: Callable[[], _ReadConfig],
+    read: Callable[[], _ConfigSource],
     environ: Mapping[str, str],
     checks: Sequence[ConfigCheck],
     file: str = "",
-    known: RouteCache | None = None,
+    route_cache: RouteCache | None = None,
 ) -> CheckResult:
     try:
         source = read()
@@ -120,42 +126,45 @@ def _checked(
     if not isinstance(in_file, dict):
         return CheckResult(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
     settings = {key: value for key, value in in_file.items() if not key.startswith(EXTENSION)}
-    return _ConfigChecker(source, environ, known).check(settings, checks)
+    return _ConfigChecker(source, environ, route_cache).check(settings, checks)
 
 
 class _ConfigChecker:
-    def __init__(self, source: _ReadConfig, environ: Mapping[str, str], known: RouteCache | None):
-        self._known = known
+    def __init__(self, source: _ConfigSource, environ: Mapping[str, str], route_cache: RouteCache | None):
+        self._route_cache = route_cache
         self._source = source
         self._environ = environ
         self._in_environment = {key: environ[key.upper()] for key in ENVIRONMENT_KEYS if environ.get(key.upper())}
-        self._documents: dict[str, tuple[str, Document]] = {}  # setting that names a document -> its file, and what is in it
+        self._documents: dict[str, tuple[str, Document]] = {}  # setting that names a document -> (its file, its content)
         self._contents = FileContents()
         self._errors = [replace(problem, file=source.file) for problem in source.document.problems[:MAX_PROBLEMS]]
         self._warnings: list[Problem] = []
 
     def check(self, in_file: dict[str, Any], checks: Sequence[ConfigCheck]) -> CheckResult:
-        """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
-        given = _without_nulls(in_file, Options) | self._in_environment
+        """Validate all settings.
+
+        Routes are validated one by one first, so that an invalid route hides no other problem.
+        """
+        raw_settings = _drop_nulls(in_file, Options) | self._in_environment
         files = SettingFiles(self._source.directory)
-        self._contents = read_contents(Options, given, files)
-        given |= self._contents.values
+        self._contents = read_contents(Options, raw_settings, files)
+        raw_settings |= self._contents.values
         raw = (
             {"data_dir": _data_dir(self._environ)}
-            | unneeded_settings(given.get("services"))
-            | {**single_provider_placeholders(given)}
-            | given
+            | unneeded_settings(raw_settings.get("services"))
+            | {**single_provider_placeholders(raw_settings)}
+            | raw_settings
         )
         self._add(self._contents.findings)
         context = {"files": files}
-        good = self._good_routes(raw.pop("policy", None), context)
-        raw["policy"] = tuple(good.values())
+        valid_routes = self._valid_routes(raw.pop("policy", None), context)
+        raw["policy"] = tuple(valid_routes.values())
         options, findings = validate(Options, raw, context)
-        self._add(_with_file_indexes(findings, list(good)))
+        self._add(_with_file_indexes(findings, list(valid_routes)))
         view = options if options is not None else valid_subset(Options, raw, findings, context)
         self._add(find_violations([self._tests_file], view))
         for check in checks:
-            self._add(_with_file_indexes(find_violations([check.rule], view), list(good)), check.kind, warns=check.warns)
+            self._add(_with_file_indexes(find_violations([check.rule], view), list(valid_routes)), check.kind, warns=check.warns)
         errors, warnings = (tuple(sorted(found, key=_by_place)) for found in (self._errors, self._warnings))
         read = frozenset(files.read_ones)
         return CheckResult(None, errors, warnings, read) if errors else CheckResult(options, (), warnings, read, self._places(in_file))
@@ -167,15 +176,15 @@ class _ConfigChecker:
         lines = [document.key_lines(route, ("policy", index)) for index, route in enumerate(of_file)]
         return SourceMap(self._source.file, settings, frozenset(self._in_environment), lines)
 
-    def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
-        """Index in the list -> route."""
+    def _valid_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
+        """Return the valid routes by their index in the list."""
         try:
             routes = raw_routes(policy)
         except ValueError as error:
             self._add([(("policy",), str(error))])
             return {}
-        if self._known is not None:
-            self._known.start_generation()
+        if self._route_cache is not None:
+            self._route_cache.start_generation()
         found: dict[int, Route] = {}
         for index, raw_route in enumerate(routes):
             if len(self._errors) > MAX_PROBLEMS:
@@ -185,14 +194,14 @@ class _ConfigChecker:
         return found
 
     def _route(self, index: int, raw_route: Any, context: dict[str, Any]) -> Route | None:
-        written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
-        route = None if self._known is None else self._known.find(written)
+        written = _drop_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
+        route = None if self._route_cache is None else self._route_cache.find(written)
         if route is not None:
             return route
         route, findings = validate(Route, written, context)
         self._add((("policy", index, *path), message) for path, message, *_ in findings)
-        if route is not None and self._known is not None:
-            self._known.add(written, route)
+        if route is not None and self._route_cache is not None:
+            self._route_cache.add(written, route)
         return route
 
     def _tests_file(self, view: Options) -> Iterator[Finding]:
@@ -202,15 +211,15 @@ class _ConfigChecker:
             yield from tests.findings
 
     def _add(self, findings: Iterable[Finding], kind: str = "invalid-configuration", *, warns: bool = False) -> None:
-        known = self._warnings if warns else self._errors
+        problems = self._warnings if warns else self._errors
         for finding in findings:
             if finding[0] and finding[0][0] in self._contents.unread:
                 continue
-            if len(known) == MAX_PROBLEMS:
-                known.append(Problem("", f"too many problems: showing the first {MAX_PROBLEMS}", file=self._source.file))
-            if len(known) > MAX_PROBLEMS:
+            if len(problems) == MAX_PROBLEMS:
+                problems.append(Problem("", f"too many problems: showing the first {MAX_PROBLEMS}", file=self._source.file))
+            if len(problems) > MAX_PROBLEMS:
                 return
-            known.append(self._problem(finding, kind))
+            problems.append(self._problem(finding, kind))
 
     def _problem(self, finding: Finding, kind: str) -> Problem:
         path, message, *other = finding
@@ -223,7 +232,7 @@ class _ConfigChecker:
         return Problem(format_key_path(path), message, *place, file=file, rule=kind)
 
     def _written_path(self, path: KeyPath) -> KeyPath:
-        """What is wrong with a value in a file is found at the key that names the file."""
+        """Return the key that names the file, if the value comes from a file."""
         return (self._contents.keys[str(path[0])],) if path and path[0] in self._contents.keys else path
 
     def _described(self, path: KeyPath) -> str:
@@ -245,14 +254,14 @@ def _by_place(problem: Problem) -> tuple[str, int, int]:
 def _data_dir(environ: Mapping[str, str]) -> Path:
     if shared := environ.get("XDG_DATA_HOME"):
         return Path(shared).absolute() / "gate"
-    # What systemd made for this unit (StateDirectory=); several are separated by colons.
+    # Set by systemd (StateDirectory=); several directories are separated by colons.
     if states := environ.get("STATE_DIRECTORY"):
         return Path(states.partition(":")[0]).absolute()
     return Path(environ.get("HOME") or "/").absolute() / ".local" / "share" / "gate"
 
 
 def _with_file_indexes(findings: Iterable[Finding], indexes: list[int]) -> Iterator[Finding]:
-    """A rule saw the good routes only: its `policy[1]` may be the file's `policy[3]`."""
+    """Restore the indexes of the file: rules see valid routes only, so their `policy[1]` may be `policy[3]` of the file."""
     for finding in findings:
         path = _with_file_index(finding[0], indexes)
         yield (path, finding[1]) if len(finding) == 2 else (path, finding[1], _with_file_index(finding[2], indexes))
@@ -264,13 +273,13 @@ def _with_file_index(path: KeyPath, indexes: list[int]) -> KeyPath:
     return path
 
 
-def _without_nulls(raw: dict[str, Any], model: type[Settings]) -> dict[str, Any]:
-    """`cookie_domain:` with nothing behind it is unset.  Keys that are no settings stay, to be complained about."""
+def _drop_nulls(raw: dict[str, Any], model: type[Settings]) -> dict[str, Any]:
+    """Treat a key without a value, such as `cookie_domain:`, as unset. Unknown keys are kept, so that they are reported."""
     return {key: value for key, value in raw.items() if value is not None or key not in model.attributes()}
 
 
 def raw_routes(policy: Any) -> list[Any]:
-    """Routes as written: a list, or base64 of one; ValueError."""
+    """Return the unvalidated routes: a list, or base64 of one. Raises ValueError if it is neither."""
     if policy is None:
         return []
     if isinstance(policy, str):

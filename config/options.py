@@ -28,7 +28,7 @@ from foundation.values import CertificatePair, SecretBytes, WatchedFile
 
 
 def _certificate_pairs(settings: "Options") -> Iterator[CertificatePair]:
-    """Every form counts, and all of them together (specification, "Certificate forms are additive")."""
+    """Yield the certificates of all forms; the forms are additive."""
     if settings.certificate and settings.certificate_key:
         yield CertificatePair(settings.certificate, settings.certificate_key, "certificate")
     if settings.certificate_file and settings.certificate_key_file:
@@ -108,18 +108,18 @@ def _invalid_cas(settings: "Options | Route", keys: tuple[str, ...], place: tupl
 
 
 def _check_client_certificates(settings: "Options") -> Iterator[Finding]:
-    """Behind something that ends TLS nobody shows us a certificate: a route that wants one would be closed to everybody."""
+    """If another proxy terminates TLS, gate receives no client certificate, and a route that requires one denies every request."""
     if settings.ext_authz_tokens:
-        return  # an Envoy that ends TLS tells us what it was shown
+        return  # an Envoy that terminates TLS reports the client certificate
     needs_tls = "requires TLS terminated by gate; not available with insecure_server"
     if settings.insecure_server and settings.client_ca is not None:
         yield ("client_ca_file" if settings.client_ca_file else "client_ca",), needs_tls
     for index, route in enumerate(settings.policy):
-        own = route.tls_downstream_client_ca
-        if settings.insecure_server and own is not None:
+        route_ca = route.tls_downstream_client_ca
+        if settings.insecure_server and route_ca is not None:
             key = "tls_downstream_client_ca_file" if route.tls_downstream_client_ca_file else "tls_downstream_client_ca"
             yield ("policy", index, key), needs_tls
-        if own is None and settings.client_ca is None and "client_certificate" in route.criteria:
+        if route_ca is None and settings.client_ca is None and "client_certificate" in route.criteria:
             yield ("policy", index, "policy"), "uses client_certificate, which requires client_ca or tls_downstream_client_ca"
 
 
@@ -142,7 +142,7 @@ class Options(
     TracingSettings,
     CommonSettings,
 ):
-    """Options by the file keys of the specification."""
+    """All settings, by their keys in the configuration file."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *CommonSettings.RULES,
@@ -184,44 +184,47 @@ class Options(
 
     @property
     def has_admin_reader(self) -> bool:
-        """Whether who decides here knows where the admin would read it.  An authorize of its own does where it is given the database."""
+        """Whether this process makes decisions and shares a database with the admin.
+
+        A separate authorize service does so if `database_url` is set.
+        """
         return self.services == "all" or (self.services == "authorize" and "database_url" in self.model_fields_set)
 
     @cached_property
     def uses_temporary_access(self) -> bool:
-        """Whether the rules of any route look at temporary access."""
+        """Whether the policy of any route uses temporary access."""
         return any(route.uses_temporary_access for route in self.policy)
 
     @cached_property
     def providers(self) -> Mapping[str, ProviderConfig]:
-        """Identity providers, by their ids."""
+        """Identity providers by id."""
         return build_providers(self)
 
     def record_id_prefix_for(self, user_id: str) -> str:
-        """What the ids of records begin with that are of the directory of this person's provider."""
+        """Return the prefix of the directory record ids of this user's provider."""
         provider = self.providers.get(user_id.partition("/")[0])
         return provider.record_id_prefix if provider is not None else ""
 
     @property
     def first_provider(self) -> ProviderConfig:
-        """The first provider, of which speaks what names none (the directory, pushed users): allowed where there is no other."""
+        """The first provider. Use it only for what exists with a single provider: the directory, and users pushed over SCIM."""
         return next(iter(self.providers.values()))
 
     @cached_property
     def process_count(self) -> int:
-        """Processes that serve `address`; `workers` as a number."""
+        """Number of processes that serve `address`: `workers` as a number."""
         return available_cpus() if self.workers == AUTO else int(self.workers)
 
     @property
     def has_route_metrics(self) -> bool:
-        """Are there metrics of each route, and somebody who may read them?"""
+        """Whether per-route metrics are exported."""
         if self.metrics_address is None:
             return False
         return len(self.policy) <= MAX_ROUTES_WITH_METRICS if self.metrics_per_route is None else self.metrics_per_route
 
     @property
     def service_label(self) -> str:
-        """Service that metrics are labelled with."""
+        """Service name in metric labels."""
         return "gate" if self.services == "all" else f"gate-{self.services}"
 
     @cached_property

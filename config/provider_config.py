@@ -1,4 +1,4 @@
-"""Identity provider as it is configured: what it is called here, what kind it is, and who we are there."""
+"""Configuration of an identity provider: its ids, its kind, its credentials, and the records that come from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """Identity provider.  `id` is what the ids of its people begin with, `kind` what it is: a value of `idp_provider`.
+    """Configuration of an identity provider.
 
-    `request_params` is None where the kind's own count.  `expects_groups`: everybody is to have the claim `groups_claim`;
-    `expects_record`: a directory tells everybody's groups.  `has_directory`: one may know its people; else what is left of one says
-    nothing of them.  `domains` is None where it may tell any address.  `links_by_email`: an address of these says who somebody is, at
-    whichever provider (config/settings/linked_accounts.py); one without `email_verified` does so where `trusts_email`.  `is_sole`: there
-    is no other.  `is_entry` of `identity_providers`.
+    `id` is the prefix of its users' ids, `kind` a value of `idp_provider`. `request_params` is None if the kind's defaults apply.
+    `expects_groups_claim`: every user should have the claim `groups_claim`. `has_group_records`: a directory has the groups of every user.
+    `has_directory`: a directory may have records of its users; otherwise leftover records are ignored. `domains` is None if the provider
+    may assert any email address. `links_by_email`: an address in `domains` identifies a user across providers
+    (config/settings/linked_accounts.py); with `trusts_email`, also without the claim `email_verified`. `is_only_provider`: no other
+    provider is configured. `is_entry`: it is an entry of `identity_providers`.
     """
 
     id: str
@@ -54,30 +55,31 @@ class ProviderConfig:
 
     @property
     def display_name(self) -> str:
-        """Name for people to read."""
+        """Name on pages."""
         return self.title or self.id
 
     @property
     def has_scim(self) -> bool:
-        """Whether it may push its users and groups (SCIM)."""
+        """Whether the provider may push users and groups (SCIM)."""
         return bool(self.scim_tokens)
 
     @property
     def record_id_prefix(self) -> str:
-        """What the ids of its directory's records begin with: two providers may give one id to two groups."""
+        """Prefix of the ids of its directory records. Two providers may use the same group id."""
         return f"{self.id}/" if self.is_entry else ""
 
     def owns_domain(self, domain: str) -> bool:
-        """Whether addresses of this domain are this provider's to tell; the whole domain, never the end of one."""
+        """Return whether the provider may assert addresses of this exact domain."""
         return self.domains is None or domain in self.domains
 
     def owns_address(self, email: Any) -> bool:
-        """Whether this address is this provider's to tell, in whatever form it is written."""
+        """Return whether the provider may assert this email address, in any spelling."""
         return self.domains is None or self.owns_domain(canonical_email(email).rpartition("@")[2])
 
     def deactivation_id(self, user_id: str) -> str:
-        """Return the id of the directory record that deactivates the account `user_id`: one for all cases of a SCIM userName, which is not
-        case-exact (RFC 7643, 4.1.1).  What grants access is compared exactly.
+        """Return the id of the directory record that deactivates the account `user_id`.
+
+        A SCIM userName is not case-exact (RFC 7643, 4.1.1), so all spellings share one id. Ids that grant access are compared exactly.
         """
         if self.scim_user_id != "userName":
             return user_id
@@ -90,18 +92,21 @@ class ProviderConfig:
 
 
 def provider_for_user(user_id: str, providers: Mapping[str, ProviderConfig]) -> ProviderConfig | None:
-    """Provider whose account this is; None where it is not configured any more."""
+    """Return the provider of an account; None if it is no longer configured."""
     return providers.get(user_id.partition("/")[0])
 
 
 def owned_email_for(email: str, user_id: str, providers: Mapping[str, ProviderConfig]) -> str:
-    """The address of an account's person, "" where it is not for the account's provider to tell: then nobody is shown or found by it."""
+    """Return the account's email address, or "" if its provider may not assert that address.
+
+    An address that is not owned is neither displayed nor used to find the user.
+    """
     provider = provider_for_user(user_id, providers)
     return email if provider is not None and provider.owns_address(email) else ""
 
 
 def build_providers(settings: "Options") -> Mapping[str, ProviderConfig]:
-    """The providers by their ids, in the order in which they are written."""
+    """Return the providers by id, in the order of the configuration."""
     entries = provider_entries(settings)
     return {entry.id: _configured(settings, entry, is_sole=len(entries) == 1) for entry in entries}
 

@@ -1,4 +1,4 @@
-"""Removed keys of earlier releases, and what to write instead."""
+"""Keys of earlier releases that were removed, each with its replacement."""
 
 SETTINGS = {
     "administrators": "was removed together with impersonation in release 0.13. Use admin_allowed_users",

@@ -1,4 +1,4 @@
-"""Validation: the base of all settings models, and how every mistake in one is found at once."""
+"""Validation: the base class of all settings models, which reports all problems at once."""
 
 import difflib
 import re
@@ -12,11 +12,11 @@ from pydantic_core import PydanticCustomError
 from config.parsing.document import KeyPath
 from foundation.version import RELEASE
 
-# Where and what is wrong; a third part is another place that the message calls `{other}`.
+# (key path, message); an optional third part is a second key path, which the message calls `{other}`.
 Finding = tuple[KeyPath, str] | tuple[KeyPath, str, KeyPath]
 Rule = Callable[[Any], Iterator[Finding]]
 
-MAX_DETAILS = 1_100  # of one object; more than anybody is shown
+MAX_DETAILS = 1_100  # per object; more than are ever displayed
 
 _MESSAGES = {
     "missing": "is required",
@@ -27,7 +27,7 @@ _MESSAGES = {
 
 
 class Settings(BaseModel):
-    """Settings model.  `RULES` are checks over several settings; `REMOVED` and `ELSEWHERE` explain keys that are not settings here."""
+    """Settings model. `RULES` check several settings together; `REMOVED` and `ELSEWHERE` explain keys that are not settings here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, defer_build=True)
     RULES: ClassVar[tuple[Rule, ...]] = ()
@@ -36,23 +36,23 @@ class Settings(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _run_rules(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
-        made = make(given)
-        # A route obeyed its rules when it was made, and can't change; it comes by again with the whole configuration.
-        if made is not given and (findings := list(find_violations(cls.RULES, made))):
+    def _run_rules(cls, raw: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        made = make(raw)
+        # A frozen route was checked when it was created, and is validated again as part of Options.
+        if made is not raw and (findings := list(find_violations(cls.RULES, made))):
             raise PydanticCustomError("rules", "breaks a rule", {"findings": findings})
         return made
 
     @classmethod
     @cache
     def attributes(cls) -> dict[str, str]:
-        """Attribute names by the keys as they are written (`from` -> `from_`)."""
+        """Return the attribute names by configuration key (`from` -> `from_`)."""
         return {field.alias or name: name for name, field in cls.model_fields.items()}
 
     @classmethod
     @cache
     def defaults(cls) -> Mapping[str, Any]:
-        """Attributes with what they are where nothing is written."""
+        """Return the default of each attribute."""
         return {name: field.get_default(call_default_factory=True, validated_data={}) for name, field in cls.model_fields.items()}
 
 
@@ -60,11 +60,11 @@ Model = TypeVar("Model", bound=Settings)
 
 
 class _InvalidSetting(Exception):
-    """A rule asked for a setting that is itself wrong: it can't be judged yet."""
+    """Raised if a rule reads a setting that is itself invalid, so that the rule cannot be evaluated."""
 
 
 class ValidSubset:
-    """The settings that are right so far."""
+    """The settings that are valid on their own."""
 
     def __init__(self, values: dict[str, Any]):
         self.__dict__.update(values)
@@ -74,7 +74,10 @@ class ValidSubset:
 
 
 def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Model | None, list[Finding]]:
-    """Model, or everything that is wrong with it: also the rules whose settings are right although others are not."""
+    """Validate `raw`. Return the model, or all findings.
+
+    If some settings are invalid, rules whose own settings are valid still run.
+    """
     raw = _limit_unknown_keys(model, raw)
     try:
         return model.model_validate(raw, context=context), []
@@ -88,7 +91,7 @@ def validate(model: type[Model], raw: Any, context: dict[str, Any]) -> tuple[Mod
 
 
 def _limit_unknown_keys(model: type[Settings], raw: Any) -> Any:
-    """Each unknown key costs a description, of which there may be hundreds of thousands."""
+    """Drop unknown keys beyond MAX_DETAILS: a file may have hundreds of thousands, and each needs a message."""
     if not isinstance(raw, dict) or len(raw) <= MAX_DETAILS:
         return raw
     known = model.attributes()
@@ -134,14 +137,14 @@ def _unknown_key_message(model: type[Settings], key: str) -> str:
     written = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key[:80]).lower().replace("-", "_")
     if (setting := written.removesuffix("_file")) != written and setting in known:
         return f"unknown setting: {setting} has no file form"
-    # Only what begins or ends alike is compared: a file may hold thousands of unknown keys.
+    # Compare similar names only: a file may contain thousands of unknown keys.
     alike = [name for name in known if (name[0] == written[:1] or name[-2:] == written[-2:]) and abs(len(name) - len(written)) < 4]
     close = [written] if written in known else difflib.get_close_matches(written, alike, n=1)
     return f"unknown setting. Did you mean {close[0]}?" if close else f"unknown setting (gate v{RELEASE})"
 
 
 def _find_model(model: type[Settings], path: KeyPath) -> type[Settings]:
-    """The nested model that `path` leads into; list indexes do not count."""
+    """Return the nested model at `path`; list indexes are skipped."""
     for part in path:
         if isinstance(part, str) and part in model.attributes():
             model = _nested(model, model.attributes()[part]) or model
@@ -160,12 +163,12 @@ def _nested(model: type[Settings], name: str) -> type[Settings] | None:
 
 
 def valid_subset(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> ValidSubset:
-    """Partial settings: what rules may look at although something else is wrong."""
-    wrong = {finding[0][0] for finding in findings if finding[0]}
+    """Return the valid settings, on which rules can run although others are invalid."""
+    invalid = {finding[0][0] for finding in findings if finding[0]}
     unsaid = model.defaults()
     values: dict[str, Any] = {}
     for key, name in model.attributes().items():
-        if key in wrong:
+        if key in invalid:
             continue
         if key not in raw:
             values[name] = unsaid[name]

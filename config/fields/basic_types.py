@@ -1,11 +1,12 @@
-"""Setting types: how the written form of each is read.  Every reader raises ValueError without the value where it may be a secret.
+"""Basic types of settings, and the functions that parse their configuration form.
 
-To declare a setting, add one field to its group (shared, authenticate, authorize, proxy, databroker) or to Route, typed by a kind
-from below: `refresh_cooldown: Duration = Field(timedelta(minutes=5), description="Least time between ...", examples=["5m"])`.
-The attribute is the file key, in upper case the environment variable.
-A new kind is `Annotated[type, SettingReader(name, function, shape)]`.
-tests/repo/test_settings.py tells what a declaration lacks.  For a default that is computed, and for a required key's hint, there is
-`json_schema_extra={"when_unset": "...", "when_missing": "..."}`.
+Each parser raises ValueError, without the value if that may be secret.
+
+To declare a setting, add a field to its group in `config/settings` or to Route, with a type from below: `refresh_cooldown: Duration =
+Field(timedelta(minutes=5), description="Minimum time between ...", examples=["5m"])`. The attribute is the key in the file, and in upper
+case the environment variable. A new type is `Annotated[type, FieldType(name, function, schema)]`. tests/repo/test_settings.py reports
+incomplete declarations. `json_schema_extra={"when_unset": "...", "when_missing": "..."}` describes a computed default, and the hint for a
+missing required key.
 """
 
 import base64
@@ -46,7 +47,7 @@ _UNIT_NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10*
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _PARTS = re.compile(f"(?:{_PART.pattern})+")
 _NO_DURATION = "must be a duration with units, as in 30s, 5m or 1h45m"
-_ADDRESS = re.compile(r"(.*):([0-9]{1,5})")  # port 0: any that is free
+_ADDRESS = re.compile(r"(.*):([0-9]{1,5})")  # port 0: any free port
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?(?:e-[0-9]{1,2})?")
 _KEY: JsonSchema = {"type": "string", "minLength": 43, "pattern": r"^[A-Za-z0-9+/=]+( *, *[A-Za-z0-9+/=]+)*$"}
 KEY_RING: JsonSchema = {"anyOf": [_KEY, {"type": "array", "minItems": 1, "items": _KEY}]}
@@ -75,7 +76,7 @@ def boolean(value: Any) -> bool:
 
 
 def duration(value: Any) -> timedelta:
-    """Duration in Go's notation: `1h45m`, `300ms`, `1.5s`; `0` needs no unit."""
+    """Parse a duration in Go's notation: `1h45m`, `300ms`, `1.5s`; `0` needs no unit."""
     if isinstance(value, timedelta):
         return value
     if value in ("0", 0) and not isinstance(value, bool):
@@ -85,12 +86,12 @@ def duration(value: Any) -> timedelta:
     return _parse_units(value)
 
 
-@lru_cache(maxsize=256)  # thousands of routes have the same few
+@lru_cache(maxsize=256)  # thousands of routes share a few values
 def _parse_units(value: str) -> timedelta:
     if not _PARTS.fullmatch(value):
         raise ValueError(_NO_DURATION)
     nanoseconds = sum(Decimal(number) * _UNIT_NANOSECONDS[unit] for number, unit in _PART.findall(value))
-    if 0 < nanoseconds < 1000:  # would round to 0, which means "no limit"
+    if 0 < nanoseconds < 1000:  # would round to 0, which disables the limit
         raise ValueError("must be 0 or at least one microsecond")
     if nanoseconds > int(_MAX_DURATION.total_seconds()) * 10**9:
         raise ValueError("must not be longer than 100 years")
@@ -104,7 +105,7 @@ def positive_duration(value: Any) -> timedelta:
 
 
 def text_list(value: Any) -> tuple[str, ...]:
-    """List, or one text with commas between the elements.  An empty element is refused: it would match an empty claim."""
+    """Parse a list, or one comma-separated text. An empty element is an error, because it would match an empty claim."""
     elements = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(elements, list | tuple):
         raise ValueError("must be a list")
@@ -115,7 +116,7 @@ def text_list(value: Any) -> tuple[str, ...]:
 
 
 def text_map(value: Any) -> Mapping[str, str]:
-    """Map, or as one text (in the environment) a JSON object or `name:value,name:value`."""
+    """Parse a map, or one text (in the environment): a JSON object or `name:value,name:value`."""
     pairs = parse_pairs(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping):
         raise ValueError("must be a map of names to text")
@@ -153,7 +154,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def number(value: Any) -> Decimal:
-    """A finite decimal number, not negative."""
+    """Parse a finite, non-negative decimal number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str) or not _NUMBER.fullmatch(str(value)):
         raise ValueError("must be a number such as 0.25")
     return Decimal(str(value))
@@ -203,7 +204,7 @@ def key_of_32_bytes(value: Any) -> SecretBytes:
 
 
 def key_ring(value: Any) -> tuple[SecretBytes, ...]:
-    """Key ring, of one key or a list of them (base64 has no comma): the first seals and signs, all of them open and verify."""
+    """Parse one key or a list of keys. The first key seals and signs, every key opens and verifies."""
     elements = value.split(",") if isinstance(value, str) else value
     if not isinstance(elements, list | tuple):
         raise ValueError(f"must be base64 text, or a list of it: {KEY_GENERATION_HINT}")
@@ -233,7 +234,7 @@ def web_url(value: Any) -> Url:
 
 
 def network(value: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """Network.  An IPv4-mapped one is IPv4, as the addresses are that it is compared with."""
+    """Parse a network. An IPv4-mapped one becomes IPv4, as do the addresses that are compared with it."""
     try:
         parsed = ipaddress.ip_network(value)
     except ValueError as error:
@@ -247,7 +248,10 @@ def networks(value: Any) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network,
 
 
 def setting_files(info: ValidationInfo) -> Any:
-    """Files of the validation's context.  This module reads none itself: who validates gives `context={"files": SettingFiles(...)}`."""
+    """Return the files of the validation context.
+
+    This module opens no files itself; callers validate with `context={"files": SettingFiles(...)}`.
+    """
     if info.context is None:
         raise ValueError("internal error: file setting validated without a file context")
     return info.context["files"]
@@ -257,14 +261,14 @@ def watched_file(value: Any, info: ValidationInfo) -> WatchedFile:
     if isinstance(value, WatchedFile):
         return value
     written = text(value)
-    if written.lstrip().startswith((_PEM_AS_BASE64, "-----BEGIN")):  # a message about the path would show a key
+    if written.lstrip().startswith((_PEM_AS_BASE64, "-----BEGIN")):  # an error about the path would expose a key
         raise ValueError("expected a file path, found PEM content")
     file: WatchedFile = setting_files(info).read(written)
     return file
 
 
 def pem_or_file(value: Any, info: ValidationInfo) -> SecretBytes | WatchedFile:
-    """PEM as base64, else the path of a file."""
+    """Parse base64 of PEM, or the path of a file."""
     if isinstance(value, str) and value.startswith(_PEM_AS_BASE64):
         return secret_bytes(value)
     return value if isinstance(value, SecretBytes) else watched_file(value, info)
@@ -279,7 +283,7 @@ def existing_file(value: Any, info: ValidationInfo) -> Path:
 
 
 def value_or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator:
-    """Validator of a setting's own value, or the content of the file that `sibling` names; never both."""
+    """Return a validator that accepts the setting's own value or the content of the file that `sibling` names, but not both."""
 
     def choose(value: Any, handler: Any, info: ValidationInfo) -> Any:
         file = (info.data or {}).get(sibling)
@@ -293,16 +297,16 @@ def value_or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapVal
 
 
 def file_form(setting: str, example: str, *, has_lines: bool = False) -> Any:
-    """Declare the key of a file whose content takes the place of the setting `of`: one line of text, or with `has_lines` one value a line.
+    """Declare the file form of `setting`: one line of text, or with `has_lines` one value per line.
 
-    config/file_forms.py reads it.  Where a file holds another form than the setting (PEM, not base64), the setting has `or_file`.
+    config/file_forms.py reads it. If the file has another form than the setting (PEM instead of base64), use `value_or_file`.
     """
     description = f"File form of `{setting}`, one a line." if has_lines else f"File form of `{setting}`."
     return Field(None, description=description, examples=[example], json_schema_extra={"file_form_of": setting, "has_lines": has_lines})
 
 
 def integer_up_to(maximum: int) -> FieldType:
-    """Reader of a whole number from 0 to `most`; in the environment a number is text."""
+    """Return the type of an integer from 0 to `maximum`; in the environment, an integer is text."""
 
     def count(value: Any) -> int:
         if isinstance(value, str) and value.isascii() and value.isdigit():

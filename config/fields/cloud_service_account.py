@@ -1,4 +1,4 @@
-"""Key file of a cloud's service account.  Errors are ValueErrors without a byte of it."""
+"""Key file of a cloud service account. Errors are ValueErrors that contain nothing of the file."""
 
 import json
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ def _text(document: dict[str, Any], name: str) -> str:
 
 
 def _token_url(written: str) -> Url:
-    """Whoever answers there gives us what we show to upstreams."""
+    """Parse the token URL. Its server issues the tokens that gate sends to upstreams."""
     try:
         url = parse_url(written)
     except ValueError as error:
@@ -53,7 +53,7 @@ def _token_url(written: str) -> Url:
     return url
 
 
-# OpenSSL proves each time that the factors are prime, which takes a tenth of a second, and a configuration is read again and again.
+# OpenSSL checks the primes on each load, which takes 100 ms, and reloads parse the key again.
 @lru_cache(maxsize=4)
 def _private_key(pem: str) -> RSAPrivateKey:
     try:

@@ -1,4 +1,4 @@
-"""Colour that people see: red, green and blue, as designers write them."""
+"""Color of pages, in hexadecimal RGB notation."""
 
 import re
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ _HEX = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})")
 
 
 def color(value: Any) -> str:
-    """Colour as `#rrggbb`."""
+    """Return the color as `#rrggbb`."""
     written = text(value).strip().lower()
     if not _HEX.fullmatch(written):
         raise ValueError("must be a color of six hexadecimal digits in quotes, as in '#0b6e4f'")

@@ -1,4 +1,4 @@
-"""Contact of the people who help: an e-mail address or the address of a page."""
+"""Support contact: an email address or the URL of a page."""
 
 import re
 from typing import Annotated, Any
@@ -7,12 +7,12 @@ from config.fields.basic_types import text
 from config.fields.field_type import TEXT, FieldType
 from foundation.values import parse_url
 
-# Enough for a mailbox that people write to, and nothing that a URL would read as more (RFC 6068 2).
+# Common mailboxes, without characters that have a meaning in a URL (RFC 6068 2).
 _MAILBOX = re.compile(r"[A-Za-z0-9._+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 
 
 def contact(value: Any) -> str:
-    """URL of the contact, `mailto:` for an e-mail address."""
+    """Return the URL of the contact: `mailto:` for an email address."""
     written = text(value).strip().removeprefix("mailto:")
     if _MAILBOX.fullmatch(written):
         return f"mailto:{written}"

@@ -1,4 +1,4 @@
-"""Line of text for people: short, and of characters that can be seen."""
+"""One line of text for pages: limited in length, with visible characters only."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from foundation.web.plain_text import is_plain
 
 
 def display_text(max_length: int) -> FieldType:
-    """Reader of one line of text for people."""
+    """Return the type of one line of displayed text."""
 
     def read(value: Any) -> str:
         written = text(value).strip()

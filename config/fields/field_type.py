@@ -1,4 +1,4 @@
-"""Reader of a setting type: its name in the documentation, the shape that editors check, and the function that reads it."""
+"""Field type of a setting: its name in the documentation, its JSON Schema, and its parser."""
 
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -34,10 +34,10 @@ PATH: JsonSchema = {"type": "string", "pattern": r"^/"}
 
 @dataclass(frozen=True, eq=False)
 class FieldType:
-    """Reader of a setting, in `Annotated`, as in `Bool = Annotated[bool, SettingReader("bool", boolean, BOOL)]`.
+    """Type of a setting, for `Annotated`, as in `Bool = Annotated[bool, FieldType("bool", boolean, BOOL)]`.
 
-    `read` is given the value as it is written, and raises ValueError with the reason; it may ask for pydantic's
-    ValidationInfo as a second argument.  `shape` is JSON Schema: it accepts whatever `read` does, and tells types apart.
+    `read` receives the configuration form and raises ValueError with the reason; it may take pydantic's ValidationInfo as a second
+    argument. `schema` is JSON Schema that accepts everything that `read` accepts and rejects other types.
     """
 
     type_name: str
@@ -49,21 +49,21 @@ class FieldType:
 
 
 def unusual_characters(value: Any) -> str:
-    """Return "; it contains U+201C ..." for characters that look like nothing, or like others, and "" where there are none."""
+    """Return "; it contains U+201C ..." for invisible and non-ASCII characters, and "" if there are none."""
     found = dict.fromkeys(letter for letter in value if not letter.isascii() or not letter.isprintable()) if isinstance(value, str) else {}
     names = (f"U+{ord(letter):04X} {unicodedata.name(letter, '')}".rstrip() for letter in list(found)[:MAX_NAMED_CHARACTERS])
     return f"; it contains {', '.join(names)}" if found else ""
 
 
 def control_characters(value: str) -> str:
-    """Return what to say of a text that has them."""
+    """Return the error message for text that contains control characters."""
     if value.endswith("\n") and value.rstrip("\n").isprintable():
         return "ends in a line break. In YAML, write `>-` or `|-` in place of `>` or `|`"
     return "must not contain control characters"
 
 
 def choice_type(*choices: str, hint: str = "") -> FieldType:
-    """Reader of one of `choices`; `otherwise` is advice to who finds none that fits."""
+    """Return the type of one of `choices`; `hint` is appended to the error message."""
 
     def choose(value: Any) -> str:
         if value in choices:

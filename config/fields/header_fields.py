@@ -1,4 +1,4 @@
-"""Header names and values that a configuration may name."""
+"""Names and values of HTTP headers in the configuration."""
 
 import re
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ from config.fields.field_type import BOOL, LIST, FieldType, JsonSchema, control_
 from config.fields.header_template import template
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
-_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")  # no control characters: neither C0 nor C1 (0x85 is a line end to some)
+_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")  # neither C0 nor C1 control characters (some parsers treat 0x85 as a line end)
 
-# RFC 9110 7.6.1 and what frames a message: set by the connection, never by a configuration.
+# Hop-by-hop headers (RFC 9110 7.6.1) and message framing: set by the connection, never by the configuration.
 CONNECTION_HEADERS = frozenset(
     {"connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 )
 
 
-# Of which an answer may have several, or which tell what nobody but gate knows.
+# Headers that may occur several times in a response, or whose value only gate can know.
 _FORBIDDEN_RESPONSE_HEADERS = {
     "set-cookie": "cookies belong to the application",
     "alt-svc": "use the setting http3",
@@ -29,7 +29,7 @@ def is_token(text: str) -> bool:
 
 
 def fold_name(name: str) -> str:
-    """Folded name, in which servers that map headers to variables can't tell two names apart."""
+    """Return the name as servers fold it that map headers to variables: `X-A` and `x_a` become one name."""
     return name.lower().replace("_", "-").replace(".", "-")
 
 
@@ -40,7 +40,7 @@ def header_name(value: Any) -> str:
 
 
 def header_map(value: Any) -> Mapping[str, str]:
-    """Header map: a map, a JSON object as text, or `Name:value,Name:value`."""
+    """Parse a map, a JSON object as text, or `Name:value,Name:value`."""
     pairs = parse_pairs(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping):
         raise ValueError("must be a map of header names to values")
@@ -65,7 +65,7 @@ def _check_header(name: str, content: Any) -> None:
 
 
 def response_headers(value: Any) -> Mapping[str, str]:
-    """Header map as of `header_map`; `disable: true` switches all of them off."""
+    """Parse a header map as `header_map` does; `disable: true` means none."""
     pairs = parse_pairs(value) if isinstance(value, str) else value
     if not isinstance(pairs, Mapping) or "disable" not in pairs:
         return header_map(pairs)
@@ -98,7 +98,7 @@ def removable_request_headers(value: Any) -> tuple[str, ...]:
 
 
 def route_response_headers(value: Any) -> Mapping[str, str]:
-    """Header map of a route's answers."""
+    """Parse the response headers of a route."""
     headers = header_map(value)
     for name in headers:
         if name.lower() in _FORBIDDEN_RESPONSE_HEADERS:
@@ -117,7 +117,7 @@ def removable_response_headers(value: Any) -> tuple[str, ...]:
 def claim_names(value: Any) -> tuple[str, ...]:
     names = text_list(value)
     for name in names:
-        if not is_token(name.replace("\\.", ".")):  # as a dotted path has the dot of a name
+        if not is_token(name.replace("\\.", ".")):  # a dotted claim path may contain an escaped dot
             raise ValueError(f"{name!a} can't be a part of the header name X-Gate-Claim-{{Name}}")
     return names
 

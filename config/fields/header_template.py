@@ -1,4 +1,4 @@
-"""Header templates: `${claim.email}` stands for what is known of the caller, `$$` for a dollar sign."""
+"""Header templates: `${claim.email}` is a property of the caller, `$$` a dollar sign."""
 
 import difflib
 import re
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 CLAIM = "claim."
 ASSERTION = "assertion"
-# What is another in each request of the same person.
+# Different in each request of a user.
 REQUEST_ID, FINGERPRINT = "request_id", "client_certificate.fingerprint"
-# What the provider gave for this person: secrets, which are not told as other facts are (authorize/upstream/provider_token_headers.py).
+# Tokens that the provider issued for the user: secrets, which are sent separately (authorize/upstream/provider_token_headers.py).
 ACCESS_TOKEN, ID_TOKEN = "access_token", "id_token"
 TOKENS = frozenset({ACCESS_TOKEN, ID_TOKEN})
 NAMES = (ASSERTION, "groups", "session", "subject", "user", REQUEST_ID, FINGERPRINT, ACCESS_TOKEN, ID_TOKEN)
@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"\$(?:\$|\{([^{}]*)\}|(\{))")
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Variable of a template: one of NAMES, or `claim.<path>` with the claim's dotted path."""
+    """Variable of a template: one of NAMES, or `claim.<path>` with the dotted path of the claim."""
 
     name: str
 
@@ -27,7 +27,7 @@ Template = tuple[str | Variable, ...]
 
 
 def template(text: str) -> Template:
-    """Template of a header's value: texts and variables in turn.  ValueError names what is unknown in it."""
+    """Parse a header value into texts and variables. Raises ValueError for an unknown variable."""
     parts: list[str | Variable] = []
     end = 0
     for found in _VARIABLE.finditer(text):
@@ -41,7 +41,7 @@ def template(text: str) -> Template:
 
 
 def static_value(text: str) -> str | None:
-    """Value of a template without variables; None for one that has some."""
+    """Return the value of a template without variables; None if it has variables."""
     parts = template(text) if "$" in text else (text,)
     return "".join(map(str, parts)) if all(isinstance(part, str) for part in parts) else None
 

@@ -1,4 +1,4 @@
-"""Picture that pages show: a small PNG, or an SVG of shapes alone.  What could run, load or refer to anything is refused."""
+"""Image on pages: a small PNG, or an SVG that contains only shapes. Scripts, external resources and references are rejected."""
 
 import re
 import struct
@@ -12,7 +12,7 @@ MAX_DEPTH = 32
 
 _PNG_BEGINS = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 _NAMESPACE = "http://www.w3.org/2000/svg"
-# Without `use`: a few of them that name each other draw a billion shapes.
+# Without `use`: nested references can expand to a billion shapes.
 _SHAPES = re.compile(
     "svg|g|defs|title|desc|path|rect|circle|ellipse|line|polyline|polygon|linearGradient|radialGradient|stop|clipPath|mask"
 )
@@ -22,17 +22,20 @@ _ATTRIBUTES = re.compile(
     "|fill|fill-opacity|fill-rule|stroke|stroke-(?:width|linecap|linejoin|miterlimit|dasharray|dashoffset|opacity)|opacity|color"
     "|stop-color|stop-opacity|clip-path|clip-rule|mask|paint-order|shape-rendering|vector-effect|style"
 )
-# Only what is in the picture itself may be referred to.
+# References within the image itself.
 _LOCAL = re.compile(r"#[A-Za-z_][\w.-]*")
 _URL = re.compile(r"url\(\s*(['\"]?)#[A-Za-z_][\w.-]*\1\s*\)")
-# Of CSS, only what computes: others than `url` load, too (`image-set`, `src`, `image`).
+# CSS functions that only compute. Others load resources, not only `url` (`image-set`, `src`, `image`).
 _COMPUTING = "rgba?|hsla?|hwb|(?:ok)?l(?:ab|ch)|color|var|calc|matrix|translate[xy]?|rotate|scale[xy]?|skew[xy]"
 _OTHER_FUNCTION = re.compile(rf"(?<![\w-])(?!(?:{_COMPUTING})\s*\()[\w-]+\s*\(", re.IGNORECASE)
 
 
 # enforcement-point: Pages: Uploaded images
 def detect_image_type(content: bytes) -> str:
-    """PNG or SVG; ValueError for anything else, for one that is too large, and for an SVG that is more than shapes."""
+    """Return the media type, PNG or SVG.
+
+    Raises ValueError for anything else, for an image that is too large, and for an SVG that contains more than shapes.
+    """
     if len(content) > MAX_IMAGE_BYTES:
         raise ValueError(f"must be at most {MAX_IMAGE_BYTES // 1024} KiB")
     if content.startswith(_PNG_BEGINS):
@@ -80,14 +83,14 @@ class _SvgValidator:
         self._depth -= 1
 
     def _require_utf8(self, version: str, encoding: str | None, standalone: int) -> None:
-        """A browser may know an encoding in which the same bytes say something else."""
+        """Reject encodings in which a browser could decode the same bytes to different markup."""
         if encoding is not None and encoding.lower() not in ("utf-8", "us-ascii"):
             raise ValueError(f"is encoded in {encoding[:40]}. Save it in UTF-8")
 
-    def _refuse_doctype(self, *said: object) -> NoReturn:
+    def _refuse_doctype(self, *args: object) -> NoReturn:
         raise ValueError("contains a document type, which is not allowed. Remove it")
 
-    def _refuse_instruction(self, *said: object) -> NoReturn:
+    def _refuse_instruction(self, *args: object) -> NoReturn:
         raise ValueError("contains a processing instruction, which is not allowed. Remove it")
 
 

@@ -1,4 +1,4 @@
-"""PEM checks: whether bytes hold what their setting promises.  Errors are ValueErrors without a byte of the key."""
+"""PEM checks. Errors are ValueErrors that contain nothing of the key."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -14,7 +14,10 @@ _MIN_RSA_BITS = 2048
 
 @lru_cache(maxsize=256)  # thousands of routes may share a client certificate
 def check_key_matches(certificate: bytes, key: bytes) -> None:
-    """Certificate and key that belong together.  The first certificate is the server's own; its chain may follow."""
+    """Raise ValueError if certificate and key do not match.
+
+    The first certificate is the server's; its chain may follow.
+    """
     try:
         public = x509.load_pem_x509_certificates(certificate)[0].public_key()
     except (ValueError, UnsupportedAlgorithm):
@@ -25,7 +28,7 @@ def check_key_matches(certificate: bytes, key: bytes) -> None:
 
 
 def dns_names(certificate: x509.Certificate) -> list[str]:
-    """DNS names of a certificate, in lower case; clients look at nothing else (RFC 9525 2)."""
+    """Return the DNS names of a certificate in lower case. Clients ignore the subject's common name (RFC 9525 2)."""
     try:
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (ValueError, x509.ExtensionNotFound):
@@ -35,16 +38,16 @@ def dns_names(certificate: x509.Certificate) -> list[str]:
 
 @lru_cache(maxsize=256)
 def certificate_names(pem: bytes) -> tuple[str, ...]:
-    """DNS names of the first certificate, which is the server's own."""
+    """Return the DNS names of the first certificate, which is the server's."""
     return tuple(dns_names(x509.load_pem_x509_certificates(pem)[0]))
 
 
 def covers(names: Iterable[str], host: str) -> bool:
-    """Whether a certificate for these names does for the host.  A wildcard stands for one label (RFC 9525 6.3)."""
+    """Return whether a certificate with these names is valid for the host. A wildcard matches one label (RFC 9525 6.3)."""
     return bool({host, "*." + host.partition(".")[2]} & set(names))
 
 
-@lru_cache(maxsize=256)  # thousands of routes share a few authorities
+@lru_cache(maxsize=256)  # thousands of routes share a few CAs
 def check_ca_certificates(pem: bytes) -> None:
     try:
         x509.load_pem_x509_certificates(pem)

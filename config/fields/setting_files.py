@@ -1,4 +1,4 @@
-"""Files that settings name: where they are, and what is in them."""
+"""Files that settings name: their paths and contents."""
 
 import math
 import os
@@ -18,11 +18,11 @@ _MAX_REFERENCED_BYTES = 1024 * 1024
 
 
 class SettingFiles:
-    """Files of one configuration; relative paths begin at its directory.  Errors are ValueErrors."""
+    """Files of one configuration. Relative paths start at its directory. Errors are ValueErrors."""
 
     def __init__(self, directory: Path):
         self._directory = directory
-        self.read_ones: set[Path] = set()  # also those that could not be read
+        self.read_ones: set[Path] = set()  # includes files that could not be read
 
     def path(self, written: str) -> Path:
         try:
@@ -42,7 +42,11 @@ class SettingFiles:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """File, judged after it is open, so that nothing can take its place between; opened so that a pipe or a device can't block."""
+    """Open a regular file.
+
+    The checks use the open descriptor, so that the file cannot be swapped between check and use. The open does not block on a pipe or a
+    device.
+    """
     name = printable_path(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -67,12 +71,12 @@ def read_capped(path: Path, limit: int) -> bytes:
     return content
 
 
-# Of the hundreds of thousands of values in a large configuration nearly all are of these.
+# Almost all values of a large configuration have one of these types.
 _NO_FILES = frozenset({str, int, bool, float, bytes, timedelta, type(None)})
 
 
 def watched_files(value: Any) -> Iterator[WatchedFile]:
-    """Watched files, found by type, wherever a setting or a route holds one."""
+    """Yield the watched files in a value, found by type at any depth."""
     if isinstance(value, WatchedFile):
         yield value
         return
@@ -83,8 +87,9 @@ def watched_files(value: Any) -> Iterator[WatchedFile]:
 
 
 def file_stamp(path: Path) -> object:
-    """Stamp of a file, another one after each change.  `stat` follows symbolic links, so a swapped link counts; the inode tells a file that
-    was replaced within the clock's resolution.
+    """Return a stamp that differs after each change of the file.
+
+    `stat` follows symbolic links, so a swapped link counts. The inode detects a file that was replaced within the clock's resolution.
     """
     try:
         status = path.stat()
@@ -94,7 +99,10 @@ def file_stamp(path: Path) -> object:
 
 
 def seconds_since_change(path: Path) -> float:
-    """Age of a file's content, by this machine's clock; 0 where the file system's is ahead, without end where there is no such file."""
+    """Return the age of a file's content by this machine's clock.
+
+    It is 0 if the file system's clock is ahead, and infinite if the file does not exist.
+    """
     try:
         return max(0.0, time.time() - path.stat().st_mtime)
     except OSError:

@@ -1,20 +1,20 @@
-"""Converted configuration: settings and routes of ours, each with what its reader must know about where it came from."""
+"""Result of a conversion: settings and routes of gate, with notes on their origin."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-# Of a key that no importer knows.
+# Note on a key that no importer knows.
 NO_COUNTERPART = "it has no counterpart known to this importer. All settings: docs/reference/settings.md"
 GRANTS = ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims")
 OPEN = ("allow_public_unauthenticated_access", "allow_any_authenticated_user")
-# Without one of these a route takes more requests than it was made for, or lets more people in.
+# A route without one of these keys would match more requests, or allow more users.
 _NARROWING = frozenset({"policy", "path", "prefix", "regex", "tls_downstream_client_ca", "acr_values", "max_age"})
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """Key of the foreign file; `line` is None where the format does not tell it."""
+    """Key of the source file; `line` is None if the format has no positions."""
 
     key: str
     line: int | None = None
@@ -25,7 +25,7 @@ class ForeignKey:
 
 @dataclass(slots=True)
 class ConversionNote:
-    """Note on a key: `mark` is `from`, `CHECK` (carried over with a difference), `LOST` (not carried over) or `NEW`."""
+    """Note on a key. `mark` is `from`, `CHECK` (converted with a difference), `LOST` (not converted) or `NEW`."""
 
     mark: str
     text: str
@@ -33,7 +33,7 @@ class ConversionNote:
 
 @dataclass(slots=True)
 class ConvertedEntry:
-    """Key of ours with the notes above it; without a key, only notes."""
+    """Key of gate with the notes above it; an empty key means notes only."""
 
     notes: list[ConversionNote]
     key: str = ""
@@ -42,15 +42,15 @@ class ConvertedEntry:
 
 @dataclass(slots=True)
 class ConvertedSection:
-    """Part of the conversion: the top level, or one route.
+    """Section of the conversion: the top level, or one route.
 
-    `asked` are the addresses that the original asked whether a request may pass; `has_lost_limits`: it kept out others, too, whom nothing
-    here keeps out.
+    `auth_urls` are the external authorization endpoints of the original. `has_dropped_restrictions`: the original had restrictions that the
+    converted route lacks.
     """
 
     entries: list[ConvertedEntry] = field(default_factory=list)
-    asked: tuple[str, ...] = ()
-    has_lost_limits: bool = False
+    auth_urls: tuple[str, ...] = ()
+    has_dropped_restrictions: bool = False
 
     def set(self, source: ForeignKey | None, key: str, value: Any, check: str = "", new: str = "") -> None:
         notes = []
@@ -62,7 +62,7 @@ class ConvertedSection:
             notes.append(ConversionNote("NEW", new))
         self.entries.append(ConvertedEntry(notes, key, value))
 
-    def lose(self, source: ForeignKey, why: str) -> None:
+    def mark_lost(self, source: ForeignKey, why: str) -> None:
         self.note("LOST", f"{source}: {why}")
 
     def note(self, mark: str, text: str) -> None:
@@ -74,22 +74,22 @@ class ConvertedSection:
     def find(self, key: str) -> ConvertedEntry | None:
         return next((entry for entry in self.entries if entry.key == key and key), None)
 
-    def refuse(self, entry: ConvertedEntry, why: str) -> None:
-        """Refusal of a key: instead of it there is a note; a route that it kept narrow is closed."""
+    def reject(self, entry: ConvertedEntry, why: str) -> None:
+        """Replace a key by a note. If the key restricted the route, deny all users there."""
         key, entry.key, entry.value = entry.key, "", None
         entry.notes.append(ConversionNote("LOST", f"{key}: {why}"))
         if key in _NARROWING and self.has("from"):
-            self.close()
+            self.deny_all()
             entry.notes.append(
                 ConversionNote("LOST", f"{key}: without it the route would allow more, so all users are denied. Add the users to allow")
             )
 
-    def close(self) -> None:
-        """Nobody passes."""
-        self.drop("policy", *GRANTS, *OPEN)
+    def deny_all(self) -> None:
+        """Remove all keys that grant access."""
+        self.remove("policy", *GRANTS, *OPEN)
 
-    def drop(self, *keys: str) -> None:
-        """The notes stay."""
+    def remove(self, *keys: str) -> None:
+        """Remove these keys, and keep their notes."""
         for entry in self.entries:
             if entry.key in keys:
                 entry.key, entry.value = "", None
@@ -101,7 +101,7 @@ class ConvertedSection:
 
 @dataclass(slots=True)
 class Conversion:
-    """Conversion as a whole.  `product` is what the file was written for; `tests` are policy tests of what it allowed."""
+    """A conversion. `product` is the product of the source file; `tests` are policy tests of its decisions."""
 
     product: str
     top: ConvertedSection = field(default_factory=ConvertedSection)
@@ -109,8 +109,8 @@ class Conversion:
     tests: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def written_routes(self) -> list[ConvertedSection]:
-        """Routes of which more than notes is left."""
+    def active_routes(self) -> list[ConvertedSection]:
+        """Routes that contain more than notes."""
         return [route for route in self.routes if any(entry.key for entry in route.entries)]
 
     @property

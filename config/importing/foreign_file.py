@@ -1,4 +1,4 @@
-"""Foreign configuration file as keys with values and lines, and which product it was written for."""
+"""Source file of an import: its keys with values and lines, and the product that it belongs to."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from foundation.errors import ConfigError, Problem
 POMERIUM, OAUTH2_PROXY, AUTHELIA, AUTHENTIK, TRAEFIK = "Pomerium", "oauth2-proxy", "Authelia", "authentik", "Traefik (Docker Compose)"
 _PREFIX = "OAUTH2_PROXY_"
 _VARIABLE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
-# Keys that only the one or the other has; what both have decides nothing.
+# Keys of one of the two products; keys of both are not listed.
 _POMERIUM_KEYS = {"authenticate_service_url", "idp_provider", "routes", "policy", "shared_secret", "databroker_storage_type", "services"}
 _OAUTH2_PROXY_KEYS = {
     "client_id",
@@ -29,7 +29,7 @@ _OAUTH2_PROXY_KEYS = {
     "http_address",
     "oidc_issuer_url",
 }
-# One key of each of the others tells it, with what it holds.
+# Key and type that identify each other product.
 _DETECTORS = {
     "access_control": (AUTHELIA, dict),
     "entries": (AUTHENTIK, list),
@@ -40,7 +40,7 @@ _DETECTORS = {
 
 @dataclass(frozen=True, slots=True)
 class ForeignConfig:
-    """Foreign configuration.  `values` as the file holds them; `base` is where its relative paths begin."""
+    """Configuration of another product. `values` are as in the file; relative paths start at `base`."""
 
     product: str
     values: dict[str, Any]
@@ -57,7 +57,10 @@ class ForeignConfig:
 
 
 def read(path: Path) -> ForeignConfig:
-    """Reader of YAML, JSON, TOML (also named .cfg), or lines of NAME=value.  ConfigError where it is none of them, or nobody's."""
+    """Read YAML, JSON, TOML (also named .cfg), or lines of NAME=value.
+
+    Raises ConfigError if the file has another format, or is of no known product.
+    """
     try:
         content = read_capped(path, MAX_CONFIG_BYTES)
         document = _variables(content) if _is_environment(path) else parse(content, _detect_format(path), with_tags=True)
@@ -67,7 +70,7 @@ def read(path: Path) -> ForeignConfig:
         raise ConfigError([Problem("", str(error), error.line, error.column, str(path))]) from None
     if not isinstance(document.value, dict) or not document.value:
         raise ConfigError([Problem("", f"{path}: contains no settings")])
-    # A Compose file with Traefik's labels says where hosts lead; without them it may run an oauth2-proxy, as a manifest of Kubernetes may.
+    # A Compose file with Traefik's labels has routes. Without them, it may run oauth2-proxy, as may a Kubernetes manifest.
     if not _has_labels_of_traefik(document.value) and (found := settings_in(document)) is not None:
         return ForeignConfig(OAUTH2_PROXY, found.value, found, path.absolute().parent)
     return ForeignConfig(detect_product(document.value, path), document.value, document, path.absolute().parent)
@@ -83,12 +86,12 @@ def detect_product(values: dict[str, Any], path: Path) -> str:
         if isinstance(values.get(key), kind):
             return product
     keys = set(values)
-    ours, theirs = len(keys & _POMERIUM_KEYS), len(keys & _OAUTH2_PROXY_KEYS)
-    if ours == theirs:
+    pomerium_keys, oauth2_proxy_keys = len(keys & _POMERIUM_KEYS), len(keys & _OAUTH2_PROXY_KEYS)
+    if pomerium_keys == oauth2_proxy_keys:
         raise ConfigError(
             [Problem("", f"{path}: not recognized as a configuration of Pomerium, oauth2-proxy, Authelia, authentik or Traefik")]
         )
-    return POMERIUM if ours > theirs else OAUTH2_PROXY
+    return POMERIUM if pomerium_keys > oauth2_proxy_keys else OAUTH2_PROXY
 
 
 def _is_environment(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Templates that the other product fills in.  As text they would mean something else, so they are left out and said."""
+"""Templates of other products and tools. gate would send them as text, so they are removed and noted."""
 
 import re
 from collections.abc import Iterator
@@ -7,16 +7,16 @@ from typing import Any
 from config.fields.header_template import ACCESS_TOKEN, ASSERTION, FINGERPRINT, ID_TOKEN, TOKENS, template
 from config.importing.conversion import Conversion, ConvertedSection, ForeignKey
 
-# `${pomerium.jwt}` and `$pomerium.jwt`; `$$` is the sign itself, to gate, too.
+# `${pomerium.jwt}` and `$pomerium.jwt`; `$$` is a literal dollar sign, in gate too.
 _REFERENCE = re.compile(r"\$(?:\{|[A-Za-z_])")
 # `${VAR}` of a shell or Compose, `{{ ... }}` of Go, Jinja or Helm, `$(VAR)` of Kubernetes.
 _ANYWHERE = re.compile(r"\$\{[^}]*\}?|\{\{.*?(?:\}\}|$)|\$\([A-Za-z_][A-Za-z0-9_]*\)", re.DOTALL)
-# There a dollar sign and braces are an expression's own.
+# Keys whose values are regular expressions, in which dollar signs and braces are operators.
 _EXPRESSIONS = frozenset({"regex", "regex_rewrite_pattern", "host_path_regex_rewrite_pattern"})
-# `${access_token}` and the like are gate's own there.
+# Key whose value may contain gate's own templates.
 _TEMPLATED_KEY = "set_request_headers"
 
-# What Pomerium's references are here.
+# Pomerium's variable -> gate's.
 _GATE_VARIABLES = {
     "access_token": f"${{{ACCESS_TOKEN}}}",
     "id_token": f"${{{ID_TOKEN}}}",
@@ -27,29 +27,29 @@ _POMERIUM = re.compile(r"\$(?:\{\s*pomerium\s*(?:\.\s*(\w+)|\[\s*\"(\w+)\"\s*\])
 
 
 def convert_request_headers(route: ConvertedSection, source: ForeignKey, value: Any) -> None:
-    """Header by header of `set_request_headers`."""
+    """Convert `set_request_headers`, header by header."""
     if not isinstance(value, dict):
         if isinstance(value, str) and "$" in value:
-            route.lose(source, "a reference ($...) in it would be sent as text. Write the headers as a map")
+            route.mark_lost(source, "a reference ($...) in it would be sent as text. Write the headers as a map")
         else:
             route.set(None, "set_request_headers", value)
         return
-    kept: dict[Any, Any] = {}
+    headers_out: dict[Any, Any] = {}
     translated: list[str] = []
     for name, content in value.items():
-        ours = _POMERIUM.sub(_gate_reference, content) if isinstance(content, str) else content
-        if ours != content and _is_complete(ours):
-            kept[name] = ours
-            translated.append(f"{name}: {ours}")
+        converted_value = _POMERIUM.sub(_gate_reference, content) if isinstance(content, str) else content
+        if converted_value != content and _is_complete(converted_value):
+            headers_out[name] = converted_value
+            translated.append(f"{name}: {converted_value}")
         elif isinstance(content, str) and _REFERENCE.search(content.replace("$$", "")):
-            route.lose(ForeignKey(f"{source.key}.{name}", source.line), f"{content}: {_TEMPLATES_HINT}")
+            route.mark_lost(ForeignKey(f"{source.key}.{name}", source.line), f"{content}: {_TEMPLATES_HINT}")
         else:
-            kept[name] = content
-    set_headers(route, source if translated else None, kept, check="; ".join(translated))
+            headers_out[name] = content
+    set_headers(route, source if translated else None, headers_out, check="; ".join(translated))
 
 
 def set_headers(route: ConvertedSection, source: ForeignKey | None, headers: dict[Any, Any], check: str = "") -> None:
-    """Set these request headers, and what the route needs for a token of the provider among them."""
+    """Set these request headers, and the key that allows provider tokens if one of them contains a token."""
     if headers:
         route.set(source, "set_request_headers", headers, check=check)
     if any(f"${{{name}}}" in str(content) for name in TOKENS for content in headers.values()):
@@ -61,7 +61,7 @@ def _gate_reference(found: re.Match[str]) -> str:
 
 
 def _is_complete(text: str) -> bool:
-    """Whether each reference in a text is one that gate fills in."""
+    """Return whether gate supports every reference in the text."""
     try:
         return not _REFERENCE.search("".join(part for part in template(text) if isinstance(part, str)))
     except ValueError:
@@ -72,7 +72,7 @@ _TEMPLATES_HINT = "for the templates that gate supports see docs/guides/identity
 
 
 def find_template(value: Any) -> str:
-    """Template of another tool within a value, "" for none."""
+    """Return the first template of another tool in a value, or ""."""
     return next(_templates(value), "")
 
 
@@ -81,11 +81,11 @@ def describe_lost_template(found: str) -> str:
 
 
 def drop_unresolved_templates(converted: Conversion) -> None:
-    """Templates of every other value, `${...}`: one of the environment's, or of a tool that writes files."""
+    """Reject all other values with templates, which the environment or a tool would have replaced."""
     for part in (converted.top, *converted.routes):
         for entry in part.entries:
             if entry.key and entry.key not in (*_EXPRESSIONS, _TEMPLATED_KEY) and (found := find_template(entry.value)):
-                part.refuse(entry, describe_lost_template(found))
+                part.reject(entry, describe_lost_template(found))
 
 
 def _templates(value: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Values of foreign files that may be anything: addresses and expressions, or nothing that can be used."""
+"""Parsers of untrusted values in source files: URLs and regular expressions."""
 
 from functools import lru_cache
 from typing import Any
@@ -7,11 +7,11 @@ from urllib.parse import SplitResult, urlsplit
 import re2
 
 _RE2_OPTIONS = re2.Options()
-_RE2_OPTIONS.log_errors = False  # else RE2 writes to stderr by itself
+_RE2_OPTIONS.log_errors = False  # RE2 would write to stderr
 
 
 def split_url(value: object) -> SplitResult:
-    """Parts of an address; all empty where it is none."""
+    """Split a URL; all parts are empty if it is invalid."""
     try:
         return urlsplit(str(value))
     except ValueError:
@@ -20,7 +20,7 @@ def split_url(value: object) -> SplitResult:
 
 @lru_cache(maxsize=1024)
 def compile_re2(expression: str) -> Any | None:
-    """Compiled expression (RE2); None where it is none."""
+    """Compile an RE2 expression; None if it is invalid."""
     try:
         return re2.compile(expression, _RE2_OPTIONS)
     except re2.error:

@@ -1,4 +1,4 @@
-"""Upstreams for a file that says who enters, and not where: another file knows where the same hosts lead."""
+"""Merges a conversion that has access rules but no upstreams with one that has the upstreams of the same hosts."""
 
 from dataclasses import replace
 
@@ -7,45 +7,48 @@ from config.importing.foreign_file import AUTHELIA, AUTHENTIK
 from config.importing.preamble import NO_UPSTREAM
 
 _ACCESS_KEYS = ("policy", *GRANTS, *OPEN)
-# What the file that says who enters also says of what an application is told.
+# Keys that the file with the access rules also sets.
 _AUTH_KEYS = (*_ACCESS_KEYS, "pass_identity_headers")
 
 
-# What stands in the address at which each product is asked.
+# Part of the URL of each product's authorization endpoint.
 _AUTH_ENDPOINTS = {AUTHELIA: ("/api/authz/", "/api/verify"), AUTHENTIK: ("/outpost.goauthentik.io/",)}
 
 
-def merge_upstreams(converted: Conversion, places: Conversion) -> None:
-    """Take the routes of `places` for those that lead nowhere; who passes stays what it was for their host, or its wildcard.
+def merge_upstreams(converted: Conversion, routing: Conversion) -> None:
+    """Replace the routes without an upstream by those of `routing` for the same host; the access rules stay.
 
-    A place that kept out whom nothing here does, or that asked somebody else as well, is closed.
+    A route that lost restrictions, or asked another authorization endpoint too, denies all users.
     """
     taken = set[str]()
     routes = list[ConvertedSection]()
     for route in converted.routes:
-        found = [place for place in places.routes if _host(place) not in taken and _is_for(route, place)]
-        for place in found:
-            routes.append(_merge(route, place))
-            if _has_other_limits(place, route, converted.product):
-                routes[-1].close()
+        found = [origin for origin in routing.routes if _host(origin) not in taken and _is_for(route, origin)]
+        for origin in found:
+            routes.append(_merge(route, origin))
+            if _has_other_limits(origin, route, converted.product):
+                routes[-1].deny_all()
                 routes[-1].note(
                     "CHECK", "all users are denied: it had more restrictions than this file contains (see above). Add the users to allow"
                 )
-        taken |= {_host(place) for place in found}
+        taken |= {_host(origin) for origin in found}
         if not found or _host(route).startswith("https://*."):
             routes.append(route)
-    for place in places.routes:
-        if _host(place) not in taken:
-            converted.top.note("CHECK", f"{_host(place)} has an upstream but no rule: it gets no route")
+    for origin in routing.routes:
+        if _host(origin) not in taken:
+            converted.top.note("CHECK", f"{_host(origin)} has an upstream but no rule: it gets no route")
     converted.routes = routes
 
 
-def _has_other_limits(place: ConvertedSection, route: ConvertedSection, product: str) -> bool:
-    """Whether the place kept out others, asked somebody else, or may have asked about another path than the one that rules see here."""
+def _has_other_limits(origin: ConvertedSection, route: ConvertedSection, product: str) -> bool:
+    """Return whether the original route had restrictions that are lost.
+
+    Those are dropped restrictions, other authorization endpoints, and a rewrite that changed the path which the rules saw.
+    """
     policy = route.find("policy")
     looks_at_path = policy is not None and "http_path" in str(policy.value)
-    asked_others = not all(_is_auth_endpoint(address, product) for address in place.asked)
-    return place.has_lost_limits or asked_others or (looks_at_path and place.has("prefix_rewrite"))
+    asked_others = not all(_is_auth_endpoint(address, product) for address in origin.auth_urls)
+    return origin.has_dropped_restrictions or asked_others or (looks_at_path and origin.has("prefix_rewrite"))
 
 
 def _is_auth_endpoint(address: str, product: str) -> bool:
@@ -57,17 +60,17 @@ def _host(route: ConvertedSection) -> str:
     return str(entry.value) if entry else ""
 
 
-def _is_for(route: ConvertedSection, place: ConvertedSection) -> bool:
-    to, host, other = route.find("to"), _host(route), _host(place)
+def _is_for(route: ConvertedSection, origin: ConvertedSection) -> bool:
+    to, host, other = route.find("to"), _host(route), _host(origin)
     if to is None or to.value != NO_UPSTREAM or not host:
         return False
     return host == other or (host.startswith("https://*.") and other.partition(".")[2] == host.removeprefix("https://*."))
 
 
-def _merge(route: ConvertedSection, place: ConvertedSection) -> ConvertedSection:
-    """Where of the one, who of the other; notes of both, but not that nobody passes."""
-    where = [entry for entry in place.entries if entry.key not in _AUTH_KEYS and not _is_deny_all_note(entry)]
-    # Copies: several places may be of one route, and what closes one of them closes no other.
+def _merge(route: ConvertedSection, origin: ConvertedSection) -> ConvertedSection:
+    """Combine the routing of one and the access of the other, with the notes of both, except the note that all users are denied."""
+    where = [entry for entry in origin.entries if entry.key not in _AUTH_KEYS and not _is_deny_all_note(entry)]
+    # Copies, because several routes may share an entry, and denying one must not change the others.
     who = [replace(entry, notes=list(entry.notes)) for entry in route.entries if entry.key in _AUTH_KEYS or not entry.key]
     names = {entry.key for entry in who if entry.key}
     return ConvertedSection([*(entry for entry in where if entry.key not in names), *who])

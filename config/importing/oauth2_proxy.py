@@ -1,7 +1,7 @@
-"""oauth2-proxy (7.x, also its alpha configuration) -> ours.
+"""Importer for oauth2-proxy 7.x, including its alpha configuration.
 
-It protects one host and names no sign-in host, so both are derived from redirect_url.  Its rules are AND-ed, ours OR-ed: where
-several restrict at once, the route gets a `policy` that demands them all.
+oauth2-proxy protects one host and has no sign-in host, so both are derived from redirect_url. Its rules are combined with AND, those of
+gate with OR: with several restrictions, the route gets a `policy` that requires all.
 """
 
 import base64
@@ -24,7 +24,7 @@ _GROUP = re.compile(r"\$\{?(\d+)\}?")
 
 @dataclass(slots=True)
 class _Oauth2ProxyImport:
-    """What the handlers share; `new_secret` gives 32 random bytes."""
+    """State that the handlers share. `new_secret` returns 32 random bytes."""
 
     foreign: ForeignConfig
     values: dict[str, Any]
@@ -55,15 +55,15 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversi
 
 def _plain(work: _Oauth2ProxyImport, key: str, value: Any) -> None:
     source = work.sources[key]
-    ours, check = CHECKED.get(key, (SAME.get(key, ""), ""))
-    if ours:
-        work.top.set(source, ours, value, check=check)
+    renamed, check = CHECKED.get(key, (SAME.get(key, ""), ""))
+    if renamed:
+        work.top.set(source, renamed, value, check=check)
     elif key not in HANDLED:
-        work.top.lose(source, LOST.get(key, NO_COUNTERPART))
+        work.top.mark_lost(source, LOST.get(key, NO_COUNTERPART))
 
 
 def _hosts(work: _Oauth2ProxyImport) -> str:
-    """The protected host; the sign-in gets a name beside it, because gate serves many hosts with one sign-in."""
+    """Return the protected host and the sign-in host, which is a sibling name: gate serves many hosts with one sign-in."""
     url = urlsplit(str(work.values.get("redirect_url", "")))
     source = work.sources.get("redirect_url")
     if not url.hostname:
@@ -76,20 +76,20 @@ def _hosts(work: _Oauth2ProxyImport) -> str:
         return "app.example.com"
     _, _, parent = url.hostname.partition(".")
     sign_in = f"authenticate.{parent}" if "." in parent else f"authenticate.{url.hostname}"
-    said = f"gate signs users in on a dedicated host. At the provider register https://{sign_in}/oauth2/callback"
-    work.top.set(source, "authenticate_service_url", f"https://{sign_in}", check=said)
+    note_text = f"gate signs users in on a dedicated host. At the provider register https://{sign_in}/oauth2/callback"
+    work.top.set(source, "authenticate_service_url", f"https://{sign_in}", check=note_text)
     return url.netloc
 
 
 def _provider(work: _Oauth2ProxyImport) -> None:
     source, name = work.sources.get("provider"), str(work.values.get("provider", "google"))
-    ours = PROVIDERS.get(name)
-    if ours is None:
+    renamed = PROVIDERS.get(name)
+    if renamed is None:
         work.top.set(
             source, "idp_provider", "oidc", check=f"gate does not support {name} by name. As a generic provider it needs idp_provider_url"
         )
     else:
-        work.top.set(source, "idp_provider", ours, new="" if source else "google is the default of oauth2-proxy")
+        work.top.set(source, "idp_provider", renamed, new="" if source else "google is the default of oauth2-proxy")
     if "scope" in work.values:
         work.top.set(work.sources["scope"], "idp_scopes", str(work.values["scope"]).split())
     extra = {key: str(work.values[key]) for key in ("prompt", "acr_values") if work.values.get(key)}
@@ -107,25 +107,25 @@ def _secrets(work: _Oauth2ProxyImport) -> None:
     work.top.set(None, "shared_secret", base64.b64encode(work.new_secret()).decode(), new="generated: it encrypts stored records")
     domains = work.list("cookie_domains")
     if domains:
-        said = "" if len(domains) == 1 else f"gate supports one domain; omitted: {', '.join(map(str, domains[1:]))}"
-        work.top.set(work.sources["cookie_domains"], "cookie_domain", str(domains[0]).removeprefix("."), check=said)
+        note_text = "" if len(domains) == 1 else f"gate supports one domain; omitted: {', '.join(map(str, domains[1:]))}"
+        work.top.set(work.sources["cookie_domains"], "cookie_domain", str(domains[0]).removeprefix("."), check=note_text)
     if work.values.get("session_store_type") == "redis":
         work.top.set(work.sources["session_store_type"], "databroker_storage_type", "kvstore")
     elif "session_store_type" in work.values:
-        work.top.lose(
+        work.top.mark_lost(
             work.sources["session_store_type"], "gate's cookie contains only the session id; without a store, sessions are in memory"
         )
     if "http_address" in work.values:
         address = str(work.values["http_address"]).removeprefix("http://")
         if work.values.get("tls_cert_file"):
-            work.top.lose(work.sources["http_address"], "http_redirect_addr answers plain HTTP with a redirect")
+            work.top.mark_lost(work.sources["http_address"], "http_redirect_addr answers plain HTTP with a redirect")
         else:
             work.top.set(work.sources["http_address"], "address", address)
             work.top.set(None, "insecure_server", True, new="a proxy in front of oauth2-proxy terminated TLS")
 
 
 def _decoded(secret: str) -> bytes | None:
-    """oauth2-proxy takes the text itself where it has 32 bytes, else URL-safe base64."""
+    """Decode a secret as oauth2-proxy does: the text itself if it has 32 bytes, else URL-safe base64."""
     if len(secret) == 32:
         return secret.encode()
     try:
@@ -140,7 +140,7 @@ def _routes(work: _Oauth2ProxyImport, host: str) -> None:
         for index, written in enumerate(work.list(key)):
             _open_route(work, host, work.foreign.source(key, index) if key in work.foreign.values else work.sources[key], str(written))
     found = [_upstream(work, index, written) for index, written in enumerate(work.list("upstreams"))]
-    # Like oauth2-proxy: those that rewrite first, then the longest path.
+    # Like oauth2-proxy: first those with a rewrite, then by length of the path.
     for upstream in sorted(filter(None, found), key=lambda upstream: (not upstream.rewrite, -len(upstream.path))):
         route = _route(work, host, upstream)
         _rules(work, route)
@@ -149,7 +149,7 @@ def _routes(work: _Oauth2ProxyImport, host: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _OAuth2ProxyUpstream:
-    """Upstream: `path` is what it serves, an expression where `rewrite` takes its place."""
+    """Upstream. `path` is a prefix, or with `rewrite` a regular expression."""
 
     source: ForeignKey
     target: str
@@ -163,17 +163,17 @@ def _upstream(work: _Oauth2ProxyImport, index: int, written: Any) -> _OAuth2Prox
     keys = written if isinstance(written, dict) else {"uri": written}
     uri, rewrite = str(keys.get("uri", "")), str(keys.get("rewriteTarget") or "")
     if keys.get("static") or uri.startswith("static:"):
-        work.top.lose(source, "gate does not serve fixed responses")
+        work.top.mark_lost(source, "gate does not serve fixed responses")
         return None
     if found := find_template([uri, keys.get("path")]):
-        work.top.lose(source, describe_lost_template(found))
+        work.top.mark_lost(source, describe_lost_template(found))
         return None
     url = urlsplit(uri)
     if url.scheme not in ("http", "https") or not url.netloc:
-        work.top.lose(source, f"{uri} is not an HTTP URL: gate forwards requests to http and https upstreams")
+        work.top.mark_lost(source, f"{uri} is not an HTTP URL: gate forwards requests to http and https upstreams")
         return None
     if "?" in rewrite:
-        work.top.lose(source, f"{rewrite}: gate rewrites paths, but not queries")
+        work.top.mark_lost(source, f"{rewrite}: gate rewrites paths, but not queries")
         return None
     return _OAuth2ProxyUpstream(source, f"{url.scheme}://{url.netloc}", str(keys.get("path") or url.path or "/"), rewrite)
 
@@ -198,7 +198,7 @@ def _route(work: _Oauth2ProxyImport, host: str, upstream: _OAuth2ProxyUpstream) 
 
 def _path(route: ConvertedSection, upstream: _OAuth2ProxyUpstream) -> None:
     if upstream.rewrite:
-        route.set(None, "regex", whole(upstream.path))
+        route.set(None, "regex", match_complete_path(upstream.path))
         route.set(None, "regex_rewrite_pattern", upstream.path)
         route.set(None, "regex_rewrite_substitution", _GROUP.sub(r"\\\1", upstream.rewrite), new="groups are \\1 here, not $1")
     elif upstream.path != "/":
@@ -208,8 +208,8 @@ def _path(route: ConvertedSection, upstream: _OAuth2ProxyUpstream) -> None:
 def _identity(work: _Oauth2ProxyImport, route: ConvertedSection, source: ForeignKey) -> None:
     """Convert the identity headers and provider tokens that the upstream receives."""
     if work.values.get("pass_user_headers", True) is not False or work.values.get("set_xauthrequest") is True:
-        said = "applications read X-Forwarded-User, -Email and -Groups as before; X-Gate-Jwt-Assertion is the signed form"
-        route.set(work.sources.get("pass_user_headers", source), "identity_headers", "oauth2-proxy", check=said)
+        note_text = "applications read X-Forwarded-User, -Email and -Groups as before; X-Gate-Jwt-Assertion is the signed form"
+        route.set(work.sources.get("pass_user_headers", source), "identity_headers", "oauth2-proxy", check=note_text)
         route.set(None, "pass_identity_headers", True, new="for applications that verify the user's identity")
     headers = dict(work.values.get(INJECTED, {}))
     keys = [INJECTED] if headers else []
@@ -225,7 +225,7 @@ def _open_route(work: _Oauth2ProxyImport, host: str, source: ForeignKey, written
     before, _, after = written.partition("=")
     method, expression = (before, after) if before.isupper() else ("", written)
     if method or written.startswith("!"):
-        work.top.lose(source, f"{written}: not converted, because a public route of gate is public for every method")
+        work.top.mark_lost(source, f"{written}: not converted, because a public route of gate is public for every method")
         return
     targets = [target for target in map(_address, work.list("upstreams")) if urlsplit(target).scheme in ("http", "https")]
     if not targets:
@@ -234,7 +234,7 @@ def _open_route(work: _Oauth2ProxyImport, host: str, source: ForeignKey, written
     route.set(
         source, "from", f"https://{host}", check="in gate an expression matches the whole path: it was extended to match the same paths"
     )
-    route.set(None, "regex", whole(expression))
+    route.set(None, "regex", match_complete_path(expression))
     to = urlsplit(min(targets, key=lambda target: len(urlsplit(target).path)))
     route.set(
         None,
@@ -250,8 +250,8 @@ def _address(upstream: Any) -> str:
     return f"{upstream.get('uri', '')}{upstream.get('path', '')}" if isinstance(upstream, dict) else str(upstream)
 
 
-def whole(expression: str) -> str:
-    """Regular expression that matches the whole path where this one was searched for anywhere."""
+def match_complete_path(expression: str) -> str:
+    """Return an expression for the complete path, for one that was searched anywhere in it."""
     begin = expression[1:] if expression.startswith("^") else f".*(?:{expression})" if expression.endswith("$") else f".*(?:{expression}).*"
     if not expression.startswith("^"):
         return begin
@@ -259,19 +259,19 @@ def whole(expression: str) -> str:
 
 
 def _rules(work: _Oauth2ProxyImport, route: ConvertedSection) -> None:
-    """Who may enter.  A restriction that can't be carried over leaves the route closed, never open."""
+    """Convert the access rules. A restriction that cannot be converted denies all users."""
     demands = [demand for demand in (_email_demand(work), _group_demand(work)) if demand is not None]
     closed = False
     below = [domain for domain in map(str, work.list("email_domains")) if domain.startswith(".")]
     if below:
-        route.lose(
+        route.mark_lost(
             work.sources["email_domains"],
             f"{', '.join(below)} matched every subdomain; in gate a domain matches itself only. List the subdomains",
         )
         closed = not demands
     for key in CLOSING:
         if work.values.get(key):
-            route.lose(work.sources[key], "list the groups by id or name in allowed_groups; until then all users are denied")
+            route.mark_lost(work.sources[key], "list the groups by id or name in allowed_groups; until then all users are denied")
             closed = True
     if closed:
         return
@@ -318,7 +318,7 @@ def _people(work: _Oauth2ProxyImport) -> list[str]:
     try:
         lines = (work.foreign.base / posixpath.expanduser(str(named))).read_text("utf-8").splitlines()
     except (OSError, ValueError):
-        work.top.lose(work.sources["authenticated_emails_file"], "can't be read from here. List its users in allowed_users")
+        work.top.mark_lost(work.sources["authenticated_emails_file"], "can't be read from here. List its users in allowed_users")
         return ["nobody@invalid"]
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 

@@ -1,4 +1,4 @@
-"""Alpha configuration of oauth2-proxy in the keys of its ordinary one: it says the same in other places."""
+"""Alpha configuration of oauth2-proxy: the same options under other keys."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from config.importing.foreign_file import ForeignConfig
 
 
 def flat(foreign: ForeignConfig) -> tuple[dict[str, Any], dict[str, ForeignKey]]:
-    """The alpha configuration says the same in other places: brought to the names of the ordinary one."""
+    """Return the alpha configuration under the keys of the ordinary one."""
     values: dict[str, Any] = {}
     sources: dict[str, ForeignKey] = {}
     for key, value, source in foreign.items():
@@ -54,7 +54,7 @@ def _alpha_server(value: Any) -> Iterator[Flattened]:
 
 
 def _alpha_headers(value: Any) -> Iterator[Flattened]:
-    """Headers with the usual names become `identity_headers`, others become `set_request_headers`."""
+    """Convert headers with standard names to `identity_headers`, and others to `set_request_headers`."""
     headers: dict[str, str] = {}
     has_usual = False
     for index, header in enumerate(value if isinstance(value, list) else []):
@@ -71,7 +71,7 @@ def _alpha_headers(value: Any) -> Iterator[Flattened]:
 
 
 def _alpha_header(header: Any) -> tuple[str, str]:
-    """Name and template of a header; "" for one that says something that gate does not know."""
+    """Return name and template of a header; "" for a value that gate does not support."""
     values = header.get("values") if isinstance(header, dict) else None
     value = values[0] if isinstance(values, list) and len(values) == 1 else None
     if not isinstance(value, dict) or not set(value) <= {"claim", "prefix"} or value.get("claim") not in ALPHA_CLAIMS:

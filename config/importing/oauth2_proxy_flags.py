@@ -1,4 +1,4 @@
-"""oauth2-proxy as it is run: flags and variables of a service in a Compose file, or of a container in a manifest of Kubernetes."""
+"""Flags and environment variables of oauth2-proxy in a Compose file or a Kubernetes manifest."""
 
 import shlex
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 from config.parsing.document import Document, KeyPath, pack_position
 
 _VARIABLE = "OAUTH2_PROXY_"
-# Flags that may be repeated: a file has them in the plural, as a list.
+# Repeatable flags: the configuration file has their plural, a list.
 _REPEATED = {
     **{name: f"{name}s" for name in ("upstream", "email_domain", "cookie_domain", "allowed_group", "allowed_role", "whitelist_domain")},
     **{name: f"{name}s" for name in ("skip_auth_route", "trusted_ip", "trusted_proxy_ip", "github_user", "google_group", "gitlab_group")},
@@ -18,7 +18,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def settings_in(document: Document) -> Document | None:
-    """Settings of the one oauth2-proxy that a document runs, with their places; None where it runs none."""
+    """Return the settings of the only oauth2-proxy in a document, with their positions; None if there is none."""
     for path, container in _containers(document.value):
         if _is_oauth2_proxy(container):
             return _settings(document, path, container)
@@ -26,7 +26,7 @@ def settings_in(document: Document) -> Document | None:
 
 
 def _containers(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
-    """Everything that names an image, or has a command, however deep: services of Compose, containers of pods, items of lists."""
+    """Yield all maps with an image or a command at any depth: services of Compose, containers of pods, items of lists."""
     if isinstance(value, dict):
         if "image" in value or "command" in value:
             yield path, value
@@ -83,7 +83,7 @@ def _split(written: Any) -> list[str]:
 
 
 def _variables(container: dict[str, Any]) -> Iterator[tuple[str, str, KeyPath]]:
-    """`environment` of Compose, a map or a list of NAME=value; `env` of Kubernetes, where a value may be elsewhere."""
+    """Return variables: `environment` of Compose is a map or a list of NAME=value; in Kubernetes, a value may be a reference."""
     written = container.get("environment", container.get("env"))
     source = "environment" if "environment" in container else "env"
     pairs: list[tuple[str, Any, KeyPath]] = []

@@ -1,4 +1,4 @@
-"""Keys of oauth2-proxy, each with what it is here: the same, another with a difference, or nothing and why."""
+"""Keys of oauth2-proxy and their counterparts in gate."""
 
 from config.importing.oauth2_proxy_alpha import INJECTED
 
@@ -38,14 +38,14 @@ CHECKED = {
         "after sign-in gate redirects to its own routes only; this is for programmatic login",
     ),
 }
-# Who passes was said by these at the provider: until it is said here in another way, nobody does.
+# Restrictions at the provider. Without a counterpart, all users are denied.
 CLOSING: tuple[str, ...] = (
     *("github_org", "github_team", "github_repo", "github_user", "github_users", "gitlab_group", "gitlab_groups"),
     *("gitlab_project", "gitlab_projects", "google_group", "google_groups", "bitbucket_team", "bitbucket_repository"),
     *("keycloak_group", "keycloak_groups", "allowed_role", "allowed_roles", "azure_tenant"),
 )
 RESTRICTIONS: tuple[str, ...] = ("email_domains", "authenticated_emails_file", "allowed_groups", *CLOSING)
-# Keys that send the provider's tokens to upstreams.
+# Keys that send provider tokens to upstreams.
 TOKEN_HEADERS = {
     "pass_access_token": ("X-Forwarded-Access-Token", "${access_token}"),
     "pass_authorization_header": ("Authorization", "Bearer ${id_token}"),

@@ -1,8 +1,8 @@
-"""Bounds of a foreign path expression: what surely matched there, and what possibly did, in criteria of gate.
+"""Lower and upper bounds of a foreign path expression, as criteria of gate.
 
-The other products search an expression in the decoded path, some of them in path and query; gate matches the whole canonical path,
-in which what is no ordinary letter stays escaped, and its rules never look at a query.  Who lets somebody in by an expression must
-use `surely`, who keeps somebody out `possibly`: where the two readings part, nobody gets in.
+The other products search an expression in the decoded path, some in path and query. gate matches the complete canonical path, in which
+special characters stay escaped, and never the query. A rule that allows must use `lower`, a rule that denies `upper`. Where the bounds
+differ, access is denied.
 """
 
 import re
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from config.importing.foreign_values import compile_re2
 from config.importing.policy_expressions import Expression, combine_or
 
-# Of letters, digits and `-._~/` alone: every server reads these alike, and the canonical path holds them unescaped.
+# Letters, digits and `-._~/` only: every server interprets them alike, and the canonical path contains them unescaped.
 _PLAIN_CLASS = r"\[(?:[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]|[A-Za-z0-9_~/.]|\\[./_-])+-?\]"
 _PLAIN = re.compile(rf"(?:[A-Za-z0-9_~/-]|\\[./_~dw-]|{_PLAIN_CLASS}|\((?:\?:)?|[)|*+?]|\{{\d+(?:,\d*)?\}})*")
 _LITERAL = re.compile(r"\^((?:[A-Za-z0-9_~/-]|\\[./_~-])*)([*+?{]?)")
-# What an end of the text, or of a word, decides, and flags, which change what the other signs mean.
+# Anchors, word boundaries and flags, which change the meaning of what follows.
 _ENDS = re.compile(r"\$|\\[zZbBQ]|\(\?(?!:)")
 _FLAGS = re.compile(r"\(\?(?!:)")  # `a(?i)*` is `a*`
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|.", re.DOTALL)
 _BELOW = "(?:/.*)?"
-# How such expressions end -> what the path itself surely, and possibly, ended with; a query may follow.
+# Suffix of an expression -> lower and upper bound of the rest of the path; a query may follow.
 _TAILS: dict[str, tuple[str | None, str]] = {
     "([/?].*)?$": (_BELOW, _BELOW),
     "([?/].*)?$": (_BELOW, _BELOW),
@@ -40,32 +40,35 @@ _TAILS: dict[str, tuple[str | None, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PathBounds:
-    surely: Expression
-    possibly: Expression
+    lower: Expression
+    upper: Expression
 
     @property
-    def are_exact(self) -> bool:
-        return self.surely == self.possibly
+    def is_exact(self) -> bool:
+        return self.lower == self.upper
 
 
-def approximate_path(expression: str, *, sees_query: bool) -> PathBounds:
-    """Bounds of an expression (RE2) that is searched for; `sees_query`: in the path and the query, else in the path."""
+def approximate_path(expression: str, *, includes_query: bool) -> PathBounds:
+    """Return the bounds of an RE2 expression that is searched for.
+
+    With `includes_query` it is searched in path and query, else in the path.
+    """
     searched = compile_re2(expression)
-    # Authelia compares named groups with a person or a group; and behind \Q no sign means what it does elsewhere.
+    # Authelia compares named groups with the user or a group. After \Q, operators are literals.
     if searched is None or searched.groupindex or r"\Q" in expression:
         return PathBounds(False, True)
-    found = [_bounds(part, sees_query) for part in _alternatives(expression)]
-    return PathBounds(combine_or([bounds.surely for bounds in found]), combine_or([bounds.possibly for bounds in found]))
+    found = [_bounds(part, includes_query) for part in _alternatives(expression)]
+    return PathBounds(combine_or([bounds.lower for bounds in found]), combine_or([bounds.upper for bounds in found]))
 
 
 def sample_path(expression: str) -> str:
-    """Path that the expression begins with; "" where it begins with no plain text."""
+    """Return the literal prefix of the expression, or ""."""
     match = _LITERAL.match(_alternatives(expression)[0])
     return _literal(match) if match else ""
 
 
 def _alternatives(expression: str) -> list[str]:
-    """Expressions of which one must match: those between the bars that stand in no group."""
+    """Split at the bars outside groups."""
     found, depth = [""], 0
     for part in _PARTS.findall(expression):
         depth += (part == "(") - (part == ")")
@@ -76,26 +79,26 @@ def _alternatives(expression: str) -> list[str]:
     return found
 
 
-def _bounds(expression: str, sees_query: bool) -> PathBounds:
+def _bounds(expression: str, includes_query: bool) -> PathBounds:
     if expression in ("", "^", ".*", "^.*", "^.*$", ".*$", "^/", "^/.*", "^/.*$"):
         return PathBounds(True, True)
     if expression.startswith("^"):
-        for tail, (surely, possibly) in _TAILS.items():
+        for tail, (lower, upper) in _TAILS.items():
             head = expression[1:].removesuffix(tail) if tail else expression[1:]
             if expression.endswith(tail) and head.startswith(("/", r"\/", "(")) and _PLAIN.fullmatch(head) and compile_re2(head):
-                if not sees_query and tail in ("$", "(/.*)?$", "(?:/.*)?$"):
-                    surely = possibly
-                return PathBounds(False if surely is None else _path(head + surely), _path(head + possibly))
-    return PathBounds(_lower_bound(expression, sees_query), _upper_bound(expression))
+                if not includes_query and tail in ("$", "(/.*)?$", "(?:/.*)?$"):
+                    lower = upper
+                return PathBounds(False if lower is None else _path(head + lower), _path(head + upper))
+    return PathBounds(_lower_bound(expression, includes_query), _upper_bound(expression))
 
 
-def _path(whole: str) -> Expression:
-    return {"http_path": {"matches": whole}}
+def _path(pattern: str) -> Expression:
+    return {"http_path": {"matches": pattern}}
 
 
-def _lower_bound(expression: str, sees_query: bool) -> Expression:
-    """Where nothing looks at the end, a query behind the match changes nothing; what is escaped may be anything decoded."""
-    if sees_query and _ENDS.search("".join(part for part in _PARTS.findall(expression) if part not in (r"\$", "[$]"))):
+def _lower_bound(expression: str, includes_query: bool) -> Expression:
+    """Without anchors, a query after the match changes nothing. Escaped characters may decode to anything, so they are excluded."""
+    if includes_query and _ENDS.search("".join(part for part in _PARTS.findall(expression) if part not in (r"\$", "[$]"))):
         return False
     return {"http_path": {"matches": f".*(?:{expression}).*", "not_contains": "%"}}
 

@@ -1,4 +1,4 @@
-"""Expressions of gate's policy language, put together by importers.  True and False stand for what needs no criterion."""
+"""Expressions of the policy language, built by importers. True and False are expressions without a criterion."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -28,5 +28,5 @@ def combine_nor(parts: Iterable[Expression]) -> Expression:
 
 
 def _flat(operator: str, parts: list[Expression]) -> list[Expression]:
-    """Parts without a list of the same kind in the list."""
+    """Inline nested lists of the same operator."""
     return [inner for part in parts for inner in (part[operator] if isinstance(part, dict) and operator in part else [part])]

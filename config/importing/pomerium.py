@@ -1,4 +1,4 @@
-"""Pomerium (0.13 and later) -> ours: most keys are spelled the same, so this states only the differences."""
+"""Importer for Pomerium 0.13 and later. Most keys are equal, so this module contains the differences only."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -76,9 +76,9 @@ ROUTE_LOST = {
     "kubernetes_api_server_url": "gate supports upstreams only",
 }
 STORAGE_TYPES = {"redis": "kvstore", "postgres": "database"}
-# What the provider is called here; None where gate has no way to sign in there.
+# Provider -> its name in gate; None if gate does not support it.
 PROVIDERS = {"ping": "oidc", "cognito": "oidc", "apple": None, "hosted": None}
-# Who is refused by these is let in without them.
+# Keys that reject client certificates; without them, gate would accept those.
 MTLS_CRL = ("client_crl", "client_crl_file")
 MTLS_LOST = ("crl", "crl_file", "match_subject_alt_names")
 
@@ -100,20 +100,20 @@ def convert(foreign: ForeignConfig) -> Conversion:
         elif key == "jwt_claims_headers" and isinstance(value, dict):
             _claim_headers(converted.top, source, value)
         elif key in MTLS_CRL:
-            continue  # below, with what follows from it
+            continue  # handled below
         elif key == "authorize_service_url" and foreign.values.get("services", "all") == "all":
-            converted.top.lose(source, "in mode all, the services are one process")
+            converted.top.mark_lost(source, "in mode all, the services are one process")
         else:
             _same(converted.top, source, key, value)
     for source, lost in _refusals(foreign):
-        converted.top.lose(source, f"gate has no {lost}, so all users are denied on every route. Add the users to allow to each route")
+        converted.top.mark_lost(source, f"gate has no {lost}, so all users are denied on every route. Add the users to allow to each route")
         for route in converted.routes:
-            route.close()
+            route.deny_all()
     return converted
 
 
 def _refusals(foreign: ForeignConfig) -> Iterator[tuple[ForeignKey, str]]:
-    """(where, what) of client certificates that were refused, and would count here."""
+    """Yield (key, description) of restrictions on client certificates that gate lacks."""
     for key in MTLS_CRL:
         if foreign.values.get(key):
             yield foreign.source(key), "list of revoked certificates"
@@ -127,11 +127,11 @@ def _refusals(foreign: ForeignConfig) -> Iterator[tuple[ForeignKey, str]]:
 
 
 def _routes(top: ConvertedSection, foreign: ForeignConfig, key: str, value: Any, identity_for_all: bool) -> list[ConvertedSection]:
-    """As a list, or as in the environment: base64 of one."""
+    """Convert the routes: a list, or base64 of one, as in the environment."""
     try:
         routes = raw_routes(value)
     except ValueError as error:
-        top.lose(foreign.source(key), str(error))
+        top.mark_lost(foreign.source(key), str(error))
         return []
     return [_route(raw, foreign, (key, index), identity_for_all) for index, raw in enumerate(routes)]
 
@@ -139,31 +139,31 @@ def _routes(top: ConvertedSection, foreign: ForeignConfig, key: str, value: Any,
 def _provider(top: ConvertedSection, source: ForeignKey, value: Any) -> None:
     name = PROVIDERS[value]
     if name is None:
-        top.lose(source, f"gate does not support {value}. Use an OpenID Connect provider")
+        top.mark_lost(source, f"gate does not support {value}. Use an OpenID Connect provider")
     else:
         top.set(source, "idp_provider", name, check=f"{value} is a generic provider in gate: set idp_provider_url")
 
 
 def _client_certificates(top: ConvertedSection, foreign: ForeignConfig, value: dict[str, Any]) -> None:
-    """Without `enforcement`, or with any, whoever has no good certificate is refused here."""
+    """Convert `downstream_mtls`. gate requires a valid client certificate, whatever `enforcement` is."""
     for key, content in value.items():
         source = foreign.source("downstream_mtls", key)
         if key in ("ca", "ca_file"):
             top.set(source, f"client_{key}", content)
         elif key == "enforcement":
-            top.lose(source, "every route requires a client certificate")
+            top.mark_lost(source, "every route requires a client certificate")
         elif key not in MTLS_LOST:
-            top.lose(source, NO_COUNTERPART)
+            top.mark_lost(source, NO_COUNTERPART)
 
 
 def _same(part: ConvertedSection, source: ForeignKey, key: str, value: Any) -> None:
     name = RENAMED.get(key, key)
     if key in WHY_LOST:
-        part.lose(source, WHY_LOST[key])
+        part.mark_lost(source, WHY_LOST[key])
     elif name not in Options.attributes():
-        part.lose(source, NO_COUNTERPART)
+        part.mark_lost(source, NO_COUNTERPART)
     elif part.has(name):
-        part.lose(source, f"{name} is already set")
+        part.mark_lost(source, f"{name} is already set")
     else:
         part.set(source, name, value)
 
@@ -188,7 +188,7 @@ def _claim_headers(top: ConvertedSection, source: ForeignKey, value: dict[str, A
 def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity_for_all: bool) -> ConvertedSection:
     route = ConvertedSection()
     if not isinstance(raw, dict):
-        route.lose(foreign.source(*at), "is not a route")
+        route.mark_lost(foreign.source(*at), "is not a route")
         return route
     is_tcp = str(raw.get("from", "")).startswith(f"{TCP}://")
     for key, value in raw.items():
@@ -197,17 +197,17 @@ def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity
         if key == "policy":
             continue
         if is_tcp and name in HTTP_ONLY:
-            route.lose(source, "is for HTTP routes, and this is a TCP route")
+            route.mark_lost(source, "is for HTTP routes, and this is a TCP route")
         elif name == "idle_timeout" and not is_tcp:
-            route.lose(source, ROUTE_LOST[name])
+            route.mark_lost(source, ROUTE_LOST[name])
         elif name == "set_request_headers":
             convert_request_headers(route, source, value)
         elif name in Route.attributes():
             route.set(None if name == key else source, name, value)
         else:
-            route.lose(source, ROUTE_LOST.get(key, NO_COUNTERPART))
+            route.mark_lost(source, ROUTE_LOST.get(key, NO_COUNTERPART))
     _upstream_path(route)
-    if "policy" in raw:  # last: it may take back what stands beside it
+    if "policy" in raw:  # last, because it may remove other keys
         _policy(route, foreign.source(*at, "policy"), raw["policy"])
     if identity_for_all and not is_tcp and not route.has("pass_identity_headers"):
         route.set(None, "pass_identity_headers", True, new="pass_identity_headers was set for all routes")
@@ -215,7 +215,10 @@ def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity
 
 
 def _upstream_path(route: ConvertedSection) -> None:
-    """The path of the first `to` takes the place of what the route matched there; here the request's path is appended to it."""
+    """Convert the path of the first `to`.
+
+    In Pomerium it replaces the matched path; gate appends the request's path to it.
+    """
     to = route.find("to")
     if to is None or route.has("prefix_rewrite") or route.has("regex_rewrite_pattern"):
         return
@@ -223,14 +226,14 @@ def _upstream_path(route: ConvertedSection) -> None:
     try:
         url = urlsplit(str(first).partition(",")[0])
     except ValueError:
-        return  # no URL: the check of all values says so
+        return  # invalid URL: reported by the validation
     takes_all = not any(route.has(key) for key in ("prefix", "path", "regex"))
     if url.scheme in ("http", "https") and url.path and not (takes_all and url.path == "/"):
         route.set(None, "prefix_rewrite", url.path, new=f"{url.path} of `to` replaced the path or prefix that the route matches")
 
 
 def _policy(route: ConvertedSection, source: ForeignKey, value: Any) -> None:
-    """Pomerium's policy language and ours are built alike; what ours does not understand is not guessed."""
+    """Convert a policy. The languages have the same structure; anything that gate does not support is rejected."""
     ours = _translate_policy(value)
     if (opened := _opening_key(ours)) is not None:
         said = "every signed-in user is allowed" if opened == ANY_USER else "every client is allowed without sign-in"
@@ -240,9 +243,9 @@ def _policy(route: ConvertedSection, source: ForeignKey, value: Any) -> None:
         parse_policy(ours)
     except PydanticCustomError as error:
         place, message = error.context["findings"][0] if error.context else ((), "can't be read")
-        route.lose(source, f"{format_key_path(place)} {message}; this rule was omitted")
+        route.mark_lost(source, f"{format_key_path(place)} {message}; this rule was omitted")
         if "deny" in str(value):
-            route.close()
+            route.deny_all()
             said = "it also denied users, so the route's other rules were omitted, too: all users are denied. Add the users to allow"
             route.note("from", f"{source}: {said}")
     else:
@@ -253,7 +256,7 @@ PUBLIC, ANY_USER = OPEN
 
 
 def _opening_key(ours: Any) -> str | None:
-    """Key of a route whose policy is one `allow` for everybody, or for everybody who is signed in; None for any other."""
+    """Return the route key for a policy that allows everyone, or every signed-in user; None for any other policy."""
     blocks = ours if isinstance(ours, list) else [ours]
     if len(blocks) != 1 or not isinstance(blocks[0], dict) or set(blocks[0]) != {"allow"}:
         return None
@@ -267,7 +270,7 @@ def _opening_key(ours: Any) -> str | None:
 
 
 def _translate_policy(value: Any) -> Any:
-    """A member of a group `has` it there and `is` in it here; nothing else differs in spelling."""
+    """Translate the operator of group membership: `has` in Pomerium, `is` in gate. Everything else is equal."""
     if isinstance(value, list):
         return [_translate_policy(element) for element in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Beginning of a converted configuration for products that name no sign-in of ours: the host, the provider, fresh secrets."""
+"""First settings of a conversion from a product without a sign-in of its own: host, provider and new secrets."""
 
 import base64
 from collections.abc import Callable
@@ -13,9 +13,9 @@ NO_UPSTREAM = "https://upstream.invalid"
 def write_preamble(
     top: ConvertedSection, domain: str, issuer: str, about_issuer: str, about_client: str, new_secret: Callable[[], bytes]
 ) -> None:
-    """Settings of the sign-in below `domain`, at the provider `issuer`; `new_secret` gives 32 random bytes."""
-    said = f"gate signs users in on a dedicated host. At the provider register https://authenticate.{domain}/oauth2/callback"
-    top.set(None, "authenticate_service_url", f"https://authenticate.{domain}", new=said)
+    """Write the settings of the sign-in below `domain` at the provider `issuer`. `new_secret` returns 32 random bytes."""
+    note_text = f"gate signs users in on a dedicated host. At the provider register https://authenticate.{domain}/oauth2/callback"
+    top.set(None, "authenticate_service_url", f"https://authenticate.{domain}", new=note_text)
     top.set(None, "idp_provider", "oidc")
     top.set(None, "idp_provider_url", issuer, new=about_issuer)
     top.set(None, "idp_client_id", "gate", new=about_client)
@@ -25,7 +25,7 @@ def write_preamble(
 
 
 def grant_access(route: ConvertedSection, allowed: Expression) -> None:
-    """Who passes: everybody, everybody who is signed in, whom the expression names, or nobody."""
+    """Allow everyone, every signed-in user, the users that match the expression, or no one."""
     if allowed is True:
         route.set(None, "allow_public_unauthenticated_access", True)
     elif allowed == SIGNED_IN:

@@ -1,4 +1,4 @@
-"""Refused values of a converted configuration are left out and said, and nothing becomes more open by that."""
+"""Removes values that gate rejects from a conversion, and notes them, without allowing more access."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,11 +9,11 @@ from config.importing.foreign_values import split_url
 from config.parsing.document import parse_key_path
 from foundation.errors import Problem
 
-# The problems of a configuration, as YAML.
+# YAML of a configuration -> its problems.
 Check = Callable[[bytes], Iterable[Problem]]
 
 _MAX_ROUNDS = 20
-# What a configuration must have for its policy tests to be run; none of it decides anything.
+# Settings that policy tests require; they do not affect decisions.
 _COMPLETE = {
     "authenticate_service_url": "https://authenticate.invalid",
     "idp_provider": "oidc",
@@ -24,14 +24,14 @@ _COMPLETE = {
     "shared_secret": "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=",
     "insecure_server": True,
 }
-# Without it more people would come in: gate rather does not start.
+# Removing these would allow more users, so gate must not start instead.
 _REQUIRED = frozenset({"client_ca", "client_ca_file"})
 
 
 def drop_rejected(converted: Conversion, check: Check) -> None:
-    """Each round takes out what was refused; without it something else may be missing."""
+    """Remove rejected values in rounds, because a removal may invalidate another value."""
     for _ in range(_MAX_ROUNDS):
-        problems, routes = list(check(_plain(converted))), converted.written_routes
+        problems, routes = list(check(_plain(converted))), converted.active_routes
         left = [problem for problem in problems if not _remove(converted.top, routes, problem)]
         if len(left) == len(problems):
             break
@@ -40,8 +40,11 @@ def drop_rejected(converted: Conversion, check: Check) -> None:
 
 
 def drop_failing_tests(converted: Conversion, check: Check) -> None:
-    """Policy tests that fail are left out and said; where somebody is let in whom the original refused, the host is closed."""
-    routes = converted.written_routes
+    """Remove failing policy tests and note them.
+
+    If gate would allow a request that the original denied, deny all users on its host.
+    """
+    routes = converted.active_routes
     content = {"policy": [_values(route) for route in routes], "policy_tests": converted.tests, **_COMPLETE}
     failing = {
         parse_key_path(problem.key)[1]: problem.message for problem in check(yaml.safe_dump(content).encode()) if _is_of_a_test(problem)
@@ -51,7 +54,7 @@ def drop_failing_tests(converted: Conversion, check: Check) -> None:
         about = [route for route in routes if _is_origin_of_url(str(_values(route)["from"]), test["url"])]
         if test["expect"] != "allow" and "got allow" in message:
             for route in about:
-                route.close()
+                route.deny_all()
         for route in about[:1]:
             route.note("CHECK", f"{test['name']}: {test.get('method', 'GET')} {test['url']} {message}")
     converted.tests = [test for index, test in enumerate(converted.tests) if index not in failing]
@@ -62,12 +65,12 @@ def _is_of_a_test(problem: Problem) -> bool:
 
 
 def _is_origin_of_url(origin: str, url: str) -> bool:
-    host, asked = split_url(origin).netloc, split_url(url).netloc
-    return host == asked or (host.startswith("*.") and asked.partition(".")[2] == host[2:])
+    host, target = split_url(origin).netloc, split_url(url).netloc
+    return host == target or (host.startswith("*.") and target.partition(".")[2] == host[2:])
 
 
 def _plain(converted: Conversion) -> bytes:
-    routes = [_values(route) for route in converted.written_routes]
+    routes = [_values(route) for route in converted.active_routes]
     return yaml.safe_dump({**_values(converted.top), "policy": routes}).encode()
 
 
@@ -83,7 +86,7 @@ def _remove(top: ConvertedSection, routes: list[ConvertedSection], problem: Prob
     entry = top.find(key)
     if entry is None or key in _REQUIRED or _names_a_file(key):
         return False
-    top.refuse(entry, problem.message)
+    top.reject(entry, problem.message)
     return True
 
 
@@ -91,7 +94,7 @@ def _remove_from_route(route: ConvertedSection, key: str, message: str) -> bool:
     entry = route.find(key)
     if key == "from":
         why = f"from: {message}; the whole route was omitted"
-        route.drop(*(entry.key for entry in route.entries))
+        route.remove(*(entry.key for entry in route.entries))
         route.entries.insert(0, ConvertedEntry([ConversionNote("LOST", why)]))
     if not route.has("from"):
         return True
@@ -100,18 +103,18 @@ def _remove_from_route(route: ConvertedSection, key: str, message: str) -> bool:
             _remove_upstream(route)
             return True
         return False
-    route.refuse(entry, message)
+    route.reject(entry, message)
     return True
 
 
 def _remove_upstream(route: ConvertedSection) -> None:
-    """A route that is gone would leave its requests to the next one, which may be open to more people."""
+    """Keep the route without an upstream: if it were removed, the next route would match its requests and might allow more users."""
     is_tcp = str(_values(route).get("from", "")).startswith("tcp+")
-    route.close()
+    route.deny_all()
     said = "placeholder, because the upstream can't be converted. The route denies all users, so that no other route matches its requests"
     route.set(None, "to", "tcp://upstream.invalid:1" if is_tcp else "https://upstream.invalid", new=said)
 
 
 def _names_a_file(key: str) -> bool:
-    """It may be there where gate will run."""
+    """Return whether the key names a file, which may exist where gate will run."""
     return key.endswith("_file") or key == "certificates"

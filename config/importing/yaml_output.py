@@ -1,4 +1,4 @@
-"""YAML of a converted configuration, with a comment wherever its reader must know something."""
+"""Writer of a conversion as YAML, with its notes as comments."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,14 +11,14 @@ _WIDTH = 150
 
 
 class _Dumper(yaml.SafeDumper):
-    """Dumper that writes a value wherever it stands, however often."""
+    """Dumper that writes repeated values in full, without aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def render_yaml(converted: Conversion, file: str) -> str:
-    """YAML text that ends with a newline; `file` is named on top."""
+    """Return the YAML text. `file` is named in its first comment."""
     lines = list(_head(converted, file))
     lines += _part(converted.top, "")
     lines += ["", "policy:" if converted.routes else "policy: []"]
@@ -43,7 +43,7 @@ def _head(converted: Conversion, file: str) -> Iterator[str]:
 
 
 def _route(route: ConvertedSection) -> Iterator[str]:
-    before = True  # a comment can't stand between the dash and its first key
+    before = True  # a comment cannot be between the dash and the first key
     for entry in route.entries:
         lines = list(_entry(entry, "" if before and entry.key else "    "))
         if before and entry.key:
@@ -70,7 +70,7 @@ def _entry(entry: ConvertedEntry, indent: str) -> Iterator[str]:
 def _render_value(key: str, value: Any) -> list[str]:
     if isinstance(value, dict | list):
         return _dumped({key: value})
-    return [f"{key}: {_dumped([value])[0][1:-1]}"]  # a list of one shows a scalar on one line, quoted as it must be
+    return [f"{key}: {_dumped([value])[0][1:-1]}"]  # dumping a list of one element yields the scalar on one line, quoted as needed
 
 
 def _dumped(value: Any) -> list[str]:
@@ -83,10 +83,10 @@ def _render_flow(value: Any) -> str:
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:
-    """What came from the file is made harmless: a line break in a key must not end the comment."""
-    words = "".join(character if character.isprintable() else "?" for character in text).split(" ")
+    """Yield comment lines. Text from the file is sanitized, because a line break in it must not end the comment."""
+    lines = "".join(character if character.isprintable() else "?" for character in text).split(" ")
     line = ""
-    for word in words:
+    for word in lines:
         if line and len(indent) + len(line) + len(word) > _WIDTH:
             yield f"{indent}# {line}"
             line = "  " + word

@@ -1,4 +1,4 @@
-"""Configuration changes: in which values one configuration differs from the one before, in words that show no secret."""
+"""Differences between two configurations, as redacted text."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,10 @@ ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """Change of one value; `note` says what the words before and after can't.  `place` is where it stands now, else where it stood."""
+    """Change of one value.
+
+    `note` explains what the redacted texts cannot show. `location` is the current location, or the former one of a removed value.
+    """
 
     key: str
     kind: str
@@ -32,13 +35,13 @@ class ValueChange:
     note: str = ""
 
 
-# Words and places are found when they are asked for: of ten thousand changes few are read, and a reload waits for none.
+# Texts and locations are built on demand: few of ten thousand changes are displayed, and a reload must not wait for them.
 LazyChange = Callable[[], ValueChange]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigSnapshot:
-    """Configuration with the places of its values."""
+    """A configuration with the locations of its values."""
 
     options: Options
     source_map: SourceMap
@@ -51,7 +54,7 @@ def diff_configs(before: ConfigSnapshot, after: ConfigSnapshot) -> Iterator[Lazy
 
 
 def diff_settings(before: ConfigSnapshot, after: ConfigSnapshot, names: Collection[str]) -> Iterator[LazyChange]:
-    """Changes of these settings."""
+    """Yield the changes of these settings."""
     for key in (key for group in settings_by_topic().values() for key in group if key.name in names):
         if _differs(before.options, after.options, key):
             yield partial(_change, before.options, after.options, key, key.name, partial(after.source_map.setting_location, key.name))
@@ -65,10 +68,10 @@ def _differs(before: Settings, after: Settings, key: SettingKey) -> bool:
 def _change(before: Settings, after: Settings, key: SettingKey, name: str, place: Callable[[], str]) -> ValueChange:
     attribute = type(after).attributes()[key.name]
     old, new = getattr(before, attribute), getattr(after, attribute)
-    words = display_value(before, key), display_value(after, key)
+    texts = display_value(before, key), display_value(after, key)
     kind = ADDED if _is_nothing(old) else REMOVED if _is_nothing(new) else CHANGED
-    note = "" if words[0] != words[1] else CONTENT if isinstance(new, WatchedFile) else UNSEEN
-    return ValueChange(name, kind, *words, place(), note)
+    note = "" if texts[0] != texts[1] else CONTENT if isinstance(new, WatchedFile) else UNSEEN
+    return ValueChange(name, kind, *texts, place(), note)
 
 
 def _is_nothing(value: Any) -> bool:
@@ -81,7 +84,7 @@ def _route_changes(before: ConfigSnapshot, after: ConfigSnapshot) -> Iterator[La
     pairs, removed, added = _matched(before.options.policy, after.options.policy)
     for old, new in pairs:
         if before.options.policy[old] is not after.options.policy[new]:
-            yield from _changes_of(before, old, after, new)
+            yield from _changed_keys(before, old, after, new)
     yield from (partial(_removed, before, index) for index in removed)
     yield from (partial(_added, after, index) for index in added)
     moved = [new for _, new in pairs]
@@ -104,7 +107,7 @@ def _reordered(after: ConfigSnapshot) -> ValueChange:
     return ValueChange("policy", CHANGED, location=after.source_map.setting_location("policy"), note=note)
 
 
-def _changes_of(before: ConfigSnapshot, old: int, after: ConfigSnapshot, new: int) -> Iterator[LazyChange]:
+def _changed_keys(before: ConfigSnapshot, old: int, after: ConfigSnapshot, new: int) -> Iterator[LazyChange]:
     then, now = before.options.policy[old], after.options.policy[new]
     for key in route_keys():
         if _differs(then, now, key):
@@ -126,10 +129,10 @@ def _named(route: Route, index: int) -> str:
 
 
 def _matched(before: Sequence[Route], after: Sequence[Route]) -> tuple[list[tuple[int, int]], list[int], list[int]]:
-    """Pairs of places of the same route, before and after, in the order of before; and the places of those that have none.
+    """Pair the indexes of each route before and after, in the order of before; also return the indexes of removed and added routes.
 
-    What both begin and end with, taken over as it is, is left out.  Of the rest first come those that were taken over, then those that
-    match and lead to the same, then those of the same name or address.
+    A common head and tail of identical objects is skipped. The rest is matched by identity, then by match and target, then by name or
+    address.
     """
     pairs: list[tuple[int, int]] = []
     begin = _same_at_first(before, after)
@@ -141,12 +144,12 @@ def _matched(before: Sequence[Route], after: Sequence[Route]) -> tuple[list[tupl
             waiting.setdefault(same(before[index]), []).append(index)
         found = {index: known.pop() for index in new if (known := waiting.get(same(after[index])))}
         pairs += [(place, index) for index, place in found.items()]
-        taken = set(found.values())
-        old, new = [index for index in old if index not in taken], [index for index in new if index not in found]
+        matched = set(found.values())
+        old, new = [index for index in old if index not in matched], [index for index in new if index not in found]
     return sorted(pairs), old, new
 
 
 def _same_at_first(before: Sequence[Route], after: Sequence[Route]) -> int:
-    """How many are the same objects, up to the first that is not."""
+    """Return the length of the common head of identical objects."""
     same = list(map(is_, before, after))
     return same.index(False) if False in same else len(same)

@@ -1,4 +1,4 @@
-"""Policy of a route in words, a line for each block.  For the admin; what decides is compiled elsewhere."""
+"""Policy of a route as text for the admin, one line per block. It is not used for decisions."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from config.routes.route import Route
 MAX_BLOCK_LENGTH = 300  # characters of one block
 MAX_LISTED_VALUES = 5
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_JOINED = {"and": " and ", "or": " or ", "nor": " or "}
+_CONJUNCTIONS = {"and": " and ", "or": " or ", "nor": " or "}
 
 
 def describe_policy(route: Route) -> tuple[str, ...]:
@@ -18,15 +18,15 @@ def describe_policy(route: Route) -> tuple[str, ...]:
 
 
 def describe_block(block: Block) -> str:
-    words = f"{block.effect}: {describe_expression(block.expression)}"
-    words = words if len(words) <= MAX_BLOCK_LENGTH else f"{words[: MAX_BLOCK_LENGTH - 1]}…"
-    return f"{words} (shadow mode)" if block.mode == SHADOW else words
+    text = f"{block.effect}: {describe_expression(block.expression)}"
+    text = text if len(text) <= MAX_BLOCK_LENGTH else f"{text[: MAX_BLOCK_LENGTH - 1]}…"
+    return f"{text} (shadow mode)" if block.mode == SHADOW else text
 
 
 def describe_expression(expression: Combination | Comparison) -> str:
     if isinstance(expression, Comparison):
         return _comparison(expression)
-    inside = _JOINED.get(expression.operator, " and ").join(map(describe_expression, expression.parts))
+    inside = _CONJUNCTIONS.get(expression.operator, " and ").join(map(describe_expression, expression.parts))
     if expression.operator in ("not", "nor"):
         return f"not ({inside})"
     return f"({inside})" if len(expression.parts) > 1 else inside
@@ -34,7 +34,7 @@ def describe_expression(expression: Combination | Comparison) -> str:
 
 def _comparison(comparison: Comparison) -> str:
     name = f"{comparison.criterion}/{comparison.argument}" if comparison.argument else comparison.criterion
-    if comparison.criterion == "http_header":  # values of headers stay out of the admin: upstreams' keys are kept there
+    if comparison.criterion == "http_header":  # the admin does not show header values: they may contain keys of upstreams
         return f"{name} …"
     if comparison.criterion == "granted":
         return "temporary access was granted"
@@ -44,7 +44,7 @@ def _comparison(comparison: Comparison) -> str:
 
 
 def _as_written(comparison: Comparison) -> object:
-    """Moments and spans as people write them; the configuration has read them into numbers."""
+    """Return times and durations in their configuration form."""
     operand = comparison.operand
     match comparison.criterion:
         case "time_of_day":

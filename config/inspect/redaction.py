@@ -1,4 +1,4 @@
-"""Shown values: what a page may show of the configuration in force.  `shown` is the only way, and what it does not know stays hidden."""
+"""Redaction of configuration values for pages. Every page uses `redact`, which hides types that it does not know."""
 
 import ipaddress
 import re
@@ -26,9 +26,9 @@ from foundation.values import HostPort, SecretBytes, SecretText, Url, WatchedFil
 
 HIDDEN = "(set, not shown)"
 MAX_VALUE_LENGTH = 2_000  # characters of one value
-_MOST = MAX_VALUE_LENGTH // 3  # elements, each with what separates it from the next: of a longer list the rest would be cut off anyway
+_MAX_ELEMENTS = MAX_VALUE_LENGTH // 3  # elements; with their separators, more would be truncated anyway
 _WIDE = 100
-# Requests carry keys in headers: of these only the names are shown.
+# Header values may contain keys: show the names only.
 _NAMES_ONLY = frozenset({(Route, "set_request_headers"), (PolicyTest, "headers")})
 _QUERY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^?#]*)\?.*", re.DOTALL)
 _DESCRIBED = (StorageUrl, DatabaseUrl, PresentedCertificate)
@@ -37,7 +37,7 @@ _AS_TEXT = (HostPort, Path, ipaddress.IPv4Network, ipaddress.IPv6Network)
 
 @dataclass(frozen=True, slots=True)
 class DisplayedValue:
-    """Value in force, in words; `place` is where it was written, DEFAULT where nowhere."""
+    """Effective value as redacted text. `location` is the source location, or DEFAULT."""
 
     key: str
     value: str
@@ -49,7 +49,7 @@ class DisplayedValue:
 
 
 def effective_settings(options: Options, places: SourceMap) -> Iterator[tuple[str, list[DisplayedValue]]]:
-    """Title -> the settings of that group, in their order; routes are not among them."""
+    """Yield each topic with its settings, without the routes."""
     for title, group in settings_by_topic().items():
         found = [_setting(options, key, places) for key in group if key.name != "policy"]
         if found:
@@ -63,7 +63,7 @@ def _setting(options: Options, key: SettingKey, places: SourceMap) -> DisplayedV
 
 
 def effective_route(route: Route, index: int, places: SourceMap) -> list[DisplayedValue]:
-    """What the route says; all its other keys have their default."""
+    """Return the keys that the route sets."""
     return [
         DisplayedValue(key.name, display_value(route, key), places.route_location(index, key.name))
         for key in route_keys()
@@ -76,18 +76,18 @@ def is_set(owner: Settings, key: SettingKey) -> bool:
 
 
 def display_value(owner: Settings, key: SettingKey) -> str:
-    return redact(_seen(owner, key.name))
+    return redact(_read_value(owner, key.name))
 
 
-def _seen(owner: Settings, key: str) -> Any:
-    """Value of a key, or of headers their names."""
+def _read_value(owner: Settings, key: str) -> Any:
+    """Return the value of a key; for headers, the names only."""
     value = getattr(owner, type(owner).attributes()[key])
     return list(value) if (type(owner), key) in _NAMES_ONLY else value
 
 
 # enforcement-point: Pages: Redaction of configuration values
 def redact(value: Any) -> str:
-    """Value as a configuration file would have it, without what is secret; empty for what is unset."""
+    """Return the value in its configuration form, without secrets; "" if it is unset."""
     plain = _plain(value)
     if isinstance(plain, bool):
         text = "true" if plain else "false"
@@ -99,12 +99,12 @@ def redact(value: Any) -> str:
 
 
 def is_secret(value: Any) -> bool:
-    """Whether a setting is declared as a secret: its type says so."""
+    """Return whether the value has a secret type."""
     return isinstance(value, SecretText | SecretBytes)
 
 
 def _plain(value: Any) -> Any:
-    """Value of texts, numbers, lists and maps."""
+    """Convert a value to text, numbers, lists and maps."""
     if is_secret(value):
         return HIDDEN
     match value:
@@ -129,11 +129,11 @@ def _plain(value: Any) -> Any:
         case Combination() | Comparison():
             return describe_expression(value)
         case Settings():
-            return dict(_given(value))
+            return dict(_set_values(value))
         case Mapping():
-            return {str(name): _plain(content) for name, content in islice(value.items(), _MOST)}
+            return {str(name): _plain(content) for name, content in islice(value.items(), _MAX_ELEMENTS)}
         case list() | tuple() | frozenset():
-            return _counted([_plain(each) for each in islice(value, _MOST)])
+            return _counted([_plain(each) for each in islice(value, _MAX_ELEMENTS)])
     if isinstance(value, _AS_TEXT):
         return str(value)
     if isinstance(value, _DESCRIBED) and is_dataclass(value):
@@ -143,13 +143,13 @@ def _plain(value: Any) -> Any:
 
 
 def _counted(found: list[Any]) -> Any:
-    """Of secrets only how many there are."""
+    """Replace a list of secrets by their number."""
     if not found or any(each != HIDDEN for each in found):
         return found
     return HIDDEN if len(found) == 1 else f"({len(found)} set, not shown)"
 
 
-def _given(value: Settings) -> Iterator[tuple[str, Any]]:
+def _set_values(value: Settings) -> Iterator[tuple[str, Any]]:
     for key, attribute in type(value).attributes().items():
         if attribute in value.model_fields_set:
-            yield key, _plain(_seen(value, key))
+            yield key, _plain(_read_value(value, key))

@@ -1,4 +1,4 @@
-"""Configuration document: its value, and the line and column of each key."""
+"""Parsed configuration document: its value, and the line and column of each key."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -10,18 +10,18 @@ from foundation.errors import Problem
 
 KeyPath = tuple[str | int, ...]
 
-MAX_DEPTH = 64  # levels of nesting in any document
-MAX_VALUES = 500_000  # in any document: those of 25,000 routes, which are read in two seconds
-MAX_DUPLICATES = 1_000  # keys in any document
+MAX_DEPTH = 64  # levels of nesting, in any format
+MAX_VALUES = 500_000  # in any format: the values of 25,000 routes, which take two seconds to parse
+MAX_DUPLICATES = 1_000  # keys, in any format
 
-# A position is one number, line and column together: a large document has hundreds of thousands of them.
+# A position packs line and column into one integer: a large document has hundreds of thousands.
 COLUMN_BITS = 20
 LAST_COLUMN = (1 << COLUMN_BITS) - 1
 _KEY_PART = re.compile(r"\[(\d+)\]|\.?([^.\[\]]+)")
 
 
 def pack_position(line: int, column: int) -> int:
-    """Both count from 1."""
+    """Pack line and column, both counted from 1."""
     return line << COLUMN_BITS | (column if column < LAST_COLUMN else LAST_COLUMN)
 
 
@@ -30,12 +30,12 @@ def unpack_position(position: int) -> tuple[int, int]:
 
 
 def locate_offset(text: str, offset: int) -> tuple[int, int]:
-    """Line and column of the character at `offset`."""
+    """Return line and column of the character at `offset`."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 class DocumentError(Exception):
-    """Error of a document: the bytes are none of the format; `line` and `column` count from 1.  The message never quotes the document."""
+    """The bytes are not valid in their format. `line` and `column` count from 1. The message never quotes the document."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None):
         super().__init__(message)
@@ -45,9 +45,9 @@ class DocumentError(Exception):
 
 @dataclass
 class Document:
-    """Document read.  `problems` are mistakes that do not stop reading: duplicate keys.
+    """Parsed document. `problems` are duplicate keys, which do not stop parsing.
 
-    Positions are by container and key, or, where reading does not tell them, found by `locate` when the first is asked for.
+    `positions` has the positions by container and key. If the parser reports none, `locate` finds them on first use.
     """
 
     value: Any = None
@@ -57,7 +57,7 @@ class Document:
     _located: Mapping[KeyPath, int] | None = None
 
     def add_duplicate(self, path: Iterable[str | int], position: int, first: int | None = None) -> None:
-        """Note a key that is there twice; DocumentError where there are too many."""
+        """Record a duplicate key. Raises DocumentError if there are too many."""
         line, column = unpack_position(position)
         if len(self.problems) == MAX_DUPLICATES:
             raise DocumentError(f"has more than {MAX_DUPLICATES} duplicate keys", line, column)
@@ -65,20 +65,23 @@ class Document:
         self.problems.append(Problem(format_key_path(path), f"is a duplicate key{where}. Remove one of them", line, column))
 
     def find_location(self, path: Iterable[str | int]) -> tuple[int, int] | None:
-        """Line and column of the deepest part of `path` that is in the document."""
-        wanted = tuple(path)
+        """Return line and column of the deepest part of `path` that is in the document."""
+        key_path = tuple(path)
         if self.locate is not None and self._located is None:
             self._located = self.locate()
-        position = self._by_container(wanted) if self._located is None else _deepest(self._located, wanted)
+        position = self._by_container(key_path) if self._located is None else _find_position(self._located, key_path)
         return None if position is None else unpack_position(position)
 
     def key_lines(self, container: dict[str, Any], path: KeyPath) -> dict[str, int]:
-        """Lines of the keys of a map of the document, which is at `path`; of ten thousand maps in a blink, where reading told places."""
+        """Return the lines of the keys of a map of the document, which is at `path`.
+
+        This is fast for thousands of maps if the parser reported positions.
+        """
         known = self.positions.get(id(container))
         if isinstance(known, dict):
             return {key: position >> COLUMN_BITS for key, position in known.items()}
-        places = ((key, self.find_location((*path, key))) for key in container)
-        return {key: place[0] for key, place in places if place is not None}
+        locations = ((key, self.find_location((*path, key))) for key in container)
+        return {key: location[0] for key, location in locations if location is not None}
 
     def _by_container(self, path: KeyPath) -> int | None:
         value, found = self.value, None
@@ -95,7 +98,7 @@ def _element(positions: list[int], index: str | int) -> int | None:
     return positions[index] if isinstance(index, int) and index < len(positions) else None
 
 
-def _deepest(located: Mapping[KeyPath, int], path: KeyPath) -> int | None:
+def _find_position(located: Mapping[KeyPath, int], path: KeyPath) -> int | None:
     for length in range(len(path), 0, -1):
         if (position := located.get(path[:length])) is not None:
             return position
@@ -103,7 +106,7 @@ def _deepest(located: Mapping[KeyPath, int], path: KeyPath) -> int | None:
 
 
 def format_key_path(path: Iterable[str | int]) -> str:
-    """Key path as `policy[3].from`; what can't be printed is escaped."""
+    """Return the key path as `policy[3].from`, with unprintable characters escaped."""
     text = ""
     for part in path:
         name = f"[{part}]" if isinstance(part, int) else printable(part)
@@ -112,15 +115,15 @@ def format_key_path(path: Iterable[str | int]) -> str:
 
 
 def parse_key_path(key: str) -> KeyPath:
-    """The inverse of `key_path`, for keys without dots and brackets in their names."""
+    """Parse what `format_key_path` returns, for keys without dots and brackets in their names."""
     return tuple(int(index) if index else name for index, name in _KEY_PART.findall(key))
 
 
 def printable(text: str) -> str:
-    """Short, on one line, and nothing in it that moves a terminal's cursor."""
+    """Return the text on one line, shortened, and without terminal control characters."""
     return text[:80] if text[:80].isprintable() else ascii(text[:80])
 
 
 def printable_path(path: Path) -> str:
-    """The whole of it, on one line."""
+    """Return the full path on one line."""
     return str(path) if str(path).isprintable() else ascii(str(path))

@@ -1,4 +1,4 @@
-"""Key positions of a JSON or TOML text.  Asked only where something is wrong, of a text that its parser has accepted."""
+"""Positions of the keys of a JSON or TOML text that its parser has accepted. Computed only to report a problem."""
 
 import json
 import re
@@ -11,16 +11,16 @@ from config.parsing.document import KeyPath, pack_position
 
 _TEXT = r'"(?:[^"\\]++|\\.)*+"'
 _PLAIN = r'[^\s{}\[\],:"]++'
-# A key with its value where that is simple; a bracket; what else stands in a list.
-_JSON_WORD = re.compile(rf"({_TEXT})\s*+:(?:\s*+(?:{_TEXT}|{_PLAIN}))?|[{{}}\[\]]|{_TEXT}|{_PLAIN}")
-_TOML_WORD = re.compile(
+# A key with a scalar value, a bracket, or an element of a list.
+_JSON_TOKEN = re.compile(rf"({_TEXT})\s*+:(?:\s*+(?:{_TEXT}|{_PLAIN}))?|[{{}}\[\]]|{_TEXT}|{_PLAIN}")
+_TOML_TOKEN = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|\n|[{}\[\],=.]|[^\s{}\[\],=.#"\']+', re.DOTALL
 )
 
 
 @dataclass(slots=True)
 class _Level:
-    """An open array or object; `part` is where we are in it."""
+    """An open array or object; `part` is the current index or key."""
 
     is_list: bool
     part: Any = None
@@ -39,7 +39,7 @@ class KeyPositions:
             self.positions[path] = position
 
 
-def _words(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
+def _tokenize(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
     line, line_start, seen = 1, 0, 0
     for found in pattern.finditer(text):
         start = found.start()
@@ -50,27 +50,27 @@ def _words(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str],
 
 
 def locate_json(text: str) -> KeyPositions:
-    """Positions of the keys of a JSON text, of which there may be hundreds of thousands."""
+    """Return the positions of the keys of a JSON text, of which there may be hundreds of thousands."""
     located = KeyPositions()
     above: list[tuple[KeyPath, int | None]] = []
-    # Where we are: the path of the innermost array or object, in an array the next index, and the path of the value that comes next.
+    # The current state: path of the innermost container, next index in an array, path of the next value.
     base: KeyPath = ()
     index: int | None = None
     here: KeyPath = ()
-    for found, position in _words(_JSON_WORD, text):
-        word, key = found[0], found[1]
+    for found, position in _tokenize(_JSON_TOKEN, text):
+        symbol, key = found[0], found[1]
         if key is not None:
             here = (*base, json.loads(key) if "\\" in key else key[1:-1])
             located.record(here, position)
-        elif word in ("}", "]"):
+        elif symbol in ("}", "]"):
             base, index = above.pop()
         else:
             if index is not None:
                 here, index = (*base, index), index + 1
                 located.record(here, position)
-            if word in ("{", "["):
+            if symbol in ("{", "["):
                 above.append((base, index))
-                base, index = here, 0 if word == "[" else None
+                base, index = here, 0 if symbol == "[" else None
     return located
 
 
@@ -86,29 +86,29 @@ def locate_toml(text: str) -> KeyPositions:
 
 
 class _Toml:
-    """Statement by statement: a table's header, or a key with its value, which may hold arrays and inline tables."""
+    """Parser of statements: a table header, or a key with its value, which may contain arrays and inline tables."""
 
     def __init__(self) -> None:
         self.located = KeyPositions()
         self._table: KeyPath = ()
-        self._tables: dict[KeyPath, int] = {}  # array of tables -> index of its last one
+        self._tables: dict[KeyPath, int] = {}  # array of tables -> index of its last table
 
     def run(self, text: str) -> KeyPositions:
-        words = ((found[0], position) for found, position in _words(_TOML_WORD, text) if not found[0].startswith("#"))
-        for word, position in words:
-            if word == "[":
-                self._header(words, position)
-            elif word != "\n":
-                self._assignment(words, word, position)
+        symbols = ((found[0], position) for found, position in _tokenize(_TOML_TOKEN, text) if not found[0].startswith("#"))
+        for symbol, position in symbols:
+            if symbol == "[":
+                self._header(symbols, position)
+            elif symbol != "\n":
+                self._assignment(symbols, symbol, position)
         return self.located
 
-    def _header(self, words: Iterator[tuple[str, int]], position: int) -> None:
+    def _header(self, symbols: Iterator[tuple[str, int]], position: int) -> None:
         opened, names = 1, []
-        for word, _ in words:
-            if word == "\n":
+        for symbol, _ in symbols:
+            if symbol == "\n":
                 break
-            opened += word == "["
-            names += [_toml_key(word)] if word not in "[]." else []
+            opened += symbol == "["
+            names += [_toml_key(symbol)] if symbol not in "[]." else []
         path = self._resolved(tuple(names[:-1]), position)
         if opened == 2:
             array = (*path, names[-1])
@@ -120,7 +120,7 @@ class _Toml:
         self.located.positions.setdefault(self._table, position)
 
     def _resolved(self, names: KeyPath, position: int) -> KeyPath:
-        """A name of an array of tables means the last of them."""
+        """Resolve the name of an array of tables to its last table."""
         path: KeyPath = ()
         for name in names:
             path = (*path, name)
@@ -129,47 +129,47 @@ class _Toml:
                 path = (*path, self._tables[path])
         return path
 
-    def _assignment(self, words: Iterator[tuple[str, int]], first: str, position: int) -> None:
-        path = self._key(words, self._table, first, position)
+    def _assignment(self, symbols: Iterator[tuple[str, int]], first: str, position: int) -> None:
+        path = self._key(symbols, self._table, first, position)
         levels: list[_Level] = []
         bases: list[KeyPath] = [path]
-        for word, at in words:
-            if word == "\n":
+        for symbol, start in symbols:
+            if symbol == "\n":
                 if not levels:
                     return
-            elif word in ("]", "}"):
+            elif symbol in ("]", "}"):
                 levels.pop()
                 bases.pop()
-            elif word == ",":
+            elif symbol == ",":
                 _next(levels[-1])
             elif levels and levels[-1].expects_key:
                 levels[-1].expects_key = False
-                levels[-1].part = self._key(words, bases[-1], word, at)
+                levels[-1].part = self._key(symbols, bases[-1], symbol, start)
             else:
-                self._value(levels, bases, word, at)
+                self._value(levels, bases, symbol, start)
 
-    def _value(self, levels: list[_Level], bases: list[KeyPath], word: str, at: int) -> None:
+    def _value(self, levels: list[_Level], bases: list[KeyPath], symbol: str, start: int) -> None:
         here = bases[-1]
         if levels:
             here = (*bases[-1], levels[-1].part) if levels[-1].is_list else levels[-1].part
-            self.located.positions.setdefault(here, at)
-        if word in ("[", "{"):
-            is_list = word == "["
+            self.located.positions.setdefault(here, start)
+        if symbol in ("[", "{"):
+            is_list = symbol == "["
             levels.append(_Level(is_list, 0 if is_list else None, expects_key=not is_list))
             bases.append(here)
 
-    def _key(self, words: Iterator[tuple[str, int]], base: KeyPath, first: str, position: int) -> KeyPath:
-        """The parts of a dotted key up to its `=`."""
+    def _key(self, symbols: Iterator[tuple[str, int]], base: KeyPath, first: str, position: int) -> KeyPath:
+        """Return the path of a dotted key up to its `=`."""
         path: KeyPath = (*base, _toml_key(first))
         self.located.positions.setdefault(path, position)
-        for word, _ in words:
-            if word == "=":
+        for symbol, _ in symbols:
+            if symbol == "=":
                 break
-            if word != ".":
-                path = (*path, _toml_key(word))
+            if symbol != ".":
+                path = (*path, _toml_key(symbol))
                 self.located.positions.setdefault(path, position)
         return path
 
 
-def _toml_key(word: str) -> str:
-    return next(iter(tomllib.loads(f"{word} = 0"))) if word[0] in "\"'" else word
+def _toml_key(symbol: str) -> str:
+    return next(iter(tomllib.loads(f"{symbol} = 0"))) if symbol[0] in "\"'" else symbol

@@ -1,4 +1,4 @@
-"""Parser of configuration files (YAML, JSON, TOML, properties, told by the name's end): bytes -> plain values, each with its place."""
+"""Parser of configuration files: YAML, JSON, TOML or properties, by file extension. Returns plain values with their positions."""
 
 import codecs
 import json
@@ -13,15 +13,18 @@ from config.parsing.key_positions import locate_json, locate_toml
 from config.parsing.properties import read_properties
 from config.parsing.yaml_reader import read_yaml
 
-_TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
-_TOML_SIGN = re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[{}\[\],=.\n]', re.DOTALL)
-MAX_SLOW_FORMAT_LENGTH = 4_000_000  # characters of what is not parsed in C; ten thousand routes have 2.5 million
-MAX_TOML_TOKENS = 250_000  # its parser is slow; ten thousand routes have 140,000
+_TOML_LOCATION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
+_TOML_TOKEN = re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[{}\[\],=.\n]', re.DOTALL)
+MAX_SLOW_FORMAT_LENGTH = 4_000_000  # characters, for formats without a parser in C; ten thousand routes have 2.5 million
+MAX_TOML_TOKENS = 250_000  # for its slow parser; ten thousand routes have 140,000
 _BOMS = ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
 
 
 def parse(content: bytes, extension: str, *, with_tags: bool = False) -> Document:
-    """Document of these bytes; `extension` with its dot; `with_tags`: YAML may have tags (`read_yaml`).  DocumentError."""
+    """Parse the bytes in the format of `extension`, which includes the dot.
+
+    `with_tags` accepts YAML tags (see `read_yaml`). Raises DocumentError.
+    """
     reader = _READERS.get(extension.lower())
     if reader is None:
         raise DocumentError("has an unsupported file extension. Use .yaml, .yml, .json, .toml or .properties")
@@ -32,7 +35,7 @@ def parse(content: bytes, extension: str, *, with_tags: bool = False) -> Documen
 
 
 def decode_utf8(content: bytes) -> str:
-    """Text of these bytes; DocumentError."""
+    """Decode UTF-8 text. Raises DocumentError for other encodings."""
     for bom, encoding in _BOMS:
         if content.startswith(bom):
             raise DocumentError(f"is encoded in {encoding}. Save it in UTF-8", 1, 1)
@@ -43,28 +46,28 @@ def decode_utf8(content: bytes) -> str:
 
 
 def _read_json(text: str) -> Document:
-    seen_twice: list[int] = []
+    duplicate_counts: list[int] = []
 
-    def pairs_to_map(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def build_map(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            seen_twice.append(len(pairs) - len(found))
+            duplicate_counts.append(len(pairs) - len(found))
         return found
 
-    # More than an honest document has, and before each of them has become an object of its own.
+    # More separators than a valid document has. Checked before each of them becomes an object.
     if text.count(",") + text.count("[") + text.count("{") > 2 * MAX_VALUES:
         raise DocumentError(f"has more than {MAX_VALUES} values")
     try:
-        value = json.loads(text, object_pairs_hook=pairs_to_map, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=build_map, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise DocumentError(f"is not valid JSON: {error.msg}", error.lineno, error.colno) from None
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"is not valid JSON: {error}") from None
     locate = cache(lambda: locate_json(text))
     document = Document(_bounded(value), locate=lambda: locate().positions)
-    if sum(seen_twice) > MAX_DUPLICATES:
+    if sum(duplicate_counts) > MAX_DUPLICATES:
         raise DocumentError(f"has more than {MAX_DUPLICATES} duplicate keys")
-    if seen_twice:
+    if duplicate_counts:
         for path, position in locate().duplicates:
             document.add_duplicate(path, position, locate().positions[path])
     return document
@@ -82,22 +85,25 @@ def _read_toml(text: str) -> Document:
         raise DocumentError("is not valid TOML: it is nested too deeply") from None
     except ValueError as error:
         message = str(error)
-        found = _TOML_PLACE.search(message)
+        found = _TOML_LOCATION.search(message)
         place = (int(found[1]), int(found[2])) if found and found[1] else locate_offset(text, len(text)) if found else ()
-        raise DocumentError(f"is not valid TOML: {_TOML_PLACE.sub('', message)}", *place) from None
+        raise DocumentError(f"is not valid TOML: {_TOML_LOCATION.sub('', message)}", *place) from None
     return Document(_bounded(value), locate=lambda: locate_toml(text).positions)
 
 
 def _bound_toml(text: str) -> None:
-    """Before its parser, which takes microseconds a sign, and as many a dot of a name as there were before it."""
-    signs = dots = 0
-    for found in _TOML_SIGN.finditer(text):
-        sign = found[0]
-        dots = dots + 1 if sign == "." else 0 if len(sign) == 1 else dots
+    """Reject a text that would take too long to parse.
+
+    The TOML parser takes microseconds per token, and for each dot of a name time in proportion to the dots before it.
+    """
+    cost = dots = 0
+    for found in _TOML_TOKEN.finditer(text):
+        lexeme = found[0]
+        dots = dots + 1 if lexeme == "." else 0 if len(lexeme) == 1 else dots
         if dots >= MAX_DEPTH:
             raise DocumentError(f"is nested deeper than {MAX_DEPTH} levels", *locate_offset(text, found.start()))
-        signs += dots if sign == "." else sign in "=,["
-        if signs > MAX_TOML_TOKENS:
+        cost += dots if lexeme == "." else lexeme in "=,["
+        if cost > MAX_TOML_TOKENS:
             raise DocumentError("is too large for TOML. Write it as YAML or JSON", *locate_offset(text, found.start()))
 
 

@@ -1,4 +1,4 @@
-"""Java properties text -> plain values, each with its place: `key = value`, `key: value`, dots in a key lead into maps."""
+"""Parser of Java properties: `key = value` or `key: value`; dots in a key create nested maps. Returns plain values with positions."""
 
 import re
 from typing import Any
@@ -27,7 +27,7 @@ def read_properties(text: str) -> Document:
 
 
 def _logical_lines(text: str) -> list[tuple[int, int, str]]:
-    """Without blank lines and comments; a line that ends in a backslash goes on in the next."""
+    """Return the lines without blanks and comments, with continuation lines joined."""
     found: list[tuple[int, int, str]] = []
     parts: list[str] = []
     begin = (0, 0)

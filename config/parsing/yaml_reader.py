@@ -1,7 +1,7 @@
-"""YAML text -> plain values, each with its place.
+"""Parser of YAML that returns plain values with their positions.
 
-Built from parser events by hand: composing recurses in C and ends the process on deep nesting, and hides duplicate keys.
-A plain scalar is a number or a truth only where YAML 1.1 and 1.2 agree: `no`, `12:30` and `1e5` stay text.
+It builds the values from parser events, because composing recurses in C, which crashes the process on deep nesting, and hides duplicate
+keys. A plain scalar is a number or a boolean only if YAML 1.1 and 1.2 agree: `no`, `12:30` and `1e5` are text.
 """
 
 import re
@@ -28,12 +28,12 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _FLOAT = re.compile(r"(?:\.[0-9]+|[-+]?[0-9]+\.[0-9]*)(?:[eE][-+][0-9]{1,3})?")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_MAYBE_NO_TEXT = frozenset("~nNtTfF+-.0123456789")  # how everything begins that is not simply text
+_IMPLICIT_NON_STRING = frozenset("~nNtTfF+-.0123456789")  # first characters of all plain scalars that are not text
 _TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!", None}
-_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN_CHARACTERS = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-# libyaml's words for a mistake -> what to do about it.
-_CURES = {
+# libyaml's message -> advice.
+_ADVICE = {
     "found character that cannot start any token": (
         "a value can't start with this character. Indent with spaces instead of tabs, and quote other characters"
     ),
@@ -46,47 +46,47 @@ _CURES = {
 
 
 def read_yaml(text: str, *, with_tags: bool = False) -> Document:
-    """Document of this text; DocumentError.
+    """Parse a YAML text. Raises DocumentError.
 
-    A value with a tag is an error, or `with_tags` a map of the tag to the value.
+    A tagged value is an error, or with `with_tags` a map of the tag to the value.
     """
-    if found := _NOT_YAML.search(text):
+    if found := _FORBIDDEN_CHARACTERS.search(text):
         raise DocumentError("is not valid YAML: it contains a character that YAML does not allow", *locate_offset(text, found.start()))
     _bound(text)
     builder = _Builder(with_tags)
     try:
         builder.read(yaml.CSafeLoader(text))
     except yaml.MarkedYAMLError as error:
-        # Only the problem: the whole message quotes the line where the Python parser made it, and the line may hold a secret.
+        # Use only the problem: the full message of the Python parser quotes the line, which may contain a secret.
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark else ()
         problem = str(error.problem or error.context)
-        raise DocumentError(f"is not valid YAML: {_CURES.get(problem, problem)}", *place) from None
+        raise DocumentError(f"is not valid YAML: {_ADVICE.get(problem, problem)}", *place) from None
     except yaml.YAMLError:
         raise DocumentError("is not valid YAML") from None
     return builder.document
 
 
 def _bound(text: str) -> None:
-    """Before its parser, which takes two seconds for a million values: no honest document has so many signs of them."""
+    """Reject a text with more indicators than a valid document has, before the parser takes two seconds per million values."""
     pairs, elements = text.count(": ") + text.count(":\n"), text.count("\n") + text.count(",")
     if max(2 * pairs, elements, text.count("[") + text.count("{")) > MAX_VALUES:
         raise DocumentError(f"has more than {MAX_VALUES} values and lines")
 
 
 class _Merge:
-    """The key `<<`, written plain."""
+    """The plain key `<<`."""
 
 
 class _Open:
-    """A mapping or sequence that is being read; `size` counts the values in it, those behind aliases every time."""
+    """A mapping or sequence that is being read. `size` counts its values; those of an alias count each time."""
 
-    __slots__ = ("anchor", "at", "container", "has_key", "is_list", "key", "merged", "places", "size", "tag")
+    __slots__ = ("anchor", "container", "has_key", "is_list", "key", "merged", "position", "positions", "size", "tag")
 
-    def __init__(self, *, is_list: bool, at: int, anchor: str | None, tag: str | None):
+    def __init__(self, *, is_list: bool, position: int, anchor: str | None, tag: str | None):
         self.container: Any = [] if is_list else {}
-        self.places: Any = [] if is_list else {}
-        self.is_list, self.at, self.anchor, self.tag = is_list, at, anchor, tag
+        self.positions: Any = [] if is_list else {}
+        self.is_list, self.position, self.anchor, self.tag = is_list, position, anchor, tag
         self.key: Any = None
         self.has_key = False
         self.size = 1
@@ -104,10 +104,10 @@ class _Builder:
         self._documents = 0
 
     def read(self, loader: Any) -> None:
-        """Everything is called once a value, of which there may be hundreds of thousands; two thirds of them are scalars."""
+        """Read all events. Each handler runs once per value, of which there may be hundreds of thousands; two thirds are scalars."""
         next_event, scalar = loader.get_event, self._scalar
-        # Not kept in `self`: that would be a circle, with the whole document in it (gateproject/process/gc_tuning.py).
-        takers = {
+        # Not stored in `self`: a reference cycle would keep the document alive (gateproject/process/gc_tuning.py).
+        handlers = {
             yaml.MappingStartEvent: self._start,
             yaml.SequenceStartEvent: self._start,
             yaml.MappingEndEvent: self._end,
@@ -118,78 +118,78 @@ class _Builder:
         while (event := next_event()) is not None:
             mark = event.start_mark
             line, column = mark.line + 1, mark.column + 1
-            at = line << COLUMN_BITS | column if column < LAST_COLUMN else pack_position(line, column)
+            position = line << COLUMN_BITS | column if column < LAST_COLUMN else pack_position(line, column)
             if type(event) is yaml.ScalarEvent:
-                scalar(event, at)
-            elif taker := takers.get(type(event)):
-                taker(event, at)
+                scalar(event, position)
+            elif handler := handlers.get(type(event)):
+                handler(event, position)
 
-    def _start_document(self, event: Any, at: int) -> None:
+    def _start_document(self, event: Any, position: int) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise DocumentError("contains more than one document", *unpack_position(at))
+            raise DocumentError("contains more than one document", *unpack_position(position))
 
-    def _scalar(self, event: Any, at: int) -> None:
+    def _scalar(self, event: Any, position: int) -> None:
         if event.tag is not None and event.tag not in _TAGS:
-            self._add({self._tag(event, at): event.value}, 2, at, event.anchor)
+            self._add({self._tag(event, position): event.value}, 2, position, event.anchor)
             return
         value, is_plain = event.value, event.implicit[0]
-        if is_plain and (not value or value[0] in _MAYBE_NO_TEXT):
+        if is_plain and (not value or value[0] in _IMPLICIT_NON_STRING):
             value = _plain_value(value)
         if event.anchor or not self._open or self._values >= MAX_VALUES:
-            self._add(value, 1, at, event.anchor, is_plain)
+            self._add(value, 1, position, event.anchor, is_plain)
             return
-        # What nearly all of them are, without the calls: `_add` says the same.
+        # Inlined from `_add` for plain text, which is the most frequent value.
         self._values += 1
         parent = self._open[-1]
         parent.size += 1
         if parent.is_list:
-            parent.places.append(at)
+            parent.positions.append(position)
             parent.container.append(value)
         elif not parent.has_key:
-            self._key(parent, value, at, is_plain)
+            self._key(parent, value, position, is_plain)
         elif parent.key is _Merge or parent.key in parent.container:
-            self._pair(parent, value, at)
+            self._pair(parent, value, position)
         else:
             parent.has_key = False
             parent.container[parent.key] = value
 
-    def _start(self, event: Any, at: int) -> None:
-        tag = None if event.tag in _TAGS else self._tag(event, at)
+    def _start(self, event: Any, position: int) -> None:
+        tag = None if event.tag in _TAGS else self._tag(event, position)
         if len(self._open) >= MAX_DEPTH:
-            raise DocumentError(f"is nested deeper than {MAX_DEPTH} levels", *unpack_position(at))
+            raise DocumentError(f"is nested deeper than {MAX_DEPTH} levels", *unpack_position(position))
         if event.anchor:
             self._anchors.pop(event.anchor, None)
-        self._open.append(_Open(is_list=type(event) is yaml.SequenceStartEvent, at=at, anchor=event.anchor, tag=tag))
+        self._open.append(_Open(is_list=type(event) is yaml.SequenceStartEvent, position=position, anchor=event.anchor, tag=tag))
 
-    def _tag(self, event: Any, at: int) -> str:
+    def _tag(self, event: Any, position: int) -> str:
         if not self._with_tags:
-            raise DocumentError("has a tag (!...), which is not allowed here. Remove it", *unpack_position(at))
+            raise DocumentError("has a tag (!...), which is not allowed here. Remove it", *unpack_position(position))
         return str(event.tag)
 
-    def _end(self, event: Any, at: int) -> None:
+    def _end(self, event: Any, position: int) -> None:
         done = self._open.pop()
-        for mapping in done.merged:  # what is written beside `<<` wins, and so does the earlier of two merges
+        for mapping in done.merged:  # explicit keys override merged ones, and an earlier merge overrides a later one
             for key, value in mapping.items():
                 if key not in done.container:
                     done.container[key] = value
-                    done.places[key] = done.at
-        self.document.positions[id(done.container)] = done.places
-        self._add(done.container if done.tag is None else {done.tag: done.container}, done.size, done.at, done.anchor)
+                    done.positions[key] = done.position
+        self.document.positions[id(done.container)] = done.positions
+        self._add(done.container if done.tag is None else {done.tag: done.container}, done.size, done.position, done.anchor)
 
-    def _alias(self, event: Any, at: int) -> None:
+    def _alias(self, event: Any, position: int) -> None:
         if event.anchor not in self._anchors:
-            raise DocumentError("has an alias (*...) without an anchor (&...) before it", *unpack_position(at))
+            raise DocumentError("has an alias (*...) without an anchor (&...) before it", *unpack_position(position))
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > MAX_ALIASED_VALUES:
-            raise DocumentError("has aliases that expand to too many values", *unpack_position(at))
-        self._add(value, size, at)
+            raise DocumentError("has aliases that expand to too many values", *unpack_position(position))
+        self._add(value, size, position)
 
-    def _add(self, value: Any, size: int, at: int, anchor: str | None = None, is_plain: bool = False) -> None:
+    def _add(self, value: Any, size: int, position: int, anchor: str | None = None, is_plain: bool = False) -> None:
         self._values += 1
         if self._values > MAX_VALUES:
-            raise DocumentError(f"has more than {MAX_VALUES} values", *unpack_position(at))
+            raise DocumentError(f"has more than {MAX_VALUES} values", *unpack_position(position))
         if anchor:
             self._anchors[anchor] = (value, size)
         if not self._open:
@@ -198,30 +198,30 @@ class _Builder:
         parent = self._open[-1]
         parent.size += size
         if parent.is_list:
-            parent.places.append(at)
+            parent.positions.append(position)
             parent.container.append(value)
         elif parent.has_key:
-            self._pair(parent, value, at)
+            self._pair(parent, value, position)
         else:
-            self._key(parent, value, at, is_plain)
+            self._key(parent, value, position, is_plain)
 
-    def _key(self, parent: _Open, value: Any, at: int, is_plain: bool) -> None:
+    def _key(self, parent: _Open, value: Any, position: int, is_plain: bool) -> None:
         if type(value) is not str:
-            raise DocumentError("has a key that is not text. Put it in quotes", *unpack_position(at))
+            raise DocumentError("has a key that is not text. Put it in quotes", *unpack_position(position))
         parent.key, parent.has_key = _Merge if is_plain and value == "<<" else value, True
-        if parent.key not in parent.places:
-            parent.places[parent.key] = at
+        if parent.key not in parent.positions:
+            parent.positions[parent.key] = position
 
-    def _pair(self, parent: _Open, value: Any, at: int) -> None:
+    def _pair(self, parent: _Open, value: Any, position: int) -> None:
         key, parent.has_key = parent.key, False
         if key is _Merge:
             mappings = value if isinstance(value, list) else [value]
             if not all(isinstance(mapping, dict) for mapping in mappings):
-                raise DocumentError("has a merge key (<<) whose value is neither a map nor a list of maps", *unpack_position(at))
+                raise DocumentError("has a merge key (<<) whose value is neither a map nor a list of maps", *unpack_position(position))
             parent.merged += mappings
         elif key in parent.container:
             path = [*(_place(above) for above in self._open[:-1]), key]
-            self.document.add_duplicate(path, at, parent.places[key])
+            self.document.add_duplicate(path, position, parent.positions[key])
         else:
             parent.container[key] = value
 
@@ -235,9 +235,11 @@ def parse_plain_scalar(text: str) -> Any:
         return None
     if text in _BOOLEANS:
         return _BOOLEANS[text]
-    if _INTEGER.fullmatch(text) and not _LEADING_ZERO.match(text):  # 007 is a name, not a number
+    if _INTEGER.fullmatch(text) and not _LEADING_ZERO.match(text):  # 007 is text, not a number
         return int(text)
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-_plain_value = lru_cache(maxsize=1024)(parse_plain_scalar)  # `to` and `timeout`, `true` and `30s`: thousands of routes have the same few
+_plain_value = lru_cache(maxsize=1024)(
+    parse_plain_scalar
+)  # thousands of routes share a few keys and scalars, such as `to`, `timeout`, `true` and `30s`

@@ -1,4 +1,4 @@
-"""JSON Schema (Draft 2020-12) of a configuration file, for editors, out of the declarations of the settings."""
+"""JSON Schema (Draft 2020-12) of a configuration file, for editors, generated from the declarations of the settings."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from config.reference.setting_catalog import SettingKey, declared_keys, route_ke
 from config.routes.route import Route
 from config.validation import Settings
 
-# What may also be written as one text, base64 of its YAML or JSON.
+# Keys that also accept base64 of YAML or JSON.
 AS_TEXT = frozenset({"policy"})
 
 
@@ -28,7 +28,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def properties_of(declared: Iterable[SettingKey], definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
-    """Properties of these keys.  `nullable`: a key with nothing behind it is unset, wherever it may be."""
+    """Return the schema of these keys. With `nullable`, a key without a value is unset."""
     return {key.name: _property(key, definitions, nullable=nullable) for key in sorted(declared, key=lambda key: key.name)}
 
 
@@ -48,7 +48,7 @@ def _shape(key: SettingKey, definitions: dict[str, Any]) -> dict[str, Any]:
         raise TypeError(f"{key.name} has neither a Reader nor a model")
     reference = {"$ref": f"#/$defs/{model.__name__}"}
     if model.__name__ not in definitions:
-        definitions[model.__name__] = {}  # a model may hold itself
+        definitions[model.__name__] = {}  # a model may contain itself
         definitions[model.__name__] = _object(model, definitions)
     shape = {"type": "array", "items": reference} if key.is_list_of_models else reference
     return {"anyOf": [shape, BASE64]} if key.name in AS_TEXT else shape

@@ -1,4 +1,4 @@
-"""Setting keys, each with its kind, default, meaning and examples, out of the one place where it is declared."""
+"""Catalog of setting keys with type, default, description and examples, read from their declarations."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelt
 
 @dataclass(frozen=True)
 class SettingKey:
-    """Key of a setting as an author of configurations sees it.  `owner` is the model that declares it."""
+    """Key of a setting as users of the configuration see it. `owner` is the model that declares it."""
 
     name: str
     owner: type[Settings]
@@ -31,7 +31,7 @@ class SettingKey:
 
     @property
     def field_type(self) -> FieldType | None:
-        """Reader, or None for what holds objects of ours: see `model`."""
+        """Field type; None for nested models, see `model`."""
         nested = (part for kind in _kinds(self.field.annotation) for part in getattr(kind, "__metadata__", ()))
         candidates = [*self.field.metadata, *nested]
         return next((part for part in reversed(candidates) if isinstance(part, FieldType)), None)
@@ -46,7 +46,10 @@ class SettingKey:
 
     @property
     def may_be_null(self) -> bool:
-        """A setting or route key with nothing behind it is unset; a required one may only be so where the environment has it."""
+        """Whether the key may be empty in the file.
+
+        An empty setting or route key is unset. A required setting may be empty only if the environment sets it.
+        """
         return NoneType in _kinds(self.field.annotation) or (self.owner is Route and not self.is_required)
 
     @property
@@ -57,7 +60,7 @@ class SettingKey:
 
     @property
     def default(self) -> Any:
-        """Return the default as a configuration file has it; None where there is none, or where `when_unset` describes it."""
+        """Default in its configuration form; None if there is none, or if `when_unset` describes it."""
         if self.field.is_required() or self.when_unset is not None:
             return None
         return to_config_value(self.field.get_default(call_default_factory=True, validated_data={}))
@@ -107,7 +110,7 @@ def route_keys() -> tuple[SettingKey, ...]:
 
 
 def nested_models(declared: Iterable[SettingKey]) -> Iterator[tuple[SettingKey, type[Settings]]]:
-    """The keys that hold objects of ours, and the models of these, to the bottom; routes are not among them."""
+    """Yield each key that contains a nested model, with that model, recursively. Routes are not included."""
     for key in declared:
         model = key.model
         if key.field_type is None and model is not None and model is not Route:
@@ -116,7 +119,7 @@ def nested_models(declared: Iterable[SettingKey]) -> Iterator[tuple[SettingKey, 
 
 
 def to_config_value(value: Any) -> Any:
-    """Return a value of a setting as a configuration file has it.  TypeError for a type that no file can hold."""
+    """Return a value in its configuration form. Raises TypeError for a type without one."""
     match value:
         case None | bool() | int() | float() | str():
             return value

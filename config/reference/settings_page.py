@@ -1,4 +1,4 @@
-"""Reference pages of settings and route keys (docs/reference/settings.md, docs/reference/route.md), generated from the declarations."""
+"""Generator of the reference pages of settings and route keys (docs/reference/settings.md, docs/reference/route.md)."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -40,7 +40,7 @@ default is unset. [Settings](settings.md) describes the types.
 
 
 def settings_page(needs_restart: Collection[str]) -> str:
-    """Return the page of settings; changes of `needs_restart` wait for the next start."""
+    """Return the page of settings. Changes of `needs_restart` take effect at the next start."""
     return _page(_SETTINGS, settings_by_topic(), needs_restart)
 
 
@@ -86,7 +86,7 @@ def _section(key: SettingKey, needs_restart: Collection[str] | None) -> Iterator
 
 
 def _kind(key: SettingKey) -> str:
-    """Return the type with the accepted values, each once: `1.3` may be written as a text or as a number."""
+    """Return the type and the accepted values. A value that is accepted as text and as number is listed once."""
     choices = dict.fromkeys(str(choice) for choice in key.field_type.schema.get("enum", ())) if key.field_type else {}
     return f"one of {', '.join(f'`{choice}`' for choice in choices)}" if choices else key.type_name
 

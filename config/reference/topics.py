@@ -1,8 +1,8 @@
-"""Topics: the headings under which the reference lists settings and route keys."""
+"""Topics: the headings of the settings and route keys in the reference."""
 
 from collections.abc import Mapping
 
-# Each setting stands under exactly one topic, whatever module declares it; the reference keeps this order.
+# Each setting has one topic, whichever module declares it. The reference keeps this order.
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "Listeners and timeouts": (
         *("address", "insecure_server", "http_redirect_addr", "use_proxy_protocol", "trusted_proxies", "http3", "services", "workers"),

@@ -1,4 +1,4 @@
-"""Rewrites of a route: how it changes the path and the Host that its upstream sees."""
+"""Rewrites of a route: changes of the path and the Host header for the upstream."""
 
 import re
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from config.options import Options
     from config.routes.route import Route
 
-# Behind a backslash: the number of a group (0: the whole match), or a backslash.
+# A backslash with the number of a group (0: the whole match), or with a backslash.
 _REFERENCE = re.compile(r"\\(.?)")
 _NO_REFERENCE = 'has a backslash that is followed by neither a digit nor a backslash. Write \\1 for the first group, "\\\\" for a backslash'
 
-# `\1/x` as (1, "/x"): text as it is, and groups by their number.
+# `\1/x` is (1, "/x"): literal texts and group numbers.
 Template = tuple[str | int, ...]
 
 
 def template(substitution: str) -> Template:
-    """Template of a substitution; ValueError where a backslash means nothing."""
+    """Parse a substitution. Raises ValueError for an invalid backslash."""
     parts: list[str | int] = []
     end = 0
     for reference in _REFERENCE.finditer(substitution):
@@ -37,7 +37,7 @@ def template(substitution: str) -> Template:
 
 
 def substitution(value: Any) -> str:
-    """Substitution; empty is allowed: it takes away what was found."""
+    """Validate a substitution; an empty one removes the match."""
     written = "" if value == "" else text(value)
     template(written)
     return written
@@ -53,7 +53,7 @@ def path_substitution(value: Any) -> str:
 
 
 def host_value(value: Any) -> str:
-    """Host as `host` or `host:port`, in the form in which it is sent."""
+    """Parse `host` or `host:port` into the form in which it is sent."""
     parsed = parse_url(f"tcp://{text(value)}", underscore=True)
     if parsed.path or parsed.query:
         raise ValueError("must be a host with an optional port, as in upstream.internal:8080")
@@ -96,7 +96,7 @@ def check_single_rewrite(route: "Route") -> Iterator[Finding]:
 
 
 def warn_changed_upstream_paths(settings: "Options") -> Iterator[Finding]:
-    """Routes whose requests went to another path when the path of `to` still took the place of what the route matched."""
+    """Report routes whose requests went to another path in releases in which the path of `to` replaced the matched path."""
     for index, route in enumerate(settings.policy):
         base = route.to[0].url.path if route.to else ""
         is_whole = route.path is None and route.regex is None and (route.prefix or "/") == "/"

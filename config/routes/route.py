@@ -1,4 +1,4 @@
-"""Route, one entry of `policy`: what it matches, who may pass, where it leads."""
+"""Route, an entry of `policy`: match, access and target."""
 
 import hashlib
 import json
@@ -98,7 +98,10 @@ def _check_step_up(route: "Route") -> Iterator[Finding]:
 
 
 class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, PortalSettings):
-    """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
+    """An entry of `policy`.
+
+    `path`, `prefix`, `regex` and `prefix_rewrite` keep their configured form; the policy brings them into canonical form.
+    """
 
     RULES = (
         _check_target,
@@ -349,7 +352,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
         None, description="Passive health checks: ejects an upstream after failures.", examples=[{"consecutive_5xx": 5}]
     )
     name: Text | None = Field(None, description="Name of the route in logs, metrics and traces.", examples=["app"])
-    identity_header_names = cached_property(resolve_identity_headers)  # by which its upstream is told who asks
+    identity_header_names = cached_property(resolve_identity_headers)
 
     @cached_property
     def is_tcp(self) -> bool:
@@ -357,7 +360,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
 
     @cached_property
     def has_shadow_rules(self) -> bool:
-        """Whether anything of it is evaluated without being enforced."""
+        """Whether any rule is evaluated without being enforced."""
         return self.mode == SHADOW or any(block.mode == SHADOW for block in self.policy)
 
     @cached_property
@@ -366,7 +369,7 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """All that decides who may enter: the route's keys as blocks, then those of its policy."""
+        """All access rules: the route's keys as blocks, then the blocks of its policy."""
         return (*key_blocks(self), *self.policy)
 
     @cached_property
@@ -376,19 +379,21 @@ class Route(BearerTokenSettings, ProviderTokenSettings, LoadBalancingSettings, P
 
     @property
     def uses_temporary_access(self) -> bool:
-        """Whether temporary access is among what its rules look at."""
+        """Whether the policy uses the criterion `granted`."""
         return "granted" in self.criteria
 
     @cached_property
     def grant_key(self) -> str:
-        """Name by which temporary access names this route: with another name, address, path or upstream, or with another way to what lies
-        behind that, it is another route."""
+        """Key of this route in temporary access.
+
+        Another name, address, path or upstream makes it another route, and so does a rewrite to another target.
+        """
         return f"{self.id}{upstream_fingerprint(self)} {self.name or ''}"
 
     @cached_property
     def id(self) -> str:
-        """16 hex digits that stay the same while the route matches and leads to the same."""
+        """16 hex digits that change only with the route's match and target."""
         redirect = None if self.redirect is None else self.redirect.model_dump(mode="json")
         key = [str(self.from_), self.path, self.prefix, self.regex, [str(upstream.url) for upstream in self.to], redirect]
-        # Sorting needs an encoder of its own each time, and there is something to sort in a redirect only.
+        # Sorting needs a separate encoder per call, and only a redirect has keys to sort.
         return hashlib.sha256(json.dumps(key, sort_keys=redirect is not None).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Requests for access: the route key by which people ask to be let in for a while, and who may say yes."""
+"""Access requests of a route: temporary access, its approvers, and break-glass access."""
 
 import hashlib
 import json
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 REQUIRED, OPTIONAL = REASONS = ("required", "optional")
 MAX_DURATION = timedelta(days=30)
 MAX_APPROVALS = 5
-# Keys that lead somewhere else than without them.
+# Keys that change the target of requests.
 _UPSTREAM_KEYS = (*REWRITES, "tls_server_name")
 IDENTITY_CRITERIA_SCHEMA: JsonSchema = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1, "maxProperties": 1}}
 
 
 def parse_identity_criteria(value: Any) -> Expression:
-    """Criteria on people, of which any suffices; or every mistake in them at its own place."""
+    """Parse criteria on users, of which one must match. Raises an error with all findings and their key paths."""
     findings: list[tuple[Place, str]] = []
     expression = identity_expression(value, findings)
     if findings or expression is None:
@@ -36,7 +36,7 @@ def parse_identity_criteria(value: Any) -> Expression:
 
 
 def upstream_fingerprint(route: "Route") -> str:
-    """Digest of what the route's keys say of the place that requests get to behind its address, path and upstream; "" for none."""
+    """Return a digest of the keys that change the target, apart from address, path and upstream; "" if none is set."""
     ways = {key: str(value) for key in _UPSTREAM_KEYS if (value := getattr(route, key)) not in (None, False)}
     return f"-{hashlib.sha256(json.dumps(ways).encode()).hexdigest()[:16]}" if ways else ""
 
@@ -52,7 +52,7 @@ def check_access_requests(route: "Route") -> Iterator[Finding]:
 
 
 class BreakGlassSettings(Settings):
-    """Who lets themselves in at once, in an emergency, and for how long."""
+    """Break-glass access: users who may grant themselves access in an emergency."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_check_max_duration,)
 
@@ -63,7 +63,7 @@ class BreakGlassSettings(Settings):
 
 
 class AccessRequestSettings(Settings):
-    """How access for a while is asked for, and given."""
+    """Temporary access: approvers, and limits of a request."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_check_max_duration,)
 

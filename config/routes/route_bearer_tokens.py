@@ -1,4 +1,4 @@
-"""Bearer tokens of a route: those of a provider that let a program in without a browser, and which settings contradict each other."""
+"""Bearer tokens of a route: tokens that client applications present without a browser, and the checks of their settings."""
 
 import json
 import re
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 ACCESS_TOKEN, ID_TOKEN, JWT = "idp_access_token", "idp_id_token", "jwt"
 KINDS = (ACCESS_TOKEN, ID_TOKEN, JWT)
 ANY_CLIENT = "*"
-# Between issuer and subject in the id of who is named by a token of `jwt`.  No issuer has one, so no two ids are the same.
+# Separates issuer and subject in the id of a user of `jwt`. No issuer contains it, so ids are unique.
 ISSUER_SEPARATOR = "#"
-# Claims that name a person; what names groups besides is `groups_claim`.
+# Claims that identify a user. The groups claim is `groups_claim`.
 USER_CLAIMS = frozenset({"sub", "email"})
 _ISSUER = re.compile(r"https?://[!-~]+")
 
 
 def issuer(value: Any) -> str:
-    """Compared character by character, so it stays as it is written."""
+    """Validate the issuer and keep its spelling, because it is compared exactly."""
     url = text(value)
     parsed = parse_url(url) if _ISSUER.fullmatch(url) and ISSUER_SEPARATOR not in url else None
     if parsed is None or not is_encrypted_or_local(parsed.scheme, parsed.host):
@@ -55,7 +55,7 @@ Jwks = Annotated[File, AfterValidator(_key_set)]
 
 
 class BearerTokenSettings(Settings):
-    """Those keys of a route."""
+    """Route keys of bearer tokens."""
 
     bearer_token: Annotated[str, choice_type(*KINDS)] | None = Field(
         None,
@@ -90,14 +90,14 @@ class BearerTokenSettings(Settings):
 def check_bearer_token_settings(route: "Route") -> Iterator[Finding]:
     kind = route.bearer_token
     others = ("bearer_token_issuer", "bearer_token_audience", "bearer_token_jwks_url", "bearer_token_jwks_file")
-    given = [name for name in others if getattr(route, name)]
+    set_keys = [name for name in others if getattr(route, name)]
     if kind is None:
-        for name in given:
+        for name in set_keys:
             yield (name,), "has no effect without bearer_token"
         return
     if route.allow_public_unauthenticated_access or not route.to:
         yield ("bearer_token",), "has no effect on a route without sign-in"
-    for name in given:
+    for name in set_keys:
         if kind != JWT and name != "bearer_token_audience":
             yield (name,), f"requires bearer_token: jwt; {kind} tokens come from the configured provider"
     if kind == ID_TOKEN and route.bearer_token_audience:

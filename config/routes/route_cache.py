@@ -1,4 +1,4 @@
-"""Route cache across reloads: of ten thousand routes only those that have changed are validated."""
+"""Route cache: a reload validates only the routes that changed."""
 
 import marshal
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ from config.routes.route import Route
 
 
 class RouteCache:
-    """Cache of the good routes of the configuration that was read last, by what is written of them.
+    """Cache of the valid routes of the last configuration.
 
-    Written the same means the same, but for files: a route that names one is read anew each time.  What is kept is no longer than one
-    file may be.
+    Routes with equal text are equal, unless they name files: those are validated each time. The cached text is at most as long as one
+    configuration file.
     """
 
     def __init__(self) -> None:
@@ -20,11 +20,11 @@ class RouteCache:
         self._now: dict[bytes, Route] = {}
 
     def start_generation(self) -> None:
-        """Begin with another configuration: what it does not say again is forgotten."""
+        """Start the next configuration: routes that it does not contain are dropped."""
         self._before, self._now = self._now, {}
 
     def find(self, written: Any) -> Route | None:
-        """Route of the configuration before."""
+        """Return the cached route; None if there is none."""
         key = _key(written)
         route = self._before.get(key)
         if route is not None:
@@ -37,14 +37,14 @@ class RouteCache:
 
 
 def new_routes(routes: Iterable[Route], others: Iterable[Route]) -> list[tuple[int, Route]]:
-    """Routes, in order and each with its place, that are not among these others; those of equal words may be."""
+    """Return the routes that are not among `others`, in order, with their indexes. Routes are compared by identity."""
     known = set(map(id, others))
     return [(place, route) for place, route in enumerate(routes) if id(route) not in known]
 
 
 def _key(written: Any) -> bytes:
-    """Not by comparison: in Python `1 == True`, and a configuration means different things by them."""
+    """Return a key that distinguishes types: in Python `1 == True`, but not in a configuration."""
     try:
-        return marshal.dumps(written, 0)  # in the one version that is the same for the same values
-    except ValueError:  # TOML has dates
+        return marshal.dumps(written, 0)  # the version whose output depends on the values only
+    except ValueError:  # TOML values can be dates
         return repr(written).encode("utf-8", "backslashreplace")

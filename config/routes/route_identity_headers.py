@@ -1,4 +1,4 @@
-"""Told headers: under which names and in which words a route's upstream is told about the caller, besides X-Gate-*."""
+"""Identity headers of a route: their names and values, in addition to X-Gate-*."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from config.routes.route import Route
 
 _EMAIL, _USERNAME = "${claim.email}", "${claim.preferred_username}"
-# Headers that applications read which were made for another proxy: its documented names, and what it says under them.
+# Headers that applications read from other proxies: the documented names, and their values.
 PRESETS: Mapping[str, Mapping[str, str]] = {
     "oauth2-proxy": {
         f"{prefix}{name}": template
@@ -32,13 +32,13 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
 }
 
 _PORTS = {"http": 80, "https": 443}
-# A client's own credentials are for the application to judge where gate has none; of a client's way here no route lets anybody tell.
+# A client's own credentials belong to the application where gate sets none. No route accepts a client's forwarding headers.
 _NOT_ONE_UPSTREAMS = ("authorization", "cookie", "forwarded", "x-forwarded-", "x-real-ip")
 
-# The last are what the API server of a cluster reads of a front proxy.
+# The last ones are read by the API server of a Kubernetes cluster from its front proxy.
 _READ_TOGETHER = (*map(tuple, PRESETS.values()), ("X-Remote-User", "X-Remote-Uid", "X-Remote-Group"))
 
-# Host has its rewrites, a request one id, and who acts for others does so by cluster_service_account_token.
+# Host has its rewrites, a request has one id, and cluster_service_account_token impersonates users.
 _NOT_BY_TEMPLATE = ("host", "x-request-id")
 
 _LOOPBACK = "localhost"
@@ -57,7 +57,11 @@ AssertionHeader = Annotated[str, FieldType("string", assertion_header, TEXT)]
 
 
 class RouteIdentityHeaders(NamedTuple):
-    """Names that follow from the headers of a route, whatever the values in them are."""
+    """Names of a route's identity headers, independent of their values.
+
+    `set_by_gate` are sent with a value from a template. `stripped` are removed from client requests on this route, `stripped_on_upstream`
+    on every route to the same upstream.
+    """
 
     set_by_gate: tuple[str, ...] = ()
     stripped: tuple[bytes, ...] = ()
@@ -71,26 +75,29 @@ _NONE = RouteIdentityHeaders()
 def resolve_identity_headers(route: "Route") -> RouteIdentityHeaders:
     if not (route.identity_headers or route.assertion_header or route.set_request_headers):
         return _NONE
-    said = tuple((name, "$" in value and static_value(value) is None) for name, value in route.set_request_headers.items())
-    return _names_of(route.identity_headers, route.assertion_header, said)
+    headers = tuple((name, "$" in value and static_value(value) is None) for name, value in route.set_request_headers.items())
+    return _build_names(route.identity_headers, route.assertion_header, headers)
 
 
-@lru_cache(maxsize=1024)  # of ten thousand routes most are alike in this
-def _names_of(identity_headers: str | None, assertion_header: str | None, said: tuple[tuple[str, bool], ...]) -> RouteIdentityHeaders:
-    """`said`: headers that a route sets, each with whether it is made of a template."""
+@lru_cache(maxsize=1024)  # most routes share their headers
+def _build_names(identity_headers: str | None, assertion_header: str | None, headers: tuple[tuple[str, bool], ...]) -> RouteIdentityHeaders:
+    """Return the names for these keys.
+
+    `headers` are the names in `set_request_headers`, each with whether its value is a template.
+    """
     preset = PRESETS[identity_headers] if identity_headers else ()
-    told = dict.fromkeys((*preset, *((assertion_header,) if assertion_header else ())))
-    for name, is_template in said:
-        told = {other: None for other in told if fold_name(other) != fold_name(name)} | ({name: None} if is_template else {})
-    folded_names = {fold_name(name) for name in (*told, *preset, *(name for name, _ in said))}
-    beside = (name for names in _READ_TOGETHER if not folded_names.isdisjoint(map(fold_name, names)) for name in names)
-    withheld = tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*told, *preset, *beside)))
-    everywhere = tuple(name for name in withheld if not fold_name(name.decode("ascii")).startswith(_NOT_ONE_UPSTREAMS))
-    return RouteIdentityHeaders(tuple(told), withheld, everywhere)
+    set_by_gate = dict.fromkeys((*preset, *((assertion_header,) if assertion_header else ())))
+    for name, is_template in headers:
+        set_by_gate = {other: None for other in set_by_gate if fold_name(other) != fold_name(name)} | ({name: None} if is_template else {})
+    folded_names = {fold_name(name) for name in (*set_by_gate, *preset, *(name for name, _ in headers))}
+    related = (name for names in _READ_TOGETHER if not folded_names.isdisjoint(map(fold_name, names)) for name in names)
+    stripped = tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*set_by_gate, *preset, *related)))
+    everywhere = tuple(name for name in stripped if not fold_name(name.decode("ascii")).startswith(_NOT_ONE_UPSTREAMS))
+    return RouteIdentityHeaders(tuple(set_by_gate), stripped, everywhere)
 
 
 def header_templates(route: "Route") -> dict[str, Template]:
-    """Templates by the header's name, in which the route's own words outrank those of its preset."""
+    """Return the templates by header name. `set_request_headers` overrides a preset."""
     texts = {**(PRESETS[route.identity_headers] if route.identity_headers else {})}
     texts |= {route.assertion_header: "${assertion}"} if route.assertion_header else {}
     texts |= route.set_request_headers
@@ -98,7 +105,7 @@ def header_templates(route: "Route") -> dict[str, Template]:
 
 
 def provider_token_templates(route: "Route") -> dict[str, Template]:
-    """Those of them that hold a token of the provider."""
+    """Return the templates that contain a token of the provider."""
     return {name: parts for name, parts in header_templates(route).items() if uses_provider_token(parts)}
 
 
@@ -107,17 +114,20 @@ def uses_provider_token(parts: Template) -> bool:
 
 
 def reserved_headers(route: "Route") -> tuple[bytes, ...]:
-    """Lower-case names of the headers by which the route's upstream is told, besides X-Gate-*: nobody else may say them.
+    """Return the lower-case names of the identity headers, which only gate may set, except X-Gate-*.
 
-    Of a preset all count, those too to which the route gives a fixed value; and so do those that applications read beside one that it sets:
-    whoever believes `Remote-User` believes `Remote-Groups`.
+    They include every header of a preset, even if the route gives it a fixed value, and the headers that applications read together with
+    one of them: an application that trusts `Remote-User` also trusts `Remote-Groups`.
     """
     return resolve_identity_headers(route).stripped
 
 
 class IdentityHeaderNames:
-    """Told names of one configuration.  Who believes a header believes it on every route: what gate tells an upstream on one of them nobody
-    else says on another, least of all where no one needs to sign in."""
+    """Identity headers of one configuration.
+
+    An application trusts a header on every route. A header that gate sets on one route is therefore stripped from client requests on all
+    routes to the same upstream, including public ones.
+    """
 
     def __init__(self, routes: Iterable["Route"]):
         self._by_upstream = dict[_Address, dict[bytes, None]]()
@@ -127,15 +137,15 @@ class IdentityHeaderNames:
                     self._by_upstream.setdefault(upstream, {}).update(dict.fromkeys(names))
 
     def headers_for(self, route: "Route") -> tuple[bytes, ...]:
-        """Names of a route, and of others that lead to an upstream of it."""
-        own = reserved_headers(route)
+        """Return the names of a route, and of other routes to its upstreams."""
+        names = reserved_headers(route)
         if not self._by_upstream:
-            return own
+            return names
         there = (name for upstream in upstream_addresses(route) for name in self._by_upstream.get(upstream, ()))
-        return tuple(dict.fromkeys((*own, *there)))
+        return tuple(dict.fromkeys((*names, *there)))
 
     def changed_since(self, before: "IdentityHeaderNames") -> Callable[["Route"], bool]:
-        """Whether other names count on a route than did, as far as other routes have a say in that."""
+        """Return a predicate for routes whose names changed because of other routes."""
         now, then = self._by_upstream, before._by_upstream
         changed = {upstream for upstream in now.keys() | then.keys() if now.get(upstream) != then.get(upstream)} if now != then else set()
         return (lambda route: not changed.isdisjoint(upstream_addresses(route))) if changed else _never
@@ -152,7 +162,7 @@ def upstream_addresses(route: "Route") -> Iterator[_Address]:
 
 @lru_cache(maxsize=1024)
 def _canonical_host(host: str) -> str:
-    """Return one name for all spellings of an address, IPv4-mapped ones included, and for all names of this machine's loopback."""
+    """Return one name for all spellings of an address, including IPv4-mapped ones, and for all loopback names."""
     name = host.strip("[]").lower().removesuffix(".")
     try:
         address = ip_address(name)
@@ -163,7 +173,7 @@ def _canonical_host(host: str) -> str:
 
 
 def sends_identity(route: "Route") -> bool:
-    """Whether the route's upstream is told anything about the caller."""
+    """Return whether the route sends identity headers to its upstream."""
     return bool(route.pass_identity_headers or header_templates(route))
 
 
@@ -172,7 +182,7 @@ def sends_assertion(route: "Route") -> bool:
 
 
 def is_per_request(route: "Route") -> bool:
-    """Whether two requests of one person are told of differently."""
+    """Return whether the identity headers differ between two requests of one user."""
     return not {REQUEST_ID, FINGERPRINT}.isdisjoint(_variables(route))
 
 

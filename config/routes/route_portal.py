@@ -1,5 +1,4 @@
-"""Portal keys of a route: under which name, with which picture, and whether people find its application on their start page;
-and what they read who may not open it."""
+"""Portal keys of a route: name, icon and visibility of the application, and the message for denied users."""
 
 from typing import Annotated, Any
 

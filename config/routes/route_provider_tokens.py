@@ -1,4 +1,4 @@
-"""Providers of a route: whose people it is for, whose upstream may see what the provider gave for a person, and what contradicts that."""
+"""Providers of a route: whose users it accepts, and whether its upstream receives tokens of the provider."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ PASS, IN_CLEAR = "pass_provider_tokens", "pass_provider_tokens_unencrypted"
 
 
 class ProviderTokenSettings(Settings):
-    """Those keys of a route."""
+    """Route keys of identity providers and their tokens."""
 
     identity_providers: TextList = Field(
         (),
@@ -40,13 +40,13 @@ class ProviderTokenSettings(Settings):
 
 
 def allows_plaintext_tokens(route: "Route") -> bool:
-    """Whether the operator has said that its tokens may go by plain HTTP to another machine."""
+    """Return whether the operator allows provider tokens over plain HTTP to another machine."""
     return bool(route.pass_provider_tokens_unencrypted)
 
 
 # enforcement-point: Upstream requests: Routes that may receive provider tokens
 def check_provider_token_exposure(route: "Route") -> Iterator[Finding]:
-    """Rule of where the provider's tokens may go, and that nothing else lets them."""
+    """Provider tokens are sent only if the route allows it, and only over encrypted or local connections."""
     named = {name: parts for name, parts in header_templates(route).items() if uses_provider_token(parts)}
     for name, parts in named.items():
         if not route.pass_provider_tokens:

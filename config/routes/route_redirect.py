@@ -1,4 +1,4 @@
-"""Redirect of a route: where browsers are sent instead of being carried."""
+"""Redirect of a route, in place of an upstream."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any

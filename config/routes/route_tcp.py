@@ -1,4 +1,4 @@
-"""TCP routes: `from: tcp+https://host:port` is asked for by CONNECT, and nothing in a tunnel is read."""
+"""TCP routes: `from: tcp+https://host:port` is reached by CONNECT. gate does not interpret the tunneled bytes."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 SCHEME = "tcp+https"
 
-# Longer than a lunch or a report, shorter than a forgotten terminal; what MySQL gives a silent client, too.
+# Longer than a lunch break or a report, shorter than a forgotten terminal; also MySQL's default.
 MAX_IDLE_TIMEOUT = timedelta(hours=8)
 
-# Keys by which a request reaches another path or Host than the client named.
+# Keys that change the path or Host of a request.
 REWRITES = (
     "prefix_rewrite",
     "regex_rewrite_pattern",
@@ -26,7 +26,7 @@ REWRITES = (
     "host_path_regex_rewrite_substitution",
 )
 
-# They match, change or answer HTTP requests, or say how gate speaks TLS to an upstream: the ends of a tunnel do that themselves.
+# Keys that match, change or answer HTTP requests, or set the TLS of upstream connections, which a tunnel leaves to its ends.
 HTTP_ONLY = (
     "redirect",
     "path",
@@ -77,7 +77,7 @@ def check_no_http_keys(route: "Route") -> Iterator[Finding]:
         yield ("from",), "needs the port that clients connect to, as in tcp+https://db.example.com:5432"
     named = [key for key in HTTP_ONLY if getattr(route, key)]
     for key in named:
-        if f"{key}_file" not in named:  # the file's content is in the key without its ending
+        if f"{key}_file" not in named:  # the key without the suffix has the file's content
             yield (key,), "has no effect on a TCP route, whose content gate does not read. Remove it"
     for index, check in enumerate(route.health_checks):
         if check.http_health_check is not None:

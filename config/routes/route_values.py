@@ -1,4 +1,4 @@
-"""Values of a route's keys: its address, its paths, the lists of who may pass."""
+"""Values of route keys: address, paths, and access lists."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ def from_url(value: Any) -> Url:
     return value if isinstance(value, Url) else _from_url(text(value))
 
 
-@lru_cache(maxsize=1024)  # a host has several routes, which mostly stand together
+@lru_cache(maxsize=1024)  # routes of one host are usually adjacent
 def _from_url(written: str) -> Url:
     parsed = parse_url(written, wildcard=True)
     if parsed.scheme not in ("https", "tcp+https"):
@@ -40,7 +40,7 @@ def absolute_path(value: Any) -> str:
 
 
 def rewritten_path(value: Any) -> str:
-    """A path that we write into request lines and Location: without query, in plain ASCII."""
+    """Parse a path for request lines and Location: plain ASCII, without a query."""
     path = location_path(value)
     if "?" in path:
         raise ValueError("must be a path without a query")
@@ -48,14 +48,14 @@ def rewritten_path(value: Any) -> str:
 
 
 def location_path(value: Any) -> str:
-    """A path, and perhaps a query, that we write into Location."""
+    """Parse a path for Location, with an optional query."""
     path = absolute_path(value)
     parse_url(f"https://host{path}")
     return path
 
 
 def flattened_claims(value: Any) -> Mapping[str, tuple[Any, ...]]:
-    """Nested maps become dotted keys, scalars become lists of one."""
+    """Flatten nested maps to dotted keys, and scalars to lists of one element."""
     if not isinstance(value, Mapping):
         raise ValueError("must be a map of claims to lists of values")
     flat: dict[str, tuple[Any, ...]] = {}
@@ -88,7 +88,7 @@ def origins(value: Any) -> tuple[str, ...]:
     return tuple(_origin(element) for element in text_list(value))
 
 
-# Pages with these schemes send `Origin: null`; ws and wss are no schemes of pages.
+# Pages with these schemes send `Origin: null`; ws and wss are not schemes of pages.
 _SCHEMES_WITHOUT_ORIGIN = ("file", "data", "blob", "about", "javascript", "ws", "wss")
 
 
@@ -109,7 +109,7 @@ def _origin(written: str) -> str:
     return parsed.origin
 
 
-# It goes into a request's query, where spaces part them, and into a quoted string of WWW-Authenticate (RFC 9470).
+# The value becomes part of a query parameter, separated by spaces, and of a quoted string in WWW-Authenticate (RFC 9470).
 _ACR = re.compile(r"[!#-\[\]-~]{1,255}")
 
 

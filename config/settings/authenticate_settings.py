@@ -1,4 +1,4 @@
-"""Settings of sign-in: the authenticate service, the identity provider, the signing key."""
+"""Settings of sign-in: the authenticate service, the identity provider and the signing key."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from config.options import Options
 
 PROVIDERS = ("oidc", "google", "azure", "okta", "onelogin", "github", "gitlab", "auth0")
-# Their issuer differs from customer to customer.
+# Vendors with one issuer per customer.
 PROVIDERS_WITHOUT_URL = frozenset({"oidc", "okta", "auth0"})
 
 MIN_WEBHOOK_SECRET_LENGTH = 32
@@ -40,7 +40,7 @@ MIN_WEBHOOK_SECRET_LENGTH = 32
 RESERVED_PATHS = ("/.gate/", "/.well-known/gate/")
 RESERVED_PAGES = ("/", "/.gate", "/ping", "/healthz", "/robots.txt")
 
-# What protects a sign-in attempt is ours to send: a configured value would undo state, nonce or PKCE.
+# Parameters that gate sets itself: a configured value would disable state, nonce or PKCE.
 RESERVED_PARAMETERS = frozenset(
     {"client_id", "client_secret", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce"}
     | {"code_challenge", "code_challenge_method", "request", "request_uri"}
@@ -54,7 +54,7 @@ def _callback_path(path: str) -> str:
 
 
 def provider_url(value: Any) -> str:
-    """Provider URL as written: an issuer is compared character by character (OpenID Connect Discovery 4.3)."""
+    """Parse the provider URL and keep its spelling: issuers are compared exactly (OpenID Connect Discovery 4.3)."""
     written = text(value)
     url = parse_url(written)
     if not is_encrypted_or_local(url.scheme, url.host):
@@ -65,7 +65,7 @@ def provider_url(value: Any) -> str:
 
 
 def webhook_url(value: Any) -> SecretText:
-    """URL of a webhook, which is a secret itself where it is Slack's or Teams's."""
+    """Parse the URL of a webhook. Those of Slack and Teams are secrets."""
     written = value.reveal() if isinstance(value, SecretText) else text(value)
     try:
         url = urlsplit(written)
@@ -101,7 +101,7 @@ def _check_webhook_secret(settings: "Options") -> Iterator[Finding]:
 
 
 def _scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
-    # The specification writes `oidc` where the protocol's scope is `openid`.
+    # `oidc` is an accepted alias of the scope `openid`.
     named = tuple(dict.fromkeys("openid" if scope == "oidc" else scope for scope in scopes))
     if any(" " in scope for scope in named):
         raise ValueError("scopes cannot contain spaces. Use a list")
@@ -132,7 +132,7 @@ def _check_openid_scope(settings: "Options") -> Iterator[Finding]:
 MIN_SCIM_TOKEN_LENGTH = 32
 _SCIM_TOKEN: JsonSchema = {"type": "string", "minLength": MIN_SCIM_TOKEN_LENGTH}
 SCIM_TOKENS: JsonSchema = {"anyOf": [{"type": "array", "items": _SCIM_TOKEN}, _SCIM_TOKEN]}
-_MIN_DISTINCT_CHARACTERS = 12  # different ones; of 32 random ones of base64, fewer than that are as good as impossible
+_MIN_DISTINCT_CHARACTERS = 12  # 32 random base64 characters practically never have fewer distinct ones
 
 
 def scim_tokens(value: Any) -> tuple[SecretText, ...]:

@@ -1,4 +1,4 @@
-"""Settings of the decision: where groups come from, and who may enter the admin."""
+"""Settings of authorization: groups, access to the admin, and the decision log."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -51,12 +51,15 @@ def _ext_authz_tokens(value: Any) -> tuple[SecretText, ...]:
 
 
 def effective_groups_claim(settings: "Options") -> str:
-    """The claim that counts as groups, "" for none: a vendor's tokens name groups in too many ways to trust one unasked."""
+    """Return the claim that contains groups, or "" for none.
+
+    The default is set for `oidc` only: the tokens of other vendors name groups in too many ways to trust a claim by default.
+    """
     chosen: str | None = settings.groups_claim
     return chosen if chosen is not None else ("groups" if settings.idp_provider == "oidc" else "")
 
 
-# Each takes about a kilobyte.
+# One entry takes about a kilobyte.
 MAX_DECISION_LOG_SIZE = 10_000_000
 
 
@@ -145,6 +148,6 @@ class AuthorizeSettings(Settings):
 
     @property
     def all_policy_tests(self) -> tuple[tuple[KeyPath, PolicyTest], ...]:
-        """Policy tests, each with where it is written."""
+        """Policy tests with their key paths."""
         here: list[tuple[KeyPath, PolicyTest]] = [(("policy_tests", index), test) for index, test in enumerate(self.policy_tests)]
         return (*here, *(read_policy_test_file(self.policy_tests_file).tests if self.policy_tests_file else ()))

@@ -1,4 +1,4 @@
-"""Settings of certificates that gate gets by itself (ACME, RFC 8555), and for which hosts it gets them."""
+"""Settings of certificates that gate obtains itself (ACME, RFC 8555), and the hosts that need one."""
 
 import re
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 LETS_ENCRYPT = parse_url("https://acme-v02.api.letsencrypt.org/directory")
 LETS_ENCRYPT_STAGING = parse_url("https://acme-staging-v02.api.letsencrypt.org/directory")
 
-_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")  # a DNS name: no address, no wildcard
-# RFC 6761, 6762, 8375, and the top-level domain that ICANN has set aside for private use: no public authority vouches for these.
+_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")  # a DNS name, not an address or a wildcard
+# RFC 6761, 6762, 8375, and ICANN's top-level domain for private use: public CAs issue no certificates for these.
 _PRIVATE = re.compile(r"(?:.*\.)?(?:localhost|local|test|example|invalid|internal|lan|onion|home\.arpa)|[^.]*")
 _MAC_KEY = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 
@@ -104,14 +104,14 @@ class AutocertSettings(Settings):
 
 
 def acme_directory_url(settings: "Options") -> Url:
-    """The ACME directory to ask."""
+    """Return the URL of the ACME directory."""
     return settings.autocert_ca or (LETS_ENCRYPT_STAGING if settings.autocert_use_staging else LETS_ENCRYPT)
 
 
 def acme_hosts(settings: "Options") -> tuple[str, ...]:
-    """The names that clients of this process ask for and that no certificate of the configuration covers, gate's own first.
+    """Return the hosts of this process that no configured certificate covers, gate's own first.
 
-    Only names that this authority can vouch for by a challenge of ours.
+    Only hosts that the CA can validate by a challenge that gate supports are included.
     """
     return tuple(
         host
@@ -125,7 +125,7 @@ def is_covered(host: str, settings: "Options") -> bool:
 
 
 def ineligible_reason(host: str, settings: "Options") -> str | None:
-    """The reason why no certificate can be had for this host."""
+    """Return the reason why this host cannot get a certificate; None if it can."""
     if host.startswith("*."):
         return "has a wildcard, which a CA validates by DNS only"  # RFC 8555 7.1.3, 8.4
     if _NAME.fullmatch(host) is None:
@@ -136,7 +136,7 @@ def ineligible_reason(host: str, settings: "Options") -> str | None:
 
 
 def served_hosts(settings: "Options") -> Iterator[str]:
-    """Hosts that clients of this process ask for, wildcards as they are written; some more than once."""
+    """Yield the hosts of this process, wildcards as configured; some may occur several times."""
     if settings.services in ("all", "authenticate"):
         yield settings.authenticate_service_url.host
     if settings.services in ("all", "proxy"):

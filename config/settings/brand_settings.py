@@ -1,4 +1,4 @@
-"""Brand: the name, picture and colour of whoever runs this gate, on each page that people see."""
+"""Brand: name, logo and color of gate's pages."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from config.validation import Settings
 from foundation.values import WatchedFile
 
 MAX_NAME_LENGTH = 40
-MAX_LOGO_BYTES = 12 * 1024  # bytes; each page carries it, as a refusal's may load nothing
+MAX_LOGO_BYTES = 12 * 1024  # bytes; the logo is embedded in each page, because error pages must not load other resources
 
 
 def logo_file(value: Any, info: ValidationInfo) -> WatchedFile:
@@ -30,12 +30,12 @@ def logo_file(value: Any, info: ValidationInfo) -> WatchedFile:
 
 
 def parse_brand(value: Any) -> Any:
-    """Keys of an object, which the environment has as JSON."""
+    """Parse an object, which the environment contains as JSON."""
     return json_object(value) if isinstance(value, str) and value.lstrip().startswith("{") else value
 
 
 class BrandSettings(Settings):
-    """What people see of whoever runs this gate."""
+    """Name, logo and color of gate's pages."""
 
     name: Annotated[str, display_text(MAX_NAME_LENGTH)] = Field(
         "gate", description="Name at the top of every page and of the admin.", examples=["Example Corp"]

@@ -1,4 +1,4 @@
-"""Settings that concern every part of the service: addresses, certificates, cookies, logs."""
+"""Settings of all services: addresses, certificates, cookies, pages, logs and timeouts."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -59,7 +59,7 @@ def _time_zone(name: str) -> str:
 
 
 def worker_count(value: Any) -> int | str:
-    """Number of processes, or `auto`: as many as this one may use cores, found out at the start."""
+    """Parse a number of processes, or `auto`: the number of available cores at startup."""
     if value == AUTO:
         return AUTO
     try:
@@ -81,7 +81,7 @@ def _check_workers(settings: "Options") -> Iterator[Finding]:
 
 
 def _check_cookie_prefix(settings: "Options") -> Iterator[Finding]:
-    # Browsers compare the prefixes without regard to case, and drop a cookie that breaks their promise.
+    # Browsers ignore the case of a prefix, and reject a cookie that does not meet its requirements.
     name = settings.cookie_name.lower()
     if name.startswith(("__host-", "__secure-")) and not settings.cookie_secure:
         yield ("cookie_name",), "has a prefix that requires cookie_secure: browsers would reject the cookie"
@@ -97,7 +97,7 @@ class CertificateFiles(Settings):
 
 
 def _tls_version(value: object) -> str:
-    """YAML reads `1.3` as a number."""
+    """Accept a number, because YAML parses `1.3` as one."""
     if (version := str(value)) not in ("1.2", "1.3"):
         raise ValueError("must be 1.2 or 1.3")
     return version

@@ -1,4 +1,4 @@
-"""Settings of the records: the store and how it is reached, and Django's database."""
+"""Settings of the data broker's store, and of Django's database."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -29,7 +29,7 @@ def storage_type(value: Any) -> str:
 
 
 def database_location(value: Any, info: ValidationInfo) -> DatabaseUrl:
-    """Database URL: `sqlite:///<path>`, percent-encoded and absolute, or a PostgreSQL server; by default a file below `data_dir`."""
+    """Parse `sqlite:///<path>`, absolute and percent-encoded, or a PostgreSQL URL. The default is a file in `data_dir`."""
     if value is None:
         directory = (info.data or {}).get("data_dir")
         return DatabaseUrl("sqlite", str(directory / DATABASE_FILE) if directory is not None else "")

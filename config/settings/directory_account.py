@@ -1,4 +1,4 @@
-"""Directory account: the credentials in `idp_service_account`, by provider.  Errors never show a byte of it."""
+"""Directory account: the credentials in `idp_service_account`, by provider. Errors contain nothing of them."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from config.fields.cloud_service_account import CloudServiceAccount, service_account
 from foundation.values import SecretText
 
-# Provider -> the members of its account, as they are written in JSON.
+# Provider -> members of the JSON object.
 ACCOUNT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "auth0": ("client_id", "secret"),
     "azure": ("client_id", "client_secret", "directory_id"),
@@ -21,14 +21,16 @@ ACCOUNT_FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 PROVIDERS_WITH_DIRECTORY = frozenset({*ACCOUNT_FIELDS, "google"})
 _KEY = re.compile(r"[!-~]{1,4096}")
-# A directory's id or one of its domains: it becomes a part of a URL.
+# Id of a directory, or one of its domains: it becomes part of a URL.
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _SHARED_TENANTS = frozenset({"common", "organizations", "consumers"})
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryAccount:
-    """Credentials.  `values` are the members by name; `key` and `subject` are Google's: a service account, and whom it acts for."""
+    """Credentials of a directory. `values` are the members by name. `key` and `subject` are for Google: the service account, and the user
+    that it impersonates.
+    """
 
     values: Mapping[str, SecretText] = field(repr=False)
     key: CloudServiceAccount | None = None
@@ -39,7 +41,7 @@ class DirectoryAccount:
 
 
 def expected_fields(provider: str) -> str:
-    """Shape of the account's JSON, in words."""
+    """Return a description of the account's JSON."""
     if provider == "google":
         return "base64 of a service account's JSON key file with the additional member \"impersonate_user\": an administrator's address"
     shape = json.dumps(dict.fromkeys(ACCOUNT_FIELDS[provider], "..."))
@@ -47,7 +49,7 @@ def expected_fields(provider: str) -> str:
 
 
 def parse_account(provider: str, content: bytes, *, key: str = "idp_provider") -> DirectoryAccount:
-    """Account of a provider, which the setting `key` names; ValueError that says what it looks like."""
+    """Parse the account of a provider; `key` is the setting for messages. Raises ValueError that describes the expected form."""
     if provider not in PROVIDERS_WITH_DIRECTORY:
         raise ValueError(f"is not supported: {provider} has no directory API. Use directory_file or groups_claim")
     try:
@@ -80,7 +82,7 @@ def _from_members(provider: str, document: Mapping[str, Any]) -> DirectoryAccoun
     values = {}
     for name in ACCOUNT_FIELDS[provider]:
         value = document.get(name)
-        # All of them end up in a header or a form, where a line break or a space would say something else.
+        # The values become part of a header or a form, so line breaks and spaces are rejected.
         if not isinstance(value, str) or not _KEY.fullmatch(value):
             raise _NotAnAccount(f"has no valid {name}" if name in document else f"lacks {name}")
         values[name] = SecretText(value)
@@ -100,11 +102,11 @@ def _google(content: bytes) -> DirectoryAccount:
 
 
 def is_tenant(written: str) -> bool:
-    """One directory's, not one of the shared endpoints."""
+    """Return whether the text names a single directory rather than a shared endpoint."""
     return bool(_TENANT.fullmatch(written)) and written not in _SHARED_TENANTS
 
 
 def tenant_from_url(provider_url: str) -> str:
-    """The directory that Azure's provider URL names, "" where it names none."""
+    """Return the directory in Azure's provider URL, or "" if it names none."""
     tenant = urlsplit(provider_url).path.strip("/").partition("/")[0]
     return tenant if is_tenant(tenant) else ""

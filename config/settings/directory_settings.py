@@ -1,4 +1,4 @@
-"""Settings of the directory: where the provider's users and groups are read, as whom, how often and how fast."""
+"""Settings of the directory: source of users and groups, credentials, interval and rate limit."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -20,7 +20,7 @@ _MIN_RATE = Decimal("0.01")
 
 
 def _account(value: Any) -> SecretBytes:
-    """Base64, or the JSON as it is."""
+    """Parse base64 of the JSON, or the JSON itself."""
     if isinstance(value, SecretBytes):
         return value
     written = text(value).strip()
@@ -63,7 +63,7 @@ def _check_service_account(settings: "Options") -> Iterator[Finding]:
 
 
 def _check_single_directory(settings: "Options") -> Iterator[Finding]:
-    """Two sources would each remove what the other wrote."""
+    """Each of two sources would remove the records of the other."""
     account = settings.idp_service_account is not None
     is_set = {"scim_token": settings.scim_token, "directory_file": settings.directory_file, _account_key(settings): account}
     first, *others = [key for key, value in is_set.items() if value] or [""]

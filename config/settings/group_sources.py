@@ -1,4 +1,4 @@
-"""Group sources: where the groups of a provider's users come from, and whether those that rules name come from anywhere."""
+"""Group sources: the origin of a provider's groups, and the check that the policy's groups have one."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ _PROVIDER_GROUP_SOURCES = "service_account, scim_token, directory_file or groups
 
 
 def directory_account_for(settings: "Options", entry: IdentityProvider) -> DirectoryAccount | None:
-    """Account with which the directory of a provider is read; None where it is not read.  ValueError for unusable ones."""
+    """Return the account that reads a provider's directory; None if it is not read. Raises ValueError if it is invalid."""
     if entry.service_account is not None:
         return parse_account(entry.provider, entry.service_account.reveal())
     is_told_otherwise = entry.directory_file or entry.scim_token or entry.groups_claim
@@ -26,15 +26,15 @@ def directory_account_for(settings: "Options", entry: IdentityProvider) -> Direc
         return None
     if not any(group_rule_locations(settings)) or not (tenant := tenant_from_url(entry.url)):
         return None
-    # As in the reference: the client of the sign-in may be allowed to read the directory, too.
+    # As in Pomerium, the client of the sign-in may also be allowed to read the directory.
     client = {"client_id": SecretText(entry.client_id), "client_secret": entry.client_secret or SecretText("")}
     return DirectoryAccount({**client, "directory_id": SecretText(tenant)})
 
 
 def has_group_records(settings: "Options", entry: IdentityProvider) -> bool:
-    """Whether a directory tells the groups of everybody of a provider, so that they are unknown of whom it has no record.
+    """Return whether a directory has the groups of every user, so that the groups of a user without a record are unknown.
 
-    A file is complete: who is not in it is in no group of it.  In split mode another process may have the credentials.
+    A file is complete: a user who is not in it has no groups. With split services, another process may have the credentials.
     """
     if entry.scim_token or entry.directory_file:
         return bool(entry.scim_token)
@@ -47,15 +47,16 @@ def has_directory(settings: "Options", entry: IdentityProvider) -> bool:
 
 
 def expects_groups_claim(settings: "Options", entry: IdentityProvider) -> bool:
-    """Whether everybody of a provider is to have the claim, so that whoever lacks it has groups that nobody told.  Not where it only stands
-    by for a directory.
+    """Return whether every user should have the claim, so that the groups of a user without it are unknown.
+
+    It is false if the claim is only the default next to a directory.
     """
     stands_by = settings.identity_providers is None and settings.groups_claim is None and (entry.directory_file or entry.scim_token)
     return bool(entry.groups_claim) and not stands_by
 
 
 def group_rule_locations(settings: "Options") -> Iterator[KeyPath]:
-    """Places where groups are asked for."""
+    """Yield the key paths of rules that use groups."""
     if settings.admin_allowed_groups:
         yield ("admin_allowed_groups",)
     for index, route in enumerate(settings.policy):
@@ -71,7 +72,7 @@ def check_group_source(settings: "Options") -> Iterator[Finding]:
 
 
 def describe_group_sources(settings: "Options") -> str:
-    """The settings that tell groups, of which one is needed, in words."""
+    """Return the settings that provide groups as text; one of them is needed."""
     if settings.identity_providers is not None:
         return _PROVIDER_GROUP_SOURCES
     ways = "scim_token, directory_file or groups_claim"

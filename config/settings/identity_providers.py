@@ -1,4 +1,4 @@
-"""Several identity providers at once: an entry of `identity_providers` for each, in place of the keys `idp_*`, which are one."""
+"""Several identity providers: the entries of `identity_providers`, in place of the `idp_*` settings of a single one."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_PROVIDERS = 100
 
-# What the keys of one provider hold where nobody reads them.
+# Values of required single-provider settings that are not used.
 UNUSED = "not used"
 PLACEHOLDERS = {
     "idp_provider": "oidc",
@@ -33,7 +33,7 @@ PLACEHOLDERS = {
     "idp_client_id": UNUSED,
     "idp_client_secret": UNUSED,
 }
-# The settings of the only provider, by the keys of an entry that say the same.
+# Key of an entry -> equivalent setting of a single provider.
 SINGLE_PROVIDER_KEYS = {
     "id": "idp_provider",
     "provider": "idp_provider",
@@ -47,12 +47,15 @@ _WITH_DEFAULT = ("scim_user_id", "scim_group_id")
 
 
 def single_provider_placeholders(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings that are required of one provider, where several are given."""
+    """Return values for the required settings of a single provider, if `identity_providers` is set."""
     return {} if given.get("identity_providers") is None else PLACEHOLDERS
 
 
 def provider_entries(settings: "Options") -> Sequence[IdentityProvider]:
-    """Entries of `identity_providers`; without it, one of the keys `idp_*`, called after its kind.  As far as they are valid."""
+    """Return the entries of `identity_providers`; without them, one entry made of the `idp_*` settings, whose id is its kind.
+
+    On invalid settings, the entry contains the valid ones.
+    """
     if settings.identity_providers is not None:
         return settings.identity_providers
     known = vars(settings)
@@ -70,17 +73,17 @@ def provider_entries(settings: "Options") -> Sequence[IdentityProvider]:
 
 
 def provider_key_path(settings: "Options", index: int, key: str) -> KeyPath:
-    """Where a key of one of `provider_entries` is written."""
+    """Return the key path of a key of `provider_entries(settings)[index]`."""
     return (SINGLE_PROVIDER_KEYS[key],) if settings.identity_providers is None else ("identity_providers", index, key)
 
 
 def provider_kinds(settings: "Options") -> Mapping[str, str]:
-    """Kinds of the providers, by their ids."""
+    """Return the kinds of the providers by id."""
     return {entry.id: entry.provider for entry in provider_entries(settings)}
 
 
 def groups_claims(settings: "Options") -> frozenset[str]:
-    """Claims that count as groups, of any provider."""
+    """Return the claims that contain groups, of all providers."""
     return frozenset(entry.groups_claim for entry in provider_entries(settings) if entry.groups_claim)
 
 
@@ -89,7 +92,7 @@ def has_multiple_providers(settings: "Options") -> bool:
 
 
 def _check_unique_providers(settings: "Options") -> Iterator[Finding]:
-    """Ids are what people's ids begin with, and by its issuer whose word something is."""
+    """The provider's id is the prefix of user ids, and its issuer identifies its tokens."""
     entries = settings.identity_providers
     if entries is None:
         return
@@ -105,7 +108,7 @@ def _check_unique_providers(settings: "Options") -> Iterator[Finding]:
 
 
 def _same_issuer(one: str, other: str) -> bool:
-    """Whether a token may be of both: a shared endpoint of Microsoft speaks for every tenant."""
+    """Return whether one token could match both issuers: Microsoft's shared endpoints cover every tenant."""
     tenant = "00000000-0000-0000-0000-000000000000"
     return matches_issuer(one, other.replace(TENANT, tenant)) or matches_issuer(other, one.replace(TENANT, tenant))
 
@@ -118,7 +121,7 @@ def _check_domains_required(settings: "Options") -> Iterator[Finding]:
 
 
 def _check_unique_scim_tokens(settings: "Options") -> Iterator[Finding]:
-    """The token alone says whose users somebody pushes."""
+    """The SCIM token alone identifies the provider of pushed users."""
     known: dict[str, int] = {}
     for index, entry in enumerate(settings.identity_providers or ()):
         for token in entry.scim_token or ():
@@ -128,7 +131,7 @@ def _check_unique_scim_tokens(settings: "Options") -> Iterator[Finding]:
 
 
 def _check_client_credentials(settings: "Options") -> Iterator[Finding]:
-    """Only who signs people in needs the clients, and no other process should be trusted with their secrets."""
+    """Only the process that signs users in needs the client credentials; no other should have them."""
     if settings.services not in ("all", "authenticate"):
         return
     for index, entry in enumerate(settings.identity_providers or ()):
@@ -138,7 +141,7 @@ def _check_client_credentials(settings: "Options") -> Iterator[Finding]:
 
 
 def _check_no_single_provider_keys(settings: "Options") -> Iterator[Finding]:
-    """The keys of one provider beside those of several would be one more, of which nobody knows whether it is meant."""
+    """Settings of a single provider next to `identity_providers` would define an unintended provider."""
     if settings.identity_providers is None:
         return
     for key, unused in PLACEHOLDERS.items():
@@ -169,7 +172,7 @@ def _named_on(route: "Route") -> Iterator[tuple[KeyPath, str]]:
 
 
 def _check_provider_token_source(settings: "Options") -> Iterator[Finding]:
-    """Whoever a token of unknown origin is shown to can use it: it is asked of one provider, or of none."""
+    """A service that receives a token of unknown origin could misuse it, so it is sent to one known provider only."""
     for index, route in enumerate(settings.policy) if has_multiple_providers(settings) else ():
         if route.bearer_token in (ACCESS_TOKEN, ID_TOKEN) and len(route.identity_providers) != 1:
             yield (
@@ -179,12 +182,12 @@ def _check_provider_token_source(settings: "Options") -> Iterator[Finding]:
 
 
 def _route_providers(route: "Route", entries: Sequence[IdentityProvider]) -> list[IdentityProvider]:
-    """Providers whose people the route is for."""
+    """Return the providers whose users the route accepts."""
     return [entry for entry in entries if not route.identity_providers or entry.id in route.identity_providers]
 
 
 def _github_routes(settings: "Options") -> list[tuple[int, "Route"]]:
-    """Routes for the people of the one that signs nothing, each with its place."""
+    """Return the routes that accept users of github, which issues no signed tokens, with their indexes."""
     entries = [entry for entry in provider_entries(settings) if entry.provider == "github"]
     return [(index, route) for index, route in enumerate(settings.policy) if _route_providers(route, entries)]
 
@@ -217,7 +220,7 @@ def _check_bearer_token_support(settings: "Options") -> Iterator[Finding]:
 
 
 def _check_claims_single_issuer(settings: "Options") -> Iterator[Finding]:
-    """Claims, users and groups of another issuer must be asked for by words that say so."""
+    """Rules on claims, users and groups of another issuer must name that issuer."""
     of_our_people = USER_CLAIMS | groups_claims(settings)
     for index, route in enumerate(settings.policy):
         for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
@@ -232,7 +235,7 @@ def _check_claims_single_issuer(settings: "Options") -> Iterator[Finding]:
 
 
 def _check_claims_name_providers(settings: "Options") -> Iterator[Finding]:
-    """What a claim is worth depends on who says it: any provider can say anything of its people."""
+    """A claim is only as trustworthy as its provider: each provider controls the claims of its users."""
     for index, route in enumerate(settings.policy if has_multiple_providers(settings) else ()):
         if not route.identity_providers:
             yield from ((("policy", index, *place), _CLAIMS_MESSAGE) for place in _claim_rules(route))
@@ -245,8 +248,9 @@ def _claim_rules(route: "Route") -> Iterator[KeyPath]:
 
 
 def _sent_claims(settings: "Options", route: "Route") -> Iterator[tuple[str, str]]:
-    """Claims by which the route's upstream would know people, and the key that has them told: `preferred_username` of one provider may be
-    that of somebody else at another.
+    """Yield the claims that identify users to the upstream, with the key that sends them.
+
+    `preferred_username` of one provider may be another user's at a second provider.
     """
     for name in settings.jwt_claims_headers if route.pass_identity_headers else ():
         if name not in GATE_CLAIMS:
@@ -258,7 +262,7 @@ def _sent_claims(settings: "Options", route: "Route") -> Iterator[tuple[str, str
 
 
 def _comparisons(route: "Route") -> Iterator[tuple[KeyPath, Comparison]]:
-    """Comparisons of the route's rules, and of who gives access to it."""
+    """Yield the comparisons of the route's policy and of the rules of its approvers."""
     for comparison in iter_comparisons(route.blocks):
         yield parse_key_path(comparison.key), comparison
     asking = route.access_requests
@@ -270,7 +274,7 @@ def _comparisons(route: "Route") -> Iterator[tuple[KeyPath, Comparison]]:
             )
 
 
-# Of a person gate itself says these, or takes them in the bounds of the provider.
+# Claims that gate sets itself, or accepts only within the provider's domains.
 GATE_CLAIMS = frozenset({"email", "name", "groups", "sub", "user", "iss", "aud", "jti", "iat", "exp"})
 _CLAIMS_MESSAGE = "can be asserted by any provider. List the trusted providers in identity_providers of this route"
 

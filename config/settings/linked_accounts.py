@@ -1,4 +1,4 @@
-"""Linked accounts: which accounts at several providers are one person's (`link_by` of their entries)."""
+"""Linked accounts: accounts at several providers that belong to one user (`link_by` of the entries)."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -8,12 +8,12 @@ from config.validation import Finding
 if TYPE_CHECKING:
     from config.options import Options
 
-# The value of `link_by`, what the ids of linked people begin with, and whose people they are where else an issuer is named.
+# Value of `link_by`, prefix of linked users' ids, and issuer of linked users.
 VERIFIED_EMAIL = "verified_email"
 
 
 def check_links(settings: "Options") -> Iterator[Finding]:
-    """By an address two accounts are one person's only where both providers may tell it."""
+    """A verified address links two accounts only if both providers may assert it."""
     entries = settings.identity_providers or ()
     for index, entry in enumerate(entries):
         others = {domain for other in entries if other is not entry and other.link_by for domain in other.domains or ()}

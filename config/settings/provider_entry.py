@@ -1,4 +1,4 @@
-"""Identity provider as an entry of `identity_providers` writes it: who it is, whose word it is, and where its directory is."""
+"""Entry of `identity_providers`: client, issuer, domains, claims and directory of one provider."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText
 
 SERVICE_ACCOUNT = "service_account"
-# What ids begin with of whom no identity provider signs in.
+# Id prefixes of principals that no identity provider signs in.
 RESERVED_IDS = frozenset({"", JWT, SERVICE_ACCOUNT, VERIFIED_EMAIL})
 
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -76,7 +76,7 @@ def _account_key(entry: "IdentityProvider") -> str:
 
 
 def _check_single_directory(entry: "IdentityProvider") -> Iterator[Finding]:
-    """Two sources would each remove what the other wrote."""
+    """Each of two sources would remove the records of the other."""
     scim_key = "scim_token_file" if entry.scim_token_file else "scim_token"
     is_set = {scim_key: entry.scim_token, "directory_file": entry.directory_file, _account_key(entry): entry.service_account is not None}
     first, *others = [key for key, value in is_set.items() if value] or [""]

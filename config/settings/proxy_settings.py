@@ -1,4 +1,4 @@
-"""Settings of the data plane: time, headers, trusted peers."""
+"""Settings of the data plane: upstream timeouts, headers and trusted proxies."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
 )
 
 
-# What `dns_lookup_family` may be -> the version of addresses that it leaves.
+# Value of `dns_lookup_family` -> IP version that it allows.
 DNS_FAMILIES: Mapping[str, int | None] = MappingProxyType({"AUTO": None, "V4_ONLY": 4, "V6_ONLY": 6})
 
 MAX_FORWARD_AUTH_CACHE = timedelta(minutes=5)
@@ -51,7 +51,7 @@ def _check_forward_auth_host(settings: "Options") -> Iterator[Finding]:
 
 
 def _check_authenticate_host(settings: "Options") -> Iterator[Finding]:
-    """Whatever the port: cookies know none (RFC 6265 8.5)."""
+    """The port does not matter: cookies ignore it (RFC 6265 8.5)."""
     for index, route in enumerate(settings.policy):
         if route.from_.host == settings.authenticate_service_url.host:
             yield (

@@ -1,4 +1,4 @@
-"""Settings of gRPC: where it is served, and how services reach each other."""
+"""Settings of gRPC: listening address, addresses of the services, and TLS."""
 
 import base64
 import secrets
@@ -22,7 +22,7 @@ GRPC_SERVICES = ("all", "authorize", "databroker")
 
 
 def unneeded_settings(services: Any) -> dict[str, Any]:
-    """Settings that are required, but not of these services: what a process does not need it should not be trusted with."""
+    """Return placeholders for required settings that this service does not use: a process should not have secrets that it does not need."""
     sign_in = {"idp_client_id": "not used", "idp_client_secret": "not used"}
     if services == "databroker":
         here = "https://not-used.invalid"
@@ -36,7 +36,10 @@ def _services(info: ValidationInfo) -> str:
 
 
 def listening_address(value: Any, info: ValidationInfo) -> HostPort | None:
-    """Address of the gRPC port; None where none is served: by `""` in mode `all`, and always in the modes that have none."""
+    """Return the address of the gRPC port; None if none is served.
+
+    Mode `all` serves none if the value is ""; the modes without a gRPC service never serve one.
+    """
     services = _services(info)
     address = None if value in (None, "") else host_port(value)
     if services not in GRPC_SERVICES:

@@ -1,4 +1,4 @@
-"""Storage URLs: `databroker_storage_connection_string` and `database_url`, read once."""
+"""Storage URLs: parsers of `databroker_storage_connection_string` and `database_url`."""
 
 import re
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ class StorageUrl:
     username: str | None = None
     password: SecretText | None = None
     database: int = 0
-    service: str = ""  # what the sentinels call the server
+    service: str = ""  # name of the server in Sentinel
 
 
-# What libpq understands and an operator may want; the rest is ours.
+# Options of libpq that an operator may set; gate sets the others.
 _DATABASE_OPTIONS = frozenset(
     {"sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding", "require_auth", "target_session_attrs", "application_name"}
 )
@@ -40,18 +40,18 @@ _DATABASE = re.compile(r"postgres(?:ql)?://(?:([^/?#]*)@)?([^/@?#]*)/([^/?#]+)(?
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl:
-    """URL of Django's database.  `name` is a database of the server, or with SQLite the path of its file."""
+    """URL of Django's database. `name` is the database on the server, or the path of the SQLite file."""
 
     kind: Literal["sqlite", "postgresql"]
     name: str
-    hosts: tuple[HostPort, ...] = ()  # none: the local socket
+    hosts: tuple[HostPort, ...] = ()  # empty: the local socket
     username: str | None = None
     password: SecretText | None = None
     options: tuple[tuple[str, str], ...] = ()
 
 
 def parse_database_url(value: str) -> DatabaseUrl:
-    """Database server of a URL; ValueError without the value, which may hold a password."""
+    """Parse a PostgreSQL URL. Raises ValueError without the value, which may contain a password."""
     match = _DATABASE.fullmatch(value)
     if match is None:
         raise ValueError(_DATABASE_SYNTAX)
@@ -71,7 +71,7 @@ def parse_database_url(value: str) -> DatabaseUrl:
 
 
 def parse_storage_url(value: Any) -> StorageUrl:
-    """Storage URL; ValueError without the value, which may hold a password."""
+    """Parse a storage URL. Raises ValueError without the value, which may contain a password."""
     match = _URL.fullmatch(text(value))
     if match is None:
         raise ValueError(_SYNTAX)
@@ -95,7 +95,7 @@ def _credentials(written: str | None) -> tuple[str | None, SecretText | None]:
     if not written:
         return None, None
     username, colon, password = written.partition(":")
-    if not colon:  # kvstore://secret@host, as with other clients
+    if not colon:  # kvstore://password@host, as other clients accept
         username, password = "", username
     return unquote(username) or None, SecretText(unquote(password))
 

@@ -1,4 +1,4 @@
-"""Settings of tracing: which back-end is sent spans, where it is, and of how many requests."""
+"""Settings of tracing: backend, its address, and sample rate."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _agent(value: Any) -> HostPort:
-    """Unlike an address to listen on, one to send to needs a host and a port."""
+    """Parse the address of an agent, which needs a host and a port, unlike a listening address."""
     address = host_port(value)
     if not address.host or not address.port:
         raise ValueError("must be host:port, as in localhost:6831")

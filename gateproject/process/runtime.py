@@ -313,7 +313,7 @@ class Runtime:
             await self.source.settle()
             made = await asyncio.to_thread(self._next_services)
             # The new configuration may name files that the one before did not.
-            if await asyncio.to_thread(self.source.unsettled) is None:
+            if await asyncio.to_thread(self.source.find_unsettled) is None:
                 return made
 
     async def swap(

@@ -49,7 +49,7 @@ def prepare(options: Options) -> None:
 
 def _require_complete(source: ConfigWatcher) -> None:
     """ConfigError where the files that were read at the start of this process were still being written."""
-    if (unsettled := source.unsettled()) is not None:
+    if (unsettled := source.find_unsettled()) is not None:
         asyncio.run(asyncio.sleep(unsettled[1]))  # time.sleep fails where a library shifts the clock (faketime)
     if source.has_changed():
         raise ConfigError([Problem("", "changed while gate was starting. Start gate again", file=printable_path(source.path or Path()))])

@@ -139,7 +139,7 @@ async def test_upstreams_are_told_and_the_proxy_knows_who_it_is(world):
     assert [name for name, _ in check.identity_headers] == list(world.authorizer.identity_header_names)
     assert dict(check.identity_headers)[b"x-gate-claim-email"] == b"ann@corp.com"
     assert check.identity is not None
-    assert (check.identity.session_id, check.identity.user_id, check.identity.shown_as) == ("s1", "oidc/1", "ann@corp.com")
+    assert (check.identity.session_id, check.identity.user_id, check.identity.display_name) == ("s1", "oidc/1", "ann@corp.com")
     assert check.identity.expires == 2000.0
 
 
@@ -152,7 +152,7 @@ async def test_administrators_learn_who_a_session_is_with_groups_and_claims(worl
     await world.broker.sign_in("s2", claims={"team": "blue"})
     await settled()
     identity = await world.authorizer.load_session_identity("s2")
-    assert (identity.user_id, identity.shown_as, identity.expires) == ("oidc/1", "ann@corp.com", 2000.0)
+    assert (identity.user_id, identity.display_name, identity.expires) == ("oidc/1", "ann@corp.com", 2000.0)
     assert identity.claims["team"] == ("blue",)
     assert await world.authorizer.load_session_identity("unknown") is None
 
@@ -160,12 +160,12 @@ async def test_administrators_learn_who_a_session_is_with_groups_and_claims(worl
 async def test_an_upstream_is_shown_credentials_of_ours_where_its_route_has_them(world):
     asked = request("/cluster")
     check = await world.authorizer.check(asked, world.cookie())
-    assert world.authorizer.shows_credentials(check.decision.route)
+    assert world.authorizer.injects_credentials(check.decision.route)
     found = await world.authorizer.credentials_for(check, asked, world.cookie())
     assert found == ((b"authorization", b"Bearer the-token"), (b"impersonate-user", b"ann@corp.com"))
     assert b"the-token" not in b"".join(value for _, value in check.identity_headers)
     plain = await world.authorizer.check(request("/"), world.cookie())
-    assert not world.authorizer.shows_credentials(plain.decision.route)
+    assert not world.authorizer.injects_credentials(plain.decision.route)
     assert await world.authorizer.credentials_for(plain, request("/"), world.cookie()) == ()
 
 
@@ -174,7 +174,7 @@ async def test_what_an_application_wants_and_nobody_has_is_told_in_the_same_word
         await world.authorizer.check(request("/named"), world.cookie())
     asked = request("/tokens")
     check = await world.authorizer.check(asked, world.cookie())
-    assert world.authorizer.shows_credentials(check.decision.route)
+    assert world.authorizer.injects_credentials(check.decision.route)
     with pytest.raises(UpstreamCredentialsUnavailable, match="no data broker") as refused:
         await world.authorizer.credentials_for(check, asked, world.cookie())
     assert not isinstance(refused.value, NoIdentity)

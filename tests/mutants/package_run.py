@@ -156,7 +156,7 @@ def _tests_at_import(module: str, tests: Sequence[str]) -> list[str]:
 
 def _renew_loop() -> None:
     if "twisted.internet.reactor" in sys.modules:  # two processes can't share what Daphne makes when it is imported
-        importlib.import_module("proxy.listener.event_loop").renew_event_loop()
+        importlib.import_module("proxy.listener.event_loop").replace_event_loop()
 
 
 def _limit_memory() -> None:

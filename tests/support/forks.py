@@ -113,7 +113,7 @@ def _test(session: pytest.Session, items: Iterator[pytest.Item], line: Connectio
     capturing.stop_global_capturing()
     capturing.start_global_capturing()
     if "twisted.internet.reactor" in sys.modules:
-        importlib.import_module("proxy.listener.event_loop").renew_event_loop()
+        importlib.import_module("proxy.listener.event_loop").replace_event_loop()
     item = next(items, None)
     while item is not None and not session.shouldfail:
         following = next(items, None)

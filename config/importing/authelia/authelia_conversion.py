@@ -1,6 +1,6 @@
-"""Authelia (4.x) -> ours: a route for each host that its rules name, with one `policy` that says what the first matching rule said.
+"""Importer for Authelia 4.x: a route for each host in its rules, with a `policy` that is equivalent to the first matching rule.
 
-Authelia knows no upstreams: `to` is to be written, or a front proxy stays that asks gate (forward auth).  It stays the provider.
+Authelia has no upstreams: the operator sets `to`, or keeps a front proxy with forward auth. Authelia remains the identity provider.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from config.importing.policy_expressions import Expression, combine_and, combine
 from config.importing.preamble import NO_UPSTREAM, SIGNED_IN, grant_access, write_preamble
 
 SECOND_FACTOR: Expression = {"claim/amr": "mfa"}
-# Everything about people and how they prove who they are stays where it is.
+# Users and their authentication remain in Authelia.
 _PROVIDER_SIDE = "not converted: Authelia remains your identity provider, which gate uses through OpenID Connect"
 _REASONS = {
     "session": "gate has its own sessions: cookie_expire, databroker_storage_type",
@@ -29,7 +29,7 @@ _REASONS = {
 
 
 def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversion:
-    """Conversion; `new_secret` gives 32 random bytes."""
+    """Convert the configuration. `new_secret` returns 32 random bytes."""
     converted = Conversion(AUTHELIA)
     rules = read_rules(foreign)
     _top(converted.top, foreign, new_secret)
@@ -38,7 +38,9 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversi
         converted.routes.append(_route(host, rules))
         converted.tests += generate_tests(host, rules)
     if not converted.routes:
-        converted.top.lose(foreign.source("access_control"), "no rule names a host, and gate needs a route for each host. Add the routes")
+        converted.top.mark_lost(
+            foreign.source("access_control"), "no rule names a host, and gate needs a route for each host. Add the routes"
+        )
     return converted
 
 
@@ -48,11 +50,11 @@ def _top(top: ConvertedSection, foreign: ForeignConfig, new_secret: Callable[[],
     write_preamble(top, domain, portal, "Authelia as OpenID Connect provider (identity_providers.oidc)", about_client, new_secret)
     for key in foreign.values:
         if key != "access_control":
-            top.lose(foreign.source(key), _REASONS.get(key, _PROVIDER_SIDE))
+            top.mark_lost(foreign.source(key), _REASONS.get(key, _PROVIDER_SIDE))
 
 
 def _cookie(values: dict[str, Any]) -> tuple[str, str]:
-    """Domain that sessions are for, and address of the portal."""
+    """Return the domain of sessions and the URL of the portal."""
     session = values.get("session")
     cookies = session.get("cookies") if isinstance(session, dict) else None
     first = cookies[0] if isinstance(cookies, list) and cookies and isinstance(cookies[0], dict) else session
@@ -85,14 +87,14 @@ def _shared_notes(top: ConvertedSection, rules: tuple[AutheliaRule, ...]) -> Non
 
 
 def _hosts(rules: tuple[AutheliaRule, ...]) -> list[str]:
-    """Hosts that rules name, those with a wildcard last, because the first route that matches decides."""
+    """Return the hosts of the rules, wildcards last, because the first matching route applies."""
     named = dict.fromkeys(domain for rule in rules for domain in rule.domains if not domain.startswith(("{user}", "{group}")))
     return sorted(named, key=lambda domain: (domain.startswith("*."), -domain.count(".") if domain.startswith("*.") else 0))
 
 
 def _route(host: str, rules: tuple[AutheliaRule, ...]) -> ConvertedSection:
     route = ConvertedSection()
-    about = [rule for rule in rules if rule.takes_host(host)[1]]
+    about = [rule for rule in rules if rule.matches_host(host)[1]]
     first = next((rule for rule in about if host in rule.domains), about[0])
     route.set(first.source, "from", f"https://{host}")
     if host.startswith("*."):
@@ -106,33 +108,36 @@ def _route(host: str, rules: tuple[AutheliaRule, ...]) -> ConvertedSection:
 
 
 def _rule_expression(route: ConvertedSection, host: str, index: int, rules: list[AutheliaRule]) -> Expression:
-    """Whom this rule lets in: those that it surely takes, none of the stricter rules before it possibly takes, and who meet its policy."""
+    """Return the expression for users that this rule allows.
+
+    The rule must match for certain, no stricter rule before it may match, and the users must meet its policy.
+    """
     rule = rules[index]
     _note_differences(route, host, rule)
-    if rule.policy == DENY or any(earlier.takes_every_request and earlier.takes_host(host)[0] for earlier in rules[:index]):
+    if rule.policy == DENY or any(earlier.matches_all and earlier.matches_host(host)[0] for earlier in rules[:index]):
         return False
     stricter = [earlier for earlier in rules[:index] if earlier.strictness > rule.strictness]
     signed_in = rule.policy != BYPASS and not rule.subjects
     return combine_and(
         [
-            _match_expression(host, rule, surely=True),
+            _match_expression(host, rule, lower=True),
             SIGNED_IN if signed_in else True,
             SECOND_FACTOR if rule.policy == TWO_FACTOR else True,
-            combine_nor([_match_expression(host, earlier, surely=False) for earlier in stricter]),
+            combine_nor([_match_expression(host, earlier, lower=False) for earlier in stricter]),
         ]
     )
 
 
-def _match_expression(host: str, rule: AutheliaRule, *, surely: bool) -> Expression:
-    is_here = rule.takes_host(host)[0 if surely else 1]
-    if not is_here or (surely and rule.unread):
+def _match_expression(host: str, rule: AutheliaRule, *, lower: bool) -> Expression:
+    is_here = rule.matches_host(host)[0 if lower else 1]
+    if not is_here or (lower and rule.unsupported):
         return False
-    bounds = [approximate_path(expression, sees_query=True) for expression in rule.resources]
-    paths = combine_or([bound.surely if surely else bound.possibly for bound in bounds]) if bounds else True
+    bounds = [approximate_path(expression, includes_query=True) for expression in rule.resources]
+    paths = combine_or([bound.lower if lower else bound.upper for bound in bounds]) if bounds else True
     methods: Expression = {"http_method": {"in": list(rule.methods)}} if rule.methods else True
     networks: Expression = {"source_ip": {"in": list(rule.networks)}} if rule.networks else True
-    people = combine_or([combine_and(map(_subject_expression, parts)) for parts in rule.subjects]) if rule.subjects else True
-    return combine_and([paths, methods, networks, people])
+    subjects = combine_or([combine_and(map(_subject_expression, parts)) for parts in rule.subjects]) if rule.subjects else True
+    return combine_and([paths, methods, networks, subjects])
 
 
 def _subject_expression(subject: str) -> Expression:
@@ -141,13 +146,13 @@ def _subject_expression(subject: str) -> Expression:
 
 
 def _note_differences(route: ConvertedSection, host: str, rule: AutheliaRule) -> None:
-    """What of the rule could not be told exactly."""
-    for text in rule.unread:
-        route.lose(rule.source, f"{text}; the rule allows nothing, and requests that it may deny stay denied")
-    surely, _ = rule.takes_host(host)
-    if not surely:
+    """Note the parts of the rule that could not be converted exactly."""
+    for text in rule.unsupported:
+        route.mark_lost(rule.source, f"{text}; the rule allows nothing, and requests that it may deny stay denied")
+    lower, _ = rule.matches_host(host)
+    if not lower:
         route.note("CHECK", f"{rule.source}: whether it applies to {host} depends on the user or on the host name. It allows nothing")
     for expression in rule.resources:
-        if not approximate_path(expression, sees_query=True).are_exact:
-            said = "gate's rules match the path without its query. Requests that may have matched otherwise stay denied"
-            route.note("CHECK", f"{rule.source}: {expression}: {said}")
+        if not approximate_path(expression, includes_query=True).is_exact:
+            differences = "gate's rules match the path without its query. Requests that may have matched otherwise stay denied"
+            route.note("CHECK", f"{rule.source}: {expression}: {differences}")

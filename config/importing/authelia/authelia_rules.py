@@ -1,4 +1,4 @@
-"""Rules of Authelia's `access_control` (4.x), and what they say of a request: the first that matches decides, else `default_policy`."""
+"""Rules of Authelia's `access_control` (4.x), and their evaluation: the first match applies, else `default_policy`."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ _PLACEHOLDERS = ("{user}", "{group}")
 
 @dataclass(frozen=True, slots=True)
 class AutheliaRule:
-    """Rule.  `policy` is one of POLICIES; what Authelia does not know is DENY there, too.
+    """A rule. `policy` is one of POLICIES; unknown policies are DENY, as in Authelia.
 
-    `subjects` are OR-ed, what stands in each of them is AND-ed; `networks` are addresses and networks, names resolved.
-    `unread` says what of it has no meaning here: it may match, and never surely.
+    `subjects` are combined with OR, the parts of each with AND. `networks` have names resolved. A rule with `unsupported` parts may match,
+    but never for certain.
     """
 
     source: ForeignKey
@@ -29,32 +29,32 @@ class AutheliaRule:
     methods: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     subjects: tuple[tuple[str, ...], ...] = ()
-    unread: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
 
     @property
     def strictness(self) -> int:
         return POLICIES.index(self.policy)
 
     @property
-    def takes_every_request(self) -> bool:
-        return not (self.resources or self.methods or self.networks or self.subjects or self.unread)
+    def matches_all(self) -> bool:
+        return not (self.resources or self.methods or self.networks or self.subjects or self.unsupported)
 
-    def takes_host(self, host: str) -> tuple[bool, bool]:
-        """Whether it surely, and possibly, is about this host; `*.example.com` stands for any one label there."""
+    def matches_host(self, host: str) -> tuple[bool, bool]:
+        """Return whether the rule matches this host for certain, and whether it may match. `*.example.com` as host means any label."""
         if not self.domains and not self.domain_regexes:
             return True, True
-        surely = any(_is_domain(domain, host) for domain in self.domains)
-        possibly = surely or any(domain.startswith(_PLACEHOLDERS) for domain in self.domains)
+        certain = any(_is_domain(domain, host) for domain in self.domains)
+        possible = certain or any(domain.startswith(_PLACEHOLDERS) for domain in self.domains)
         for expression in self.domain_regexes:
             found = _search(expression, host)
-            surely = surely or (found is True and not host.startswith("*."))
-            possibly = possibly or found is not False or host.startswith("*.")
-        return surely, possibly
+            certain = certain or (found is True and not host.startswith("*."))
+            possible = possible or found is not False or host.startswith("*.")
+        return certain, possible
 
 
 @dataclass(frozen=True, slots=True)
 class AutheliaRequest:
-    """Request and person as Authelia sees them; `username` is empty where nobody is signed in.  `path` is decoded, with its query."""
+    """Request as Authelia evaluates it. `username` is empty for anonymous users; `path` is decoded and includes the query."""
 
     host: str
     path: str
@@ -64,29 +64,29 @@ class AutheliaRequest:
     groups: frozenset[str] = frozenset()
 
 
-def first_match(rules: tuple[AutheliaRule, ...], asked: AutheliaRequest) -> AutheliaRule | None:
-    """Rule that decides; None for one that can't be known, because of what is not read here."""
+def first_match(rules: tuple[AutheliaRule, ...], request: AutheliaRequest) -> AutheliaRule | None:
+    """Return the rule that applies; None if that is uncertain because of unsupported parts."""
     for rule in rules:
-        surely, possibly = rule.takes_host(asked.host)
-        if not possibly or not _matches(rule, asked):
+        certain, possible = rule.matches_host(request.host)
+        if not possible or not _matches(rule, request):
             continue
-        return rule if surely and not rule.unread else None
+        return rule if certain and not rule.unsupported else None
     return None
 
 
-def _matches(rule: AutheliaRule, asked: AutheliaRequest) -> bool:
-    if rule.resources and not any(_search(expression, asked.path) is not False for expression in rule.resources):
+def _matches(rule: AutheliaRule, request: AutheliaRequest) -> bool:
+    if rule.resources and not any(_search(expression, request.path) is not False for expression in rule.resources):
         return False
-    if rule.methods and asked.method not in rule.methods:
+    if rule.methods and request.method not in rule.methods:
         return False
-    if rule.networks and not any(_is_in(asked.address, network) for network in rule.networks):
+    if rule.networks and not any(_is_in(request.address, network) for network in rule.networks):
         return False
-    return not rule.subjects or not asked.username or any(_is_subject(parts, asked) for parts in rule.subjects)
+    return not rule.subjects or not request.username or any(_is_subject(parts, request) for parts in rule.subjects)
 
 
-def _is_subject(parts: tuple[str, ...], asked: AutheliaRequest) -> bool:
+def _is_subject(parts: tuple[str, ...], request: AutheliaRequest) -> bool:
     kinds = (part.partition(":") for part in parts)
-    return all(asked.username == name.strip() if kind == "user" else name.strip() in asked.groups for kind, _, name in kinds)
+    return all(request.username == name.strip() if kind == "user" else name.strip() in request.groups for kind, _, name in kinds)
 
 
 def _is_in(address: str, network: str) -> bool:
@@ -104,13 +104,13 @@ def _is_usable(expression: str) -> bool:
 
 
 def _search(expression: str, text: str) -> bool | None:
-    """None where it can't be told: the expression is none, or names a person or a group."""
+    """Return whether the expression matches; None if it is invalid, or has named groups, which Authelia compares with a user or a group."""
     searched = compile_re2(expression)
     return None if searched is None or searched.groupindex else searched.search(text) is not None
 
 
 def read_rules(foreign: ForeignConfig) -> tuple[AutheliaRule, ...]:
-    """Rules in their order, the default policy last."""
+    """Return the rules in order, the default policy last."""
     control = foreign.values.get("access_control")
     control = control if isinstance(control, dict) else {}
     written = control.get("rules")
@@ -124,9 +124,9 @@ def read_rules(foreign: ForeignConfig) -> tuple[AutheliaRule, ...]:
 
 
 def _rule(raw: dict[str, Any], source: ForeignKey, named: dict[str, list[str]]) -> AutheliaRule:
-    networks, unread = _networks(_texts(raw.get("networks")), named)
+    networks, unsupported = _networks(_texts(raw.get("networks")), named)
     if raw.get("query"):
-        unread.append("query: gate's rules don't match queries")
+        unsupported.append("query: gate's rules don't match queries")
     subjects, unknown = _subjects(raw.get("subject"))
     expressions = [*_texts(raw.get("resources")), *_texts(raw.get("domain_regex"))]
     unknown += [
@@ -135,7 +135,7 @@ def _rule(raw: dict[str, Any], source: ForeignKey, named: dict[str, list[str]]) 
         if not _is_usable(expression)
     ]
     known = {"domain", "domain_regex", "policy", "subject", "networks", "methods", "resources", "query"}
-    unread += [*unknown, *(f"{key}: gate does not support it" for key in raw if key not in known)]
+    unsupported += [*unknown, *(f"{key}: gate does not support it" for key in raw if key not in known)]
     return AutheliaRule(
         source,
         _policy(raw.get("policy")),
@@ -145,7 +145,7 @@ def _rule(raw: dict[str, Any], source: ForeignKey, named: dict[str, list[str]]) 
         tuple(_texts(raw.get("methods"))),
         tuple(networks),
         subjects,
-        tuple(unread),
+        tuple(unsupported),
     )
 
 
@@ -159,14 +159,14 @@ def _texts(value: Any) -> list[str]:
 
 def _subjects(value: Any) -> tuple[tuple[tuple[str, ...], ...], list[str]]:
     alternatives = [_texts(element) for element in value] if isinstance(value, list) else [_texts(value)] if value else []
-    unread = [part for parts in alternatives for part in parts if not part.startswith(("user:", "group:"))]
-    if unread:  # without the others, too: whom such a rule takes is not known
-        return (), [f"subject {part}: it is neither a user nor a group" for part in unread]
+    unsupported = [part for parts in alternatives for part in parts if not part.startswith(("user:", "group:"))]
+    if unsupported:  # no subject at all, because the users of such a rule are unknown
+        return (), [f"subject {part}: it is neither a user nor a group" for part in unsupported]
     return tuple(tuple(parts) for parts in alternatives if parts), []
 
 
 def _named_networks(values: dict[str, Any], control: dict[str, Any]) -> dict[str, list[str]]:
-    """Networks by name: `definitions.network` of newer files, `access_control.networks` of older ones."""
+    """Return the networks by name: `definitions.network` of newer files, `access_control.networks` of older ones."""
     definitions = values.get("definitions")
     networks = definitions.get("network") if isinstance(definitions, dict) else None
     named = {str(name): _texts(content) for name, content in networks.items()} if isinstance(networks, dict) else {}
@@ -178,13 +178,13 @@ def _named_networks(values: dict[str, Any], control: dict[str, Any]) -> dict[str
 
 
 def _networks(written: list[str], named: dict[str, list[str]]) -> tuple[list[str], list[str]]:
-    found, unread = list[str](), list[str]()
+    found, unsupported = list[str](), list[str]()
     for entry in _unfolded(written, named):
         try:
             found.append(str(ipaddress.ip_network(entry, strict=False)))
         except ValueError:
-            unread.append(f"networks: {entry} is neither a network nor the name of one")
-    return [] if unread else found, unread
+            unsupported.append(f"networks: {entry} is neither a network nor the name of one")
+    return [] if unsupported else found, unsupported
 
 
 def _unfolded(written: list[str], named: dict[str, list[str]]) -> Iterator[str]:

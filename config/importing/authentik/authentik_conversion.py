@@ -1,6 +1,6 @@
-"""authentik -> ours: a route for each proxy provider with an application, whose policy is what is bound to that application.
+"""Importer for authentik: a route for each proxy provider with an application, with a policy made of the application's bindings.
 
-It stays the provider of the people.  Whom an expression policy, a reputation or a flow would have kept out it can't say here.
+authentik remains the identity provider. Expression policies, reputation and flows have no counterpart.
 """
 
 from collections.abc import Callable
@@ -33,16 +33,16 @@ _LOST = {
 
 @dataclass(frozen=True, slots=True)
 class BindingResult:
-    """Who is let in by what is bound to an application: the expression, and for policy tests the groups of one who is."""
+    """Users that the bindings of an application allow: the expression, and for policy tests the groups of an allowed user."""
 
     allowed: Expression
     groups: tuple[str, ...] = ()
 
 
 def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversion:
-    """Conversion; `new_secret` gives 32 random bytes."""
+    """Convert the configuration. `new_secret` returns 32 random bytes."""
     converted, entries = Conversion(AUTHENTIK), read_entries(foreign)
-    hosts = [split_url(provider.attrs.get("external_host")).hostname or "" for provider in entries.of(PROVIDER)]
+    hosts = [split_url(provider.attrs.get("external_host")).hostname or "" for provider in entries.with_model(PROVIDER)]
     domain = next((host.partition(".")[2] for host in hosts if host.count(".") > 1), "example.com")
     issuer = f"https://authentik.{domain}/application/o/gate/"
     write_preamble(
@@ -50,9 +50,9 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversi
     )
     converted.top.note("CHECK", "flows (second factors, consent) are those of the application `gate` for all hosts. Choose them there")
     converted.top.note("NEW", "X-authentik-... became X-Gate-Jwt-Assertion, which is signed (pass_identity_headers)")
-    if any(entry.attrs.get("user") for entry in entries.of(BINDING)):
+    if any(entry.attrs.get("user") for entry in entries.with_model(BINDING)):
         converted.top.note("CHECK", "a bound user became the claim preferred_username. Check that users can't choose its value")
-    for provider in sorted(entries.of(PROVIDER), key=_path_length, reverse=True):
+    for provider in sorted(entries.with_model(PROVIDER), key=_path_length, reverse=True):
         if (route := _route(converted, provider, entries)) is not None:
             converted.routes.append(route)
     if not converted.routes:
@@ -61,7 +61,7 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversi
 
 
 def _path_length(provider: AuthentikEntry) -> int:
-    """Of the path: gate's first route that matches decides."""
+    """Return the length of the path, for the order of routes: the first match applies."""
     return len(split_url(provider.attrs.get("external_host")).path)
 
 
@@ -69,14 +69,14 @@ def _route(converted: Conversion, provider: AuthentikEntry, entries: AuthentikEn
     attrs, mode = provider.attrs, str(provider.attrs.get("mode") or "proxy")
     url = split_url(attrs.get("external_host"))
     if mode == "forward_domain":
-        converted.top.lose(
+        converted.top.mark_lost(
             provider.source,
             f"{attrs.get('name')}: it applied to all hosts of a domain, and gate needs a route for each host. Add the routes",
         )
         return None
     route = ConvertedSection()
-    said = "" if url.scheme == "https" else "gate serves https"
-    route.set(provider.source, "from", f"https://{url.netloc}", check=said)
+    text = "" if url.scheme == "https" else "gate serves https"
+    route.set(provider.source, "from", f"https://{url.netloc}", check=text)
     if url.path.strip("/"):
         route.set(None, "prefix", url.path)
     _upstream(route, attrs, mode)
@@ -84,13 +84,13 @@ def _route(converted: Conversion, provider: AuthentikEntry, entries: AuthentikEn
     route.set(None, "pass_identity_headers", True)
     for key, why in _LOST.items():
         if attrs.get(key):
-            route.lose(provider.source, f"{key}: {why}")
+            route.mark_lost(provider.source, f"{key}: {why}")
     bound = _resolve_bindings(route, provider, entries)
     skipped = str(attrs.get("skip_path_regex") or "").splitlines()
-    bounds = [approximate_path(expression.strip(), sees_query=False) for expression in skipped if expression.strip()]
-    if any(not each.are_exact for each in bounds):
+    bounds = [approximate_path(expression.strip(), includes_query=False) for expression in skipped if expression.strip()]
+    if any(not each.is_exact for each in bounds):
         route.note("CHECK", f"{provider.source}: skip_path_regex: paths with escapes (%..) are public only if they are unambiguous")
-    grant_access(route, combine_or([*(each.surely for each in bounds), bound.allowed]))
+    grant_access(route, combine_or([*(each.lower for each in bounds), bound.allowed]))
     converted.tests += _tests(f"https://{url.netloc}{url.path.rstrip('/')}", skipped, bound)
     return route
 
@@ -107,13 +107,13 @@ def _upstream(route: ConvertedSection, attrs: dict[str, Any], mode: str) -> None
 def _resolve_bindings(route: ConvertedSection, provider: AuthentikEntry, entries: AuthentikEntries) -> BindingResult:
     application = _application(provider, entries)
     if application is None:
-        route.lose(provider.source, "no application uses this provider, so all users are denied as before")
+        route.mark_lost(provider.source, "no application uses this provider, so all users are denied as before")
         return BindingResult(False)
-    targets = [(binding, entries.find(binding.attrs.get("target"), APPLICATION)) for binding in entries.of(BINDING)]
+    targets = [(binding, entries.find(binding.attrs.get("target"), APPLICATION)) for binding in entries.with_model(BINDING)]
     bindings = [binding for binding, target in targets if target is application]
     enabled = [binding for binding in bindings if binding.attrs.get("enabled") is not False]
     demands_all = application.attrs.get("policy_engine_mode") == "all"
-    knows_all = entries.is_whole and all(target is not None or _binds_other_object(binding, entries) for binding, target in targets)
+    knows_all = entries.is_complete and all(target is not None or _binds_other_object(binding, entries) for binding, target in targets)
     if not knows_all and (demands_all or not enabled):
         route.note("CHECK", f"{application.source}: this file may not contain all its bindings. Add the users to allow")
         return BindingResult(False)
@@ -128,39 +128,41 @@ def _resolve_bindings(route: ConvertedSection, provider: AuthentikEntry, entries
 
 
 def _binds_other_object(binding: AuthentikEntry, entries: AuthentikEntries) -> bool:
-    """Whether it is bound to something in the file that is no application: a flow, or a stage of one."""
+    """Return whether the binding's target is another object of the file, such as a flow or one of its stages."""
     models = {entry.model for entry in entries.entries} - {APPLICATION}
     return any(entries.find(binding.attrs.get("target"), model) is not None for model in models)
 
 
 def _application(provider: AuthentikEntry, entries: AuthentikEntries) -> AuthentikEntry | None:
-    return next((entry for entry in entries.of(APPLICATION) if entries.find(entry.attrs.get("provider"), PROVIDER) is provider), None)
+    return next(
+        (entry for entry in entries.with_model(APPLICATION) if entries.find(entry.attrs.get("provider"), PROVIDER) is provider), None
+    )
 
 
 def _convert_binding(route: ConvertedSection, binding: AuthentikEntry, entries: AuthentikEntries) -> BindingResult:
     group = _name(binding, "group", GROUP, "name", entries)
-    person = _name(binding, "user", USER, "username", entries)
-    if binding.is_conditional or binding.attrs.get("policy") or not (group or person):
+    user = _name(binding, "user", USER, "username", entries)
+    if binding.is_conditional or binding.attrs.get("policy") or not (group or user):
         what = (
             "a policy" if binding.attrs.get("policy") else "it is conditional" if binding.is_conditional else "its user or group is unknown"
         )
-        route.lose(binding.source, f"{what}: it allows nothing here")
+        route.mark_lost(binding.source, f"{what}: it allows nothing here")
         return BindingResult(False)
-    one: Expression = {"groups": group} if group else {"claim/preferred_username": person}
+    one: Expression = {"groups": group} if group else {"claim/preferred_username": user}
     return BindingResult(combine_nor([one])) if binding.attrs.get("negate") else BindingResult(one, (group,) if group else ())
 
 
 def _name(binding: AuthentikEntry, key: str, model: str, field: str, entries: AuthentikEntries) -> str:
-    """Name of the bound group or person; the API has the object itself beside its key."""
-    shown = binding.attrs.get(f"{key}_obj")
-    if isinstance(shown, dict) and isinstance(shown.get(field), str):
-        return str(shown[field])
+    """Return the name of the bound group or user. The API includes the object itself next to its key."""
+    label = binding.attrs.get(f"{key}_obj")
+    if isinstance(label, dict) and isinstance(label.get(field), str):
+        return str(label[field])
     reference = binding.attrs.get(key)
     return "" if reference is None else entries.named(reference, model, field)
 
 
 def _tests(base: str, skipped: list[str], bound: BindingResult) -> list[dict[str, Any]]:
-    """Policy tests of what authentik did, where it is known."""
+    """Return policy tests of authentik's decisions, if they are known."""
     tests: list[dict[str, Any]] = [
         {"url": base + sample, "expect": "allow"} for sample in map(sample_path, skipped) if len(sample) > 1 and base.count("/") == 2
     ]

@@ -1,6 +1,6 @@
-"""Entries of authentik: of a blueprint (YAML, as written or exported), or of its API's answers put into one JSON document.
+"""Entries of authentik: a blueprint (YAML, written or exported), or API responses in one JSON document.
 
-A blueprint refers to other entries by `!KeyOf id`, `!Find [model, [field, value]]` or primary key, the API by primary key.
+A blueprint refers to entries by `!KeyOf id`, `!Find [model, [field, value]]` or primary key, the API by primary key.
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from config.importing.foreign_file import ForeignConfig
 
 PROVIDER, APPLICATION = "authentik_providers_proxy.proxyprovider", "authentik_core.application"
 BINDING, GROUP, USER = "authentik_policies.policybinding", "authentik_core.group", "authentik_core.user"
-# Keys of the JSON document -> what they list: each is a list, or an answer of the API with its `results`.
+# Key of the JSON document -> model. Each value is a list, or an API response with `results`.
 _API_MODELS = {"providers": PROVIDER, "applications": APPLICATION, "bindings": BINDING, "groups": GROUP, "users": USER}
 
 
 @dataclass(frozen=True, slots=True)
 class AuthentikEntry:
-    """Entry.  `attrs` has its identifiers, too; `name` is its id within the blueprint, empty where it has none."""
+    """An entry. `attrs` includes the identifiers; `name` is its id in the blueprint, or ""."""
 
     model: str
     source: ForeignKey
@@ -33,30 +33,31 @@ class AuthentikEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuthentikEntries:
-    """Entries.  `is_whole`: a binding that is not among them is nowhere.
+    """All entries. With `is_complete`, bindings that are not listed do not exist.
 
-    A blueprint is no more than what its author put there, unless it was exported, which has the flows in it, too; an answer of the API
-    may be one page of several.
+    A written blueprint may be partial. An exported one is complete and includes the flows. An API response may be one page of several.
     """
 
     entries: tuple[AuthentikEntry, ...]
-    is_whole: bool
+    is_complete: bool
 
-    def of(self, model: str) -> list[AuthentikEntry]:
+    def with_model(self, model: str) -> list[AuthentikEntry]:
         return [entry for entry in self.entries if entry.model == model]
 
     def find(self, reference: Any, model: str) -> AuthentikEntry | None:
-        """Entry that a reference means; None for one that is not in the file, or is not understood."""
+        """Return the entry of a reference; None if it is not in the file, or the reference is not supported."""
         if isinstance(reference, dict) and len(reference) == 1:
             ((tag, value),) = reference.items()
             if tag == "!KeyOf":
-                return next((entry for entry in self.of(model) if entry.name and entry.name == value), None)
+                return next((entry for entry in self.with_model(model) if entry.name and entry.name == value), None)
             conditions = dict(_conditions(value)) if tag == "!Find" else {}
-            return next((entry for entry in self.of(model) if conditions and conditions.items() <= _plain(entry.attrs).items()), None)
-        return next((entry for entry in self.of(model) if entry.key and entry.key == str(reference)), None)
+            return next(
+                (entry for entry in self.with_model(model) if conditions and conditions.items() <= _plain(entry.attrs).items()), None
+            )
+        return next((entry for entry in self.with_model(model) if entry.key and entry.key == str(reference)), None)
 
     def named(self, reference: Any, model: str, field: str) -> str:
-        """Value of a field of what a reference means, also where only the reference says it; "" where it is not known."""
+        """Return a field of the referenced entry, even if only the reference contains it; "" if it is unknown."""
         found = self.find(reference, model)
         value = found.attrs.get(field) if found else None
         if value is None and isinstance(reference, dict):

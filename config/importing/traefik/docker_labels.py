@@ -1,4 +1,4 @@
-"""Labels of Traefik in a Docker Compose file: routers, services and middlewares, each with its options by their dotted names."""
+"""Traefik's labels in a Docker Compose file: routers, services and middlewares, with their options by dotted name."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _LABEL = re.compile(r"traefik\.http\.(routers|services|middlewares)\.([^.]+)\.(.
 
 @dataclass(slots=True)
 class TraefikObject:
-    """Router, service or middleware.  `container` is the service of the Compose file that has its labels."""
+    """Router, service or middleware. `container` is the Compose service with its labels."""
 
     name: str
     container: str
@@ -26,7 +26,7 @@ class TraefikObject:
 
 @dataclass(frozen=True, slots=True)
 class TraefikLabels:
-    """Labels of all containers by kind and name; `disabled` containers have none here."""
+    """Labels of all enabled containers, by kind and name."""
 
     routers: dict[str, TraefikObject]
     services: dict[str, TraefikObject]
@@ -61,7 +61,7 @@ def _labels(foreign: ForeignConfig, container: str, raw: dict[str, Any]) -> Iter
 
 
 def _variables(file: Path) -> dict[str, str]:
-    """What Compose fills in: the file `.env` beside its own, if there is one."""
+    """Return the variables of the file `.env` in the directory of the Compose file, if it exists."""
     try:
         lines = read_capped(file, MAX_CONFIG_BYTES).decode("utf-8", "replace").splitlines()
     except ValueError:
@@ -71,7 +71,7 @@ def _variables(file: Path) -> dict[str, str]:
 
 
 def _interpolate(text: str, variables: dict[str, str]) -> str:
-    """Text with its variables; one that is not known stays as it is written.  `$$` is a dollar sign."""
+    """Replace variables; unknown ones are kept. `$$` is a dollar sign."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[3]

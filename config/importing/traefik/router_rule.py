@@ -1,4 +1,4 @@
-"""Rules of Traefik's routers (v2 and v3): which hosts and paths a rule is about."""
+"""Parser of Traefik's router rules (v2 and v3): the hosts and paths that a rule matches."""
 
 import re
 from dataclasses import dataclass
@@ -10,20 +10,23 @@ _MAX_BRANCHES = 64
 
 @dataclass(frozen=True, slots=True)
 class RuleBranch:
-    """Part of a rule: one of its alternatives.  `unread` are the matchers that have no counterpart; without them it takes more requests."""
+    """Branch of a rule, one of its alternatives.
+
+    `unsupported` are the matchers without a counterpart; without them, the branch matches more requests.
+    """
 
     host: str = ""
     path: str = ""
     is_prefix: bool = True
-    unread: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
 
 
 class UnsupportedRule(ValueError):
-    """Rule that is not understood as a whole."""
+    """The rule cannot be parsed completely."""
 
 
 def rule_branches(rule: str) -> list[RuleBranch]:
-    """Parts of a rule; UnreadableRule."""
+    """Return the branches of a rule. Raises UnsupportedRule."""
     signs = _tokenize(rule)
     found = _parse_or(signs)
     if signs or len(found) > _MAX_BRANCHES:
@@ -72,7 +75,7 @@ def _single(signs: list[re.Match[str]]) -> list[RuleBranch]:
         return found
     if sign[1] == "!":
         _single(signs)
-        return [RuleBranch(unread=("!",))]
+        return [RuleBranch(unsupported=("!",))]
     return _matcher(sign[2], [one or other for one, other in _VALUE.findall(sign[3])])
 
 
@@ -81,15 +84,15 @@ def _matcher(name: str, values: list[str]) -> list[RuleBranch]:
         return [RuleBranch(host=value.lower()) for value in values]
     if name in ("Path", "PathPrefix") and values and not any("{" in value for value in values):
         return [RuleBranch(path=value, is_prefix=name == "PathPrefix") for value in values]
-    return [RuleBranch(unread=(name,))]
+    return [RuleBranch(unsupported=(name,))]
 
 
 def _merge(one: RuleBranch, other: RuleBranch) -> RuleBranch:
-    """Two hosts or two paths at once: the first is kept, and the other is said."""
-    unread = (*one.unread, *other.unread)
+    """Combine two branches. Of two hosts or two paths, the first is kept and the other becomes unsupported."""
+    unsupported = (*one.unsupported, *other.unsupported)
     if one.host and other.host:
-        unread += ("Host",)
+        unsupported += ("Host",)
     if one.path and other.path:
-        unread += ("PathPrefix",)
+        unsupported += ("PathPrefix",)
     chosen = one if one.path else other
-    return RuleBranch(one.host or other.host, chosen.path, chosen.is_prefix, unread)
+    return RuleBranch(one.host or other.host, chosen.path, chosen.is_prefix, unsupported)

@@ -1,6 +1,6 @@
-"""Traefik's labels in a Docker Compose file -> ours: a route for each host and path of a router, with the container as its upstream.
+"""Importer for Traefik's labels in a Docker Compose file: a route for each host and path of a router, with the container as upstream.
 
-Who may pass, Traefik never knew: it asked (forward auth), or let everybody through.  Both leave a route closed until somebody says who.
+Traefik has no access rules: it uses forward auth, or allows everyone. The routes deny all users until the operator adds rules.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from config.importing.traefik.docker_labels import TraefikLabels, TraefikObject,
 from config.importing.traefik.router_rule import RuleBranch, UnsupportedRule, rule_branches
 
 _ISSUER = "https://provider.invalid"
-# What some kinds of middleware did, or do here.
+# Kind of middleware -> its counterpart.
 _KINDS = {
     "stripprefix": "",
     "redirectscheme": "gate's http_redirect_addr redirects every request to https",
@@ -25,14 +25,14 @@ _KINDS = {
     "ipwhitelist": "write it as a policy with source_ip",
 }
 
-# Those that change the path are not among them: who was asked behind one of these judged another path.
+# Kinds that do not restrict access. Those that change the path are not included: forward auth after one saw another path.
 _UNRESTRICTIVE = frozenset(
     {"buffering", "circuitbreaker", "compress", "contenttype", "errors", "headers", "ratelimit", "redirectregex", "redirectscheme", "retry"}
 )
 
 
 def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversion:
-    """Conversion; `new_secret` gives 32 random bytes."""
+    """Convert the labels. `new_secret` returns 32 random bytes."""
     converted, labels = Conversion(TRAEFIK), read_labels(foreign)
     found = [(router, part) for router in _by_priority(labels.routers) for part in _parts(converted.top, router)]
     domain = next((part.host.partition(".")[2] for _, part in found if part.host.count(".") > 1), "example.com")
@@ -47,7 +47,7 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Conversi
 
 
 def _by_priority(routers: dict[str, TraefikObject]) -> list[TraefikObject]:
-    """As Traefik tries them: by priority, which is the rule's length where none is given."""
+    """Return the routers in Traefik's order: by priority, which defaults to the length of the rule."""
 
     def priority(router: TraefikObject) -> int:
         written = router.options.get("priority", "")
@@ -61,13 +61,13 @@ def _parts(top: ConvertedSection, router: TraefikObject) -> Iterator[RuleBranch]
     try:
         parts = rule_branches(rule)
     except UnsupportedRule as error:
-        top.lose(router.source, f"router {router.name}: {rule}: {error}; its hosts get no route")
+        top.mark_lost(router.source, f"router {router.name}: {rule}: {error}; its hosts get no route")
         return
     for part in parts:
         if part.host and all(sign.isalnum() or sign in "-._:" for sign in part.host):
             yield part
         else:
-            top.lose(router.source, f"router {router.name}: {rule}: it names no host, and gate needs a route for each. Add the routes")
+            top.mark_lost(router.source, f"router {router.name}: {rule}: it names no host, and gate needs a route for each. Add the routes")
 
 
 def _route(router: TraefikObject, part: RuleBranch, labels: TraefikLabels) -> ConvertedSection:
@@ -79,8 +79,8 @@ def _route(router: TraefikObject, part: RuleBranch, labels: TraefikLabels) -> Co
     route.set(None, "preserve_host_header", True)
     route.set(None, "allow_websockets", True)
     route.set(None, "pass_identity_headers", True)
-    route.has_lost_limits = bool(part.unread)
-    for matcher in part.unread:
+    route.has_dropped_restrictions = bool(part.unsupported)
+    for matcher in part.unsupported:
         route.note("CHECK", f"{router.source}: {matcher} has no counterpart, so this route matches more requests than the router")
     _middlewares(route, router, part, labels)
     return route
@@ -88,34 +88,34 @@ def _route(router: TraefikObject, part: RuleBranch, labels: TraefikLabels) -> Co
 
 def _upstream(route: ConvertedSection, router: TraefikObject, labels: TraefikLabels) -> None:
     named = router.options.get("service", "")
-    own = [service for service in labels.services.values() if service.container == router.container]
-    service = labels.services.get(named.partition("@")[0]) if named else own[0] if len(own) == 1 else None
+    same_container = [service for service in labels.services.values() if service.container == router.container]
+    service = labels.services.get(named.partition("@")[0]) if named else same_container[0] if len(same_container) == 1 else None
     options = service.options if service else {}
     container = service.container if service else router.container
     scheme, port = options.get("loadbalancer.server.scheme", "http"), options.get("loadbalancer.server.port", "")
-    said = "" if port.isdigit() else "no label sets its port, so Traefik used the exposed port of the image. Write it"
-    route.set(None, "to", f"{scheme}://{container}{':' + port if port.isdigit() else ''}", new=said)
+    note_text = "" if port.isdigit() else "no label sets its port, so Traefik used the exposed port of the image. Write it"
+    route.set(None, "to", f"{scheme}://{container}{':' + port if port.isdigit() else ''}", new=note_text)
 
 
 def _middlewares(route: ConvertedSection, router: TraefikObject, part: RuleBranch, labels: TraefikLabels) -> None:
-    asked = []
+    auth_urls = []
     for name in _named(router.options.get("middlewares", ""), labels):
         middleware = labels.middlewares.get(name.partition("@")[0])
         kinds = {key.partition(".")[0] for key in middleware.options} if middleware else set()
         if middleware and "forwardauth" in kinds:
-            asked.append(middleware.options.get("forwardauth.address", name))
+            auth_urls.append(middleware.options.get("forwardauth.address", name))
         elif middleware and kinds == {"stripprefix"} and _stripped(middleware) == [part.path.rstrip("/")]:
             route.set(middleware.source, "prefix_rewrite", "/")
         else:
             kind = next(iter(kinds), "")
-            route.has_lost_limits = route.has_lost_limits or kind not in _UNRESTRICTIVE
-            route.lose(router.source, f"middleware {name}: {_KINDS.get(kind) or 'it has no counterpart or is not in this file'}")
-    route.asked = tuple(asked)
-    if asked:
-        said = f"{', '.join(asked)} made the decisions: import its configuration and use its policy"
+            route.has_dropped_restrictions = route.has_dropped_restrictions or kind not in _UNRESTRICTIVE
+            route.mark_lost(router.source, f"middleware {name}: {_KINDS.get(kind) or 'it has no counterpart or is not in this file'}")
+    route.auth_urls = tuple(auth_urls)
+    if auth_urls:
+        note_text = f"{', '.join(auth_urls)} made the decisions: import its configuration and use its policy"
     else:
-        said = "there was no authentication here. Set allow_public_unauthenticated_access: true to keep that"
-    route.note("CHECK", f"all users are denied: {said}")
+        note_text = "there was no authentication here. Set allow_public_unauthenticated_access: true to keep that"
+    route.note("CHECK", f"all users are denied: {note_text}")
 
 
 def _stripped(middleware: TraefikObject) -> list[str]:
@@ -123,7 +123,7 @@ def _stripped(middleware: TraefikObject) -> list[str]:
 
 
 def _named(written: str, labels: TraefikLabels, depth: int = 8) -> Iterator[str]:
-    """Names of middlewares, those of chains one by one."""
+    """Yield the names of middlewares, with chains expanded."""
     for name in filter(None, (part.strip() for part in written.split(","))):
         middleware = labels.middlewares.get(name.partition("@")[0])
         chain = middleware.options.get("chain.middlewares", "") if middleware else ""

@@ -1,4 +1,4 @@
-"""Criteria of the policy language by name, with their operators, and how what they compare with is written."""
+"""Criteria of the policy language: names, operators, and the parsers of their operands."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LONG_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
-# What anybody may send, and what only a proxy in front of us may say, decides nothing.
+# Headers that any client can set, or that only a trusted proxy sets, cannot decide access.
 _NOT_FOR_RULES = {
     "forwarded": "use source_ip, which respects trusted_proxies",
     "x-real-ip": "use source_ip, which respects trusted_proxies",
@@ -32,7 +32,7 @@ TEXT = ("is", "in", "starts_with", "ends_with", "contains", "matches")
 
 @dataclass(frozen=True, slots=True)
 class CriterionType:
-    """Kind of criterion.  `short` and `short_list` are the operators meant where a plain value, or a list, stands in place of operators."""
+    """Type of a criterion. `short` and `short_list` are the operators of a plain value and of a plain list."""
 
     operators: tuple[str, ...]
     read_operand: Callable[[str, Any], Any]
@@ -45,7 +45,7 @@ class CriterionType:
 
 
 def parse_operands(operator: str, value: Any, read_one: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """Alternatives of an operator: `is` takes one value and `in` a list; the others take either, and a list means any of its elements."""
+    """Return the operands of an operator: `is` takes one value, `in` a list, and the others either. A list matches if one element does."""
     if isinstance(value, list | tuple):
         if operator == "is":
             raise ValueError("takes one value. For a list use `in`")
@@ -58,12 +58,12 @@ def parse_operands(operator: str, value: Any, read_one: Callable[[Any], Any]) ->
 
 
 def regular_expression(value: Any) -> str:
-    """Regular expression of RE2; ValueError that says where it goes wrong."""
-    import re2  # 2 MiB, for expressions alone
+    """Validate an RE2 expression. Raises ValueError with the position of the error."""
+    import re2  # imported on demand: it takes 2 MiB
 
     expression = text(value)
     options = re2.Options()
-    options.log_errors = False  # else RE2 writes to stderr by itself
+    options.log_errors = False  # RE2 would write to stderr
     try:
         re2.compile(expression, options)
     except (re2.error, UnicodeError) as error:
@@ -162,7 +162,7 @@ def _header_name(written: str) -> str:
 
 
 def _time_of_day(operator: str, value: Any) -> int:
-    """Seconds since midnight; `before: 24:00` is the end of the day."""
+    """Parse seconds since midnight; `before: 24:00` is the end of the day."""
     if value == "24:00" and operator == "before":
         return 24 * 3600
     found = _TIME.fullmatch(value) if isinstance(value, str) else None
@@ -176,7 +176,7 @@ def _days(operator: str, value: Any) -> frozenset[int]:
 
 
 def _day_range(value: Any) -> tuple[int, ...]:
-    """`mon`, `Monday`, or `fri-mon`, which goes round the end of the week."""
+    """Parse `mon`, `Monday`, or `fri-mon`, which wraps around the end of the week."""
     if not isinstance(value, str):
         raise ValueError("must be a day such as mon, or a range such as mon-fri")
     first, dash, last = (part.strip().lower() for part in value.partition("-"))
@@ -193,7 +193,7 @@ def _day(name: str) -> int:
 
 
 def _date(operator: str, value: Any) -> datetime:
-    """Without zone, which the comparison adds; a date alone is its first moment."""
+    """Parse a date without a zone, which the comparison adds. A date without a time is its first moment."""
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         raise ValueError("must be a date such as 2027-01-31, or 2027-01-31T18:00")
     if operator == "is" and len(value) != 10:
@@ -219,7 +219,7 @@ def _certificate_hash(operator: str, value: Any) -> tuple[str, ...]:
 
 
 def fingerprint(value: Any) -> str:
-    """Fingerprint as `openssl x509 -fingerprint -sha256` prints it, with colons or without."""
+    """Parse a fingerprint as `openssl x509 -fingerprint -sha256` prints it, with or without colons."""
     digits = str(value).replace(":", "").lower() if isinstance(value, str) else ""
     if not _FINGERPRINT.fullmatch(digits):
         raise ValueError("must be the SHA-256 fingerprint of a certificate: 64 hexadecimal digits, with colons or without")

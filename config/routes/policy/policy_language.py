@@ -1,6 +1,6 @@
-"""Policy language: the written blocks of a route's `policy` -> a tree of comparisons, or findings with their place.
+"""Policy language: parses the blocks of a route's `policy` into a tree of comparisons, or into findings with their key paths.
 
-Every map of the language has one key, so that no reading depends on how several would combine.
+Every map has one key, so that no meaning depends on how several keys combine.
 """
 
 import difflib
@@ -13,10 +13,10 @@ from pydantic_core import PydanticCustomError
 from config.routes.policy.criteria import CRITERIA, CriterionType, time_zone
 
 EFFECTS = ("allow", "deny")
-AUTHENTICATION = "authentication"  # effect of route keys: what the sign-in of whoever may enter must be like
+AUTHENTICATION = "authentication"  # effect of route keys that restrict how users sign in
 ENFORCE, SHADOW = MODES = ("enforce", "shadow")
 COMBINATIONS = ("and", "or", "nor", "not")
-# Criteria that the records of a person answer, whatever they ask for at that moment.
+# Criteria on the records of a user, independent of the request.
 IDENTITY_CRITERIA = ("email", "domain", "user", "groups", "provider", "claim")
 _MAX_DEPTH = 16
 _MAX_COMPARISONS = 10_000
@@ -26,7 +26,7 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison: one criterion with one operator.  `key` is its place below the route, `argument` what stands behind the slash."""
+    """One criterion with one operator. `key` is its key path in the route, `argument` the part after the slash."""
 
     key: str
     criterion: str
@@ -48,7 +48,9 @@ Expression = Comparison | Combination
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Block of the policy.  `mode` SHADOW: what it would do is told, and not done.  `is_route_key`: made by route_keys.py, not written."""
+    """Block of a policy. A block with `mode` SHADOW is evaluated and reported, but not enforced. `is_route_key`: it was made from a route
+    key.
+    """
 
     key: str
     effect: str
@@ -58,7 +60,7 @@ class Block:
 
 
 def parse_policy(value: Any) -> tuple[Block, ...]:
-    """Blocks of a written policy, for pydantic; or every mistake in them at its own place."""
+    """Parse a policy for pydantic. Raises an error with all findings and their key paths."""
     if isinstance(value, tuple):
         return value
     reader = _PolicyReader()
@@ -69,7 +71,7 @@ def parse_policy(value: Any) -> tuple[Block, ...]:
 
 
 def identity_expression(value: Any, findings: list[tuple[Place, str]]) -> Expression | None:
-    """Expression of a list of criteria, of which any suffices; findings where one looks at more than who somebody is."""
+    """Parse a list of criteria on users, of which one must match. Other criteria become findings."""
     reader = _PolicyReader()
     try:
         expression = Combination("or", reader._parts(value, (), 0))
@@ -100,7 +102,7 @@ def iter_expression_comparisons(expressions: Iterable[Expression]) -> Iterator[C
 
 
 class _InvalidPart(Exception):
-    """A finding was noted; this part of the tree has no value."""
+    """Raised after a finding was recorded; this part of the tree has no value."""
 
 
 class _PolicyReader:
@@ -122,16 +124,16 @@ class _PolicyReader:
 
     def _block(self, block: Any, place: Place) -> Iterator[Block]:
         if not isinstance(block, Mapping) or not block:
-            raise self._wrong(place, "must be a map with `allow` or `deny`")
+            raise self._fail(place, "must be a map with `allow` or `deny`")
         mode = block.get("mode", ENFORCE)
         if mode not in MODES:
-            raise self._wrong((*place, "mode"), _unknown(mode, MODES, "is neither `enforce` nor `shadow`"))
+            raise self._fail((*place, "mode"), _unknown(mode, MODES, "is neither `enforce` nor `shadow`"))
         effects = {name: expression for name, expression in block.items() if name != "mode"}
         if not effects:
-            raise self._wrong(place, "has a mode, but neither `allow` nor `deny`")
+            raise self._fail(place, "has a mode, but neither `allow` nor `deny`")
         for effect, expression in effects.items():
             if effect not in EFFECTS:
-                self._wrong((*place, str(effect)), _unknown(effect, EFFECTS, "is neither `allow` nor `deny`"))
+                self._fail((*place, str(effect)), _unknown(effect, EFFECTS, "is neither `allow` nor `deny`"))
                 continue
             try:
                 yield Block(_key((*place, effect)), effect, self._expression(expression, (*place, effect), 0), mode)
@@ -140,11 +142,11 @@ class _PolicyReader:
 
     def _expression(self, value: Any, place: Place, depth: int) -> Expression:
         if depth > _MAX_DEPTH:
-            raise self._wrong(place, f"is nested deeper than {_MAX_DEPTH} levels")
+            raise self._fail(place, f"is nested deeper than {_MAX_DEPTH} levels")
         if not isinstance(value, Mapping) or not value:
-            raise self._wrong(place, "must be a map of one criterion, or of `and`, `or`, `nor` or `not`")
+            raise self._fail(place, "must be a map of one criterion, or of `and`, `or`, `nor` or `not`")
         if len(value) > 1:
-            raise self._wrong(place, "has several keys. Combine them explicitly as a list under `and:` or `or:`")
+            raise self._fail(place, "has several keys. Combine them explicitly as a list under `and:` or `or:`")
         ((name, content),) = value.items()
         if name in ("and", "or", "nor"):
             return Combination(name, self._parts(content, (*place, name), depth))
@@ -154,7 +156,7 @@ class _PolicyReader:
 
     def _parts(self, value: Any, place: Place, depth: int) -> tuple[Expression, ...]:
         if not isinstance(value, list) or not value:
-            raise self._wrong(place, "must be a list with at least one criterion")
+            raise self._fail(place, "must be a list with at least one criterion")
         parts = []
         for index, part in enumerate(value):
             try:
@@ -168,58 +170,58 @@ class _PolicyReader:
     def _negated(self, value: Any, place: Place, depth: int) -> Expression:
         if isinstance(value, list):
             if len(value) != 1:
-                raise self._wrong(place, "takes one criterion. For several use `nor:` (none of them) or `not: {and: [...]}`")
+                raise self._fail(place, "takes one criterion. For several use `nor:` (none of them) or `not: {and: [...]}`")
             return self._expression(value[0], (*place, 0), depth + 1)
         return self._expression(value, place, depth + 1)
 
     def _criterion(self, written: str, value: Any, place: Place) -> Expression:
         self._count += 1
         if self._count > _MAX_COMPARISONS:
-            raise self._wrong(place, f"exceeds the limit of {_MAX_COMPARISONS:,} criteria per route")
+            raise self._fail(place, f"exceeds the limit of {_MAX_COMPARISONS:,} criteria per route")
         name, slash, argument = written.partition("/")
         kind = CRITERIA.get(name)
         if kind is None:
-            raise self._wrong(place, _unknown(written, [*CRITERIA, *COMBINATIONS], "is not a criterion"))
+            raise self._fail(place, _unknown(written, [*CRITERIA, *COMBINATIONS], "is not a criterion"))
         if bool(slash) != bool(kind.argument) or (slash and not argument):
             form = f"{name}/<{kind.argument}>" if kind.argument else name
-            raise self._wrong(place, f"must be written {form}")
+            raise self._fail(place, f"must be written {form}")
         try:
             argument = kind.read_argument(argument)
         except ValueError as error:
-            raise self._wrong(place, str(error)) from None
+            raise self._fail(place, str(error)) from None
         written_operators, zone = self._operators(kind, value, place)
         found = [self._comparison(kind, (name, argument), operator, place, zone) for operator in written_operators]
         if any(comparison is None for comparison in found):
             raise _InvalidPart
         parts = tuple(comparison for comparison in found if comparison is not None)
-        return parts[0] if len(parts) == 1 else self._together(name, parts, place)
+        return parts[0] if len(parts) == 1 else self._combine(name, parts, place)
 
-    def _together(self, name: str, parts: tuple[Comparison, ...], place: Place) -> Combination:
-        """Every operator must hold; but from 22:00 to 06:00 it is after the one or before the other."""
+    def _combine(self, name: str, parts: tuple[Comparison, ...], place: Place) -> Combination:
+        """Combine operators: all must hold, except that a time range across midnight holds after its start or before its end."""
         bounds = {part.operator: part.operand for part in parts}
         if name in ("time_of_day", "date") and "after" in bounds and "before" in bounds:
             if bounds["after"] == bounds["before"] or (name == "date" and bounds["after"] > bounds["before"]):
-                raise self._wrong(place, "is never true: `before` must be later than `after`")
+                raise self._fail(place, "is never true: `before` must be later than `after`")
             if bounds["after"] > bounds["before"]:
                 return Combination("or", parts)
         return Combination("and", parts)
 
     def _operators(self, kind: CriterionType, value: Any, place: Place) -> tuple[list[tuple[str, Any, Place]], str]:
-        """Each operator with its operand and the place where that is written: in the short form the criterion's own."""
+        """Return each operator with its operand and key path; in the short form, the key path of the criterion."""
         if not isinstance(value, Mapping):
             short = kind.short_list if isinstance(value, list) else kind.short
             if not short:
-                raise self._wrong(place, f"needs an operator: {', '.join(kind.operators)}")
+                raise self._fail(place, f"needs an operator: {', '.join(kind.operators)}")
             return [(short, value, place)], "UTC"
         zone = "UTC"
         if kind.has_zone and "zone" in value:
             try:
                 zone = time_zone(value["zone"])
             except ValueError as error:
-                self._wrong((*place, "zone"), str(error))
+                self._fail((*place, "zone"), str(error))
         operators = [(str(name), operand, (*place, str(name))) for name, operand in value.items() if not (kind.has_zone and name == "zone")]
         if not operators:
-            raise self._wrong(place, f"needs an operator: {', '.join(kind.operators)}")
+            raise self._fail(place, f"needs an operator: {', '.join(kind.operators)}")
         return operators, zone
 
     def _comparison(
@@ -230,16 +232,16 @@ class _PolicyReader:
         is_negated = operator != name
         if operator not in kind.operators or (is_negated and operator not in kind.negatable):
             known = [*kind.operators, *(f"not_{each}" for each in kind.negatable)]
-            self._wrong(value_place, _unknown(name, known, f"is not an operator of {criterion[0]}. Use {', '.join(known)}"))
+            self._fail(value_place, _unknown(name, known, f"is not an operator of {criterion[0]}. Use {', '.join(known)}"))
             return None
         try:
             operand = kind.read_operand(operator, value)
         except ValueError as error:
-            self._wrong(value_place, str(error))
+            self._fail(value_place, str(error))
             return None
         return Comparison(_key(place), *criterion, operator, is_negated, operand, zone)
 
-    def _wrong(self, place: Place, message: str) -> _InvalidPart:
+    def _fail(self, place: Place, message: str) -> _InvalidPart:
         self.findings.append((place, message))
         return _InvalidPart()
 

@@ -1,14 +1,14 @@
-"""Route keys that decide who may enter, as blocks of the policy language: each block has the name of its key."""
+"""Route keys that control access, as blocks of the policy language. Each block has the name of its key."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from config.routes.policy.policy_language import AUTHENTICATION, Block, Combination, Comparison
 
-# An operator that only keys have: `in`, but a claim that somebody lacks is a no.
+# Operator of route keys: as `in`, but false for a user without the claim.
 LISTED = "one of"
 
-# (key, effect, criterion) in the order of evaluation: what needs no sign-in first, then from the cheapest to the dearest.
+# (key, effect, criterion) in the order of evaluation: first what needs no sign-in, then by cost.
 _KEYS = (
     ("identity_providers", "deny", "other_provider"),
     ("allow_public_unauthenticated_access", "allow", "public"),
@@ -26,7 +26,7 @@ _KEYS = (
 
 
 def key_blocks(route: Any) -> Iterator[Block]:
-    """Blocks of the keys that the route has, in the order of evaluation."""
+    """Yield the blocks of the route's keys, in the order of evaluation."""
     for key, effect, criterion in _KEYS:
         if value := getattr(route, key):
             operator = LISTED if criterion in ("claim", "acr") else "in"

@@ -1,4 +1,4 @@
-"""Policy tests, the operator's own examples: who asks for what, and what must come of it."""
+"""Policy tests: requests with their expected decisions, written by the operator."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ def _claims(value: Any) -> Mapping[str, Any]:
 
 
 def _route(value: Any) -> str | int:
-    """The name of a route, or its index in `policy`."""
+    """Parse the name of a route, or its index in `policy`."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     return text(value)
@@ -36,7 +36,7 @@ def _route(value: Any) -> str | int:
 
 @dataclass(frozen=True, slots=True)
 class PresentedCertificate:
-    """Client certificate of the route's authority, unless it is `untrusted`; the hashes are empty where they do not matter."""
+    """Client certificate of the route's CA, unless it is `untrusted`. The hashes are empty if they do not matter."""
 
     fingerprint: str = ""
     spki: str = ""
@@ -44,7 +44,7 @@ class PresentedCertificate:
 
 
 def _certificate(value: Any) -> PresentedCertificate | None:
-    """None for no certificate."""
+    """Parse a certificate state; None for no certificate."""
     if value in CERTIFICATE_STATES:
         return None if value == "none" else PresentedCertificate(is_trusted=value == "good")
     if not isinstance(value, Mapping) or not value or not set(value) <= {"fingerprint", "spki"}:
@@ -84,7 +84,10 @@ def _check_route_expectation(test: "PolicyTest") -> Iterator[Finding]:
 
 
 class PolicyTest(Settings):
-    """One entry of `policy_tests`.  `user` is an e-mail address, `provider/subject` or a bare subject; nobody where it is not given."""
+    """One entry of `policy_tests`.
+
+    `user` is an email address, `provider/subject` or a bare subject; without it, the request is anonymous.
+    """
 
     RULES = (_check_user_required, _check_route_expectation)
 
@@ -124,7 +127,7 @@ class PolicyTest(Settings):
 
 @dataclass(frozen=True, slots=True)
 class PolicyTestFile:
-    """File of `policy_tests_file` as it was read: the tests that can be run, and what is wrong with the others."""
+    """Parsed `policy_tests_file`: the valid tests, and the findings of the others."""
 
     tests: tuple[tuple[KeyPath, PolicyTest], ...]
     findings: tuple[Finding, ...]
@@ -133,7 +136,7 @@ class PolicyTestFile:
 
 @lru_cache(maxsize=1)
 def read_policy_test_file(file: WatchedFile) -> PolicyTestFile:
-    """Tests of the file: a list, or a map with the one key `policy_tests`.  Paths of findings begin with `policy_tests_file`."""
+    """Parse a list of tests, or a map with the one key `policy_tests`. Key paths of findings start with `policy_tests_file`."""
     try:
         document = parse(file.content, file.path.suffix)
     except DocumentError as error:

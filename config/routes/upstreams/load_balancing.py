@@ -1,4 +1,4 @@
-"""Load balancing of a route: how requests are spread over its upstreams, and the settings of each `lb_policy`."""
+"""Load balancing of a route: `lb_policy` and the settings of each policy."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -31,7 +31,7 @@ def _check_table_size(settings: "MaglevSettings") -> Iterator[Finding]:
 
 
 class ActiveRequestBias(Settings):
-    """How much requests under way count against an upstream, where weights differ."""
+    """Weight of active requests, if upstreams have weights."""
 
     default_value: Number = Field(
         Decimal("1"), description="Exponent: an upstream counts `weight / (active requests + 1) ^ default_value`.", examples=[1.0]

@@ -1,4 +1,4 @@
-"""Upstream credentials of a route: which of ours its upstream sees, and which settings contradict each other."""
+"""Upstream credentials of a route, and the checks of their settings."""
 
 import re
 from base64 import b64encode
@@ -65,7 +65,7 @@ def _check_password(settings: "BasicAuth") -> Iterator[Finding]:
 
 
 class BasicAuth(Settings):
-    """User name and password that the upstream is shown (RFC 7617), in place of whatever the client sends."""
+    """User name and password for the upstream (RFC 7617), in place of the client's credentials."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_check_password,)
 
@@ -76,13 +76,13 @@ class BasicAuth(Settings):
     ] = Field(None, validate_default=True, description="Password.", examples=["PUT-THE-PASSWORD-HERE"])
 
     def authorization(self) -> bytes:
-        """Value of the Authorization header; None has no password once its rules are obeyed."""
+        """Value of the Authorization header; None before the password is validated."""
         password = self.password.reveal() if self.password is not None else ""
         return b"Basic " + b64encode(f"{self.user}:{password}".encode())
 
 
 def uses_serverless_auth(route: "Route", settings: "Options") -> bool:
-    """Whether the upstream of this route wants our identity token.  What the route says outranks the setting for all."""
+    """Return whether gate sends its identity token to the upstream. The route key overrides the setting."""
     if (said := route.enable_cloud_serverless_authentication) is not None:
         return bool(said)
     if not settings.enable_cloud_serverless_authentication:
@@ -92,12 +92,12 @@ def uses_serverless_auth(route: "Route", settings: "Options") -> bool:
 
 
 def exposes_credentials(route: "Route", settings: "Options") -> bool:
-    """Whether this route's upstream sees credentials of ours, or those that the provider gave us for a person."""
+    """Return whether the upstream receives credentials of gate, or tokens that the provider issued for the user."""
     return sets_authorization(route, settings) or route.pass_provider_tokens
 
 
 def sets_authorization(route: "Route", settings: "Options") -> bool:
-    """Whether the Authorization header that this route's upstream sees comes from us."""
+    """Return whether gate sets the Authorization header of upstream requests."""
     return route.cluster_service_account_token is not None or route.basic_auth is not None or uses_serverless_auth(route, settings)
 
 

@@ -1,4 +1,4 @@
-"""Upstream health: the settings of health checks that gate makes by itself, and of outlier detection by what requests show."""
+"""Upstream health: settings of active health checks and of outlier detection."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -47,7 +47,7 @@ def _check_single_checker(settings: "HealthCheck") -> Iterator[Finding]:
 
 
 class StatusRange(Settings):
-    """Statuses from `start` to below `end`."""
+    """Status codes from `start` to below `end`."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_check_status_range,)
 
@@ -56,7 +56,7 @@ class StatusRange(Settings):
 
 
 class HttpHealthCheck(Settings):
-    """A GET request."""
+    """An HTTP GET request."""
 
     path: RewrittenPath = Field(description="Path of the request.", examples=["/healthz"])
     host: HostValue | None = Field(
@@ -80,7 +80,7 @@ class TcpPayload(Settings):
 
 
 class TcpHealthCheck(Settings):
-    """A connection, and perhaps a few bytes each way."""
+    """A TCP connection, with optional bytes to send and to expect."""
 
     send: TcpPayload | None = Field(None, description="Bytes to send.", examples=[{"text": "50494E47"}])
     receive: tuple[TcpPayload, ...] = Field(
@@ -89,7 +89,7 @@ class TcpHealthCheck(Settings):
 
 
 class GrpcHealthCheck(Settings):
-    """The health service of gRPC (grpc.health.v1), over HTTP/2: to `http` upstreams by prior knowledge, to `https` ones by ALPN."""
+    """The gRPC health service (grpc.health.v1) over HTTP/2: by prior knowledge to `http` upstreams, by ALPN to `https` ones."""
 
     service_name: Text = Field("", description="Service name in the request. Empty checks the whole server.", examples=["shop.Orders"])
     authority: HostValue | None = Field(
@@ -101,7 +101,7 @@ class GrpcHealthCheck(Settings):
 
 
 class HealthCheck(Settings):
-    """Asks an upstream again and again how it is."""
+    """Periodic health check of an upstream."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_check_single_checker,)
 
@@ -134,7 +134,7 @@ class HealthCheck(Settings):
 
 
 class OutlierDetection(Settings):
-    """Takes an upstream that answers badly out for a while, `base_ejection_time` longer each time."""
+    """Ejects an upstream that fails requests, for a time that grows by `base_ejection_time` with each ejection."""
 
     consecutive_5xx: Annotated[int, _COUNT] = Field(
         5,

@@ -1,4 +1,4 @@
-"""Upstream URLs of a route (`to`): one or several, each perhaps with a weight behind it: `http://a.internal:8000,3`."""
+"""Upstream URLs of a route (`to`): one or several, each with an optional weight: `http://a.internal:8000,3`."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from config.fields.field_type import FieldType, JsonSchema
 from foundation.values import Url, parse_url
 
 SCHEMES = ("http", "https", "tcp")
-_MAX_TOTAL_WEIGHT = 2**32 - 1  # of all together, as Envoy counts
+_MAX_TOTAL_WEIGHT = 2**32 - 1  # of all URLs together, Envoy's limit
 _NUMBER = re.compile(r"\s*[-+]?[0-9.]+\s*")
 
 _SCHEMA: JsonSchema = {"type": "string", "pattern": r"^\s*([Hh][Tt][Tt][Pp][Ss]?|[Tt][Cc][Pp])://[^/?#]"}
@@ -19,7 +19,7 @@ _LIST_SCHEMA: JsonSchema = {"type": "array", "minItems": 1, "items": {"anyOf": [
 
 @dataclass(frozen=True, slots=True)
 class WeightedUrl:
-    """URL with its `weight`: its part of the requests, in relation to the others of the same route."""
+    """URL with its `weight`, relative to the other URLs of the route."""
 
     url: Url
     weight: int = 1
@@ -42,7 +42,7 @@ def upstream_urls(value: Any) -> tuple[WeightedUrl, ...]:
 
 
 def _flatten(value: Any) -> Iterator[str]:
-    """Nested lists are read in order, so that lists can be made of lists."""
+    """Flatten nested lists in order, so that a list may contain lists."""
     if isinstance(value, list | tuple):
         for element in value:
             yield from _flatten(element)

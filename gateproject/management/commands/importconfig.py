@@ -54,7 +54,7 @@ class Command(GateCommand):
             self.stderr.write(str(error))
             raise SystemExit(1) from None
         self.stdout.write(render_yaml(converted, options["file"].name), ending="")
-        routes = len(converted.written_routes)
+        routes = len(converted.active_routes)
         lost, to_check = _counted(converted.lost, "key"), _counted(converted.to_check, "key")
         self.stderr.write(f"{_counted(routes, 'route')}; LOST: {lost}, to CHECK: {to_check}")
         if not routes:

@@ -126,7 +126,7 @@ unchanged.without(
 )
 source = door("config.config_watcher", "unit/config/test_config_watcher.py")
 source.without("the file that will fix a refused configuration is watched", "ConfigWatcher.load", lacks("*checked.files"))
-source.without("files that settings name settle, too", "ConfigWatcher.unsettled", replaced("self._files()", "[self.path]"))
+source.without("files that settings name settle, too", "ConfigWatcher.find_unsettled", replaced("self._files()", "[self.path]"))
 route_table = door("authorize.policy.route_table", "unit/authorize/policy/test_route_table.py")
 metrics_listener = door(
     "gateproject.process.metrics_listener", f"{RELOAD}::test_the_metrics_move_to_another_host_on_their_own_port_or_stay"

@@ -69,7 +69,7 @@ TOLD = ("unit/config/routes/test_route_identity_headers.py", "unit/proxy/test_ro
 header_templates.without(
     "an identity header of one route is removed on another",
     "IdentityHeaderNames.headers_for",
-    replaced("(*own, *there)", "own"),
+    replaced("(*names, *there)", "names"),
     *TOLD,
 )
 header_templates.without(
@@ -79,7 +79,10 @@ header_templates.without(
     *TOLD,
 )
 header_templates.without(
-    "who believes one header believes those beside it", "_names_of", replaced("(*told, *preset, *beside)", "(*told, *preset)"), TOLD[0]
+    "who believes one header believes those beside it",
+    "_build_names",
+    replaced("(*set_by_gate, *preset, *related)", "(*set_by_gate, *preset)"),
+    TOLD[0],
 )
 CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
 

@@ -30,7 +30,7 @@ issuers = door("config.issuers", "unit/config/test_issuers.py")
 issuers.without(
     "a tenant says nothing of its whole host",
     "applies_to_issuer",
-    replaced("matches_issuer(said_by, issuer)", "matches_issuer(issuer, said_by)"),
+    replaced("matches_issuer(recorded_issuer, issuer)", "matches_issuer(issuer, said_by)"),
 )
 own_sessions = door("authenticate.session.session_service", "unit/authenticate/session/test_session_service.py")
 own_sessions.without("a session knows its issuer", "Sessions._new", omits("issuer"))

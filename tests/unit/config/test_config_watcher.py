@@ -194,22 +194,22 @@ def test_a_file_has_settled_when_it_has_not_changed_for_a_second(path: Path, mon
     _aged(path, 60)
     source = ConfigWatcher(path, {})
     source.load()
-    assert source.unsettled() is None
+    assert source.find_unsettled() is None
     path.write_bytes(path.read_bytes() + b"# more\n")
     _aged(path, 60)  # as by a file system whose clock is behind: what was seen to change has changed
-    assert source.unsettled() == (path, 1.0)
+    assert source.find_unsettled() == (path, 1.0)
     clock.now += 0.75
-    assert source.unsettled() == (path, 0.25)
+    assert source.find_unsettled() == (path, 0.25)
     path.unlink()
-    assert source.unsettled() == (path, 1.0)
+    assert source.find_unsettled() == (path, 1.0)
     clock.now += 1.0
-    assert source.unsettled() is None
+    assert source.find_unsettled() is None
 
 
 @pytest.mark.parametrize(("age", "has_settled"), [(60, True), (0, False), (-60, False)])
 def test_a_file_that_was_not_seen_before_has_settled_by_its_own_time(path: Path, age: int, has_settled: bool) -> None:
     _aged(path, age)
-    assert (ConfigWatcher(path, {}).unsettled() is None) is has_settled
+    assert (ConfigWatcher(path, {}).find_unsettled() is None) is has_settled
 
 
 def test_a_file_that_settings_name_has_to_settle_too(path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_file_that_settings_name_has_to_settle_too(path: Path) -> None:
     _aged(path, 60)
     source = ConfigWatcher(path, {})
     source.load()
-    unsettled = source.unsettled()
+    unsettled = source.find_unsettled()
     assert unsettled is not None
     assert unsettled[0] == key
 
@@ -235,7 +235,7 @@ async def test_what_is_being_written_is_waited_for(path: Path, monkeypatch: pyte
     source = ConfigWatcher(path, {})
     await source.settle()
     assert not rest
-    assert source.unsettled() is None
+    assert source.find_unsettled() is None
 
 
 async def test_what_does_not_stop_changing_is_refused_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,4 +245,4 @@ async def test_what_does_not_stop_changing_is_refused_by_its_name(path: Path, mo
 
 
 def test_without_a_file_nothing_has_to_settle() -> None:
-    assert ConfigWatcher(None, {}).unsettled() is None
+    assert ConfigWatcher(None, {}).find_unsettled() is None

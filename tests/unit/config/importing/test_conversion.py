@@ -18,9 +18,9 @@ def test_a_renamed_key_says_where_it_came_from() -> None:
 
 def test_lost_and_changed_lines_are_counted_in_routes_too() -> None:
     converted, route = Conversion("x"), ConvertedSection()
-    converted.top.lose(ForeignKey("logo"), "there is none")
+    converted.top.mark_lost(ForeignKey("logo"), "there is none")
     route.set(ForeignKey("to"), "to", "http://a", check="look")
-    route.lose(ForeignKey("codec"), "there is none")
+    route.mark_lost(ForeignKey("codec"), "there is none")
     converted.routes.append(route)
     assert (converted.lost, converted.to_check) == (2, 1)
 
@@ -28,6 +28,6 @@ def test_lost_and_changed_lines_are_counted_in_routes_too() -> None:
 def test_a_dropped_key_leaves_its_note() -> None:
     part = ConvertedSection()
     part.set(ForeignKey("users"), "allowed_users", ["a@b.org"])
-    part.drop("allowed_users")
+    part.remove("allowed_users")
     assert not part.has("allowed_users")
     assert [note.text for note in part.notes()] == ["users"]

@@ -62,7 +62,7 @@ OUTPOST, PORTAL = "http://a:9000/outpost.goauthentik.io/auth/traefik", "http://a
 
 
 @pytest.mark.parametrize(
-    ("asked", "has_lost_limits", "is_open"),
+    ("auth_urls", "has_dropped_restrictions", "is_open"),
     [
         ((PORTAL,), False, True),
         (("http://authelia:9091/api/verify?rd=https://x",), False, True),
@@ -72,9 +72,9 @@ OUTPOST, PORTAL = "http://a:9000/outpost.goauthentik.io/auth/traefik", "http://a
         ((OUTPOST,), False, False),
     ],
 )
-def test_a_place_with_limits_of_its_own_is_closed(asked: tuple[str, ...], has_lost_limits: bool, is_open: bool) -> None:
+def test_a_place_with_limits_of_its_own_is_closed(auth_urls: tuple[str, ...], has_dropped_restrictions: bool, is_open: bool) -> None:
     place = part("a.test", to="http://a")
-    place.asked, place.has_lost_limits = asked, has_lost_limits
+    place.auth_urls, place.has_dropped_restrictions = auth_urls, has_dropped_restrictions
     (route,), _ = together([part("a.test", to=NO_UPSTREAM, allow_any_authenticated_user=True)], [place])
     assert ("allow_any_authenticated_user" in route) is is_open
 

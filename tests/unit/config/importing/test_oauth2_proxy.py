@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from config.importing.conversion import Conversion
 from config.importing.foreign_file import read
-from config.importing.oauth2_proxy import convert, whole
+from config.importing.oauth2_proxy import convert, match_complete_path
 from config.importing.yaml_output import render_yaml
 from config.loader import load_options
 from tests.support.examples import examples
@@ -108,13 +108,13 @@ expressions = st.sampled_from(["/a", "^/a", "/a$", "^/a$", "^/a/[0-9]+$", "^/a|/
 @given(expression=expressions, path=st.text(alphabet="/ab1$", max_size=6))
 @examples(40)
 def test_a_widened_expression_never_opens_a_path_that_was_closed(expression: str, path: str) -> None:
-    if re2.fullmatch(whole(expression), path):
+    if re2.fullmatch(match_complete_path(expression), path):
         assert re.search(expression, path)
 
 
 @pytest.mark.parametrize(("expression", "path"), [("^/a", "/a/b"), ("/a", "/x/a/b"), ("/a$", "/x/a"), ("^/a$", "/a"), ("^/(a|b)", "/b/c")])
 def test_a_widened_expression_opens_what_was_open(expression: str, path: str) -> None:
-    assert re2.fullmatch(whole(expression), path)
+    assert re2.fullmatch(match_complete_path(expression), path)
 
 
 def test_every_key_of_the_file_is_in_the_output(tmp_path: Path) -> None:

@@ -62,55 +62,55 @@ QUERIES = (None, "", "a", "/a", "x.b")
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_surely_is_never_too_much_and_possibly_never_too_little(expression: str) -> None:
-    bounds, searched = approximate_path(expression, sees_query=True), re.compile(expression)
+    bounds, searched = approximate_path(expression, includes_query=True), re.compile(expression)
     for path in PATHS:
-        surely, possibly = holds(bounds.surely, path), holds(bounds.possibly, path)
+        lower, upper = holds(bounds.lower, path), holds(bounds.upper, path)
         for query in QUERIES:
             found = searched.search(path if query is None else f"{path}?{query}") is not None
-            assert surely <= found <= possibly, (path, query)
+            assert lower <= found <= upper, (path, query)
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_without_a_query_the_bounds_hold_too(expression: str) -> None:
-    bounds, searched = approximate_path(expression, sees_query=False), re.compile(expression)
+    bounds, searched = approximate_path(expression, includes_query=False), re.compile(expression)
     for path in PATHS:
-        assert holds(bounds.surely, path) <= (searched.search(path) is not None) <= holds(bounds.possibly, path), path
+        assert holds(bounds.lower, path) <= (searched.search(path) is not None) <= holds(bounds.upper, path), path
 
 
 @pytest.mark.parametrize(
     "expression", ["^/api([/?].*)?$", "^/api/.*", "^/identity.*$", "^/(api|hooks)/", "^/a/|^/b/", ".*", "^/groups/dev/.*$"]
 )
 def test_what_people_write_is_carried_over_exactly(expression: str) -> None:
-    assert approximate_path(expression, sees_query=True).are_exact
+    assert approximate_path(expression, includes_query=True).is_exact
 
 
 def test_what_ends_with_the_path_can_not_be_told_from_a_path_with_a_query() -> None:
-    bounds = approximate_path("^/api$", sees_query=True)
-    assert bounds.surely is False
-    assert bounds.possibly == {"http_path": {"matches": "/api"}}
-    assert approximate_path("^/api$", sees_query=False).surely == {"http_path": {"matches": "/api"}}
+    bounds = approximate_path("^/api$", includes_query=True)
+    assert bounds.lower is False
+    assert bounds.upper == {"http_path": {"matches": "/api"}}
+    assert approximate_path("^/api$", includes_query=False).lower == {"http_path": {"matches": "/api"}}
 
 
 @pytest.mark.parametrize("expression", ["^/x y", "/.*/public", "^/[^/]+/x"])
 def test_what_may_be_written_with_escapes_opens_no_path_that_has_some(expression: str) -> None:
-    assert approximate_path(expression, sees_query=True).surely["http_path"]["not_contains"] == "%"
+    assert approximate_path(expression, includes_query=True).lower["http_path"]["not_contains"] == "%"
 
 
 @pytest.mark.parametrize("expression", ["^/(?P<User>[a-z]+)", "(", "^/a[", "(?=x)", r"^/public\Q|", r"^/a\Qb|c\E"])
 def test_a_name_of_a_person_and_what_is_no_expression_open_nothing(expression: str) -> None:
-    bounds = approximate_path(expression, sees_query=True)
-    assert (bounds.surely, bounds.possibly) == (False, True)
+    bounds = approximate_path(expression, includes_query=True)
+    assert (bounds.lower, bounds.upper) == (False, True)
 
 
 def test_flags_may_stand_between_a_letter_and_how_often_it_comes() -> None:
-    assert approximate_path("^/b(?i)*admin(/.*)?", sees_query=True).possibly is True
+    assert approximate_path("^/b(?i)*admin(/.*)?", includes_query=True).upper is True
 
 
-@pytest.mark.parametrize("sees_query", [True, False])
+@pytest.mark.parametrize("includes_query", [True, False])
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_every_criterion_is_one_that_gate_takes(expression: str, sees_query: bool) -> None:
-    bounds = approximate_path(expression, sees_query=sees_query)
-    for part in (bounds.surely, bounds.possibly):
+def test_every_criterion_is_one_that_gate_takes(expression: str, includes_query: bool) -> None:
+    bounds = approximate_path(expression, includes_query=includes_query)
+    for part in (bounds.lower, bounds.upper):
         for found in re.findall(r"'matches': '([^']*)'", str(part)):
             re2.compile(found.replace("\\\\", "\\"))
 

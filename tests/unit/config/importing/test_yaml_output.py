@@ -19,7 +19,7 @@ values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(s
 def test_values_come_back_and_notes_stay_comments(value: Any, said: str) -> None:
     converted, route = Conversion("other"), ConvertedSection()
     converted.top.set(ForeignKey("theirs"), "ours", value, check=said)
-    route.lose(ForeignKey(said), said)
+    route.mark_lost(ForeignKey(said), said)
     route.set(ForeignKey("theirs"), "from", "https://a.example.com", check=said)
     route.set(None, "deep", value)
     converted.routes.append(route)
@@ -34,7 +34,7 @@ def test_a_scalar_is_written_plainly() -> None:
 
 def test_no_line_of_a_comment_is_very_long() -> None:
     converted = Conversion("other")
-    converted.top.lose(ForeignKey("key"), "word " * 200)
+    converted.top.mark_lost(ForeignKey("key"), "word " * 200)
     assert max(map(len, render_yaml(converted, "x").splitlines())) <= 170
 
 

@@ -28,7 +28,7 @@ def metadata(token: str) -> list[tuple[str, str]]:
 def test_both_sides_that_know_the_secret_prove_it(secret, clock):
     token = secret.token(METHOD)
     proof = SharedSecret([KEY], clock).verify_token(METHOD, metadata(token))
-    secret.check_proof(METHOD, token, [(PROOF, proof)])
+    secret.verify_proof(METHOD, token, [(PROOF, proof)])
 
 
 def test_no_two_calls_have_the_same_token(secret):
@@ -127,9 +127,9 @@ def test_a_proof_is_for_one_call_and_no_token(secret):
     proof = secret.check(METHOD, metadata(token))
     for wrong in ([(PROOF, secret.check(METHOD, metadata(other)))], [(PROOF, token)], [(PROOF, token.rpartition(".")[2])], [], None):
         with pytest.raises(AuthenticationFailed):
-            secret.check_proof(METHOD, token, wrong)
+            secret.verify_proof(METHOD, token, wrong)
     with pytest.raises(AuthenticationFailed):
-        secret.check_proof("/databroker.DataBrokerService/Set", token, [(PROOF, proof)])
+        secret.verify_proof("/databroker.DataBrokerService/Set", token, [(PROOF, proof)])
     with pytest.raises(AuthenticationFailed):
         secret.check(METHOD, metadata(proof))
 

@@ -52,8 +52,8 @@ def test_subjects_are_ored_outside_and_anded_inside(written: Any, read: Any) -> 
 )
 def test_what_is_not_understood_is_unread_and_narrows_nothing(key: dict[str, Any]) -> None:
     rule = rules_of([{**RULE, **key}])[0]
-    assert len(rule.unread) == 1
-    assert not rule.takes_every_request
+    assert len(rule.unsupported) == 1
+    assert not rule.matches_all
     assert rule.networks == rule.subjects == ()
 
 
@@ -72,12 +72,12 @@ def test_names_of_networks_are_unfolded_in_both_places_of_the_file() -> None:
     ],
 )
 def test_a_wildcard_takes_every_host_below(host: str, taken: tuple[bool, bool]) -> None:
-    assert rules_of([{**RULE, "domain": ["a.example.com", "*.dev.example.com"]}])[0].takes_host(host) == taken
+    assert rules_of([{**RULE, "domain": ["a.example.com", "*.dev.example.com"]}])[0].matches_host(host) == taken
 
 
 def test_an_expression_takes_known_hosts_surely_and_others_possibly() -> None:
     rule = rules_of([{"domain_regex": r"^(a|b)\.example\.com$", "policy": "bypass"}])[0]
-    assert [rule.takes_host(host) for host in ("a.example.com", "c.example.com", "*.example.com")] == [
+    assert [rule.matches_host(host) for host in ("a.example.com", "c.example.com", "*.example.com")] == [
         (True, True),
         (False, False),
         (False, True),

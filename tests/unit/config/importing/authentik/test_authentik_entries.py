@@ -45,13 +45,13 @@ def test_what_is_not_understood_is_found_nowhere(tmp_path: Path, reference: Any)
 
 def test_what_is_to_be_absent_is_and_conditions_are_known(tmp_path: Path) -> None:
     found = entries(tmp_path, BLUEPRINT)
-    assert [entry.attrs["name"] for entry in found.of(GROUP)] == ["developers"]
-    assert found.of(APPLICATION)[0].is_conditional
-    assert found.of(APPLICATION)[0].source.line == 5
+    assert [entry.attrs["name"] for entry in found.with_model(GROUP)] == ["developers"]
+    assert found.with_model(APPLICATION)[0].is_conditional
+    assert found.with_model(APPLICATION)[0].source.line == 5
 
 
 @pytest.mark.parametrize(
-    ("text", "is_whole"),
+    ("text", "is_complete"),
     [
         ('{"applications": [], "bindings": []}', True),
         ('{"applications": [], "bindings": {"pagination": {"next": 0}, "results": []}}', True),
@@ -61,11 +61,11 @@ def test_what_is_to_be_absent_is_and_conditions_are_known(tmp_path: Path) -> Non
         ('{"entries": []}', False),
     ],
 )
-def test_bindings_are_all_there_or_it_is_known_that_they_may_not_be(tmp_path: Path, text: str, is_whole: bool) -> None:
-    assert entries(tmp_path, text, "a.json").is_whole is is_whole
+def test_bindings_are_all_there_or_it_is_known_that_they_may_not_be(tmp_path: Path, text: str, is_complete: bool) -> None:
+    assert entries(tmp_path, text, "a.json").is_complete is is_complete
 
 
 def test_answers_of_the_api_are_entries(tmp_path: Path) -> None:
     found = entries(tmp_path, '{"applications": [{"pk": "a", "provider": 5}], "providers": {"results": [{"pk": 5}]}}', "a.json")
-    assert found.find(5, PROVIDER) is found.of(PROVIDER)[0]
-    assert str(found.of(PROVIDER)[0].source).startswith("providers.results[0]")
+    assert found.find(5, PROVIDER) is found.with_model(PROVIDER)[0]
+    assert str(found.with_model(PROVIDER)[0].source).startswith("providers.results[0]")

@@ -103,20 +103,20 @@ def test_who_was_kept_out_by_another_middleware_is_remembered(tmp_path: Path, mi
         f"'traefik.http.routers.a.rule=Host(`a.test`)', 'traefik.http.routers.a.middlewares=m', 'traefik.http.middlewares.m.{middleware}'"
     )
     (route,) = converted(tmp_path, f"services: {{a: {{labels: [{labels}]}}}}\n").routes
-    assert route.has_lost_limits is is_lost
+    assert route.has_dropped_restrictions is is_lost
 
 
 @pytest.mark.parametrize("more", [" && ClientIP(`10.0.0.0/8`)", " && !PathPrefix(`/admin`)"])
 def test_a_matcher_that_is_lost_was_a_limit(tmp_path: Path, more: str) -> None:
     (route,) = converted(tmp_path, f"services: {{a: {{labels: ['traefik.http.routers.a.rule=Host(`a.test`){more}']}}}}\n").routes
-    assert route.has_lost_limits
+    assert route.has_dropped_restrictions
 
 
 def test_a_middleware_of_another_file_may_be_a_limit_and_who_is_asked_is_known(tmp_path: Path) -> None:
-    assert [(route.has_lost_limits, route.asked) for route in converted(tmp_path).routes] == [
+    assert [(route.has_dropped_restrictions, route.auth_urls) for route in converted(tmp_path).routes] == [
         (False, ()),
         (False, ("http://authelia:9091/api/authz/forward-auth",)),
     ]
     router = "traefik.http.routers.a.rule: Host(`a.test`), traefik.http.routers.a.middlewares: x@file"
     (route,) = converted(tmp_path, f"services: {{a: {{labels: {{{router}}}}}}}").routes
-    assert route.has_lost_limits
+    assert route.has_dropped_restrictions
