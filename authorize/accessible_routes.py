@@ -10,17 +10,17 @@ from authorize.policy.decision import Decision, Outcome
 from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.policy_request import CONNECT, PolicyRequest
 from authorize.policy.route_table import RouteTable
-from authorize.policy.unreachable_routes import literal_beginning
+from authorize.policy.unreachable_routes import literal_prefix
 from config.routes.policy.policy_language import ENFORCE, iter_comparisons
 from foundation.errors import BadRequest
 
 # Seconds of the event loop at a time: a list of a thousand routes must hold up nobody's request.
 YIELD_INTERVAL_SECONDS = 0.004
 # What a browser sends to each host, and for each page, anew; everything else of its requests it sends everywhere alike.
-_OF_ONE_REQUEST = frozenset(
+_REQUEST_SPECIFIC_HEADERS = frozenset(
     (b"host", b"cookie", b"authorization", b"origin", b"referer", b"range", b"content-type", b"content-length", b"sec-fetch-site")
 )
-_OF_THE_REQUEST = frozenset({"http_method", "http_path", "http_header"})
+_REQUEST_CRITERIA = frozenset({"http_method", "http_path", "http_header"})
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -36,7 +36,7 @@ class AccessibleRoute:
     def is_partially_accessible(self) -> bool:
         """Whether other requests than that for the start page may be refused: a rule looks at method, path or headers."""
         blocks = [block for block in self.route.route.policy if block.mode == ENFORCE]
-        return any(comparison.criterion in _OF_THE_REQUEST for comparison in iter_comparisons(blocks))
+        return any(comparison.criterion in _REQUEST_CRITERIA for comparison in iter_comparisons(blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class EntryPoints:
 
 
 def ambient_headers(headers: Headers) -> Headers:
-    return tuple(header for header in headers if header[0] not in _OF_ONE_REQUEST)
+    return tuple(header for header in headers if header[0] not in _REQUEST_SPECIFIC_HEADERS)
 
 
 def _opening(route: CompiledRoute, request: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> AccessibleRoute | None:
@@ -128,6 +128,6 @@ def entry_path(route: CompiledRoute) -> str | None:
 
 def _beginning(regex: str) -> str:
     try:
-        return canonical_path(literal_beginning(regex).encode())
+        return canonical_path(literal_prefix(regex).encode())
     except BadRequest:
         return ""

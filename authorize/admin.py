@@ -17,31 +17,31 @@ from authorize.explain.explanation import Explanation, explain_logged
 from authorize.explain.replay import TITLES, BoundedReplay, ReplayInProgress, replay_newest
 from authorize.models import LoggedDecision
 from authorize.policy.compiled_route import route_name
-from authorize.timeline.timeline_filters import OUTCOMES, WITHIN, TimelineFilters
-from authorize.timeline.timeline_pages import paginate, zone_of, zones
+from authorize.timeline.timeline_filters import OUTCOMES, TIME_RANGES, TimelineFilters
+from authorize.timeline.timeline_pages import paginate, select_zone, zones
 from config.options import Options
 from databroker.admin.read_only_admin import ReadOnlyAdmin
 
-MOST_HOURS = 24 * 31
-MOST_CHANGES = 100  # of each kind on the page of a replay
-REPLAYED_BY = ("user", "route", "route_id")
-MOST_NAMED = 500  # routes that the form offers by name
+MAX_HOURS = 24 * 31
+MAX_CHANGES = 100  # of each kind on the page of a replay
+REPLAY_FILTERS = ("user", "route", "route_id")
+MAX_ROUTE_NAMES = 500  # routes that the form offers by name
 
 
 class DecisionAdmin(ReadOnlyAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The decision log as a timeline, in the zone of its reader."""
         options = page_context(request).options
-        zone = zone_of(request, options.time_zone)
+        zone = select_zone(request, options.time_zone)
         filters = TimelineFilters.of(request.GET, zone.zone, options.policy)
         with timezone.override(zone.zone):
             shown = paginate(filters.rows(), request.GET.get("before", ""), zone.zone)
             context = {
                 **filters_context(filters, options),
                 "timeline": shown,
-                "earlier": None if shown.earlier is None else urlencode({**filters.said, **shown.earlier}),
-                "is_the_newest": "before" not in request.GET,
-                "newest": urlencode(filters.said),
+                "earlier": None if shown.next_page is None else urlencode({**filters.values, **shown.next_page}),
+                "is_first_page": "before" not in request.GET,
+                "newest": urlencode(filters.values),
                 "zone": zone,
                 "zones": zones(),
             }
@@ -65,21 +65,21 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
         """Explanation by `request`, the id of one that was; or by `url` and what else the form has, for one that is invented."""
-        asking = ExplainForm(request.GET)
+        form = ExplainForm(request.GET)
         try:
-            return self._page(request, asking, asking.answer(page_context(request)) if asking.is_asked else None)
+            return self._page(request, form, form.explain(page_context(request)) if form.is_submitted else None)
         except ValueError as error:
-            return self._page(request, asking, None, str(error))
+            return self._page(request, form, None, str(error))
 
     def replay_view(self, request: HttpRequest) -> HttpResponse:
         """What today's policy would say of the decisions of the last hours, asked by a button: it takes a moment."""
         own = page_context(request)
-        said = request.POST if request.method == "POST" else request.GET
-        context: dict[str, Any] = {"hours": said.get("hours") or "24", "most_hours": MOST_HOURS, "configuration": own.configuration}
-        filters = TimelineFilters.of({name: said.get(name, "") for name in REPLAYED_BY}, ZoneInfo("UTC"), own.options.policy)
+        params = request.POST if request.method == "POST" else request.GET
+        context: dict[str, Any] = {"hours": params.get("hours") or "24", "most_hours": MAX_HOURS, "configuration": own.configuration}
+        filters = TimelineFilters.of({name: params.get(name, "") for name in REPLAY_FILTERS}, ZoneInfo("UTC"), own.options.policy)
         if request.method == "POST":
             try:
-                context["replay"] = replayed_shown(replay_newest(_of_hours(filters.rows(), context["hours"]), own.authorize.routes))
+                context["replay"] = replay_context(replay_newest(_last_hours(filters.rows(), context["hours"]), own.authorize.routes))
             except (ValueError, ReplayInProgress) as error:
                 context["problem"] = str(error)
         return self.page(request, "admin/authorize/replay.html", "Replay", **filters_context(filters, own.options), **context)
@@ -91,44 +91,44 @@ class DecisionAdmin(ReadOnlyAdmin):
         if request.method not in ("GET", "HEAD"):
             return _json({"error": "GET only"}, 405)
         try:
-            return _json(ExplainForm(request.GET).answer(page_context(request)))
+            return _json(ExplainForm(request.GET).explain(page_context(request)))
         except DecisionNotLogged as error:
             return _json({"error": str(error)}, 404)
         except ValueError as error:
             return _json({"error": str(error)}, 400)
 
-    def _page(self, request: HttpRequest, asking: ExplainForm, explanation: Explanation | None, problem: str = "") -> HttpResponse:
+    def _page(self, request: HttpRequest, form: ExplainForm, explanation: Explanation | None, problem: str = "") -> HttpResponse:
         title = "Why?" if explanation else "Explain a request"
-        context = {"asking": asking, "explanation": explanation, "problem": problem}
+        context = {"form": form, "explanation": explanation, "problem": problem}
         return self.page(request, "admin/authorize/explain.html", title, **context)
 
 
 def filters_context(filters: TimelineFilters, options: Options) -> dict[str, Any]:
     """What the form of the timeline shows."""
     return {
-        "filters": {**filters.said, "route": filters.name_of_route()},
+        "filters": {**filters.values, "route": filters.selected_route_name()},
         "problems": filters.problems,
         "outcomes": OUTCOMES,
-        "spans": [(key, words) for key, (words, _) in WITHIN.items()],
-        "route_names": sorted({route_name(route) for route in options.policy})[:MOST_NAMED],
-        "keeps_none": not options.decision_log_size,
+        "spans": [(key, words) for key, (words, _) in TIME_RANGES.items()],
+        "route_names": sorted({route_name(route) for route in options.policy})[:MAX_ROUTE_NAMES],
+        "logging_disabled": not options.decision_log_size,
     }
 
 
-def _of_hours(rows: QuerySet[LoggedDecision], written: str) -> QuerySet[LoggedDecision]:
+def _last_hours(rows: QuerySet[LoggedDecision], written: str) -> QuerySet[LoggedDecision]:
     """Those of so many last hours; ValueError."""
-    if not (written.isascii() and written.isdecimal() and len(written) <= 6 and 0 < int(written) <= MOST_HOURS):
-        raise ValueError(f"{written} must be a number of hours from 1 to {MOST_HOURS}.")
+    if not (written.isascii() and written.isdecimal() and len(written) <= 6 and 0 < int(written) <= MAX_HOURS):
+        raise ValueError(f"{written} must be a number of hours from 1 to {MAX_HOURS}.")
     return rows.filter(decided_at__gte=timezone.now() - timedelta(hours=int(written)))
 
 
-def replayed_shown(done: BoundedReplay) -> dict[str, Any]:
+def replay_context(done: BoundedReplay) -> dict[str, Any]:
     """What the page tells of a replay: of each kind the first, the rest counted."""
     kinds = [(title, done.report.changes_of_kind(kind)) for kind, title in TITLES.items()]
     return {
         "done": done,
-        "kinds": [(title, found[:MOST_CHANGES], len(found)) for title, found in kinds if found],
-        "not_replayed": done.report.not_replayed.most_common(MOST_CHANGES),
+        "kinds": [(title, found[:MAX_CHANGES], len(found)) for title, found in kinds if found],
+        "not_replayed": done.report.not_replayed.most_common(MAX_CHANGES),
         "not_replayed_number": done.report.not_replayed.total(),
     }
 

@@ -13,7 +13,7 @@ from config.routes.route import Route
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 
 # Approvers are found by who they are, whatever they ask for.
-_NO_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
+_EMPTY_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
 
 
 def may_request(route: Route, identity: Identity) -> bool:
@@ -38,7 +38,7 @@ class ApprovalPolicy:
         for route in routes:
             if route.access_requests is not None and route.mode == ENFORCE:
                 self._routes.setdefault(route.grant_key, route)
-        self._people: dict[str, dict[str, Evaluation]] = {}
+        self._compiled: dict[str, dict[str, Evaluation]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._routes)
@@ -53,14 +53,14 @@ class ApprovalPolicy:
     def may_approve(self, access_key: str, identity: Identity, now: float) -> bool:
         """Whether these are an approver's records."""
         if identity.provider == PROVIDER:
-            return self._names_account(access_key, identity.user_id)
-        return self._fits(access_key, "access_requests.approvers", identity, now)
+            return self._lists_account(access_key, identity.user_id)
+        return self._matches(access_key, "access_requests.approvers", identity, now)
 
     def may_break_glass(self, access_key: str, identity: Identity, now: float) -> bool:
         """Whether these are the records of somebody who may let themselves in."""
-        return self._fits(access_key, "access_requests.break_glass.allowed", identity, now)
+        return self._matches(access_key, "access_requests.break_glass.allowed", identity, now)
 
-    def _names_account(self, access_key: str, user_id: str) -> bool:
+    def _lists_account(self, access_key: str, user_id: str) -> bool:
         """Whether one of the alternatives names this service account itself.  A group makes no program an approver: whoever may make
         accounts chooses theirs.
         """
@@ -73,12 +73,12 @@ class ApprovalPolicy:
             for part in approvers.parts
         )
 
-    def _fits(self, access_key: str, rule: str, identity: Identity, now: float) -> bool:
+    def _matches(self, access_key: str, rule: str, identity: Identity, now: float) -> bool:
         """Whether this is a person of a provider that the route is for, whom a criterion of the rule names for certain."""
         route = self._routes.get(access_key)
         if route is None or route.access_requests is None or not _is_user_of(route, identity):
             return False
-        if access_key not in self._people:
-            self._people[access_key] = {block.key: compile_block(block) for block in approval_blocks(route.access_requests)}
-        evaluate = self._people[access_key].get(rule)
-        return evaluate is not None and evaluate(EvaluationContext(_NO_REQUEST, identity, now, route), []) == TRUE
+        if access_key not in self._compiled:
+            self._compiled[access_key] = {block.key: compile_block(block) for block in approval_blocks(route.access_requests)}
+        evaluate = self._compiled[access_key].get(rule)
+        return evaluate is not None and evaluate(EvaluationContext(_EMPTY_REQUEST, identity, now, route), []) == TRUE

@@ -15,13 +15,13 @@ from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import unreachable
 from authorize.route_settings import default_ports, route_table
 from authorize.user_entry_checks import (
-    claims_of_two_issuers,
-    entries_for_nobody,
-    ids_of_linked_people_in,
-    linked_administrators,
-    subjects_of_nobody_in_particular,
-    tokens_that_open_nothing,
-    unusable_administrators,
+    invalid_admin_entries,
+    issuer_ambiguous_claims,
+    linked_ids_in_admins,
+    linked_ids_in_route,
+    unmatchable_user_entries,
+    unqualified_subjects,
+    unusable_bearer_routes,
 )
 from config.loader import ConfigCheck
 from config.options import Options
@@ -33,7 +33,7 @@ from config.routes.route_cache import new_routes
 from config.validation import Finding
 from foundation.errors import AmbiguousPath, BadRequest, ConfigError, PathTooAmbiguous
 
-_WORDS = {
+_EXPECTED = {
     Outcome.ALLOWED: "allow",
     Outcome.FORBIDDEN: "refuse",
     Outcome.CERTIFICATE: "refuse",
@@ -43,7 +43,7 @@ _WORDS = {
 }
 
 
-class OfEachRoute:
+class PerRouteCheck:
     """Check for what follows from each route alone.
 
     A route can't change: one in which nothing was found when this was asked last is not looked at again.
@@ -62,7 +62,7 @@ class OfEachRoute:
         self._good = [route for index, route in enumerate(settings.policy) if index not in wrong]
 
 
-def unusable_route(index: int, route: Route) -> Iterator[Finding]:
+def uncompilable_route(index: int, route: Route) -> Iterator[Finding]:
     """What keeps a route from being compiled, which a look at single settings can't find."""
     try:
         compile_conditions(route, f"policy[{index}]")
@@ -77,9 +77,9 @@ def unreachable_routes(settings: Any) -> Iterator[Finding]:
         yield place, "can never match: {other} is before it and matches all its requests", other
 
 
-def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
+def routes_with_ambiguous_path(settings: Any) -> Iterator[Finding]:
     """Routes whose own path is refused: `/a;b` is `/a` to many a server, another route's or nobody's (docs/decisions/routing.md)."""
-    if not any(_is_read_otherwise(route.path or route.prefix or "/") for route in settings.policy):
+    if not any(_may_be_ambiguous(route.path or route.prefix or "/") for route in settings.policy):
         return
     try:
         table = route_table(settings)
@@ -96,7 +96,7 @@ def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
             yield ("policy", indexes[id(route)]), f"rejects the path that it names: {error.operator_message}. Use a regex that matches both"
 
 
-def _is_read_otherwise(text: str) -> bool:
+def _may_be_ambiguous(text: str) -> bool:
     return any(mark in text for mark in (";", "//", "%", "?", "#"))
 
 
@@ -104,7 +104,7 @@ def _port(route: Route, settings: Any) -> int | None:
     return None if route.from_.port in default_ports(settings) else route.from_.port
 
 
-def routes_without_people(settings: Any) -> Iterator[Finding]:
+def routes_without_allow_rule(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if not has_allow_rule(route):
             yield ("policy", index), "allows no user. Set allowed_users, allowed_groups, allowed_domains or allow_any_authenticated_user"
@@ -142,10 +142,10 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
             else f"fails{name}: expected {test.expect}, got refuse: {error.operator_message}"
         )
     index = _index(decision, options)
-    if _WORDS[decision.outcome] != test.expect:
-        return f"fails{name}: expected {test.expect}, got {_WORDS[decision.outcome]}{_of_route(index, options)}: {_trace(decision)}"
+    if _EXPECTED[decision.outcome] != test.expect:
+        return f"fails{name}: expected {test.expect}, got {_EXPECTED[decision.outcome]}{_route_suffix(index, options)}: {_trace(decision)}"
     if test.route is not None and test.route not in (index, decision.route.route.name if decision.route else None):
-        return f"fails{name}: expected route {test.route}, got{_of_route(index, options).removeprefix(' by')}"
+        return f"fails{name}: expected route {test.route}, got{_route_suffix(index, options).removeprefix(' by')}"
     return ""
 
 
@@ -164,7 +164,7 @@ def _index(decision: Decision, options: Options) -> int | None:
     return next(index for index, route in enumerate(options.policy) if route is decision.route.route)
 
 
-def _of_route(index: int | None, options: Options) -> str:
+def _route_suffix(index: int | None, options: Options) -> str:
     if index is None:
         return ""
     name = options.policy[index].name
@@ -178,16 +178,16 @@ def _trace(decision: Decision) -> str:
 
 
 CONFIG_CHECKS = (
-    ConfigCheck("unusable-route", OfEachRoute(unusable_route)),
-    ConfigCheck("invalid-configuration", unusable_administrators),
-    ConfigCheck("invalid-configuration", subjects_of_nobody_in_particular),
-    ConfigCheck("invalid-configuration", OfEachRoute(ids_of_linked_people_in)),
-    ConfigCheck("invalid-configuration", linked_administrators),
+    ConfigCheck("unusable-route", PerRouteCheck(uncompilable_route)),
+    ConfigCheck("invalid-configuration", invalid_admin_entries),
+    ConfigCheck("invalid-configuration", unqualified_subjects),
+    ConfigCheck("invalid-configuration", PerRouteCheck(linked_ids_in_route)),
+    ConfigCheck("invalid-configuration", linked_ids_in_admins),
     ConfigCheck("policy-test", failing_policy_tests),
     ConfigCheck("unreachable-route", unreachable_routes, warns=True),
-    ConfigCheck("unreachable-route", routes_without_people, warns=True),
-    ConfigCheck("unreachable-route", routes_that_refuse_their_own, warns=True),
-    ConfigCheck("doubtful-name", entries_for_nobody, warns=True),
-    ConfigCheck("doubtful-name", tokens_that_open_nothing, warns=True),
-    ConfigCheck("doubtful-name", claims_of_two_issuers, warns=True),
+    ConfigCheck("unreachable-route", routes_without_allow_rule, warns=True),
+    ConfigCheck("unreachable-route", routes_with_ambiguous_path, warns=True),
+    ConfigCheck("doubtful-name", unmatchable_user_entries, warns=True),
+    ConfigCheck("doubtful-name", unusable_bearer_routes, warns=True),
+    ConfigCheck("doubtful-name", issuer_ambiguous_claims, warns=True),
 )

@@ -67,7 +67,7 @@ class AuthorizeService(Authorizer):
         broker: BrokerClient | None = None,
     ):
         super().__init__(options, previous)
-        self._start_pages = EntryPoints(self.routes, self.default_ports)
+        self._entry_points = EntryPoints(self.routes, self.default_ports)
         self._certificates = ClientCertificates()
         self._shadow = ShadowPolicy(options)
         self.has_shadow = self._shadow.has_shadow_rules
@@ -111,7 +111,7 @@ class AuthorizeService(Authorizer):
         challenge = (
             request_credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
         )
-        ends = _known_end(decision, identity) if is_told and identity is not None else math.inf
+        ends = _decision_expiry(decision, identity) if is_told and identity is not None else math.inf
         return AuthorizationResult(decision, identity, headers, challenge, refused, ends)
 
     async def evaluate_shadow(
@@ -143,7 +143,7 @@ class AuthorizeService(Authorizer):
 
     async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[AccessibleRoute, ...]:
         now = self._clock()
-        identity = await self._of_cookies(cookie_headers, request.host_port, now)
+        identity = await self._identify_by_cookie(cookie_headers, request.host_port, now)
         if identity is None:
             return ()
 
@@ -155,7 +155,7 @@ class AuthorizeService(Authorizer):
             before = evaluate_route(asked, None, route, now) if not route.needs_identity else None
             return before if before is not None and before.outcome is not Outcome.SIGN_IN else evaluate_route(asked, identity, route, now)
 
-        return await self._start_pages.find_accessible(request, decide)
+        return await self._entry_points.find_accessible(request, decide)
 
     def can_access_host(self, request: PolicyRequest, identity: Identity) -> bool:
         """Whether any route of this host lets this person in.  Where none does, nothing is attested about them for it."""
@@ -172,7 +172,7 @@ class AuthorizeService(Authorizer):
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         """Identity of who is signed in at this host with a browser; None for nobody.  Raises BrokerError."""
-        return await self._of_cookies(cookie_headers, host_port, self._clock())
+        return await self._identify_by_cookie(cookie_headers, host_port, self._clock())
 
     async def _identify(
         self, request: PolicyRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None = None
@@ -183,30 +183,30 @@ class AuthorizeService(Authorizer):
         """
         audiences = self.audiences(request) if request.is_tunnel else (request.host_port,)
         for audience in audiences:
-            if (identity := await self._of_cookies(cookie_headers, audience, now)) is not None:
+            if (identity := await self._identify_by_cookie(cookie_headers, audience, now)) is not None:
                 return identity, ""
-        found = await self._of_token(request, now, route)
+        found = await self._identify_by_token(request, now, route)
         return (None, found.reason) if isinstance(found, InvalidToken) else (found, "")
 
-    async def _of_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
+    async def _identify_by_cookie(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
         return await self._cookies.active_session(cookie_headers, host_port, now, self._identities.find)
 
-    async def _of_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | InvalidToken | None:
+    async def _identify_by_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | InvalidToken | None:
         """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
         scheme, value = request_credentials.parse_authorization(request)
         if request_credentials.is_service_account_token(scheme, value):
             return await self._service_accounts.identify(value, now)
         if scheme == "bearer" and route is not None and route.bearer_token is not None:
-            return await self._of_bearer(route, value, request.source_ip, now)
+            return await self._identify_by_bearer(route, value, request.source_ip, now)
         if program_token := value if scheme == "gate" else request_credentials.parse_query_token(request):
-            return await self._of_program(request, program_token, now)
+            return await self._identify_by_program_token(request, program_token, now)
         return (
             None
             if value or not request_credentials.has_malformed_authorization(request)
             else InvalidToken("the Authorization header is ambiguous")
         )
 
-    async def _of_program(self, request: PolicyRequest, token: str, now: float) -> Identity | InvalidToken:
+    async def _identify_by_program_token(self, request: PolicyRequest, token: str, now: float) -> Identity | InvalidToken:
         reason = ""
         for audience in self.audiences(request):
             try:
@@ -217,7 +217,7 @@ class AuthorizeService(Authorizer):
             return await self._identities.find(opened.session_id, now) or InvalidToken("program token: its session has ended")
         return InvalidToken(reason)
 
-    async def _of_bearer(self, route: Route, token: str, asker: str, now: float) -> Identity | InvalidToken:
+    async def _identify_by_bearer(self, route: Route, token: str, asker: str, now: float) -> Identity | InvalidToken:
         if self._bearers is None:
             raise BrokerError("this process can't verify tokens of the provider")
         try:
@@ -239,7 +239,7 @@ class AuthorizeService(Authorizer):
             return None
 
 
-def _known_end(decision: Decision, identity: Identity) -> float:
+def _decision_expiry(decision: Decision, identity: Identity) -> float:
     """When this can't be allowed any more, as far as it is known now: the end of a session or token, and of access for a while that nothing
     else stands for.  The identity of a service account is made anew each hour, so its end says nothing.
     """

@@ -16,15 +16,15 @@ from config.settings.provider_entry import SERVICE_ACCOUNT
 from config.validation import Finding
 
 # Where it is written, the entry, and the issuers of whose tokens it may be.
-_PlacedEntry = tuple[KeyPath, str, frozenset[str]]
+_LocatedEntry = tuple[KeyPath, str, frozenset[str]]
 
 
-def unusable_administrators(settings: Any) -> Iterator[Finding]:
+def invalid_admin_entries(settings: Any) -> Iterator[Finding]:
     for problem in invalid_user_entries(settings.admin_allowed_users, "admin_allowed_users"):
         yield parse_key_path(problem.key), problem.message
 
 
-def entries_for_nobody(settings: Any) -> Iterator[Finding]:
+def unmatchable_user_entries(settings: Any) -> Iterator[Finding]:
     """Entries of a provider that is not the configured one, or an issuer of which no token is taken there."""
     known = tuple(provider_kinds(settings))
     for place, written, issuers in _entries(settings):
@@ -32,11 +32,11 @@ def entries_for_nobody(settings: Any) -> Iterator[Finding]:
             entry = parse_user_entry(written)
         except ValueError:
             continue  # that is an error
-        if entry.provider != VERIFIED_EMAIL and (message := _why_nobody(entry, known, issuers)):
+        if entry.provider != VERIFIED_EMAIL and (message := _unmatchable_reason(entry, known, issuers)):
             yield place, f"{written!r} {message}"
 
 
-def subjects_of_nobody_in_particular(settings: Any) -> Iterator[Finding]:
+def unqualified_subjects(settings: Any) -> Iterator[Finding]:
     """Subjects alone where there are several providers: each may call somebody so."""
     if not has_multiple_providers(settings):
         return
@@ -50,22 +50,22 @@ def subjects_of_nobody_in_particular(settings: Any) -> Iterator[Finding]:
             yield place, f"{written} could match users of any provider. Add the provider, as in {id}/{written}"
 
 
-def ids_of_linked_people_in(index: int, route: Route) -> Iterator[Finding]:
+def linked_ids_in_route(index: int, route: Route) -> Iterator[Finding]:
     """Linked people by their ids, which rules don't compare: a deny would be passed by who hides the address."""
-    return _ids_of_linked_people(_entries_of(index, route))
+    return _linked_ids(_entries_in_route(index, route))
 
 
-def linked_administrators(settings: Any) -> Iterator[Finding]:
-    return _ids_of_linked_people(_administrators(settings))
+def linked_ids_in_admins(settings: Any) -> Iterator[Finding]:
+    return _linked_ids(_administrators(settings))
 
 
-def _ids_of_linked_people(entries: Iterable[_PlacedEntry]) -> Iterator[Finding]:
+def _linked_ids(entries: Iterable[_LocatedEntry]) -> Iterator[Finding]:
     for place, written, _ in entries:
         if written.startswith(f"{VERIFIED_EMAIL}/"):
             yield place, f"{written!r} is the id that applications receive for linked accounts. Write the address only"
 
 
-def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
+def unusable_bearer_routes(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if route.bearer_token != JWT or route.allowed_idp_claims or any(block.effect == "allow" for block in route.policy):
             continue
@@ -79,7 +79,7 @@ def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
             )
 
 
-def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
+def issuer_ambiguous_claims(settings: Any) -> Iterator[Finding]:
     of_our_people = {*USER_CLAIMS, *groups_claims(settings)}
     for index, route in enumerate(settings.policy):
         if route.bearer_token != JWT:
@@ -95,13 +95,13 @@ def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
                 )
 
 
-def _entries(settings: Any) -> Iterator[_PlacedEntry]:
+def _entries(settings: Any) -> Iterator[_LocatedEntry]:
     for index, route in enumerate(settings.policy):
-        yield from _entries_of(index, route)
+        yield from _entries_in_route(index, route)
     yield from _administrators(settings)
 
 
-def _entries_of(index: int, route: Any) -> Iterator[_PlacedEntry]:
+def _entries_in_route(index: int, route: Any) -> Iterator[_LocatedEntry]:
     issuers = frozenset({route.bearer_token_issuer} if route.bearer_token == JWT else ())
     yield from _listed(("policy", index, "allowed_users"), route.allowed_users, issuers)
     for comparison in iter_comparisons(route.policy):
@@ -110,15 +110,15 @@ def _entries_of(index: int, route: Any) -> Iterator[_PlacedEntry]:
             yield from ((place, written, issuers) for written in comparison.operand)
 
 
-def _administrators(settings: Any) -> Iterator[_PlacedEntry]:
+def _administrators(settings: Any) -> Iterator[_LocatedEntry]:
     return _listed(("admin_allowed_users",), settings.admin_allowed_users, frozenset())
 
 
-def _listed(place: KeyPath, entries: Iterable[str], issuers: frozenset[str]) -> Iterator[_PlacedEntry]:
+def _listed(place: KeyPath, entries: Iterable[str], issuers: frozenset[str]) -> Iterator[_LocatedEntry]:
     yield from (((*place, index), written, issuers) for index, written in enumerate(entries))
 
 
-def _why_nobody(entry: UserEntry, providers: tuple[str, ...], issuers: frozenset[str]) -> str:
+def _unmatchable_reason(entry: UserEntry, providers: tuple[str, ...], issuers: frozenset[str]) -> str:
     """ "" where whom it names may come."""
     if entry.kind is not EntryKind.USER_ID or entry.provider in (*providers, SERVICE_ACCOUNT):
         return ""

@@ -84,7 +84,7 @@ def _wrong_provider_page(request: HttpRequest, service: AuthenticateService, sea
     return responses.error_page(
         request,
         403,
-        Sentence("%(error)s.", error=Reason.SIGNED_IN_ELSEWHERE.value),
+        Sentence("%(error)s.", error=Reason.OTHER_PROVIDER.value),
         links=((Message("Sign in as another user"), f"{SIGN_OUT_PATH}?{back}"),),
     )
 

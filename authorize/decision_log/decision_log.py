@@ -11,7 +11,7 @@ import structlog
 from asgiref.sync import sync_to_async
 
 from authorize.authorizer import AuthorizationResult, Authorizer, ShadowOutcome
-from authorize.decision_log.decision_snapshot import ComparedNames, bounded, looked_at
+from authorize.decision_log.decision_snapshot import PolicyInputs, bounded, referenced_inputs
 from authorize.decision_log.shadow_policy import log_shadow_outcome
 from authorize.policy.criterion import EvaluationContext
 from authorize.policy.decision import Decision, Outcome
@@ -24,14 +24,14 @@ from foundation.telemetry import metrics
 log = structlog.get_logger(__name__)
 
 # Writing takes the processor from requests: the writer rests thirty times as long as it wrote, and writes 200 decisions a second at most.
-BATCH = 100
-PAUSE = 0.5  # seconds
-REST = 30.0
-LONGEST_PAUSE = 10.0  # seconds; a database that kept us waiting took no processor
-MOST_WAITING = 10_000
+BATCH_SIZE = 100
+PAUSE_SECONDS = 0.5  # seconds
+IDLE_RATIO = 30.0
+MAX_PAUSE_SECONDS = 10.0  # seconds; a database that kept us waiting took no processor
+MAX_QUEUED = 10_000
 # The first decision of each person on each route in this many seconds is kept, however few are.
-FIRSTS = 3600.0
-MOST_FIRSTS = 50_000
+FIRST_SEEN_WINDOW_SECONDS = 3600.0
+MAX_FIRST_SEEN = 50_000
 
 _SAMPLED = frozenset({Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.STEP_UP})
 
@@ -74,13 +74,13 @@ class DecisionLogSettings:
     size: int
     age: float  # seconds
     sample_rate: float
-    looked: ComparedNames
+    looked: PolicyInputs
     configuration: str
 
     @classmethod
     def of(cls, options: Options, configuration: str) -> "DecisionLogSettings":
         rate, age = float(options.decision_log_sample_rate), options.decision_log_age.total_seconds()
-        return cls(options.decision_log_size, age, rate, looked_at(options.policy), configuration)
+        return cls(options.decision_log_size, age, rate, referenced_inputs(options.policy), configuration)
 
 
 QueuedEntry = tuple[DecisionLogEntry, DecisionLogSettings]
@@ -96,18 +96,18 @@ class DecisionLog:
         *,
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
-        pause: float = PAUSE,
-        most_waiting: int = MOST_WAITING,
+        pause: float = PAUSE_SECONDS,
+        max_queued: int = MAX_QUEUED,
     ):
         self._write = write
         self._clock = clock
         self._chance = chance
         self._pause = pause
-        self._most_waiting = most_waiting
+        self._max_queued = max_queued
         self._keeping: DecisionLogSettings | None = None
         self._waiting: deque[QueuedEntry] = deque()
-        self._firsts: set[tuple[str, str]] = set()
-        self._firsts_began = 0.0
+        self._first_seen: set[tuple[str, str]] = set()
+        self._first_seen_since = 0.0
 
     def __repr__(self) -> str:
         return f"<DecisionLog {len(self._waiting)} waiting>"
@@ -131,11 +131,11 @@ class DecisionLog:
 
     def _is_first(self, user_id: str, route_id: str) -> bool:
         now = self._clock()
-        if now - self._firsts_began >= FIRSTS or len(self._firsts) >= MOST_FIRSTS:
-            self._firsts, self._firsts_began = set(), now
-        known = len(self._firsts)
-        self._firsts.add((user_id, route_id))
-        return len(self._firsts) > known
+        if now - self._first_seen_since >= FIRST_SEEN_WINDOW_SECONDS or len(self._first_seen) >= MAX_FIRST_SEEN:
+            self._first_seen, self._first_seen_since = set(), now
+        known = len(self._first_seen)
+        self._first_seen.add((user_id, route_id))
+        return len(self._first_seen) > known
 
     def enqueue(self, judged: DecisionLogEntry) -> None:
         """Queue one for which `keeps` said yes.  Where too many wait the oldest is dropped: the newest are what somebody asks about."""
@@ -149,7 +149,7 @@ class DecisionLog:
         if judged.decision is not None and judged.decision.context is not None:
             case = judged.decision.context
             judged.decision = replace(judged.decision, context=EvaluationContext(judged.request, case.identity, case.now, case.route))
-        if len(self._waiting) >= self._most_waiting:
+        if len(self._waiting) >= self._max_queued:
             self._waiting.popleft()
             metrics.decisions_dropped.inc()
         self._waiting.append((judged, keeping))
@@ -160,11 +160,11 @@ class DecisionLog:
             await asyncio.sleep(pause)
             began = now()
             await self.flush()
-            pause = min(max(self._pause, (now() - began) * REST), LONGEST_PAUSE)
+            pause = min(max(self._pause, (now() - began) * IDLE_RATIO), MAX_PAUSE_SECONDS)
 
     async def flush(self) -> None:
         """Write one batch; one that can't be written is lost, and counted, so that nothing piles up behind it."""
-        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        batch = [self._waiting.popleft() for _ in range(min(BATCH_SIZE, len(self._waiting)))]
         if not batch:
             return
         try:
@@ -175,15 +175,15 @@ class DecisionLog:
             log.warning("decision log write failed", number=len(batch), reason=str(error), exc_info=trace)
 
 
-Saw = Callable[[str, float, str], None]
+OnSeen = Callable[[str, float, str], None]
 
 
 class DecisionRecorder:
     """Recorder of checks.  `saw` hears of each request that is let in with a session: session id, when, the host."""
 
-    def __init__(self, decisions: DecisionLog, saw: Saw, clock: Callable[[], float] = time.time):
+    def __init__(self, decisions: DecisionLog, saw: OnSeen, clock: Callable[[], float] = time.time):
         self._decisions = decisions
-        self._saw = saw
+        self._on_seen = saw
         self._clock = clock
 
     async def check(self, authorize: Authorizer, request: PolicyRequest, cookies: Sequence[bytes], request_id: str) -> AuthorizationResult:
@@ -206,7 +206,7 @@ class DecisionRecorder:
         if check.identity is not None:
             judged.sources = check.identity.sources
             if check.decision.is_allowed:
-                self._saw(check.identity.session_id, self._clock(), request.host_port)
+                self._on_seen(check.identity.session_id, self._clock(), request.host_port)
         self._keep(judged)
         return check
 

@@ -10,25 +10,25 @@ from typing import Any
 
 from authorize.policy.identity import GrantPeriod, Identity
 from authorize.policy.language.request_criteria import is_secret_header
-from authorize.policy.language.text_operators import TextTest, text_test
+from authorize.policy.language.text_operators import TextMatcher, text_matcher
 from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescape
 
-LONGEST_PATH = 2048
-LONGEST_TEXT = 1024
-MOST_VALUES = 1000
+MAX_PATH_LENGTH = 2048
+MAX_TEXT_LENGTH = 1024
+MAX_VALUES = 1000
 
 # Properties of a claim that rules read in addition to its values.
 _KINDS = {"partial": PartialValues, "null": NullValues, "unescaped": UnescapedValues}
 _KIND_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items()}
 
-RecordedFacts = dict[str, Any]
+Snapshot = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedNames:
+class PolicyInputs:
     """Names of the headers and claims that rules compare, and whether one looks at temporary access.
 
     `header_tests` are the tests of rules that compare the values of headers, by name: a value that passes may be a key.
@@ -37,54 +37,54 @@ class ComparedNames:
     headers: frozenset[bytes]
     claims: frozenset[str]
     access: bool = False
-    header_tests: Mapping[str, Sequence[TextTest]] = field(default_factory=dict, compare=False)
+    header_tests: Mapping[str, Sequence[TextMatcher]] = field(default_factory=dict, compare=False)
 
 
-def looked_at(routes: Iterable[Route]) -> ComparedNames:
-    headers, claims, sees_access, tests = set[bytes](), set[str](), False, dict[str, list[TextTest]]()
+def referenced_inputs(routes: Iterable[Route]) -> PolicyInputs:
+    headers, claims, sees_access, tests = set[bytes](), set[str](), False, dict[str, list[TextMatcher]]()
     for route in routes:
         sees_access = sees_access or route.uses_temporary_access
         for comparison in iter_comparisons(route.blocks):
             if comparison.criterion == "http_header":
                 headers.add(comparison.argument.encode("ascii"))
                 if comparison.operator != "exists":
-                    tests.setdefault(comparison.argument, []).append(text_test(comparison.operator, comparison.operand))
+                    tests.setdefault(comparison.argument, []).append(text_matcher(comparison.operator, comparison.operand))
             elif comparison.criterion in ("claim", "acr"):
                 claims.add(comparison.argument or "acr")
                 claims.add(unescape(comparison.argument or "acr"))  # what its absence is judged by
-    return ComparedNames(frozenset(headers), frozenset(claims), sees_access, tests)
+    return PolicyInputs(frozenset(headers), frozenset(claims), sees_access, tests)
 
 
-def bounded(request: PolicyRequest, looked: ComparedNames) -> PolicyRequest:
+def bounded(request: PolicyRequest, looked: PolicyInputs) -> PolicyRequest:
     """Request as it may wait in memory: without the query, where applications put secrets, and with the headers that rules look at."""
     headers = (
-        tuple((name, value[: LONGEST_TEXT + 1]) for name, value in request.headers if name in looked.headers) if looked.headers else ()
+        tuple((name, value[: MAX_TEXT_LENGTH + 1]) for name, value in request.headers if name in looked.headers) if looked.headers else ()
     )
     shown = request.client_certificate
     return PolicyRequest(
         request.method,
         request.host,
         request.port,
-        request.path[: LONGEST_PATH + 1],
+        request.path[: MAX_PATH_LENGTH + 1],
         "",
-        request.origin[:LONGEST_TEXT],
-        request.access_control_request_method[:LONGEST_TEXT],
+        request.origin[:MAX_TEXT_LENGTH],
+        request.access_control_request_method[:MAX_TEXT_LENGTH],
         request.source_ip,
-        headers[:MOST_VALUES],
+        headers[:MAX_VALUES],
         None if shown is None else replace(shown, chain=()),
     )
 
 
-def request_facts(request: PolicyRequest, looked: ComparedNames) -> RecordedFacts:
+def snapshot_request(request: PolicyRequest, looked: PolicyInputs) -> Snapshot:
     """Facts of a request that `bounded` gave.  `captured_headers` are those whose every value is here."""
     sent = [(name.decode("ascii"), value) for name, value in request.headers]
-    left_out = {name for name, value in sent if is_secret_header(name) or len(value) > LONGEST_TEXT or _passes(name, value, looked)}
+    left_out = {name for name, value in sent if is_secret_header(name) or len(value) > MAX_TEXT_LENGTH or _passes(name, value, looked)}
     shown = request.client_certificate
-    facts: RecordedFacts = {
+    facts: Snapshot = {
         "method": request.method,
         "host": request.host,
         "port": request.port,
-        "path": request.path[:LONGEST_PATH],
+        "path": request.path[:MAX_PATH_LENGTH],
         "origin": request.origin,
         "preflight": request.access_control_request_method,
         "source_ip": request.source_ip,
@@ -93,26 +93,26 @@ def request_facts(request: PolicyRequest, looked: ComparedNames) -> RecordedFact
             {name.decode("ascii") for name in looked.headers if not is_secret_header(name.decode("ascii"))} - left_out
         ),
         "certificate": None if shown is None else _certificate(shown),
-        "truncated": "the path" if len(request.path) > LONGEST_PATH else "",
+        "truncated": "the path" if len(request.path) > MAX_PATH_LENGTH else "",
     }
     return {name: value for name, value in facts.items() if value not in (None, "", [])}
 
 
-def _passes(name: str, value: bytes, looked: ComparedNames) -> bool:
+def _passes(name: str, value: bytes, looked: PolicyInputs) -> bool:
     """Return whether a header has a value that a rule compares it with."""
     return any(test(value.decode("utf-8", "replace")) for test in looked.header_tests.get(name, ()))
 
 
-def _certificate(shown: ClientCertificate) -> RecordedFacts:
+def _certificate(shown: ClientCertificate) -> Snapshot:
     return {
         "fingerprint": shown.fingerprint,
         "spki_hash": shown.spki_hash,
-        "subject": shown.subject[:LONGEST_TEXT],
+        "subject": shown.subject[:MAX_TEXT_LENGTH],
         "verdicts": dict(shown.verdicts),
     }
 
 
-def request_of(facts: RecordedFacts) -> PolicyRequest:
+def request_of(facts: Snapshot) -> PolicyRequest:
     certificate = facts.get("certificate")
     return PolicyRequest(
         method=facts.get("method", ""),
@@ -127,13 +127,13 @@ def request_of(facts: RecordedFacts) -> PolicyRequest:
     )
 
 
-def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
+def snapshot_identity(identity: Identity, looked: PolicyInputs) -> Snapshot:
     """Facts of an identity, without tokens and claims that no rule looks at.  `captured_claims` are those of which every value is here."""
     found = {name: identity.claims[name] for name in looked.claims & identity.claims.keys()}
     left_out = {
-        name for name, values in found.items() if len(values) > MOST_VALUES or any(len(str(value)) > LONGEST_TEXT for value in values)
+        name for name, values in found.items() if len(values) > MAX_VALUES or any(len(str(value)) > MAX_TEXT_LENGTH for value in values)
     }
-    facts: RecordedFacts = {
+    facts: Snapshot = {
         "user_id": identity.user_id,
         "subject": identity.subject,
         "provider": identity.provider,
@@ -142,20 +142,20 @@ def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
         "email": identity.email,
         "verified_email": identity.verified_email,
         "name": identity.name,
-        "group_ids": sorted(identity.group_ids)[:MOST_VALUES],
-        "group_names": sorted(identity.group_names)[:MOST_VALUES],
+        "group_ids": sorted(identity.group_ids)[:MAX_VALUES],
+        "group_names": sorted(identity.group_names)[:MAX_VALUES],
         "groups_incomplete": "yes" if identity.groups_incomplete else "",
         "claims": {name: list(values) for name, values in sorted(found.items()) if name not in left_out},
         "claim_kinds": {name: kind for name, values in sorted(found.items()) if (kind := _KIND_NAMES.get(type(values), ""))},
         "captured_claims": sorted(looked.claims - left_out),
-        "grants": [[route, *span] for route, span in sorted(identity.grants.items())][:MOST_VALUES] if looked.access else [],
-        "captured_grants": "yes" if looked.access and len(identity.grants) <= MOST_VALUES else "",
-        "truncated": "the list of groups" if max(len(identity.group_ids), len(identity.group_names)) > MOST_VALUES else "",
+        "grants": [[route, *span] for route, span in sorted(identity.grants.items())][:MAX_VALUES] if looked.access else [],
+        "captured_grants": "yes" if looked.access and len(identity.grants) <= MAX_VALUES else "",
+        "truncated": "the list of groups" if max(len(identity.group_ids), len(identity.group_names)) > MAX_VALUES else "",
     }
     return {name: value for name, value in facts.items() if value not in ("", [], {})}
 
 
-def identity_of_facts(facts: RecordedFacts | None) -> Identity | None:
+def identity_from_snapshot(facts: Snapshot | None) -> Identity | None:
     if facts is None:
         return None
     kinds = {name: _KINDS[kind] for name, kind in facts.get("claim_kinds", {}).items()}
@@ -179,9 +179,9 @@ def identity_of_facts(facts: RecordedFacts | None) -> Identity | None:
     )
 
 
-def missing_for(route: Route, request: RecordedFacts, identity: RecordedFacts | None) -> str:
+def missing_inputs(route: Route, request: Snapshot, identity: Snapshot | None) -> str:
     """Facts that the rules of this route look at and nobody wrote down; "" where they are all there."""
-    looked = looked_at([route])
+    looked = referenced_inputs([route])
     lacking = [request.get("truncated", ""), (identity or {}).get("truncated", "")]
     headers = {name.decode("ascii") for name in looked.headers}
     lacking += [f"http_header/{name}" for name in sorted(headers - set(request.get("captured_headers", ())))]

@@ -9,7 +9,7 @@ from django.db import Error, connection, transaction
 from django.db.models import Max
 
 from authorize.decision_log.decision_log import DecisionLogEntry, DecisionLogSettings, QueuedEntry
-from authorize.decision_log.decision_snapshot import LONGEST_PATH, identity_facts, request_facts
+from authorize.decision_log.decision_snapshot import MAX_PATH_LENGTH, snapshot_identity, snapshot_request
 from authorize.models import LoggedDecision
 from authorize.policy import decision_text
 from authorize.policy.compiled_route import route_name
@@ -17,9 +17,9 @@ from databroker.projection.rows import storable
 from foundation.errors import BrokerError
 
 # At a time: a long transaction would keep sign-ins and the admin waiting (docs/decisions/stores.md).
-CLEARED = 500
-MOST_STEPS = 100
-LONGEST_WANTED = 300
+PRUNE_BATCH_SIZE = 500
+MAX_TRACE_STEPS = 100
+MAX_EXPECTED_LENGTH = 300
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ def write_entries(entries: Sequence[QueuedEntry]) -> None:
     try:
         with transaction.atomic():
             _insert(rows)
-            _clear(entries[-1][1], rows[-1]["decided_at"])
+            _prune(entries[-1][1], rows[-1]["decided_at"])
     except Error as error:
         raise BrokerError(str(error)) from error
     finally:
@@ -49,13 +49,13 @@ def _insert(rows: Sequence[Row]) -> None:
         cursor.executemany(statement, values)
 
 
-def _clear(keeping: DecisionLogSettings, now: datetime) -> None:
+def _prune(keeping: DecisionLogSettings, now: datetime) -> None:
     """By the primary key and an index, so that it costs the same however many there are."""
     newest = LoggedDecision.objects.aggregate(newest=Max("pk"))["newest"] or 0
     too_old = LoggedDecision.objects.filter(decided_at__lt=now - timedelta(seconds=keeping.age)).order_by("decided_at")
     too_many = LoggedDecision.objects.filter(pk__lte=newest - keeping.size).order_by("pk")
     for rows in (too_many, too_old):
-        LoggedDecision.objects.filter(pk__in=list(rows.values_list("pk", flat=True)[:CLEARED])).delete()
+        LoggedDecision.objects.filter(pk__in=list(rows.values_list("pk", flat=True)[:PRUNE_BATCH_SIZE])).delete()
 
 
 def build_row(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
@@ -69,7 +69,7 @@ def build_row(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
         "user_id": identity.user_id[:320] if identity else "",
         "display_name": identity.display_name[:255] if identity else "",
         "method": request.method[:32],
-        "url": f"{request.host_port}{request.path[:LONGEST_PATH]}",
+        "url": f"{request.host_port}{request.path[:MAX_PATH_LENGTH]}",
         "client_address": judged.client_address[:64],
         "route_id": route.id if route else "",
         "route": route_name(route)[:255] if route else "",
@@ -79,23 +79,23 @@ def build_row(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
         "duration_seconds": judged.duration_seconds,
         "data_version": judged.sources.version if judged.sources else None,
         "configuration": keeping.configuration,
-        "snapshot": json.dumps(_facts(judged, keeping)),
+        "snapshot": json.dumps(_build_snapshot(judged, keeping)),
     }
     # One person's odd name must not keep the whole batch from being written.
     return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
-def _facts(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, Any]:
+def _build_snapshot(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, Any]:
     decision, shadow_outcome = judged.decision, judged.shadow_outcome
-    facts: dict[str, Any] = {"request": request_facts(judged.request, keeping.looked)}
+    facts: dict[str, Any] = {"request": snapshot_request(judged.request, keeping.looked)}
     if judged.identity is not None:
-        facts["identity"] = identity_facts(judged.identity, keeping.looked)
+        facts["identity"] = snapshot_identity(judged.identity, keeping.looked)
         facts["modified_at"] = judged.sources.modified_at if judged.sources else {}
     if decision is not None:
         facts |= {
-            "rules": _bounded(decision_text.trace_rows_with_decisive(decision)),
+            "rules": _truncate_rows(decision_text.trace_rows_with_decisive(decision)),
             "message": decision_text.user_message(decision),
-            "remedies": [_shortened(way) for way in decision_text.remedies(decision)[-MOST_STEPS:]],
+            "remedies": [_truncate(way) for way in decision_text.remedies(decision)[-MAX_TRACE_STEPS:]],
         }
     if judged.token_error:
         facts["token_error"] = judged.token_error
@@ -105,11 +105,11 @@ def _facts(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, 
     return facts
 
 
-def _bounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _truncate_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The last ones decide.  A list of a thousand people is not written down a thousand times a minute."""
-    kept = rows if len(rows) <= MOST_STEPS else rows[-MOST_STEPS:]
-    return [{name: _shortened(value) for name, value in row.items()} for row in kept]
+    kept = rows if len(rows) <= MAX_TRACE_STEPS else rows[-MAX_TRACE_STEPS:]
+    return [{name: _truncate(value) for name, value in row.items()} for row in kept]
 
 
-def _shortened(value: Any) -> Any:
-    return f"{value[:LONGEST_WANTED]}…" if isinstance(value, str) and len(value) > LONGEST_WANTED else value
+def _truncate(value: Any) -> Any:
+    return f"{value[:MAX_EXPECTED_LENGTH]}…" if isinstance(value, str) and len(value) > MAX_EXPECTED_LENGTH else value

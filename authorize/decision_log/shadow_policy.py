@@ -43,7 +43,7 @@ class ShadowPolicy:
         except BadRequest as error:
             return ShadowOutcome(None, AMBIGUOUS_PATH, error.operator_message)
         if route is None:
-            return None if enforced.decision.route is None else _told(NO_ROUTE)
+            return None if enforced.decision.route is None else _to_outcome(NO_ROUTE)
         if not route.route.has_shadow_rules:
             return None
         request = certificates.with_verdict(request, route.client_ca, now)
@@ -51,10 +51,10 @@ class ShadowPolicy:
         # On a route that is open to all nobody has asked yet who it is.
         if enforced.identity is None and decision.outcome is Outcome.SIGN_IN and (identity := await identify()) is not None:
             decision = evaluate_route(request, identity, route, now)
-        return _told(decision)
+        return _to_outcome(decision)
 
 
-def _told(decision: Decision) -> ShadowOutcome:
+def _to_outcome(decision: Decision) -> ShadowOutcome:
     return ShadowOutcome(decision.route, decision.outcome.value, decision.trace[-1].reason.value if decision.trace else "")
 
 

@@ -22,7 +22,7 @@ from databroker.admin.directory_run_admin import last_reading
 from databroker.models import Session, User
 from foundation.errors import BrokerError
 
-LONGEST = 4096
+MAX_FIELD_LENGTH = 4096
 
 
 class DecisionNotLogged(ValueError):
@@ -35,40 +35,40 @@ class ExplainForm:
     FIELDS = ("request", "url", "user", "method", "address", "headers", "at")
 
     def __init__(self, query: Mapping[str, str] | None = None):
-        self._said = {name: (query or {}).get(name, "").strip() for name in self.FIELDS}
+        self._fields = {name: (query or {}).get(name, "").strip() for name in self.FIELDS}
 
     def __getattr__(self, name: str) -> str:
         if name not in self.FIELDS:
             raise AttributeError(name)
-        return self._said[name]
+        return self._fields[name]
 
     @property
-    def is_asked(self) -> bool:
+    def is_submitted(self) -> bool:
         return bool(self.request or self.url)
 
-    def answer(self, own: AuthorizePageContext) -> Explanation:
+    def explain(self, own: AuthorizePageContext) -> Explanation:
         """Explanation asked for."""
-        if too_long := [name for name, said in self._said.items() if len(said) > LONGEST]:
-            raise ValueError(f"{too_long[0]} is longer than {LONGEST} characters")
+        if too_long := [name for name, said in self._fields.items() if len(said) > MAX_FIELD_LENGTH]:
+            raise ValueError(f"{too_long[0]} is longer than {MAX_FIELD_LENGTH} characters")
         if self.request:
-            return self._past(own)
+            return self._explain_logged(own)
         if not self.url:
             raise ValueError("enter the id of a request, or a URL")
-        return self._invented(own)
+        return self._explain_simulated(own)
 
-    def _past(self, own: AuthorizePageContext) -> Explanation:
+    def _explain_logged(self, own: AuthorizePageContext) -> Explanation:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
             raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or allowed and not sampled.")
         directory = last_reading(row.decided_at.timestamp(), own.options.record_id_prefix_for(row.user_id))
         return {**explain_logged(row, own.options, own.configuration.checksum), "directory": directory}
 
-    def _invented(self, own: AuthorizePageContext) -> Explanation:
+    def _explain_simulated(self, own: AuthorizePageContext) -> Explanation:
         now = parse_time(self.at) if self.at else time.time()
         headers = [parse_header(line) for line in self.headers.splitlines() if line.strip()]
         ports, source_ip = default_ports(own.options), parse_address(self.address)
         request = simulate_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip)
-        found = found_person(self.user, own)
+        found = resolve_user(self.user, own)
         explanation = explain(request, found.identity, own.options, own.authorize.routes, now)
         note = " ".join(filter(None, (found.note, explanation["note"])))
         prefix = own.options.record_id_prefix_for(found.identity.user_id) if found.identity is not None else ""
@@ -79,7 +79,7 @@ NO_ACCOUNT = "Service account not found, or expired."
 NO_USER = "Unknown user: evaluated with this identifier only."
 
 
-def found_person(written: str, own: AuthorizePageContext) -> RecordedUser:
+def resolve_user(written: str, own: AuthorizePageContext) -> RecordedUser:
     """Return the user with an e-mail address, `provider/subject`, subject or `service_account/name`; "" is nobody.
 
     Raises ValueError where several users have this address, and where the records cannot be read.

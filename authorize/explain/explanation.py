@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from authorize.decision_log.decision_snapshot import identity_of_facts, request_of
+from authorize.decision_log.decision_snapshot import identity_from_snapshot, request_of
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy import decision_text
 from authorize.policy.decision import Decision, decide
@@ -19,7 +19,7 @@ from foundation.readiness import format_utc
 
 Explanation = dict[str, Any]
 
-CHANGED = "The configuration has changed since: the routes shown are the current ones."
+CONFIG_CHANGED = "The configuration has changed since: the routes shown are the current ones."
 
 
 def explain(
@@ -39,7 +39,7 @@ def explain(
     except BadRequest as error:
         reason = f"Invalid URL: {error.operator_message}."
     return {
-        **_asked(request, identity, options, now),
+        **_request_section(request, identity, options, now),
         "rules": decision_text.trace_rows_with_decisive(decision) if decision else [],
         "route": decision.route.id if decision and decision.route else None,
         "allowed": decision is not None and decision.is_allowed,
@@ -58,12 +58,12 @@ def explain_logged(row: Any, options: Options, configuration: str) -> Explanatio
     """
     facts = json.loads(row.snapshot)
     now = row.decided_at.timestamp()
-    notes = [] if row.configuration == configuration else [CHANGED]
+    notes = [] if row.configuration == configuration else [CONFIG_CHANGED]
     if "truncated" in facts["request"]:
         notes.append(f"Truncated in the log: {facts['request']['truncated']}.")
     return {
         "request_id": row.request_id,
-        **_asked(request_of(facts["request"]), identity_of_facts(facts.get("identity")), options, now),
+        **_request_section(request_of(facts["request"]), identity_from_snapshot(facts.get("identity")), options, now),
         "client_address": row.client_address,
         "rules": facts.get("rules", []),
         "route": row.route_id or None,
@@ -81,11 +81,11 @@ def explain_logged(row: Any, options: Options, configuration: str) -> Explanatio
     }
 
 
-def _asked(request: PolicyRequest, identity: Identity | None, options: Options, now: float) -> Explanation:
+def _request_section(request: PolicyRequest, identity: Identity | None, options: Options, now: float) -> Explanation:
     return {
         "decided_at": format_utc(now),
         "request": {"method": request.method, "host": request.host_port, "path": request.path, "source_ip": request.source_ip},
-        "user": _described(identity),
+        "user": _identity_section(identity),
         "routes": [
             _route(look)
             for look in decision_text.route_candidates(request, options.policy, default_ports(options), reserved_hosts(options))
@@ -101,7 +101,7 @@ def ages(modified: Mapping[str, float], now: float) -> list[dict[str, str]]:
     ]
 
 
-def _described(identity: Identity | None) -> dict[str, Any] | None:
+def _identity_section(identity: Identity | None) -> dict[str, Any] | None:
     if identity is None:
         return None
     return {

@@ -14,22 +14,22 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from authorize.decision_log.decision_snapshot import identity_of_facts, missing_for, request_of
+from authorize.decision_log.decision_snapshot import identity_from_snapshot, missing_inputs, request_of
 from authorize.models import LoggedDecision
 from authorize.policy import decision_text
 from authorize.policy.decision import Outcome, evaluate_route
 from authorize.policy.route_table import RouteTable
 from foundation.errors import BadRequest, GateError
 
-_ASKED = frozenset({Outcome.SIGN_IN.value, Outcome.STEP_UP.value})
-REFUSED, LET_IN, ASKED = "newly denied", "newly allowed", "newly redirected to sign-in"
-TITLES = {REFUSED: "Newly denied", LET_IN: "Newly allowed", ASKED: "Newly redirected to sign-in"}
-_UNDECIDED = frozenset({"unavailable"})
+_PROMPTS = frozenset({Outcome.SIGN_IN.value, Outcome.STEP_UP.value})
+NEWLY_DENIED, NEWLY_ALLOWED, NEWLY_PROMPTED = "newly denied", "newly allowed", "newly redirected to sign-in"
+TITLES = {NEWLY_DENIED: "Newly denied", NEWLY_ALLOWED: "Newly allowed", NEWLY_PROMPTED: "Newly redirected to sign-in"}
+_NO_DECISION = frozenset({"unavailable"})
 
-MOST = 20_000  # decisions
-LONGEST = timedelta(seconds=5)
+MAX_DECISIONS = 20_000  # decisions
+MAX_DURATION = timedelta(seconds=5)
 # Judging takes the processor from requests: after each few decisions it is theirs for a while.
-SLICE, REST = 50, 0.005
+BATCH_SIZE, PAUSE_SECONDS = 50, 0.005
 _one_at_a_time = threading.Lock()
 
 
@@ -92,7 +92,7 @@ def replay_newest(
     now: Callable[[], float] = time.monotonic,
     rest: Callable[[float], None] = time.sleep,
 ) -> BoundedReplay:
-    """Replay of these decisions by the routes of a policy; ReplayInProgress.  Called in a thread, of which it takes LONGEST at most."""
+    """Replay of these decisions by the routes of a policy; ReplayInProgress.  Called in a thread, of which it takes MAX_DURATION at most."""
     if not _one_at_a_time.acquire(blocking=False):
         raise ReplayInProgress("another replay is running. Try again in a moment")
     try:
@@ -102,15 +102,15 @@ def replay_newest(
 
 
 def _replayed(rows: QuerySet[LoggedDecision], table: RouteTable, now: Callable[[], float], rest: Callable[[float], None]) -> BoundedReplay:
-    done, ends = BoundedReplay(), now() + LONGEST.total_seconds()
-    for row in rows.order_by("-decided_at", "-id")[: MOST + 1].iterator(chunk_size=SLICE):
-        if done.examined == MOST:
-            done.stop_reason = f"Only the newest {MOST:,} decisions are replayed on this page."
+    done, ends = BoundedReplay(), now() + MAX_DURATION.total_seconds()
+    for row in rows.order_by("-decided_at", "-id")[: MAX_DECISIONS + 1].iterator(chunk_size=BATCH_SIZE):
+        if done.examined == MAX_DECISIONS:
+            done.stop_reason = f"Only the newest {MAX_DECISIONS:,} decisions are replayed on this page."
             break
-        if done.examined % SLICE == 0 and done.examined:
-            rest(REST)
+        if done.examined % BATCH_SIZE == 0 and done.examined:
+            rest(PAUSE_SECONDS)
             if now() >= ends:
-                done.stop_reason = f"Stopped after {LONGEST.seconds} seconds: the rest was not replayed."
+                done.stop_reason = f"Stopped after {MAX_DURATION.seconds} seconds: the rest was not replayed."
                 break
         replay_one(row, table, done.report)
         done.examined += 1
@@ -126,12 +126,12 @@ def replay_one(row: Any, table: RouteTable, report: ReplayReport) -> None:
 
 def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     """Why it could not be done; "" where it was."""
-    if row.outcome in _UNDECIDED:
+    if row.outcome in _NO_DECISION:
         return "the data broker was unavailable at the time"
     try:
         facts = json.loads(row.snapshot)
         request, person = facts["request"], facts.get("identity")
-        asked, identity = request_of(request), identity_of_facts(person)
+        asked, identity = request_of(request), identity_from_snapshot(person)
     except (KeyError, TypeError, ValueError):  # a release of before or after this one wrote other facts
         return "the logged facts can't be read"
     if "truncated" in request:
@@ -144,7 +144,7 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     if route is None:
         _compare(row, Outcome.NO_ROUTE, "no route matches", report)
         return ""
-    if missing := missing_for(route.route, request, person):
+    if missing := missing_inputs(route.route, request, person):
         return f"not logged: {missing}"
     shown = asked.client_certificate
     if route.client_ca is not None and shown is not None and route.client_ca.id not in shown.verdicts:
@@ -156,12 +156,12 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
 
 def _compare(row: Any, outcome: Outcome | None, reason: str, report: ReplayReport) -> None:
     """Who is led to sign-in may still get in, so from there, too, there is a way down."""
-    was_allowed, was_asked = row.outcome == Outcome.ALLOWED.value, row.outcome in _ASKED
+    was_allowed, was_asked = row.outcome == Outcome.ALLOWED.value, row.outcome in _PROMPTS
     if outcome is Outcome.ALLOWED:
-        kind = None if was_allowed else LET_IN
-    elif outcome is not None and outcome.value in _ASKED:
-        kind = None if was_asked else ASKED
+        kind = None if was_allowed else NEWLY_ALLOWED
+    elif outcome is not None and outcome.value in _PROMPTS:
+        kind = None if was_asked else NEWLY_PROMPTED
     else:
-        kind = REFUSED if was_allowed or was_asked else None
+        kind = NEWLY_DENIED if was_allowed or was_asked else None
     if kind is not None:
         report.add(row, kind, reason)

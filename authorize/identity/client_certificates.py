@@ -22,13 +22,20 @@ from authorize.policy.policy_request import ClientCertificate, PolicyRequest
 from foundation.bounded_cache import MIB, BoundedCache, bounded_lru_cache, total_length
 
 MAX_CACHED = 4096
-LONGEST_CHAIN = 8
-LONGEST_REMEMBERED = 16 * 1024  # bytes of a chain
+MAX_CHAIN_LENGTH = 8
+MAX_CACHED_CHAIN_BYTES = 16 * 1024  # bytes of a chain
 # The library wraps what our validators say, and shows whole certificates.
-_OUR_WORDS = re.compile(r"ValueError: (.*?)(?: \(encountered processing|$)")
-_BESIDE = re.compile(r"^validation failed: |candidates exhausted: | \(encountered processing.*\)")
+_VALIDATOR_MESSAGE = re.compile(r"ValueError: (.*?)(?: \(encountered processing|$)")
+_LIBRARY_NOISE = re.compile(r"^validation failed: |candidates exhausted: | \(encountered processing.*\)")
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_BAD = (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+_PARSE_ERRORS = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.ExtensionNotFound,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +51,10 @@ class ClientCertificates:
     """Verified chains, each kept for as long as all of its certificates are valid; that one is bad is found out anew each time."""
 
     def __init__(self) -> None:
-        self._good: BoundedCache[tuple[str, tuple[bytes, ...]], _ChainValidity] = BoundedCache(MAX_CACHED, 16 * MIB)
+        self._valid_chains: BoundedCache[tuple[str, tuple[bytes, ...]], _ChainValidity] = BoundedCache(MAX_CACHED, 16 * MIB)
 
     def __repr__(self) -> str:
-        return f"<ClientCertificates {len(self._good)} good chains>"
+        return f"<ClientCertificates {len(self._valid_chains)} good chains>"
 
     def with_verdict(self, request: PolicyRequest, authority: ClientAuthority | None, now: float) -> PolicyRequest:
         """Request with what this authority makes of its certificate; what anybody said before is forgotten."""
@@ -59,12 +66,12 @@ class ClientCertificates:
 
     def _problem(self, chain: tuple[bytes, ...], authority: ClientAuthority, now: float) -> str:
         key = authority.id, chain
-        known = self._good.get(key)
+        known = self._valid_chains.get(key)
         if known is not None and known.first <= now <= known.last:
             return ""
         verdict = verify(chain, authority.pem, now)
         if not verdict.problem:
-            self._good.put(key, verdict, total_length(*chain))
+            self._valid_chains.put(key, verdict, total_length(*chain))
         return verdict.problem
 
 
@@ -100,13 +107,13 @@ def parse_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
 
 
 # A connection's requests all show the same chain; strangers show what they like, a hundred kilobytes of it in each handshake.
-@bounded_lru_cache(1024, max_key_length=LONGEST_REMEMBERED, size=total_length)
+@bounded_lru_cache(1024, max_key_length=MAX_CACHED_CHAIN_BYTES, size=total_length)
 def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     try:
         leaf = x509.load_der_x509_certificate(chain[0])
         public_key = leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         subject = leaf.subject.rfc4514_string()
-    except _BAD:
+    except _PARSE_ERRORS:
         return None
     return ClientCertificate(
         fingerprint=hashlib.sha256(chain[0]).hexdigest(),
@@ -124,24 +131,24 @@ def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _Chain
     clients.  Where anything can't be read the answer is no.
     """
     try:
-        certificates = [x509.load_der_x509_certificate(each) for each in chain[: LONGEST_CHAIN + 1]]
-        if not certificates or len(certificates) > LONGEST_CHAIN:
-            return _bad("it sent no certificate, or too many")
+        certificates = [x509.load_der_x509_certificate(each) for each in chain[: MAX_CHAIN_LENGTH + 1]]
+        if not certificates or len(certificates) > MAX_CHAIN_LENGTH:
+            return _invalid("it sent no certificate, or too many")
         verifier = (
             PolicyBuilder()
             .store(_store(authority_pem))
             .time(datetime.fromtimestamp(now, UTC).replace(tzinfo=None))
-            .max_chain_depth(LONGEST_CHAIN)
+            .max_chain_depth(MAX_CHAIN_LENGTH)
             .extension_policies(ca_policy=_AUTHORITY, ee_policy=_CLIENT)
             .build_client_verifier()
         )
         verified = verifier.verify(certificates[0], certificates[1:]).chain
     except VerificationError as error:
-        return _bad(_in_words(error, certificates[0], now))
-    except _BAD as error:
-        return _bad(f"it can't be read ({type(error).__name__})")
+        return _invalid(_describe(error, certificates[0], now))
+    except _PARSE_ERRORS as error:
+        return _invalid(f"it can't be read ({type(error).__name__})")
     if len(verified) < 2:
-        return _bad("it is a CA certificate, not a client certificate")
+        return _invalid("it is a CA certificate, not a client certificate")
     return _ChainValidity(
         "",
         max(each.not_valid_before_utc.timestamp() for each in verified),
@@ -149,18 +156,18 @@ def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _Chain
     )
 
 
-def _bad(problem: str) -> _ChainValidity:
+def _invalid(problem: str) -> _ChainValidity:
     return _ChainValidity(problem, 0.0, 0.0)
 
 
-def _in_words(error: VerificationError, certificate: x509.Certificate, now: float) -> str:
+def _describe(error: VerificationError, certificate: x509.Certificate, now: float) -> str:
     if now > certificate.not_valid_after_utc.timestamp():
         return f"it expired on {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
     if now < certificate.not_valid_before_utc.timestamp():
         return f"it is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
-    if (ours := _OUR_WORDS.search(str(error))) is not None:
+    if (ours := _VALIDATOR_MESSAGE.search(str(error))) is not None:
         return ours[1]
-    return f"no chain to the CA: {_BESIDE.sub('', str(error))}"
+    return f"no chain to the CA: {_LIBRARY_NOISE.sub('', str(error))}"
 
 
 @lru_cache(maxsize=256)
@@ -168,27 +175,27 @@ def _store(pem: bytes) -> Store:
     return Store(x509.load_pem_x509_certificates(pem))
 
 
-def _signs_certificates(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
+def _require_cert_sign(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
     if usage is not None and not usage.key_cert_sign:
         raise ValueError("an issuer in its chain may not sign certificates")
 
 
-def _vouches_for_clients(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
+def _require_client_issuer(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
     if usage is not None and not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(usage):
         raise ValueError("an issuer in its chain may not issue client certificates")
 
 
-def _is_no_authority(policy: Policy, certificate: x509.Certificate, constraints: Any) -> None:
+def _require_no_authority(policy: Policy, certificate: x509.Certificate, constraints: Any) -> None:
     if constraints is not None and constraints.ca:
         raise ValueError("it is a CA certificate, not a client certificate")
 
 
-def _is_for_clients(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
+def _require_client_auth(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
     if ExtendedKeyUsageOID.CLIENT_AUTH not in usage:
         raise ValueError("it is not for clients (extended key usage clientAuth)")
 
 
-def _may_sign(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
+def _require_digital_signature(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
     if usage is not None and not usage.digital_signature:
         raise ValueError("its key may not sign (key usage digitalSignature)")
 
@@ -198,12 +205,12 @@ def _may_sign(policy: Policy, certificate: x509.Certificate, usage: Any) -> None
 _AUTHORITY = (
     ExtensionPolicy.permit_all()
     .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, None)  # that it says CA, the library demands
-    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _signs_certificates)
-    .may_be_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _vouches_for_clients)
+    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _require_cert_sign)
+    .may_be_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _require_client_issuer)
 )
 _CLIENT = (
     ExtensionPolicy.permit_all()
-    .may_be_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_no_authority)
-    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _may_sign)
-    .require_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _is_for_clients)
+    .may_be_present(x509.BasicConstraints, Criticality.AGNOSTIC, _require_no_authority)
+    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _require_digital_signature)
+    .require_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _require_client_auth)
 )

@@ -29,7 +29,7 @@ EMAIL_ALIASES = ("mail", "emailaddress", "email_address")
 
 @dataclass(frozen=True, slots=True)
 class IdentityInputs:
-    """Records of a person.  `rule_group_names` are the names and e-mails that rules compare, `group_names` those that upstreams are told.
+    """Records of a person.  `matchable_group_names` are the names and e-mails that rules compare, `group_names` those that upstreams are told.
 
     `person` is None where the directory has no record of them.
     """
@@ -38,7 +38,7 @@ class IdentityInputs:
     user: UserRecord
     person: DirectoryUser | None
     group_names: tuple[str, ...] = ()
-    rule_group_names: frozenset[str] = frozenset()
+    matchable_group_names: frozenset[str] = frozenset()
     access: Mapping[str, GrantPeriod] = field(default_factory=dict)
 
 
@@ -81,9 +81,9 @@ def build_identity(facts: IdentityInputs, provider: ProviderConfig | None) -> Id
         directory_email="" if is_external else authoritative_email(person.email, provider),
         name=display_name(_text(user.name) or _text(person.name), verified_email),
         group_ids=frozenset(group_ids),
-        group_names=frozenset() if is_external else facts.rule_group_names - frozenset(group_ids),
+        group_names=frozenset() if is_external else facts.matchable_group_names - frozenset(group_ids),
         groups=() if is_external else tuple(dict.fromkeys([*group_ids, *facts.group_names])),
-        groups_incomplete=provider is not None and _has_untold_groups(facts, claims, provider),
+        groups_incomplete=provider is not None and _are_groups_incomplete(facts, claims, provider),
         claims=claims,
         grants=facts.access,
         is_single_provider=provider is None or provider.is_only_provider,
@@ -91,7 +91,7 @@ def build_identity(facts: IdentityInputs, provider: ProviderConfig | None) -> Id
     )
 
 
-def _has_untold_groups(facts: IdentityInputs, claims: Mapping[str, tuple[Any, ...]], provider: ProviderConfig) -> bool:
+def _are_groups_incomplete(facts: IdentityInputs, claims: Mapping[str, tuple[Any, ...]], provider: ProviderConfig) -> bool:
     """Return whether the person may be in more groups than are known: the directory has no record of them, or the claim that names
     groups is missing where everybody is to have it, is kept elsewhere, or has a value that can't be read.
 

@@ -40,8 +40,8 @@ log = structlog.get_logger(__name__)
 KINDS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
 # Each is some 3 KiB, several times what the replica holds its records in.
 MAX_CACHED = 20_000
-MOST_BYTES = 128 * MIB
-NOTHING = frozen_data({})
+MAX_CACHE_BYTES = 128 * MIB
+EMPTY_DATA = frozen_data({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ class IdentityLoader:
         self._replica = replica
         self._uses_grants = uses_grants
         self._sessions = sessions
-        self._cached: BoundedCache[str, CachedIdentity] = BoundedCache(MAX_CACHED, MOST_BYTES)
-        self._bearers: BoundedCache[str, tuple[SessionRecord, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._cached: BoundedCache[str, CachedIdentity] = BoundedCache(MAX_CACHED, MAX_CACHE_BYTES)
+        self._bearers: BoundedCache[str, tuple[SessionRecord, int | None, Identity]] = BoundedCache(MAX_CACHED, MAX_CACHE_BYTES)
         self._generation = 0
         # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
         loader = weakref.ref(self)
@@ -204,7 +204,13 @@ class IdentityLoader:
         )
         user = user_of(session, user_record)
         access_record = await self._access_record(session, user)
-        sources = IdentityRecords(_stamp(record), _stamp(user_record), _stamp(directory_record), _stamp(access_record), self._uses_grants)
+        sources = IdentityRecords(
+            _without_data(record),
+            _without_data(user_record),
+            _without_data(directory_record),
+            _without_data(access_record),
+            self._uses_grants,
+        )
         return sources, await self._identity(session, user, directory_record, access_record)
 
     async def _access_record(self, session: SessionRecord, user: UserRecord) -> Record | None:
@@ -229,11 +235,11 @@ class IdentityLoader:
             session=session,
             user=user,
             person=person,
-            group_names=tuple(_shared(group.name) for group in groups if group.name),
-            rule_group_names=await self._rule_group_names(groups, prefix) if has_names else frozenset(),
+            group_names=tuple(_interned(group.name) for group in groups if group.name),
+            matchable_group_names=await self._matchable_group_names(groups, prefix) if has_names else frozenset(),
             access={
                 access.route: GrantPeriod(access.since, access.until)
-                for access in _last(access_of(self._holder(session, user), access_record))
+                for access in _latest_per_route(access_of(self._holder(session, user), access_record))
             },
         )
         if provider is None and session.provider != JWT:
@@ -244,11 +250,11 @@ class IdentityLoader:
         records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + id) for id in ids))
         return [group for record in records if (group := group_of(session, record)) is not None]
 
-    async def _rule_group_names(self, groups: list[DirectoryGroup], prefix: str) -> frozenset[str]:
+    async def _matchable_group_names(self, groups: list[DirectoryGroup], prefix: str) -> frozenset[str]:
         """A name that is the id of a known group of this directory is left out: else whoever names a group could take over another's
         rule.
         """
-        names = [_shared(name) for group in groups for name in (group.name, group.email) if name]
+        names = [_interned(name) for group in groups for name in (group.name, group.email) if name]
         same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + name) for name in names))
         return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
 
@@ -265,12 +271,12 @@ class IdentityLoader:
             self._cached.pop(change.id)
 
 
-def _last(held: tuple[TemporaryAccess, ...]) -> list[TemporaryAccess]:
+def _latest_per_route(held: tuple[TemporaryAccess, ...]) -> list[TemporaryAccess]:
     """Of what is kept of one route the one that ends last counts: the others have ended."""
     return sorted(held, key=lambda access: access.until)
 
 
-def _shared(name: str) -> str:
+def _interned(name: str) -> str:
     """One object for all who are in the group: each opens its record anew."""
     return intern(name) if type(name) is str else name
 
@@ -280,12 +286,12 @@ def _version(record: Record | None) -> int | None:
 
 
 @overload
-def _stamp(record: Record) -> Record: ...
+def _without_data(record: Record) -> Record: ...
 @overload
-def _stamp(record: None) -> None: ...
-def _stamp(record: Record | None) -> Record | None:
+def _without_data(record: None) -> None: ...
+def _without_data(record: Record | None) -> Record | None:
     """Without its data, of which an identity has its own."""
-    return None if record is None else replace(record, data=NOTHING)
+    return None if record is None else replace(record, data=EMPTY_DATA)
 
 
 def _forget(loader: IdentityLoader | None, change: RecordChange) -> None:

@@ -9,13 +9,13 @@ from foundation.crypto.service_account_token import PREFIX
 # Whatever is read here is taken out before a request is forwarded.
 # proxy/rewriting/request_headers.py and proxy/rewriting/target.py are more lenient readers.
 _TOKEN = re.compile(r"[A-Za-z0-9_.~+/-]+=*", re.ASCII)  # RFC 6750 2.1
-_OF_A_REQUEST = (b"authorization",)
-_OF_A_TUNNEL = (b"authorization", b"proxy-authorization")
+_REQUEST_HEADERS = (b"authorization",)
+_TUNNEL_HEADERS = (b"authorization", b"proxy-authorization")
 _QUERY_NAME = "gate_session"
 # No program has to say these, and no page can keep a browser from saying one: old browsers, and all of them over plain HTTP, send no
 # Sec-Fetch-*.
-_OF_BROWSERS = (b"sec-fetch-", b"sec-ch-")
-_BROWSERS_CALL_THEMSELVES = b"mozilla/"
+_BROWSER_HEADER_PREFIXES = (b"sec-fetch-", b"sec-ch-")
+_BROWSER_USER_AGENT_PREFIX = b"mozilla/"
 
 
 # enforcement-point: Identity: Credentials in headers
@@ -25,7 +25,7 @@ def parse_authorization(request: PolicyRequest) -> tuple[str, str]:
     `Gate <token>` and `Bearer Gate-<token>` are one scheme, `gate`.  Who asks for a tunnel may speak to us as to a proxy (RFC 9110
     11.7.2), and has one credential all the same.
     """
-    names = _OF_A_TUNNEL if request.is_tunnel else _OF_A_REQUEST
+    names = _TUNNEL_HEADERS if request.is_tunnel else _REQUEST_HEADERS
     given = [value for name, value in request.headers if name in names]
     if len(given) != 1:
         return "", ""
@@ -74,8 +74,8 @@ def parse_query_token(request: PolicyRequest) -> str:
 def _is_browser(request: PolicyRequest) -> bool:
     """Anything that a browser sends, whatever for: a page, a picture, a script's call, a websocket."""
     return any(
-        name.startswith(_OF_BROWSERS)
+        name.startswith(_BROWSER_HEADER_PREFIXES)
         or (name == b"accept" and b"text/html" in value.lower())
-        or (name == b"user-agent" and value.strip().lower().startswith(_BROWSERS_CALL_THEMSELVES))
+        or (name == b"user-agent" and value.strip().lower().startswith(_BROWSER_USER_AGENT_PREFIX))
         for name, value in request.headers
     )

@@ -17,11 +17,11 @@ IDENTITY_SECONDS = 3600.0
 MAX_CACHED = 10_000
 ReadRecord = Callable[[str, str], Awaitable[Record | None]]
 
-MISTYPED = "service account: the secret is mistyped or truncated"
+MALFORMED_SECRET = "service account: the secret is mistyped or truncated"
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadAccount:
+class _LoadedAccount:
     version: int
     account: ServiceAccountRecord
     identity: Identity
@@ -34,7 +34,7 @@ class ServiceAccountLoader:
 
     def __init__(self, replica: Replica):
         self._replica = replica
-        self._known: dict[str, _ReadAccount] = {}
+        self._known: dict[str, _LoadedAccount] = {}
 
     def __repr__(self) -> str:
         return f"<ServiceAccountLoader {len(self._known)} known>"
@@ -42,21 +42,21 @@ class ServiceAccountLoader:
     async def identify(self, token: str, now: float) -> Identity | InvalidToken:
         """Identity of who has this token.  Raises BrokerError."""
         if not (name := parse_name(token)):
-            return InvalidToken(MISTYPED)
-        known: _ReadAccount | InvalidToken | None = self._known.get(name)
-        if not isinstance(known, _ReadAccount) or now >= known.identity.expires_at or not self._is_current(name, known):
+            return InvalidToken(MALFORMED_SECRET)
+        known: _LoadedAccount | InvalidToken | None = self._known.get(name)
+        if not isinstance(known, _LoadedAccount) or now >= known.identity.expires_at or not self._is_current(name, known):
             known = await self._load(name, now)
         if isinstance(known, InvalidToken):
             return known
-        if not _is_its_secret(token, known.account, now):
+        if not _secret_matches(token, known.account, now):
             return InvalidToken(f"service account {name}: it has another secret")
         return known.identity
 
-    def _is_current(self, name: str, known: _ReadAccount) -> bool:
+    def _is_current(self, name: str, known: _LoadedAccount) -> bool:
         is_own_current = known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
         return is_own_current and all(version == self._replica.version(SERVICE_ACCOUNT, maker) for maker, version in known.makers)
 
-    async def _load(self, name: str, now: float) -> _ReadAccount | InvalidToken:
+    async def _load(self, name: str, now: float) -> _LoadedAccount | InvalidToken:
         self._known.pop(name, None)
         life = self._replica.life
         read = await _read(name, self._replica.get, now)
@@ -88,11 +88,11 @@ def build_account_identity(account: ServiceAccountRecord, now: float) -> Identit
 async def find_account(token: str, broker: BrokerClient, now: float) -> ServiceAccountRecord | InvalidToken:
     """The account that has this token, by the data broker's own record of this moment.  Raises BrokerError."""
     if not (name := parse_name(token)):
-        return InvalidToken(MISTYPED)
+        return InvalidToken(MALFORMED_SECRET)
     read = await _read(name, broker.get, now)
     if isinstance(read, InvalidToken):
         return read
-    return read.account if _is_its_secret(token, read.account, now) else InvalidToken(f"service account {name}: it has another secret")
+    return read.account if _secret_matches(token, read.account, now) else InvalidToken(f"service account {name}: it has another secret")
 
 
 async def load_account_identity(user_id: str, broker: BrokerClient, now: float) -> Identity | None:
@@ -104,7 +104,7 @@ async def load_account_identity(user_id: str, broker: BrokerClient, now: float) 
     return None if isinstance(read, InvalidToken) else read.identity
 
 
-async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | InvalidToken:
+async def _read(name: str, get: ReadRecord, now: float) -> _LoadedAccount | InvalidToken:
     """The account of this name, where it lives, and so do the secrets by which it was made.  Raises BrokerError."""
     record = await get(SERVICE_ACCOUNT, name)
     if record is None:
@@ -114,17 +114,17 @@ async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | Invali
         identity = build_account_identity(account, now)
         if account.name != name or now >= identity.expires_at:
             return InvalidToken(f"service account {name}: it has expired")
-        makers, until = await _makers(account, get)
+        makers, until = await _load_creators(account, get)
     except MALFORMED as error:
         report_malformed(SERVICE_ACCOUNT, name, error)
         return InvalidToken(f"service account {name}: its record is malformed")
     if now >= until:
         return InvalidToken(f"service account {name}: a creator was revoked, has expired or has another secret")
-    return _ReadAccount(record.version, account, replace(identity, expires_at=min(identity.expires_at, until)), makers)
+    return _LoadedAccount(record.version, account, replace(identity, expires_at=min(identity.expires_at, until)), makers)
 
 
 # enforcement-point: Identity: Service accounts end with the secrets that created them
-async def _makers(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple[tuple[str, int], ...], float]:
+async def _load_creators(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple[tuple[str, int], ...], float]:
     """The accounts through which this one was made, with their versions; and the moment until which all of them vouch for it."""
     makers, until = list[tuple[str, int]](), math.inf
     while account.maker:
@@ -139,7 +139,7 @@ async def _makers(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple
     return tuple(makers), until
 
 
-def _is_its_secret(token: str, account: ServiceAccountRecord, now: float) -> bool:
+def _secret_matches(token: str, account: ServiceAccountRecord, now: float) -> bool:
     return verify_token(token, account.secret_hash) or (
         now < account.previous_secret_expires_at and verify_token(token, account.previous_secret_hash)
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from authorize.policy.criterion import Evaluation
-from authorize.policy.language.criterion_registry import TIMED
+from authorize.policy.language.criterion_registry import TIME_DEPENDENT
 from authorize.policy.language.expression_compiler import InvalidOperand, compile_block
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.paths.interpretations import configured_forms, decoded_regex
@@ -21,8 +21,8 @@ from foundation.errors import BadRequest, ConfigError, Problem
 Matcher = Callable[[str], bool]
 
 CONDITIONS = ("path", "prefix", "regex")
-_FOR_NOBODY = frozenset({"public", "redirect", "cors_preflight"})  # criteria that let in who has not signed in
-_OF_A_SIGN_IN = frozenset({"acr", "amr", "auth_time"})
+_ANONYMOUS_CRITERIA = frozenset({"public", "redirect", "cors_preflight"})  # criteria that let in who has not signed in
+_AUTHENTICATION_CLAIMS = frozenset({"acr", "amr", "auth_time"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,18 @@ class CompiledRoute:
     @cached_property
     def allow_rules(self) -> tuple[Evaluation, ...]:
         """Any one suffices."""
-        return (*_compiled(self.route, "allow"), *self.policy_allow_rules)
+        return (*_compile_rules(self.route, "allow"), *self.policy_allow_rules)
 
     @cached_property
     def needs_identity(self) -> bool:
         """Whether only who is asking decides: nobody is let in unasked, and everybody may sign in."""
-        return self.client_ca is None and not self.has_policy and _FOR_NOBODY.isdisjoint(self.route.criteria)
+        return self.client_ca is None and not self.has_policy and _ANONYMOUS_CRITERIA.isdisjoint(self.route.criteria)
 
     @cached_property
     def policy_checks_auth_strength(self) -> bool:
         """Whether rules on access look at how or when somebody signed in: then a refusal may be one that another sign-in lifts."""
         return any(
-            comparison.criterion in ("acr", "session_age") or comparison.argument in _OF_A_SIGN_IN
+            comparison.criterion in ("acr", "session_age") or comparison.argument in _AUTHENTICATION_CLAIMS
             for comparison in iter_comparisons(block for block in self.route.blocks if block.effect != AUTHENTICATION)
         )
 
@@ -98,14 +98,14 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
     authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.from_pem(pem)
     setting = "tls_downstream_client_ca" if own_ca else "client_ca"
     has_escapes = "%" in f"{path}{prefix}"
-    matches = _matcher(path, prefix, pattern)
-    resembles = _reading_matcher(path, prefix, (pattern,)) if has_escapes else matches
+    matches = _build_matcher(path, prefix, pattern)
+    resembles = _build_variant_matcher(path, prefix, (pattern,)) if has_escapes else matches
     return CompiledRoute(
         route=route,
         matched_prefix=path or prefix or "",
         matches=matches,
         matches_variant=resembles,
-        owns_variant=_reading_matcher(path, prefix, (pattern, _decoded_pattern(route.regex)))
+        owns_variant=_build_variant_matcher(path, prefix, (pattern, _compile_decoded_pattern(route.regex)))
         if route.regex and "%" in route.regex
         else resembles,
         matches_any_path=path is None and prefix in (None, "/") and pattern is None,
@@ -113,21 +113,21 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
         has_escapes=has_escapes,
         client_ca=authority,
         requirements=() if authority is None else (_issued_by(authority, setting),),
-        deny_rules=(*_compiled(route, "deny"), *(evaluate for block, evaluate in policy if block.effect == "deny")),
+        deny_rules=(*_compile_rules(route, "deny"), *(evaluate for block, evaluate in policy if block.effect == "deny")),
         policy_allow_rules=tuple(evaluate for block, evaluate in policy if block.effect == "allow"),
-        authentication_requirements=tuple(_compiled(route, AUTHENTICATION)),
+        authentication_requirements=tuple(_compile_rules(route, AUTHENTICATION)),
         has_policy=bool(policy),
         is_time_dependent=authority is not None
-        or any(comparison.criterion in TIMED for comparison in iter_comparisons(_in_force(route, with_shadow))),
+        or any(comparison.criterion in TIME_DEPENDENT for comparison in iter_comparisons(_enforced_blocks(route, with_shadow))),
     )
 
 
-def _compiled(route: Route, effect: str) -> Iterator[Evaluation]:
+def _compile_rules(route: Route, effect: str) -> Iterator[Evaluation]:
     """Of the route's keys, whose values `compile_conditions` has found right."""
     return (compile_block(block) for block in route.blocks if block.is_route_key and block.effect == effect)
 
 
-def _in_force(route: Route, with_shadow: bool) -> Iterator[Block]:
+def _enforced_blocks(route: Route, with_shadow: bool) -> Iterator[Block]:
     return (block for block in route.blocks if with_shadow or block.mode == ENFORCE)
 
 
@@ -139,20 +139,20 @@ def _issued_by(authority: ClientAuthority, setting: str) -> Evaluation:
 def compile_conditions(route: Route, key: str) -> tuple[str | None, str | None, Matcher | None, list[tuple[Block, Evaluation]]]:
     """The route's path, prefix, pattern and policy, ready to be compared; ConfigError where it can't be used."""
     problems: list[Problem] = []
-    path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
-    prefix = _setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
-    pattern = _pattern(route.regex, f"{key}.regex", problems)
-    problems.extend(_unusable_domains(route, key))
+    path = _canonical_setting(route.path, canonical_setting_path, f"{key}.path", problems)
+    prefix = _canonical_setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
+    pattern = _compile_pattern(route.regex, f"{key}.regex", problems)
+    problems.extend(_invalid_domains(route, key))
     problems.extend(invalid_user_entries(route.allowed_users, f"{key}.allowed_users"))
-    policy = _policy(route, key, problems)
+    policy = _compile_policy(route, key, problems)
     if route.access_requests is not None:
-        problems.extend(_unusable_approvers(route.access_requests, key))
+        problems.extend(_invalid_approvers(route.access_requests, key))
     if problems:
         raise ConfigError(problems)
     return path, prefix, pattern, policy
 
 
-def _policy(route: Route, key: str, problems: list[Problem]) -> list[tuple[Block, Evaluation]]:
+def _compile_policy(route: Route, key: str, problems: list[Problem]) -> list[tuple[Block, Evaluation]]:
     blocks = []
     for block in route.policy:
         try:
@@ -162,7 +162,7 @@ def _policy(route: Route, key: str, problems: list[Problem]) -> list[tuple[Block
     return blocks
 
 
-def _unusable_approvers(asking: AccessRequestSettings, key: str) -> Iterator[Problem]:
+def _invalid_approvers(asking: AccessRequestSettings, key: str) -> Iterator[Problem]:
     for block in approval_blocks(asking):
         try:
             compile_block(block)
@@ -177,7 +177,7 @@ def approval_blocks(asking: AccessRequestSettings) -> Iterator[Block]:
         yield Block("access_requests.break_glass.allowed", "allow", asking.break_glass.allowed)
 
 
-def _setting(text: str | None, canonical: Callable[[str], str], key: str, problems: list[Problem]) -> str | None:
+def _canonical_setting(text: str | None, canonical: Callable[[str], str], key: str, problems: list[Problem]) -> str | None:
     if text is None:
         return None
     try:
@@ -187,7 +187,7 @@ def _setting(text: str | None, canonical: Callable[[str], str], key: str, proble
         return None
 
 
-def _pattern(text: str | None, key: str, problems: list[Problem]) -> Matcher | None:
+def _compile_pattern(text: str | None, key: str, problems: list[Problem]) -> Matcher | None:
     if text is None:
         return None
     if not text.isascii():
@@ -196,7 +196,7 @@ def _pattern(text: str | None, key: str, problems: list[Problem]) -> Matcher | N
     return _fullmatch(text)  # that it compiles was checked with the configuration
 
 
-def _decoded_pattern(text: str) -> Matcher:
+def _compile_decoded_pattern(text: str) -> Matcher:
     """Of a regex that names escapes: a route that was found by them owns what they stand for (docs/decisions/routing.md)."""
     import re2
 
@@ -216,7 +216,7 @@ def _fullmatch(expression: str) -> Matcher:
     return lambda path: fullmatch(path.encode()) is not None
 
 
-def _unusable_domains(route: Route, key: str) -> Iterator[Problem]:
+def _invalid_domains(route: Route, key: str) -> Iterator[Problem]:
     for index, entry in enumerate(route.allowed_domains):
         if not canonical_domain(entry):
             yield Problem(f"{key}.allowed_domains[{index}]", f"{entry!r} is not a domain such as 'example.com'")
@@ -230,7 +230,7 @@ def invalid_user_entries(entries: Iterable[str], key: str) -> Iterator[Problem]:
             yield Problem(f"{key}[{index}]", str(error))
 
 
-def _matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> Matcher:
+def _build_matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> Matcher:
     """All of the conditions that are given must hold."""
     conditions: list[Matcher] = []
     if path is not None:
@@ -246,10 +246,10 @@ def _matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> M
     return lambda candidate: all(condition(candidate) for condition in conditions)
 
 
-def _reading_matcher(path: str | None, prefix: str | None, patterns: Sequence[Matcher | None]) -> Matcher:
-    """As `_matcher`, for any of the forms that each condition has in a reading."""
+def _build_variant_matcher(path: str | None, prefix: str | None, patterns: Sequence[Matcher | None]) -> Matcher:
+    """As `_build_matcher`, for any of the forms that each condition has in a reading."""
     paths, prefixes = ((None,) if text is None else configured_forms(text) for text in (path, prefix))
-    matchers = [_matcher(*conditions) for conditions in itertools.product(paths, prefixes, patterns)]
+    matchers = [_build_matcher(*conditions) for conditions in itertools.product(paths, prefixes, patterns)]
     return lambda candidate: any(matches(candidate) for matches in matchers)
 
 

@@ -15,7 +15,7 @@ def shown(values: Iterable[Any]) -> str:
     return ", ".join(sorted(map(str, values))) or "nothing"
 
 
-def shown_claim(values: tuple[Any, ...] | None) -> str:
+def describe_claim(values: tuple[Any, ...] | None) -> str:
     if type(values) is UnescapedValues:
         return "unknown: a dot of the claim's name needs a backslash"
     if values is None or not is_partial(values):
@@ -23,7 +23,7 @@ def shown_claim(values: tuple[Any, ...] | None) -> str:
     return ", ".join([*sorted(map(str, values)), "a value that can't be compared"])
 
 
-def compared_person(case: EvaluationContext) -> str:
+def describe_user(case: EvaluationContext) -> str:
     person = case.identity
     return (
         "nobody"
@@ -32,13 +32,13 @@ def compared_person(case: EvaluationContext) -> str:
     )
 
 
-def compared_email(case: EvaluationContext) -> str:
+def describe_email(case: EvaluationContext) -> str:
     return "nobody" if case.identity is None else case.identity.verified_email or "no usable e-mail address"
 
 
-def compared_provider(case: EvaluationContext) -> str:
+def describe_provider(case: EvaluationContext) -> str:
     return "nobody" if case.identity is None else case.identity.provider
 
 
-def compared_groups(case: EvaluationContext) -> str:
+def describe_groups(case: EvaluationContext) -> str:
     return "nobody" if case.identity is None else shown(case.identity.group_ids | case.identity.group_names)

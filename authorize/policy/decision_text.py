@@ -19,14 +19,14 @@ from foundation.errors import PathTooAmbiguous
 from foundation.web.message import Message, enumerated
 
 # What a refused person can do nothing about, and need not read.
-_NOT_TOLD = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})
-_DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN, Reason.SIGNED_IN_ELSEWHERE})
+_UNDISCLOSED = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})
+_DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN, Reason.OTHER_PROVIDER})
 # Told where no criterion of the block may be.
-_BLOCKS = frozenset({Reason.NOT_ALLOWED_BY_POLICY, Reason.ALLOW_UNKNOWN})
-_ANSWERS = {TRUE: "yes", FALSE: "no", UNKNOWN: "unknown"}
+_BLOCK_LEVEL = frozenset({Reason.NOT_ALLOWED_BY_POLICY, Reason.ALLOW_UNKNOWN})
+_RESULTS = {TRUE: "yes", FALSE: "no", UNKNOWN: "unknown"}
 # Settled by the last rule that was looked at.
-_ONE_RULE = frozenset({Outcome.CERTIFICATE, Outcome.STEP_UP})
-_INVERSIONS = re.compile(r"\.(?:not|nor)\b")
+_SINGLE_RULE_OUTCOMES = frozenset({Outcome.CERTIFICATE, Outcome.STEP_UP})
+_NEGATIONS = re.compile(r"\.(?:not|nor)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ def user_message(decision: Decision) -> Message:
     if decision.outcome is Outcome.CERTIFICATE:
         return Message("A client certificate is required: %(reason)s.", reason=decision.trace[-1].reason.value)
     told = (step for step in decision.trace if not step.holds and (step.description is None or step.description.is_disclosed))
-    found = list(dict.fromkeys(step.reason for step in told if step.reason not in _NOT_TOLD))
+    found = list(dict.fromkeys(step.reason for step in told if step.reason not in _UNDISCLOSED))
     if decision.trace and decision.trace[-1].reason in _DENIES:
         found = [decision.trace[-1].reason]
-    reasons = [reason.value for reason in found if reason not in _BLOCKS] or [reason.value for reason in found]
+    reasons = [reason.value for reason in found if reason not in _BLOCK_LEVEL] or [reason.value for reason in found]
     if not reasons:
         return Message("You don't have access to this page: no rule allows it.")
     return Message("You don't have access to this page: %(reasons)s.", reasons=enumerated(reasons))
@@ -70,7 +70,7 @@ def _row(step: TraceStep, decision: Decision) -> dict[str, Any]:
     row: dict[str, Any] = {
         "rule": step.rule,
         "holds": step.holds,
-        "result": _ANSWERS.get(step.value, "not known yet"),
+        "result": _RESULTS.get(step.value, "not known yet"),
         "reason": step.reason.value,
     }
     if step.description is not None and decision.context is not None:
@@ -85,12 +85,12 @@ def route_candidates(
 
     Each is asked alone, in a table of its own, so the answers are those of the real table and no second account of its rules.
     """
-    fitting = {index for index, route in enumerate(policy) if _fits(request, route, default_ports)}
+    fitting = {index for index, route in enumerate(policy) if _has_host(request, route, default_ports)}
     exact_hosts = {index for index in fitting if not policy[index].from_.host.startswith("*.") and policy[index].mode != SHADOW}
     looks = []
     for index, route in enumerate(policy):
         if index not in fitting:
-            misses = _other_address(request, route, default_ports)
+            misses = _address_mismatches(request, route, default_ports)
             if not misses:
                 continue
         elif request.host in own_hosts:
@@ -99,7 +99,7 @@ def route_candidates(
             misses = [f"host: {request.host} has its own routes, so routes for {route.from_.host} do not apply"]
         else:
             misses = [
-                *_misses(request.path, route),
+                *_path_mismatches(request.path, route),
                 *(["mode: the route is in shadow mode and not enforced"] if route.mode == SHADOW else []),
             ]
         looks.append(RouteCandidate(index, route, tuple(misses)))
@@ -108,14 +108,14 @@ def route_candidates(
     return looks
 
 
-def _fits(request: PolicyRequest, route: Route, default_ports: frozenset[int]) -> bool:
-    return _alone(route, default_ports).has_host(request.host, request.port, request.is_tunnel)
+def _has_host(request: PolicyRequest, route: Route, default_ports: frozenset[int]) -> bool:
+    return _single_route_table(route, default_ports).has_host(request.host, request.port, request.is_tunnel)
 
 
-def _other_address(request: PolicyRequest, route: Route, default_ports: frozenset[int]) -> list[str]:
+def _address_mismatches(request: PolicyRequest, route: Route, default_ports: frozenset[int]) -> list[str]:
     """Empty where not even the host is the request's."""
     port = None if route.from_.port in default_ports and not route.is_tcp else route.from_.port
-    if not _alone(route, default_ports).has_host(request.host, port, route.is_tcp):
+    if not _single_route_table(route, default_ports).has_host(request.host, port, route.is_tcp):
         return []
     if route.is_tcp is not request.is_tunnel:
         return ["from: the route is for TCP, which requires CONNECT" if route.is_tcp else "from: the route is not for TCP"]
@@ -126,14 +126,14 @@ def _port(port: int | None) -> str:
     return "the default port" if port is None else f"port {port}"
 
 
-def _misses(path: str, route: Route) -> Iterator[str]:
+def _path_mismatches(path: str, route: Route) -> Iterator[str]:
     for condition in CONDITIONS:
         wanted = getattr(route, condition)
         if wanted is None:
             continue
         others: dict[str, None] = {other: None for other in CONDITIONS if other != condition}
         if not compile_route(route.model_copy(update=others), condition).matches(path):
-            yield f"{condition}: {path} {_MISS[condition]} {wanted}"
+            yield f"{condition}: {path} {_MISMATCH_TEXT[condition]} {wanted}"
     # Such a path is refused where another route matches it (HostRoutes.match).
     compiled = compile_route(route, "")
     try:
@@ -144,10 +144,10 @@ def _misses(path: str, route: Route) -> Iterator[str]:
         yield f"an upstream may interpret {path} as {reading}, a path of this route"
 
 
-_MISS = {"path": "is not", "prefix": "does not begin with", "regex": "does not match, as a whole,"}
+_MISMATCH_TEXT = {"path": "is not", "prefix": "does not begin with", "regex": "does not match, as a whole,"}
 
 
-def _alone(route: Route, default_ports: frozenset[int]) -> RouteTable:
+def _single_route_table(route: Route, default_ports: frozenset[int]) -> RouteTable:
     return RouteTable.build([route], default_ports, client_ca=None, with_shadow=True)  # asked for its host only
 
 
@@ -168,8 +168,8 @@ def decisive_rows(decision: Decision) -> list[int]:
     if not decision.trace:
         return []
     last = len(decision.trace) - 1
-    settled = decision.is_allowed or decision.outcome in _ONE_RULE or decision.trace[last].reason in _DENIES
-    return [last] if settled else [place for place, step in enumerate(decision.trace) if not step.holds and step.reason not in _NOT_TOLD]
+    settled = decision.is_allowed or decision.outcome in _SINGLE_RULE_OUTCOMES or decision.trace[last].reason in _DENIES
+    return [last] if settled else [place for place, step in enumerate(decision.trace) if not step.holds and step.reason not in _UNDISCLOSED]
 
 
 def trace_rows_with_decisive(decision: Decision) -> list[dict[str, Any]]:
@@ -187,7 +187,7 @@ def remedies(decision: Decision) -> list[str]:
         return ["a client certificate issued by the route's CA"]
     last = decision.trace[-1] if decision.trace else None
     if decision.outcome is Outcome.STEP_UP and last is not None and last.description is not None:
-        return [_wish(last.rule, last.description.expected, is_inverted=False)]
+        return [_remedy(last.rule, last.description.expected, is_inverted=False)]
     if last is not None and last.reason in _DENIES:
         return [f"{last.rule} must not match"]
     effects = {block.key: block.effect for block in route.route.blocks if not block.is_route_key or block.effect == "deny"}
@@ -199,13 +199,13 @@ def remedies(decision: Decision) -> list[str]:
             ways.append(f"{step.rule}: " + (" and ".join(inside) or "its criteria must match"))
             inside = []
         elif step.description is not None:
-            is_inverted = len(_INVERSIONS.findall(step.rule)) % 2 == 1
+            is_inverted = len(_NEGATIONS.findall(step.rule)) % 2 == 1
             if step.holds is is_inverted:
                 (inside if step.rule.startswith("policy") else ways).append(
-                    _wish(step.rule, step.description.expected, is_inverted=is_inverted)
+                    _remedy(step.rule, step.description.expected, is_inverted=is_inverted)
                 )
     return ways or ["nothing: the route has no allow rule"]
 
 
-def _wish(rule: str, wanted: str, *, is_inverted: bool) -> str:
+def _remedy(rule: str, wanted: str, *, is_inverted: bool) -> str:
     return f"{rule}: {'anything but ' if is_inverted else ''}{wanted}"

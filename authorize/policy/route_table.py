@@ -32,22 +32,22 @@ class HostRoutes:
         for route in self.routes:
             if route.matches_any_path or route.matches(path):
                 if not self.routes[0].matches_any_path and (self.have_escapes or not is_unambiguous(path)):
-                    self._require_all_readings(path, route)
+                    self._require_same_route(path, route)
                 return route
         interpretations(path)  # refused alike where there is a route and where there is none
         return None
 
-    def _require_all_readings(self, path: str, found: CompiledRoute) -> None:
+    def _require_same_route(self, path: str, found: CompiledRoute) -> None:
         """`/%2Fadmin`, `//admin` and `/;x/admin` don't match `/admin`, but many an upstream reads them so."""
         taken_for = interpretations(path)
         written = undecoded_forms(path) if found.regex_has_escapes else {}
         owners = [(route, route.owns_variant if route is found else route.matches_variant) for route in self.routes]
         for reading in taken_for:
-            owner = _first(owners, reading)
-            if owner is not found and not self._is_meant(reading, written.get(reading, ()), found):
-                raise AmbiguousPath(reading, _shown(owner), _shown(found))
+            owner = _first_owner(owners, reading)
+            if owner is not found and not self._is_intended(reading, written.get(reading, ()), found):
+                raise AmbiguousPath(reading, _describe(owner), _describe(found))
 
-    def _is_meant(self, reading: str, forms: Iterable[str], found: CompiledRoute) -> bool:
+    def _is_intended(self, reading: str, forms: Iterable[str], found: CompiledRoute) -> bool:
         """Is `/files/a@b` the found route's because its expression, which speaks of escapes, takes `/files/a%40b`?
 
         Not where a route before it has the decoded form, or one behind it only that form: such a name is that route's.
@@ -64,7 +64,7 @@ class HostRoutes:
         return True
 
 
-def _first(owners: Iterable[tuple[CompiledRoute, Matcher]], reading: str) -> CompiledRoute | None:
+def _first_owner(owners: Iterable[tuple[CompiledRoute, Matcher]], reading: str) -> CompiledRoute | None:
     """As of a request."""
     for route, owns in owners:
         if owns(reading):
@@ -72,7 +72,7 @@ def _first(owners: Iterable[tuple[CompiledRoute, Matcher]], reading: str) -> Com
     return None
 
 
-def _shown(route: CompiledRoute | None) -> str:
+def _describe(route: CompiledRoute | None) -> str:
     return f"route '{route_name(route.route)}'" if route is not None else "no route of this host"
 
 
@@ -170,7 +170,7 @@ class RouteTable:
 
     def has_tunnels_at(self, host: str) -> bool:
         """Whether this host has routes for TCP, at any port."""
-        return host in self._tunnel_hosts or self._wildcard_of(host) in self._tunnel_hosts
+        return host in self._tunnel_hosts or self._wildcard_for(host) in self._tunnel_hosts
 
     def routes_for(self, host: str, port: int | None) -> tuple[CompiledRoute, ...]:
         found = self._host_routes(host, port)
@@ -191,8 +191,8 @@ class RouteTable:
 
     def _host_routes(self, host: str, port: int | None, is_tunnel: bool = False) -> HostRoutes | None:
         """A host with routes of its own never falls back to a wildcard's, which may be more generous."""
-        return self._by_host.get((host, port, is_tunnel)) or self._by_host.get((self._wildcard_of(host), port, is_tunnel))
+        return self._by_host.get((host, port, is_tunnel)) or self._by_host.get((self._wildcard_for(host), port, is_tunnel))
 
-    def _wildcard_of(self, host: str) -> str:
+    def _wildcard_for(self, host: str) -> str:
         """ "" where none may stand for this host, whatever the port: cookies know no ports."""
         return "" if host in self._own_hosts else f"*.{host.partition('.')[2]}"

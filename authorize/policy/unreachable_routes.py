@@ -13,7 +13,7 @@ from config.routes.route import Route
 from foundation.errors import BadRequest
 
 # Trying a path on an expression costs time, and one host may have thousands of each.
-MOST_TRIALS = 100_000
+MAX_REGEX_TRIALS = 100_000
 
 _LITERAL = re.compile(r"(?:[A-Za-z0-9/_~%=:@!,;&'-]|\\[.+*?()\[\]{}|^$/-])*")
 _QUANTIFIERS = frozenset("*+?{")
@@ -29,9 +29,9 @@ class _Conditions:
     regex: str | None
 
     @property
-    def certain_beginning(self) -> str:
+    def required_prefix(self) -> str:
         """Beginning of every path that matches."""
-        regex = "" if self.regex is None else literal_beginning(self.regex)
+        regex = "" if self.regex is None else literal_prefix(self.regex)
         return max((self.path or "", self.prefix or "", regex), key=len)
 
 
@@ -73,17 +73,17 @@ class _Host:
 
     def unreachable(self, routes: Sequence[tuple[int, _Conditions]]) -> Iterator[tuple[int, int]]:
         for index, conditions in routes:
-            cover = self._cover(conditions)
+            cover = self._covering_route(conditions)
             if cover is not None:
                 yield index, cover
             else:
                 self._add(index, conditions)
 
-    def _cover(self, conditions: _Conditions) -> int | None:
-        found = [self._everything, self._same.get(conditions), self._prefix_of(conditions.certain_beginning)]
+    def _covering_route(self, conditions: _Conditions) -> int | None:
+        found = [self._everything, self._same.get(conditions), self._prefix_of(conditions.required_prefix)]
         if conditions.path is not None:
             found += [self._paths.get(conditions.path), self._regex_of(conditions.path)]
-        elif conditions.regex is not None and (literal := _whole_literal(conditions.regex)) is not None:
+        elif conditions.regex is not None and (literal := _complete_literal(conditions.regex)) is not None:
             found += [self._paths.get(literal), self._regex_of(literal)]
         return min((index for index in found if index is not None), default=None)
 
@@ -94,7 +94,7 @@ class _Host:
     def _regex_of(self, path: str) -> int | None:
         for index, matches in self._regexes:
             self._trials += 1
-            if self._trials > MOST_TRIALS:
+            if self._trials > MAX_REGEX_TRIALS:
                 return None
             if matches(path):
                 return index
@@ -115,11 +115,11 @@ class _Host:
             import re2  # 2 MiB, for expressions alone
 
             self._regexes.append((index, re2.compile(conditions.regex).fullmatch))
-            if (beginning := _beginning_of_anything(conditions.regex)) is not None:
+            if (beginning := _open_ended_prefix(conditions.regex)) is not None:
                 self._prefixes.setdefault(beginning, index)
 
 
-def literal_beginning(regex: str) -> str:
+def literal_prefix(regex: str) -> str:
     """What each match begins with, as far as it is plain to see; an alternation may begin with anything."""
     if "|" in regex:
         return ""
@@ -130,11 +130,11 @@ def literal_beginning(regex: str) -> str:
     return literal.replace("\\", "")
 
 
-def _whole_literal(regex: str) -> str | None:
+def _complete_literal(regex: str) -> str | None:
     found = _LITERAL.fullmatch(regex)
     return found[0].replace("\\", "") if found else None
 
 
-def _beginning_of_anything(regex: str) -> str | None:
+def _open_ended_prefix(regex: str) -> str | None:
     """`/api/` of `/api/.*`, which matches what the prefix does."""
-    return _whole_literal(regex.removesuffix(".*")) if regex.endswith(".*") else None
+    return _complete_literal(regex.removesuffix(".*")) if regex.endswith(".*") else None

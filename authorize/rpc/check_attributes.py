@@ -22,7 +22,7 @@ IDENTIFY, ATTEST, CREDENTIALS, ACCESSIBLE_ROUTES = "identify", "attest", "creden
 ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that has no metadata of its own to say it in
 SYNC_TOKEN = "gate_seen"  # noqa: S105 - the version of the records that the data plane knows of: older ones must not decide
 
-_TOLD_APART = (b"cookie", b"origin", b"access-control-request-method")
+_SEPARATE_HEADERS = (b"cookie", b"origin", b"access-control-request-method")
 
 Http: TypeAlias = attribute_context_pb2.AttributeContext.HttpRequest
 
@@ -39,10 +39,10 @@ def to_check_request(
     http = check.attributes.request.http
     http.method, http.host, http.id = request.method, request.host_port, request_id
     http.path = f"{request.path}?{request.query}" if request.query else request.path
-    headers = [(name, value) for name, value in request.headers if name not in _TOLD_APART]
+    headers = [(name, value) for name, value in request.headers if name not in _SEPARATE_HEADERS]
     headers += [(b"cookie", value) for value in cookie_headers]
     told_apart = (request.origin, request.access_control_request_method)
-    headers += [(name, value.encode("latin-1")) for name, value in zip(_TOLD_APART[1:], told_apart, strict=True) if value]
+    headers += [(name, value.encode("latin-1")) for name, value in zip(_SEPARATE_HEADERS[1:], told_apart, strict=True) if value]
     for name, value in headers:
         http.header_map.headers.add(key=name.decode("latin-1"), raw_value=value)
     return check

@@ -28,7 +28,7 @@ from foundation.web.asgi_types import Header
 
 SERVICE = "envoy.service.auth.v3.Authorization"
 CHECK = f"/{SERVICE}/Check"
-LONGEST_REMEMBERED = 4096  # bytes of all that an answer says
+MAX_CACHED_RESPONSE_BYTES = 4096  # bytes of all that an answer says
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 _STATUS = {Outcome.SIGN_IN: 401, Outcome.STEP_UP: 401, Outcome.FORBIDDEN: 403, Outcome.NO_ROUTE: 404, Outcome.CERTIFICATE: 495}
@@ -44,12 +44,12 @@ class ExtAuthz:
         return {"Check": grpc.unary_unary_rpc_method_handler(self.check, pb.CheckRequest.FromString)}
 
     async def check(self, request: pb.CheckRequest, context: grpc.aio.ServicerContext) -> bytes:
-        """CheckResponse as it is sent, because most answers have been given before (`_let_through`)."""
+        """CheckResponse as it is sent, because most answers have been given before (`_ok_response`)."""
         if any(name == TOKEN for name, _ in context.invocation_metadata() or ()):
-            return (await self._for_our_proxy(request)).SerializeToString()
-        return await self._for_an_envoy(request)
+            return (await self._check_for_proxy(request)).SerializeToString()
+        return await self._check_for_envoy(request)
 
-    async def _for_our_proxy(self, told: pb.CheckRequest) -> pb.CheckResponse:
+    async def _check_for_proxy(self, told: pb.CheckRequest) -> pb.CheckResponse:
         """Facts, for a proxy that finds the words itself; errors are gRPC's."""
         authorize, extensions = self._parts.authorize(), told.attributes.context_extensions
         # A proxy that knows of a newer change must not be answered from older records: it would let a stream live on.
@@ -57,22 +57,22 @@ class ExtAuthz:
         request, cookies = check_attributes.from_check_request(told, authorize.default_ports)
         match extensions.get(check_attributes.PURPOSE):
             case check_attributes.IDENTIFY:
-                return _facts(Attestation(await authorize.identify(cookies, request.host_port)))
+                return _attestation_response(Attestation(await authorize.identify(cookies, request.host_port)))
             case check_attributes.ATTEST:
-                return _facts(await authorize.attest(request, cookies))
+                return _attestation_response(await authorize.attest(request, cookies))
             case check_attributes.ACCESSIBLE_ROUTES:
-                return _opened(await authorize.accessible_routes(request, cookies))
+                return _routes_response(await authorize.accessible_routes(request, cookies))
         if extensions.get(check_attributes.PURPOSE) == check_attributes.CREDENTIALS:
             check = await authorize.check(request, cookies)
             require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
-            return _ok(await authorize.credentials_for(check, request, cookies))
+            return _headers_response(await authorize.credentials_for(check, request, cookies))
         check = await self._parts.recorder.check(authorize, request, cookies, told.attributes.request.http.id)
         require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
-        return _decided(check)
+        return _decision_response(check)
 
-    async def _for_an_envoy(self, told: pb.CheckRequest) -> bytes:
+    async def _check_for_envoy(self, told: pb.CheckRequest) -> bytes:
         answer = await self._parts.responder().respond(_envoy_request(told, self._parts.authorize().default_ports))
-        return _denied(answer) if isinstance(answer, DeniedResponse) else _let_through(answer)
+        return _denied_response(answer) if isinstance(answer, DeniedResponse) else _ok_response(answer)
 
 
 def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> EnvoyRequest:
@@ -90,14 +90,14 @@ def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> Envo
     return EnvoyRequest(request, headers, cookies, address, http.id, time.monotonic(), route_id, unread)
 
 
-def _ok(headers: Iterable[Header]) -> pb.CheckResponse:
+def _headers_response(headers: Iterable[Header]) -> pb.CheckResponse:
     answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     for name, value in headers:
         _add(answer.ok_response.headers, name, value, append=name == b"impersonate-group")
     return answer
 
 
-def _decided(check: AuthorizationResult) -> pb.CheckResponse:
+def _decision_response(check: AuthorizationResult) -> pb.CheckResponse:
     decision = check.decision
     answer = pb.CheckResponse()
     if decision.is_allowed:
@@ -107,7 +107,7 @@ def _decided(check: AuthorizationResult) -> pb.CheckResponse:
     else:
         answer.status.code = code_pb2.PERMISSION_DENIED
         answer.denied_response.status.CopyFrom(_http_status(_STATUS[decision.outcome]))
-    trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _told(decision.trace)]
+    trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _disclosed_steps(decision.trace)]
     told = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge, "token_error": check.token_error}
     answer.dynamic_metadata.update({**_outcome(check), **told})
     if check.valid_until < math.inf:  # which JSON does not know
@@ -115,12 +115,12 @@ def _decided(check: AuthorizationResult) -> pb.CheckResponse:
     return answer
 
 
-def _told(trace: Sequence[TraceStep]) -> Sequence[TraceStep]:
+def _disclosed_steps(trace: Sequence[TraceStep]) -> Sequence[TraceStep]:
     """What the proxy may tell a refused person from, and the last, which decided."""
     return [step for step in trace if step is trace[-1] or step.description is None or step.description.is_disclosed]
 
 
-def _facts(attestation: Attestation) -> pb.CheckResponse:
+def _attestation_response(attestation: Attestation) -> pb.CheckResponse:
     answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     if attestation.assertion:
         _add(answer.ok_response.headers, ASSERTION, attestation.assertion.encode("ascii"))
@@ -128,7 +128,7 @@ def _facts(attestation: Attestation) -> pb.CheckResponse:
     return answer
 
 
-def _opened(openings: Sequence[AccessibleRoute]) -> pb.CheckResponse:
+def _routes_response(openings: Sequence[AccessibleRoute]) -> pb.CheckResponse:
     """Ids of the routes alone: what they are called the asker's own configuration says."""
     answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     for name, found in (("open", False), ("open_after_step_up", True)):
@@ -152,18 +152,18 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
 # Clients choose what is replaced and removed, and providers what identity headers hold.
 @bounded_lru_cache(
     2048,
-    max_key_length=LONGEST_REMEMBERED,
+    max_key_length=MAX_CACHED_RESPONSE_BYTES,
     size=lambda said: total_length(said.identity_headers, said.headers_to_set, said.headers_to_remove),
 )
-def _let_through(said: OkResponse) -> bytes:
+def _ok_response(said: OkResponse) -> bytes:
     """The requests of one browser to one route are answered alike; each is judged, and then its answer need not be written anew."""
-    answer = _ok((*said.identity_headers, *said.headers_to_set))
+    answer = _headers_response((*said.identity_headers, *said.headers_to_set))
     answer.ok_response.headers_to_remove.extend([name.decode("latin-1") for name in said.headers_to_remove])
     answer.dynamic_metadata.update({"outcome": said.outcome.name, "route": said.route_id})
     return answer.SerializeToString()
 
 
-def _denied(answer: DeniedResponse) -> bytes:
+def _denied_response(answer: DeniedResponse) -> bytes:
     denied = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.PERMISSION_DENIED))
     denied.denied_response.status.CopyFrom(_http_status(answer.status))
     denied.denied_response.body = answer.body.decode("utf-8", "replace")

@@ -56,18 +56,18 @@ class RemoteAuthorizer(Authorizer):
         if route is None:
             return AuthorizationResult(NO_ROUTE, None)
         answer = await self._ask(request, cookie_headers, {check_attributes.ROUTE: route.id}, request_id)
-        facts = _plain(answer)
+        facts = _metadata(answer)
         decision = _decision(facts, route)
         identity = _identity(facts.get("identity"))
         challenge, refused = (str(facts.get(name) or "") for name in ("challenge", "token_error"))
         headers = _headers(answer) if decision.is_allowed else ()
-        return AuthorizationResult(decision, identity, headers, challenge, refused, _end(facts))
+        return AuthorizationResult(decision, identity, headers, challenge, refused, _valid_until(facts))
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")
         request = PolicyRequest(method="GET", host=host, port=int(port) if port else None, path="/")
         return _identity(
-            _plain(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.IDENTIFY})).get("identity")
+            _metadata(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.IDENTIFY})).get("identity")
         )
 
     async def load_session_identity(self, session_id: str) -> Identity | None:
@@ -77,10 +77,10 @@ class RemoteAuthorizer(Authorizer):
     async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation:
         answer = await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ATTEST})
         told = dict(_headers(answer))
-        return Attestation(_identity(_plain(answer).get("identity")), told.get(ASSERTION, b"").decode("ascii"))
+        return Attestation(_identity(_metadata(answer).get("identity")), told.get(ASSERTION, b"").decode("ascii"))
 
     async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[AccessibleRoute, ...]:
-        facts = _plain(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ACCESSIBLE_ROUTES}))
+        facts = _metadata(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ACCESSIBLE_ROUTES}))
         try:
             open_now, after_step_up = (frozenset(facts[name].split()) for name in ("open", "open_after_step_up"))
         except (KeyError, AttributeError) as error:
@@ -141,7 +141,7 @@ def _identity(facts: dict[str, Any] | None) -> Identity | None:
         raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
 
 
-def _end(facts: dict[str, Any]) -> float:
+def _valid_until(facts: dict[str, Any]) -> float:
     """End in Unix seconds; infinite where the response has none."""
     said = facts.get("valid_until", math.inf)
     if not isinstance(said, int | float):
@@ -153,7 +153,7 @@ def _headers(answer: pb.CheckResponse) -> Headers:
     return tuple((option.header.key.encode("latin-1"), option.header.value.encode()) for option in answer.ok_response.headers)
 
 
-def _plain(answer: pb.CheckResponse) -> dict[str, Any]:
+def _metadata(answer: pb.CheckResponse) -> dict[str, Any]:
     """The metadata as plain values (a Struct's own are views)."""
     return {name: _value(value) for name, value in answer.dynamic_metadata.fields.items()}
 

@@ -19,7 +19,7 @@ from databroker.admin.row_search import MOST_WORDS
 from foundation.values import parse_ip
 
 FIELDS = ("user", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")
-WITHIN = {
+TIME_RANGES = {
     "5m": ("The last 5 minutes", timedelta(minutes=5)),
     "1h": ("The last hour", timedelta(hours=1)),
     "1d": ("The last 24 hours", timedelta(days=1)),
@@ -34,7 +34,7 @@ Rows: TypeAlias = QuerySet[LoggedDecision]
 class TimelineFilters:
     """Filters as they were asked for, and `problems` with them, in words; where there are some, no decision fits."""
 
-    said: Mapping[str, str]
+    values: Mapping[str, str]
     zone: ZoneInfo
     routes: Sequence[Route] = ()
     problems: list[str] = field(default_factory=list)
@@ -42,8 +42,8 @@ class TimelineFilters:
     @classmethod
     def of(cls, query: Mapping[str, str], zone: ZoneInfo, routes: Sequence[Route]) -> "TimelineFilters":
         # A link to a route says its id, which is the same whatever the route is called.
-        said = {"route": query.get("route_id", ""), **{name: value for name in FIELDS if (value := query.get(name, ""))}}
-        return cls({name: value.replace("\x00", "").strip() for name, value in said.items() if value.strip()}, zone, routes)
+        values = {"route": query.get("route_id", ""), **{name: value for name in FIELDS if (value := query.get(name, ""))}}
+        return cls({name: value.replace("\x00", "").strip() for name, value in values.items() if value.strip()}, zone, routes)
 
     def rows(self) -> Rows:
         rows = LoggedDecision.objects.all()
@@ -53,12 +53,12 @@ class TimelineFilters:
             ("outcome", self._outcome),
             ("shadow_outcome", self._shadow_outcome),
         ):
-            if name in self.said:
-                rows = narrow(rows, self.said[name])
+            if name in self.values:
+                rows = narrow(rows, self.values[name])
         rows = self._times(rows)
-        if "q" in self.said:
+        if "q" in self.values:
             try:
-                rows = search(rows, self.said["q"])
+                rows = search(rows, self.values["q"])
             except ValueError as error:
                 self.problems.append(str(error))
         return rows.none() if self.problems else rows
@@ -68,13 +68,13 @@ class TimelineFilters:
         for lookup in ("user_id", "display_name"):
             if LoggedDecision.objects.filter(**{lookup: wanted}).exists():
                 return rows.filter(**{lookup: wanted})
-        return newest(rows).filter(display_name__holds=wanted)
+        return recent_only(rows).filter(display_name__holds=wanted)
 
     def _route(self, rows: Rows, wanted: str) -> Rows:
         ids = {route.id for route in self.routes if wanted in (route.id, route_name(route))}
         if ids or LoggedDecision.objects.filter(route_id=wanted).exists():
             return rows.filter(route_id__in=ids or {wanted})
-        return newest(rows).filter(route__holds=wanted)
+        return recent_only(rows).filter(route__holds=wanted)
 
     def _outcome(self, rows: Rows, wanted: str) -> Rows:
         if wanted not in OUTCOMES:
@@ -82,13 +82,13 @@ class TimelineFilters:
         return rows.filter(outcome=wanted)
 
     def _shadow_outcome(self, rows: Rows, wanted: str) -> Rows:
-        return newest(rows).filter(shadow_outcome=wanted)
+        return recent_only(rows).filter(shadow_outcome=wanted)
 
     def _times(self, rows: Rows) -> Rows:
-        if (span := WITHIN.get(self.said.get("within", ""))) is not None:
+        if (span := TIME_RANGES.get(self.values.get("within", ""))) is not None:
             rows = rows.filter(decided_at__gte=timezone.now() - span[1])
         for name, lookup in (("from", "decided_at__gte"), ("to", "decided_at__lt")):
-            if name in self.said and (moment := self._moment(self.said[name])) is not None:
+            if name in self.values and (moment := self._moment(self.values[name])) is not None:
                 rows = rows.filter(**{lookup: moment})
         return rows
 
@@ -101,14 +101,14 @@ class TimelineFilters:
             self.problems.append(f"{written} is no time such as 2027-01-31T18:00.")
             return None
 
-    def name_of_route(self) -> str:
+    def selected_route_name(self) -> str:
         """The route that is asked for, as people call it."""
-        wanted = self.said.get("route", "")
+        wanted = self.values.get("route", "")
         return next((route_name(route) for route in self.routes if route.id == wanted), wanted)
 
 
-# No index serves a word in the middle of a text: of a larger log the newest are looked through.
-LOOKED_THROUGH = 200_000
+# No index serves a word in the middle of a text: of a larger log the recent_only are looked through.
+MAX_SCANNED = 200_000
 _TIMES = {"after:": "decided_at__gte", "before:": "decided_at__lt"}
 _REQUEST_ID = re.compile(r"[0-9A-Fa-f]{32}")
 
@@ -125,16 +125,16 @@ def search(rows: QuerySet[LoggedDecision], text: str) -> QuerySet[LoggedDecision
         elif (named := _named(word)) and rows.filter(**named).exists():
             rows, is_found_by_index = rows.filter(**named), True
         elif address := str(parse_ip(word) or ""):
-            rows = (rows if is_found_by_index else newest(rows)).filter(client_address__in={word, address})
+            rows = (rows if is_found_by_index else recent_only(rows)).filter(client_address__in={word, address})
         else:
-            rows = (rows if is_found_by_index else newest(rows)).filter(_anywhere(word))
+            rows = (rows if is_found_by_index else recent_only(rows)).filter(_any_column(word))
     return rows
 
 
-def newest(rows: QuerySet[LoggedDecision]) -> QuerySet[LoggedDecision]:
-    """The newest of them, as many as one look may take: by time, which the order of the timeline and its indexes go by."""
+def recent_only(rows: QuerySet[LoggedDecision]) -> QuerySet[LoggedDecision]:
+    """The recent_only of them, as many as one look may take: by time, which the order of the timeline and its indexes go by."""
     last = LoggedDecision.objects.aggregate(last=Max("pk"))["last"] or 0
-    oldest = LoggedDecision.objects.filter(pk__lte=last - LOOKED_THROUGH).order_by("-pk").values_list("decided_at", flat=True).first()
+    oldest = LoggedDecision.objects.filter(pk__lte=last - MAX_SCANNED).order_by("-pk").values_list("decided_at", flat=True).first()
     return rows if oldest is None else rows.filter(decided_at__gte=oldest)
 
 
@@ -152,6 +152,6 @@ def _named(word: str) -> dict[str, Any]:
     return {"display_name": word} if "@" in word else {}
 
 
-def _anywhere(word: str) -> Q:
+def _any_column(word: str) -> Q:
     exactly = Q(request_id=word) | Q(route_id=word)
     return exactly | Q(display_name__holds=word) | Q(user_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)

@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 
 from authorize.models import LoggedDecision
 
-PER_PAGE = 100
+PAGE_SIZE = 100
 # What a line of the timeline shows; the facts of a hundred decisions are a megabyte.
 _COLUMNS = ("decided_at", "display_name", "user_id", "method", "url", "route", "route_id", "outcome", "reason", "shadow_outcome")
 _LETTERS = frozenset("0123456789")
@@ -20,9 +20,9 @@ _LETTERS = frozenset("0123456789")
 
 @dataclass(frozen=True, slots=True)
 class TimelineHour:
-    """Hour of the zone that `begins` at a moment, with its decisions."""
+    """Hour of the zone that `starts_at` at a moment, with its decisions."""
 
-    begins: datetime
+    starts_at: datetime
     rows: list[LoggedDecision]
 
 
@@ -34,21 +34,21 @@ class TimelineDay:
 
 @dataclass(frozen=True, slots=True)
 class TimelinePage:
-    """Page; `earlier` is the query of the next one, None where there is none."""
+    """Page; `next_page` is the query of the next one, None where there is none."""
 
     days: list[TimelineDay]
-    earlier: Mapping[str, str] | None
+    next_page: Mapping[str, str] | None
 
 
 def paginate(rows: QuerySet[LoggedDecision], before: str, zone: ZoneInfo) -> TimelinePage:
-    """Page of what is older than `before`, which an earlier page has said as `earlier`; what else it may be begins at the newest."""
-    found = list(_older(rows, before).only(*_COLUMNS).order_by("-decided_at", "-id")[: PER_PAGE + 1])
-    shown = found[:PER_PAGE]
-    last = shown[-1] if len(found) > PER_PAGE else None
+    """Page of what is older than `before`, which an next_page page has said as `next_page`; what else it may be starts_at at the newest."""
+    found = list(_before(rows, before).only(*_COLUMNS).order_by("-decided_at", "-id")[: PAGE_SIZE + 1])
+    shown = found[:PAGE_SIZE]
+    last = shown[-1] if len(found) > PAGE_SIZE else None
     return TimelinePage(list(_days(shown, zone)), None if last is None else {"before": f"{_microseconds(last.decided_at)}-{last.pk}"})
 
 
-def _older(rows: QuerySet[LoggedDecision], before: str) -> QuerySet[LoggedDecision]:
+def _before(rows: QuerySet[LoggedDecision], before: str) -> QuerySet[LoggedDecision]:
     at, _, id = before.partition("-")
     if not (at and id and len(before) < 40 and _LETTERS.issuperset(at + id)):
         return rows
@@ -65,18 +65,18 @@ def _microseconds(at: datetime) -> int:
 
 
 def _days(rows: Iterable[LoggedDecision], zone: ZoneInfo) -> Iterator[TimelineDay]:
-    hours = (TimelineHour(begins, list(of_hour)) for begins, of_hour in groupby(rows, lambda row: _hour(row, zone)))
-    for day, of_day in groupby(hours, lambda hour: hour.begins.astimezone(zone).date()):
+    hours = (TimelineHour(starts_at, list(of_hour)) for starts_at, of_hour in groupby(rows, lambda row: _hour(row, zone)))
+    for day, of_day in groupby(hours, lambda hour: hour.starts_at.astimezone(zone).date()):
         yield TimelineDay(day, list(of_day))
 
 
 def _hour(row: Any, zone: ZoneInfo) -> datetime:
-    """Moment at which the hour begins; in UTC, because in autumn two hours of a night have the same name."""
+    """Moment at which the hour starts_at; in UTC, because in autumn two hours of a night have the same name."""
     local: datetime = row.decided_at.astimezone(zone)
     return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
 
 
-KEPT = "timeline_zone"
+ZONE_SESSION_KEY = "timeline_zone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ class TimelineZone:
     is_chosen: bool
 
 
-def zone_of(request: Any, default: str) -> TimelineZone:
+def select_zone(request: Any, default: str) -> TimelineZone:
     """Zone that the page is asked for, else the one that was chosen before, else `default`."""
-    wanted, kept = request.GET.get("zone", "").strip(), request.session.get(KEPT, "")
+    wanted, kept = request.GET.get("zone", "").strip(), request.session.get(ZONE_SESSION_KEY, "")
     if wanted in _known() and wanted != kept:
-        kept = request.session[KEPT] = wanted
+        kept = request.session[ZONE_SESSION_KEY] = wanted
     problem = "" if wanted in ("", kept) else f"{wanted} is no time zone that is known here; Europe/Berlin is one."
     return TimelineZone(ZoneInfo(kept if kept in _known() else default), problem, bool(wanted or kept))
 

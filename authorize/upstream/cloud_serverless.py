@@ -29,17 +29,17 @@ METADATA_FLAVOR = {"Metadata-Flavor": "Google"}
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 ASSERTION_SECONDS = 3600  # how long the token endpoint may take our JWT for good: the most that the vendor allows
-UNUSED_BEFORE_EXPIRY = 60.0
-RENEWED_BEFORE_EXPIRY = 300.0
+EXPIRY_MARGIN_SECONDS = 60.0
+REFRESH_MARGIN_SECONDS = 300.0
 FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
 TIMEOUT = 10.0
-MAX_ANSWER = 64 * 1024
+MAX_RESPONSE_BYTES = 64 * 1024
 UNAVAILABLE = "no identity token available for the upstream"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class CachedToken:
     token: str = field(repr=False)
     expires: float
     renewed_at: float
@@ -55,7 +55,7 @@ class IdentityTokens:
         self._metadata = options.cloud_serverless_metadata_url.origin + IDENTITY_PATH
         self._authorities = options.certificate_authority
         self._clock = clock
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, CachedToken] = {}
         self._fetches: SingleFlight[str, str] = SingleFlight("identity token")
         self._failed: dict[str, float] = {}
 
@@ -65,22 +65,22 @@ class IdentityTokens:
     async def token_for(self, audience: str) -> str:
         """Token for an audience; UpstreamCredentialsUnavailable where none can be had: nothing is ever sent without one."""
         held, now = self._held.get(audience), self._clock()
-        if held is not None and now < held.expires - UNUSED_BEFORE_EXPIRY:
-            if now >= held.renewed_at and not self._has_just_failed(audience, now):
+        if held is not None and now < held.expires - EXPIRY_MARGIN_SECONDS:
+            if now >= held.renewed_at and not self._in_backoff(audience, now):
                 self._fetches.start(audience, partial(self._fetch, audience))
             return held.token
-        if self._has_just_failed(audience, now):
+        if self._in_backoff(audience, now):
             raise UpstreamCredentialsUnavailable(UNAVAILABLE)
         return await self._fetches.run(audience, partial(self._fetch, audience))
 
-    def _has_just_failed(self, audience: str, now: float) -> bool:
+    def _in_backoff(self, audience: str, now: float) -> bool:
         return now < self._failed.get(audience, 0.0) + FAILURE_SECONDS
 
     async def _fetch(self, audience: str) -> str:
         try:
             async with asyncio.timeout(TIMEOUT):
                 token = await (self._from_metadata(audience) if self._account is None else self._from_account(self._account, audience))
-            held = self._checked(token, audience)
+            held = self._validate(token, audience)
         except (UpstreamCredentialsUnavailable, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             self._failed[audience] = self._clock()
             log.warning("fetching upstream identity token failed", audience=audience, source=self._source, reason=_reason(error))
@@ -119,13 +119,13 @@ class IdentityTokens:
             body = bytearray()
             async for chunk in answer.aiter_bytes():
                 body += chunk
-                if len(body) > MAX_ANSWER:
-                    raise UpstreamCredentialsUnavailable(f"the response exceeds {MAX_ANSWER} bytes")
+                if len(body) > MAX_RESPONSE_BYTES:
+                    raise UpstreamCredentialsUnavailable(f"the response exceeds {MAX_RESPONSE_BYTES} bytes")
         if answer.status_code != 200:
             raise UpstreamCredentialsUnavailable(f"the response has status {answer.status_code}")
         return httpx.Response(200, headers={"metadata-flavor": answer.headers.get("metadata-flavor", "")}, content=bytes(body))
 
-    def _checked(self, token: str, audience: str) -> _Held:
+    def _validate(self, token: str, audience: str) -> CachedToken:
         """Its signature is for the upstream to verify; that it fits into a header, is for this upstream, and lasts, is for us."""
         if not _TOKEN.fullmatch(token):
             raise UpstreamCredentialsUnavailable("the response is not a JWT")
@@ -136,9 +136,9 @@ class IdentityTokens:
         if claims.get("aud") != audience:
             raise UpstreamCredentialsUnavailable("the token is for another audience")
         expires, now = claims.get("exp"), self._clock()
-        if not isinstance(expires, int | float) or expires - UNUSED_BEFORE_EXPIRY <= now:
+        if not isinstance(expires, int | float) or expires - EXPIRY_MARGIN_SECONDS <= now:
             raise UpstreamCredentialsUnavailable("the token has expired")
-        return _Held(token, expires, expires - min(RENEWED_BEFORE_EXPIRY, (expires - now) / 2))
+        return CachedToken(token, expires, expires - min(REFRESH_MARGIN_SECONDS, (expires - now) / 2))
 
 
 def _reason(error: Exception) -> str:

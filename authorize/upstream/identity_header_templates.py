@@ -24,7 +24,7 @@ _OF_REQUESTS = frozenset({REQUEST_ID, FINGERPRINT})
 
 
 @dataclass(frozen=True, slots=True)
-class PersonFacts:
+class IdentityVariables:
     """Facts that templates name: `claims` as X-Gate-Claim-* tell them, an `assertion` signed for the route.
 
     Of who is named by another issuer's token only the id is told, and the assertion, which has the issuer in it: applications take the
@@ -55,7 +55,7 @@ class PersonFacts:
 class RouteTemplates:
     """Templates of one route, by the lower-case names of their headers."""
 
-    tells_person: bool
+    includes_identity: bool
     sends_assertion: bool
     templates: Named
 
@@ -64,7 +64,7 @@ class RouteTemplates:
         named = ((name.lower().encode("ascii"), parts) for name, parts in header_templates(route).items() if not uses_provider_token(parts))
         return cls(sends_identity(route), sends_assertion(route), tuple(named))
 
-    def told(self, facts: PersonFacts) -> tuple[Headers, Named]:
+    def told(self, facts: IdentityVariables) -> tuple[Headers, Named]:
         """(headers that say the same in all requests of a person, templates in which only what is the request's is left to fill).
 
         A header is left out where something in it is not known.  Raises NoIdentity where that is Authorization.
@@ -73,7 +73,7 @@ class RouteTemplates:
         left: list[tuple[bytes, Parts]] = []
         for name, parts in self.templates:
             of_person = {part.name for part in parts if isinstance(part, Variable)} - _OF_REQUESTS
-            filled = _filled(name, parts, {variable: facts.value(variable) for variable in of_person})
+            filled = _substitute(name, parts, {variable: facts.value(variable) for variable in of_person})
             if filled is not None and all(isinstance(part, str) for part in filled):
                 headers.append((name, "".join(map(str, filled)).encode("ascii")))
             elif filled is not None:
@@ -81,15 +81,15 @@ class RouteTemplates:
         return tuple(headers), tuple(left)
 
 
-def of_request(templates: Named, request: PolicyRequest, request_id: str) -> Headers:
+def render_request(templates: Named, request: PolicyRequest, request_id: str) -> Headers:
     """Headers that name the request besides the person; raises NoIdentity as `RouteTemplates.told`."""
     certificate = request.client_certificate
     values = {REQUEST_ID: request_id, FINGERPRINT: certificate.fingerprint if certificate is not None else None}
-    found = ((name, _filled(name, parts, values)) for name, parts in templates)
+    found = ((name, _substitute(name, parts, values)) for name, parts in templates)
     return tuple((name, "".join(map(str, filled)).encode("ascii")) for name, filled in found if filled is not None)
 
 
-def _filled(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts | None:
+def _substitute(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts | None:
     """The parts with these values in place of their variables; None where one is not known, or empty."""
     filled: list[str | Variable] = []
     for part in parts:

@@ -9,7 +9,7 @@ import structlog
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.policy_request import PolicyRequest
-from authorize.upstream.identity_header_templates import Headers, Named, PersonFacts, RouteTemplates, header_value, of_request
+from authorize.upstream.identity_header_templates import Headers, IdentityVariables, Named, RouteTemplates, header_value, render_request
 from config.options import Options
 from config.routes.policy.policy_language import iter_comparisons
 from config.routes.route import Route
@@ -22,11 +22,11 @@ log = structlog.get_logger(__name__)
 
 ASSERTION = b"x-gate-jwt-assertion"
 CLAIM_PREFIX = "x-gate-claim-"
-RENEWED_BEFORE_EXPIRY = 60.0
+REFRESH_MARGIN_SECONDS = 60.0
 # 2 KiB each, as a rule; a provider may say more.
 MAX_CACHED = 20_000
-MOST_BYTES = 64 * MIB
-LARGE = 8 * 1024  # bytes: many servers accept no more in all headers of a request
+MAX_CACHE_BYTES = 64 * MIB
+LARGE_HEADER_BYTES = 8 * 1024  # bytes: many servers accept no more in all headers of a request
 
 # Upstreams show these as the name of the user, so they must not be the address or the id of another (`display_name`).
 NAME_CLAIMS = frozenset({"name", "given_name", "family_name", "middle_name", "nickname"})
@@ -34,7 +34,7 @@ NAME_CLAIMS = frozenset({"name", "given_name", "family_name", "middle_name", "ni
 _NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")
 
 
-class MadeHeaders(NamedTuple):
+class CachedHeaders(NamedTuple):
     """Headers as they were made of an identity; `left` wait for what is each request's own."""
 
     identity: Identity | None
@@ -51,10 +51,10 @@ class IdentityHeaders:
         self.names = identity_header_names(options)
         self._key = signing_key
         self._groups_filter = options.jwt_groups_filter
-        self._of_our_people = frozenset({"email", "name", "groups"}) | groups_claims(options)
+        self._reserved_claims = frozenset({"email", "name", "groups"}) | groups_claims(options)
         self._told_groups: dict[str, frozenset[str] | None] = {}
         self._templates: dict[str, RouteTemplates] = {}
-        self._cached: BoundedCache[tuple[str, str, str], MadeHeaders] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._cached: BoundedCache[tuple[str, str, str], CachedHeaders] = BoundedCache(MAX_CACHED, MAX_CACHE_BYTES)
 
     def __repr__(self) -> str:
         return f"<IdentityHeaders {len(self._cached)} cached>"
@@ -66,7 +66,7 @@ class IdentityHeaders:
 
         Raises NoIdentity where its Authorization would name what is not known of the caller.
         """
-        if not (templates := self._templates_of(route)).tells_person:
+        if not (templates := self._templates_of(route)).includes_identity:
             return ()
         host_port = request.host_port
         key = (identity.session_id if identity is not None else "", host_port, route.id)
@@ -75,36 +75,36 @@ class IdentityHeaders:
         if known is None or known.identity is not identity or not _is_fresh(identity, now):
             known = self._made(identity, host_port, route, templates)
             self._cached.put(key, known, total_length(*key, known.headers))
-        return known.headers if not known.left else known.headers + of_request(known.left, request, request_id)
+        return known.headers if not known.left else known.headers + render_request(known.left, request, request_id)
 
     def sends_identity(self, route: CompiledRoute) -> bool:
         """Whether this route's upstream is told anything about the caller."""
-        return self._templates_of(route).tells_person
+        return self._templates_of(route).includes_identity
 
     def assertion(self, identity: Identity | None, host_port: str) -> str:
         """Assertion alone, signed, for the caller's own eyes (`/.gate/jwt`): of the groups, what every route of ours may tell."""
         told = None if self._groups_filter is None else frozenset(self._groups_filter)
-        groups = () if identity is None else filtered(identity.groups, told)
+        groups = () if identity is None else filter_groups(identity.groups, told)
         return self._key.sign(attested_claims(identity, self._issuer, host_port, groups))
 
     def released_groups(self, route: CompiledRoute, identity: Identity) -> tuple[str, ...]:
         """Groups of the person that the upstream of this route learns of."""
         if route.id not in self._told_groups:
-            self._told_groups[route.id] = told_groups(route.route, self._groups_filter)
-        return filtered(identity.groups, self._told_groups[route.id])
+            self._told_groups[route.id] = group_filter(route.route, self._groups_filter)
+        return filter_groups(identity.groups, self._told_groups[route.id])
 
     def _templates_of(self, route: CompiledRoute) -> RouteTemplates:
         if (found := self._templates.get(route.id)) is None:
             found = self._templates[route.id] = RouteTemplates.of(route.route)
         return found
 
-    def _made(self, identity: Identity | None, host_port: str, route: CompiledRoute, templates: RouteTemplates) -> MadeHeaders:
+    def _made(self, identity: Identity | None, host_port: str, route: CompiledRoute, templates: RouteTemplates) -> CachedHeaders:
         groups = () if identity is None else self.released_groups(route, identity)
         attested = attested_claims(identity, self._issuer, route.route.assertion_audience or host_port, groups)
         said = identity.claims if identity is not None else {}
         if identity is not None and identity.is_external:
             # Upstreams take these for what our provider says of its people.
-            said = {name: values for name, values in said.items() if name not in self._of_our_people}
+            said = {name: values for name, values in said.items() if name not in self._reserved_claims}
         said = {name: values for name, values in said.items() if name not in NAME_CLAIMS or _are_names(values)}
         told = {**said, **attested}
         assertion = self._key.sign(attested) if templates.sends_assertion else ""
@@ -112,10 +112,10 @@ class IdentityHeaders:
         if route.route.pass_identity_headers:
             claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, [], ()))
             headers = ((ASSERTION, assertion.encode("ascii")), *claims)
-        own, left = templates.told(PersonFacts(identity, told, assertion))
+        own, left = templates.told(IdentityVariables(identity, told, assertion))
         headers += own
-        warn_of_size(headers, route, identity)
-        return MadeHeaders(identity, headers, left)
+        warn_if_large(headers, route, identity)
+        return CachedHeaders(identity, headers, left)
 
 
 def identity_header_names(options: Options) -> tuple[bytes, ...]:
@@ -149,7 +149,7 @@ def attested_email(identity: Identity) -> str:
     return identity.directory_email or (identity.email if identity.verified_email else "")
 
 
-def told_groups(route: Route, groups_filter: tuple[str, ...] | None) -> frozenset[str] | None:
+def group_filter(route: Route, groups_filter: tuple[str, ...] | None) -> frozenset[str] | None:
     """Groups that the upstream may learn of, None for all (no filter).  What the route itself names, its upstream needs to know."""
     chosen = groups_filter if route.jwt_groups_filter is None else route.jwt_groups_filter
     return None if chosen is None else frozenset((*chosen, *_named_groups(route)))
@@ -161,14 +161,14 @@ def _named_groups(route: Route) -> Iterator[str]:
             yield from comparison.operand
 
 
-def filtered(groups: tuple[str, ...], told: frozenset[str] | None) -> tuple[str, ...]:
+def filter_groups(groups: tuple[str, ...], told: frozenset[str] | None) -> tuple[str, ...]:
     return groups if told is None else tuple(group for group in groups if group in told)
 
 
-def warn_of_size(headers: Headers, route: CompiledRoute, identity: Identity | None) -> None:
+def warn_if_large(headers: Headers, route: CompiledRoute, identity: Identity | None) -> None:
     """Once for each session and route, because headers are made once."""
     size = sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
-    if size > LARGE:
+    if size > LARGE_HEADER_BYTES:
         log.warning(
             "identity headers exceed 8 KiB",
             bytes=size,
@@ -184,4 +184,4 @@ def header_name(claim: str) -> bytes:
 
 
 def _is_fresh(identity: Identity | None, now: float) -> bool:
-    return identity is None or now < identity.expires_at - RENEWED_BEFORE_EXPIRY
+    return identity is None or now < identity.expires_at - REFRESH_MARGIN_SECONDS

@@ -32,19 +32,19 @@ from foundation.web.message import Message
 log = structlog.get_logger(__name__)
 
 MAX_CACHED = 10_000
-MOST_BYTES = 64 * MIB
-RENEWED_BEFORE_EXPIRY = 30.0  # seconds, or a quarter of its life where that is less: an upstream needs some time to use it
-LONGEST_WAIT = 8.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
+MAX_CACHE_BYTES = 64 * MIB
+REFRESH_MARGIN_SECONDS = 30.0  # seconds, or a quarter of its life where that is less: an upstream needs some time to use it
+MAX_WAIT_SECONDS = 8.0
+FIRST_PAUSE, MAX_PAUSE_SECONDS = 0.02, 0.25
 FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
-_IN_HEADERS = re.compile(r"[!-~]{1,16384}")
-_WORDS = {ACCESS_TOKEN: Message("access token"), ID_TOKEN: Message("ID token")}
+_HEADER_SAFE = re.compile(r"[!-~]{1,16384}")
+_TOKEN_NAMES = {ACCESS_TOKEN: Message("access token"), ID_TOKEN: Message("ID token")}
 _UNUSABLE = Message("it requires your %(token)s, and your identity provider issued none that can be passed on")
 _EXPIRED = Message("it requires your %(token)s, which has expired and can't be renewed; sign out and in again")
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTokens:
+class SessionTokens:
     """Tokens of a session, and until when each is good (Unix seconds; None: nobody knows); `received` is 0 for those of the sign-in."""
 
     values: dict[str, str] = field(repr=False)
@@ -52,12 +52,12 @@ class HeldTokens:
     received: float
     begins: float
     is_renewable: bool
-    is_half_renewed: bool  # a refresh has brought an ID token that is not verified yet
+    has_unverified_id_token: bool  # a refresh has brought an ID token that is not verified yet
 
     @classmethod
-    def of(cls, session: SessionRecord) -> "HeldTokens":
+    def of(cls, session: SessionRecord) -> "SessionTokens":
         values = {ACCESS_TOKEN: session.access_token, ID_TOKEN: session.id_token}
-        ends = {ACCESS_TOKEN: session.access_token_expires, ID_TOKEN: _end_of(session.id_token)}
+        ends = {ACCESS_TOKEN: session.access_token_expires, ID_TOKEN: _token_expiry(session.id_token)}
         begins = session.tokens_received_at or session.issued
         return cls(values, ends, session.tokens_received_at, begins, bool(session.refresh_token), bool(session.unverified_id_token))
 
@@ -66,14 +66,14 @@ class HeldTokens:
         end = self.ends[kind]
         if end is None:
             return math.inf
-        return end - (min(RENEWED_BEFORE_EXPIRY, max(end - self.begins, 0.0) / 4) if self.is_renewable else 0.0)
+        return end - (min(REFRESH_MARGIN_SECONDS, max(end - self.begins, 0.0) / 4) if self.is_renewable else 0.0)
 
     def is_due(self, kind: str, now: float) -> bool:
         return now >= self.due(kind)
 
-    def is_hopeless(self, kind: str, now: float) -> bool:
+    def cannot_be_refreshed(self, kind: str, now: float) -> bool:
         """Whether no refresh would help: there is none, or the last one came when this was due, is complete, and brought no other."""
-        has_brought_none = self.received > 0 and self.is_due(kind, self.received) and not self.is_half_renewed
+        has_brought_none = self.received > 0 and self.is_due(kind, self.received) and not self.has_unverified_id_token
         return self.is_due(kind, now) and (not self.is_renewable or has_brought_none)
 
 
@@ -100,8 +100,8 @@ class ProviderTokens:
             if compiled.route.pass_provider_tokens:
                 named = provider_token_templates(compiled.route).items()
                 self._templates.setdefault(compiled.id, tuple((name.lower().encode("ascii"), parts) for name, parts in named))
-        self._cached: BoundedCache[tuple[str, str], TokenHeaders] = BoundedCache(MAX_CACHED, MOST_BYTES)
-        self._refreshes: SingleFlight[tuple[str, frozenset[str]], HeldTokens] = SingleFlight("a fresh token")
+        self._cached: BoundedCache[tuple[str, str], TokenHeaders] = BoundedCache(MAX_CACHED, MAX_CACHE_BYTES)
+        self._refreshes: SingleFlight[tuple[str, frozenset[str]], SessionTokens] = SingleFlight("a fresh token")
         self._failed: BoundedCache[str, float] = BoundedCache(MAX_CACHED, MIB)
 
     def __repr__(self) -> str:
@@ -130,38 +130,38 @@ class ProviderTokens:
         headers = tuple((name, value.encode("latin-1")) for name, value in filled)
         return TokenHeaders(identity, headers, min(held.due(kind) for kind in kinds))
 
-    async def _fresh(self, session_id: str, kinds: frozenset[str]) -> HeldTokens:
+    async def _fresh(self, session_id: str, kinds: frozenset[str]) -> SessionTokens:
         held, now = self._checked(await self._read(session_id), kinds), self._clock()
         if any(held.is_due(kind, now) for kind in kinds):
             return self._checked(await self._refreshed(session_id, held, kinds), kinds)
         return held
 
-    def _checked(self, held: HeldTokens, kinds: Iterable[str]) -> HeldTokens:
+    def _checked(self, held: SessionTokens, kinds: Iterable[str]) -> SessionTokens:
         now = self._clock()
         for kind in kinds:
-            if not _IN_HEADERS.fullmatch(held.values[kind]):
-                raise NoIdentity(_UNUSABLE.filled(token=_WORDS[kind]))
-            if held.is_hopeless(kind, now):
-                raise NoIdentity(_EXPIRED.filled(token=_WORDS[kind]))
+            if not _HEADER_SAFE.fullmatch(held.values[kind]):
+                raise NoIdentity(_UNUSABLE.filled(token=_TOKEN_NAMES[kind]))
+            if held.cannot_be_refreshed(kind, now):
+                raise NoIdentity(_EXPIRED.filled(token=_TOKEN_NAMES[kind]))
         return held
 
-    async def _read(self, session_id: str) -> HeldTokens:
+    async def _read(self, session_id: str) -> SessionTokens:
         if self._broker is None:
             raise UpstreamCredentialsUnavailable("this process has no data broker")
         record = await self._broker.get(SESSION, session_id)
         session = self._sessions.read(record) if record is not None else None
         if session is None:
             raise NoIdentity(Message("it requires a token of an identity provider at which you are not signed in"))
-        return HeldTokens.of(session)
+        return SessionTokens.of(session)
 
-    async def _refreshed(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
+    async def _refreshed(self, session_id: str, held: SessionTokens, kinds: frozenset[str]) -> SessionTokens:
         if self._clock() < (self._failed.get(session_id) or 0.0) + FAILURE_SECONDS:
             raise UpstreamCredentialsUnavailable("the provider returned no new token")
         return await self._refreshes.run((session_id, kinds), lambda: self._ask(session_id, held, kinds))
 
-    async def _ask(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
+    async def _ask(self, session_id: str, held: SessionTokens, kinds: frozenset[str]) -> SessionTokens:
         try:
-            async with asyncio.timeout(LONGEST_WAIT):
+            async with asyncio.timeout(MAX_WAIT_SECONDS):
                 return await self._awaited(session_id, held, kinds)
         except TimeoutError:
             log.warning("upstream token refresh timed out", session_id=session_id)
@@ -172,24 +172,24 @@ class ProviderTokens:
         self._failed.put(session_id, self._clock(), total_length(session_id))
         raise UpstreamCredentialsUnavailable("the provider returned no new token")
 
-    async def _awaited(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
+    async def _awaited(self, session_id: str, held: SessionTokens, kinds: frozenset[str]) -> SessionTokens:
         if self._broker is None:
             raise UpstreamCredentialsUnavailable("this process has no data broker")
         wish = WantedTokens(held.received).to_data()
-        await self._broker.put(TOKEN_REFRESH_REQUEST, session_id, wish, expires=self._clock() + LONGEST_WAIT)
-        for wait in backoff_delays(FIRST_PAUSE, LONGEST_PAUSE):
+        await self._broker.put(TOKEN_REFRESH_REQUEST, session_id, wish, expires=self._clock() + MAX_WAIT_SECONDS)
+        for wait in backoff_delays(FIRST_PAUSE, MAX_PAUSE_SECONDS):
             await asyncio.sleep(wait)
             is_wanted = await self._broker.get(TOKEN_REFRESH_REQUEST, session_id) is not None
             found, now = await self._read(session_id), self._clock()
             due = [kind for kind in kinds if found.is_due(kind, now)]
-            if not due or all(found.is_hopeless(kind, now) for kind in due):
+            if not due or all(found.cannot_be_refreshed(kind, now) for kind in due):
                 return found
             if not is_wanted:
                 break
         raise UpstreamCredentialsUnavailable("the provider is unavailable or sent an invalid response")
 
 
-def _end_of(id_token: str) -> float | None:
+def _token_expiry(id_token: str) -> float | None:
     """Its `exp`; it was verified when it came."""
     try:
         claims: dict[str, Any] = jwt.decode(id_token, options={"verify_signature": False}) if id_token else {}

@@ -7,7 +7,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.route_table import RouteTable
 from authorize.upstream.cloud_serverless import IdentityTokens
-from authorize.upstream.identity_headers import Headers, attested_email, warn_of_size
+from authorize.upstream.identity_headers import Headers, attested_email, warn_if_large
 from authorize.upstream.provider_token_headers import ProviderTokens
 from config.options import Options
 from config.routes.upstreams.upstream_credentials import uses_serverless_auth
@@ -17,11 +17,11 @@ from foundation.errors import NoIdentity
 from foundation.values import Url
 
 MAX_CACHED = 50_000
-MOST_BYTES = 64 * MIB
+MAX_CACHE_BYTES = 64 * MIB
 # A cluster reserves these names for itself: who is in `system:masters` may do everything.
 RESERVED = "system:"
 
-GroupsTold = Callable[[CompiledRoute, Identity], Iterable[str]]
+ReleasedGroups = Callable[[CompiledRoute, Identity], Iterable[str]]
 
 
 class UpstreamCredentials:
@@ -31,13 +31,13 @@ class UpstreamCredentials:
         self,
         options: Options,
         table: RouteTable,
-        groups_told: GroupsTold,
+        released_groups: ReleasedGroups,
         clock: Callable[[], float] = time.time,
         broker: BrokerClient | None = None,
     ):
         self._tokens = IdentityTokens(options, clock)
         self._provider_tokens = ProviderTokens(options, table.routes(), broker, clock)
-        self._groups_told = groups_told
+        self._released_groups = released_groups
         self._clusters: dict[str, bytes] = {}
         self._audiences: dict[str, str] = {}
         self._basic: dict[str, Headers] = {}
@@ -49,7 +49,7 @@ class UpstreamCredentials:
                 self._basic.setdefault(compiled.id, ((b"authorization", route.basic_auth.authorization()),))
             elif uses_serverless_auth(route, options):
                 self._audiences.setdefault(compiled.id, audience_for(route.to[0].url))
-        self._cached: BoundedCache[tuple[str, str], tuple[Identity, Headers]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._cached: BoundedCache[tuple[str, str], tuple[Identity, Headers]] = BoundedCache(MAX_CACHED, MAX_CACHE_BYTES)
 
     def __repr__(self) -> str:
         return f"<UpstreamCredentials of {len(self._clusters)} clusters, {len(self._audiences)} serverless, {len(self._basic)} basic>"
@@ -59,10 +59,10 @@ class UpstreamCredentials:
 
     async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
         """Headers; UpstreamCredentialsUnavailable where a request would reach the upstream without what it wants, or in nobody's name."""
-        ours = await self._of_ours(route, identity)
+        ours = await self._route_credentials(route, identity)
         return ours + await self._provider_tokens.headers_for(route, identity)
 
-    async def _of_ours(self, route: CompiledRoute, identity: Identity | None) -> Headers:
+    async def _route_credentials(self, route: CompiledRoute, identity: Identity | None) -> Headers:
         if (authorization := self._clusters.get(route.id)) is not None:
             return self._impersonation(route, identity, authorization)
         if (basic := self._basic.get(route.id)) is not None:
@@ -82,9 +82,9 @@ class UpstreamCredentials:
         headers = (
             (b"authorization", authorization),
             (b"impersonate-user", impersonated_user(identity)),
-            *((b"impersonate-group", group.encode("ascii")) for group in self._groups_told(route, identity) if _may_be_named(group)),
+            *((b"impersonate-group", group.encode("ascii")) for group in self._released_groups(route, identity) if _is_valid_name(group)),
         )
-        warn_of_size(headers, route, identity)
+        warn_if_large(headers, route, identity)
         self._cached.put(key, (identity, headers), total_length(*key, headers))
         return headers
 
@@ -98,12 +98,12 @@ def audience_for(upstream: Url) -> str:
 def impersonated_user(identity: Identity) -> bytes:
     """User to impersonate: the verified address, else `provider/subject`; an address that could pass for the latter is not used."""
     email = attested_email(identity)
-    user = email if email and "/" not in email and _may_be_named(email) else identity.principal_id
-    if not _may_be_named(user):
+    user = email if email and "/" not in email and _is_valid_name(email) else identity.principal_id
+    if not _is_valid_name(user):
         raise NoIdentity("the signed-in user has no name for impersonation")
     return user.encode("ascii")
 
 
-def _may_be_named(name: str) -> bool:
+def _is_valid_name(name: str) -> bool:
     """As it is, or not at all: the cluster decodes nothing, so an escaped name would be somebody else's."""
     return name.isascii() and name.isprintable() and name == name.strip() and not name.lower().startswith(RESERVED)

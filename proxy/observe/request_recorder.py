@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, Saw, failure_outcome
+from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, OnSeen, failure_outcome
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
@@ -78,7 +78,7 @@ class RequestRecorder:
     """Recorder of requests: `saw` is told of sessions, `decisions` of what is to be kept."""
 
     decisions: DecisionLog
-    on_session_activity: Saw
+    on_session_activity: OnSeen
 
     def record_allowed(self, judged: RequestDecision) -> None:
         """Record that a request is let through: whose session it is was seen."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from authorize.decision_log.decision_log import DecisionLog, Saw
+from authorize.decision_log.decision_log import DecisionLog, OnSeen
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from proxy.forwarding.http_forwarding import WatchLine
@@ -24,7 +24,7 @@ class SharedResources:
     decisions: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
     client: UpstreamClient = field(default_factory=UpstreamClient)
     streams: OpenStreams = field(default_factory=OpenStreams)
-    on_session_activity: Saw = lambda session_id, now, host: None
+    on_session_activity: OnSeen = lambda session_id, now, host: None
     broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
     statistics: StatisticsInForce = field(default_factory=StatisticsInForce)
     deferred_watches: WatchLine = field(default_factory=WatchLine)

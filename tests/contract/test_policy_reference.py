@@ -68,7 +68,7 @@ def identity_for(person: Person | None, route: Route, now: float) -> Identity | 
         session,
         UserRecord(user_id, person.email, True),
         DirectoryUser(user_id, group_ids=tuple(person.groups)),
-        rule_group_names=frozenset(person.group_names),
+        matchable_group_names=frozenset(person.group_names),
         access={route.grant_key: GrantPeriod(now - 1, now + 1)} if person.is_granted else {},
     )
     return build_identity(facts, PROVIDER)

@@ -80,5 +80,5 @@ def test_people_choose_on_a_phone_and_on_a_desk(
     browser.click('button[value="alice"]')
     browser.wait_for_url(gate.url(OPEN))
     browser.open(gate.url(CORP_ONLY))
-    assert Reason.SIGNED_IN_ELSEWHERE.value in browser.text
+    assert Reason.OTHER_PROVIDER.value in browser.text
     browser.picture("choose-refused")

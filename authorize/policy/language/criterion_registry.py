@@ -7,12 +7,12 @@ from authorize.policy.language import grant_criteria, identity_criteria, request
 from config.routes.policy.policy_language import Comparison
 
 # Their answer may change while nothing else does.
-TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted", "sign_in_age"})
+TIME_DEPENDENT = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted", "sign_in_age"})
 
 
 def build_criterion(comparison: Comparison) -> Criterion:
     """Criterion of a comparison; ValueError where an operand makes no sense; it says only what is wrong with it."""
-    return MAKERS[comparison.criterion](comparison)
+    return FACTORIES[comparison.criterion](comparison)
 
 
 _OF_ROUTE_KEYS: dict[str, Callable[[Comparison], Criterion]] = {
@@ -25,7 +25,7 @@ _OF_ROUTE_KEYS: dict[str, Callable[[Comparison], Criterion]] = {
     "trusted_certificate": route_key_criteria.trusted_certificate,
 }
 ROUTE_KEY_CRITERIA = frozenset(_OF_ROUTE_KEYS)  # no policy can write them
-MAKERS: dict[str, Callable[[Comparison], Criterion]] = {
+FACTORIES: dict[str, Callable[[Comparison], Criterion]] = {
     "email": identity_criteria.email,
     "domain": identity_criteria.domain,
     "user": identity_criteria.user,

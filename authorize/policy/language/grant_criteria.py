@@ -8,7 +8,7 @@ from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE
 from config.routes.policy.policy_language import Comparison
 
-ACCESS = CriterionReasons(Reason.ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN)
+ACCESS = CriterionReasons(Reason.GRANT_ACTIVE, Reason.NO_GRANT, Reason.NO_GRANT)
 
 
 # enforcement-point: Authorization: Temporary access in policy
@@ -16,14 +16,14 @@ def granted(comparison: Comparison) -> Criterion:
     """Temporary access to the route of the case.  Not `identity_criterion`: it needs the time and the route, too."""
 
     def judge(case: EvaluationContext) -> int:
-        span = _span(case)
+        span = _grant_period(case)
         return TRUE if span is not None and span.covers(case.now) else FALSE
 
     def compared(case: EvaluationContext) -> str:
-        span = _span(case)
+        span = _grant_period(case)
         if span is None:
             return "no access"
-        return f"access from {_moment(span.starts_at)} until {_moment(span.expires_at)}"
+        return f"access from {_format_time(span.starts_at)} until {_format_time(span.expires_at)}"
 
     return request_criterion(
         CriterionDescription(comparison.key, "active temporary access of this user to this route", compared),
@@ -33,13 +33,13 @@ def granted(comparison: Comparison) -> Criterion:
     )
 
 
-def _span(case: EvaluationContext) -> GrantPeriod | None:
+def _grant_period(case: EvaluationContext) -> GrantPeriod | None:
     if case.identity is None or case.route is None or not case.identity.grants:
         return None
     return case.identity.grants.get(case.route.grant_key)
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):  # of somebody described: for ever

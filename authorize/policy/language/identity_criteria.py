@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 
 from authorize.policy.criterion import NO_DATA, Criterion, CriterionDescription, CriterionReasons, EvaluationContext, identity_criterion
-from authorize.policy.criterion_text import compared_email, compared_groups, compared_person, compared_provider, shown, shown_claim, wanted
+from authorize.policy.criterion_text import describe_claim, describe_email, describe_groups, describe_provider, describe_user, shown, wanted
 from authorize.policy.identity import Identity
-from authorize.policy.language.text_operators import described, text_test
+from authorize.policy.language.text_operators import described, text_matcher
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from authorize.policy.user_entry import EntryKind, parse_user_entry
@@ -16,12 +16,12 @@ from foundation.claim_values import claim_exists, is_partial, unescape
 from foundation.email_address import canonical_domain, canonical_email
 
 USER = CriterionReasons(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
-GROUPS = CriterionReasons(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.GROUPS_UNTOLD, Reason.NO_GROUPS)
+GROUPS = CriterionReasons(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.GROUPS_INCOMPLETE, Reason.NO_GROUPS)
 DOMAIN = CriterionReasons(Reason.DOMAIN_LISTED, Reason.DOMAIN_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
-PROVIDER = CriterionReasons(Reason.PROVIDER_LISTED, Reason.PROVIDER_NOT_LISTED, Reason.PROVIDER_OF_NOBODY)
+PROVIDER = CriterionReasons(Reason.PROVIDER_LISTED, Reason.PROVIDER_NOT_LISTED, Reason.NO_PROVIDER)
 CLAIM = CriterionReasons(Reason.CLAIM_LISTED, Reason.CLAIM_NOT_LISTED, Reason.CLAIM_MISSING)
 EMAIL = CriterionReasons(Reason.EMAIL_LISTED, Reason.EMAIL_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
-STRENGTH = CriterionReasons(Reason.STRENGTH_ENOUGH, Reason.STRENGTH_OTHER, Reason.STRENGTH_UNKNOWN)
+STRENGTH = CriterionReasons(Reason.ACR_MET, Reason.ACR_NOT_MET, Reason.ACR_UNKNOWN)
 
 
 def email(comparison: Comparison) -> Criterion:
@@ -32,25 +32,25 @@ def email(comparison: Comparison) -> Criterion:
             raise ValueError("contains an invalid e-mail address")
     elif comparison.operator != "matches":
         operand = tuple(_lower(entry) for entry in operand)
-    fits = text_test(comparison.operator, operand)
+    fits = text_matcher(comparison.operator, operand)
 
     def judge(identity: Identity) -> int:
         if not identity.verified_email:
             return UNKNOWN
         return TRUE if fits(identity.verified_email) else FALSE
 
-    return identity_criterion(described(comparison, compared_email), EMAIL, judge, is_negated=comparison.is_negated)
+    return identity_criterion(described(comparison, describe_email), EMAIL, judge, is_negated=comparison.is_negated)
 
 
 def _lower(entry: str) -> str:
     """As addresses are compared: ASCII letters small, the domain as A-labels."""
     head, at, domain = entry.rpartition("@")
     if at and domain:
-        domain = canonical_domain(domain) or _refuse_part(domain)
+        domain = canonical_domain(domain) or _require_ascii_domain(domain)
     return "".join(letter.lower() if letter.isascii() else letter for letter in f"{head}{at}{domain}")
 
 
-def _refuse_part(domain: str) -> str:
+def _require_ascii_domain(domain: str) -> str:
     """The beginning of a domain (`ann@`, `ann@corp.`) is no domain yet."""
     if not domain.isascii():
         raise ValueError("write the domain in its ASCII form (xn--...), as addresses are compared")
@@ -59,17 +59,17 @@ def _refuse_part(domain: str) -> str:
 
 def domain(comparison: Comparison) -> Criterion:
     """Domain of the e-mail address: with `is` and `in` the whole of it, never a suffix."""
-    words, operand = described(comparison, compared_email), comparison.operand
+    words, operand = described(comparison, describe_email), comparison.operand
     if comparison.operator in ("is", "in"):
         operand = tuple(map(canonical_domain, operand))
         if not all(operand):
             raise ValueError("contains an invalid domain; write it as example.com")
-        words = CriterionDescription(comparison.key, partial(wanted, operand), compared_email)
+        words = CriterionDescription(comparison.key, partial(wanted, operand), describe_email)
     elif comparison.operator == "ends_with":
         operand = tuple(f".{canonical_domain(end[1:])}" for end in operand)
         if "." in operand:
             raise ValueError("contains an invalid domain suffix; write it as .example.com")
-    fits = text_test(comparison.operator, operand)
+    fits = text_matcher(comparison.operator, operand)
 
     def judge(identity: Identity) -> int:
         if not identity.verified_email:
@@ -96,7 +96,7 @@ def user(comparison: Comparison) -> Criterion:
             return FALSE if identity.issuer in issuers else UNKNOWN
         return FALSE if identity.verified_email or not emails else UNKNOWN
 
-    words = CriterionDescription(comparison.key, partial(wanted, listed), compared_person)
+    words = CriterionDescription(comparison.key, partial(wanted, listed), describe_user)
     return identity_criterion(words, USER, judge, is_negated=comparison.is_negated)
 
 
@@ -109,7 +109,7 @@ def provider(comparison: Comparison) -> Criterion:
             return UNKNOWN
         return TRUE if identity.provider in ids else FALSE
 
-    return identity_criterion(described(comparison, compared_provider), PROVIDER, judge, is_negated=comparison.is_negated)
+    return identity_criterion(described(comparison, describe_provider), PROVIDER, judge, is_negated=comparison.is_negated)
 
 
 def groups(comparison: Comparison) -> Criterion:
@@ -120,14 +120,14 @@ def groups(comparison: Comparison) -> Criterion:
         def is_listed(identity: Identity) -> bool:
             return not (listed.isdisjoint(identity.group_ids) and listed.isdisjoint(identity.group_names))
 
-        words, holds = CriterionDescription(comparison.key, partial(wanted, listed), compared_groups), is_listed
+        words, holds = CriterionDescription(comparison.key, partial(wanted, listed), describe_groups), is_listed
     else:
-        fits = text_test(comparison.operator, comparison.operand)
+        fits = text_matcher(comparison.operator, comparison.operand)
 
         def is_alike(identity: Identity) -> bool:
             return any(map(fits, identity.group_ids)) or any(map(fits, identity.group_names))
 
-        words, holds = described(comparison, compared_groups), is_alike
+        words, holds = described(comparison, describe_groups), is_alike
 
     def judge(identity: Identity) -> int:
         if holds(identity):
@@ -143,7 +143,7 @@ def claim(comparison: Comparison) -> Criterion:
     name = comparison.argument
 
     def compared(case: EvaluationContext) -> str:
-        return f"{name}: {shown_claim(case.identity.claims.get(name) if case.identity else None)}"
+        return f"{name}: {describe_claim(case.identity.claims.get(name) if case.identity else None)}"
 
     words = described(comparison, compared)
     if comparison.operator == LISTED:
@@ -187,7 +187,7 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
             return in_doubt if is_partial(values) else FALSE
 
         return judge_values
-    fits = text_test(comparison.operator, comparison.operand)
+    fits = text_matcher(comparison.operator, comparison.operand)
 
     def judge_texts(identity: Identity) -> int:
         values = identity.claims.get(name, ())
@@ -214,4 +214,4 @@ def acr(comparison: Comparison) -> Criterion:
 
 
 def _compared_acr(case: EvaluationContext) -> str:
-    return shown_claim(case.identity.claims.get("acr") if case.identity else None)
+    return describe_claim(case.identity.claims.get("acr") if case.identity else None)

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable
 
 from authorize.policy.criterion import TOO_MANY_VARIANTS, Criterion, CriterionReasons, EvaluationContext, request_criterion
-from authorize.policy.language.text_operators import described, text_test
+from authorize.policy.language.text_operators import described, text_matcher
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.paths.interpretations import configured_forms, decoded_regex
 from authorize.policy.reasons import Reason
@@ -15,11 +15,11 @@ from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import BadRequest
 
 # Headers whose value is a secret are compared, and never shown.
-_NOT_SHOWN = ("authorization", "cookie", "token", "secret", "key", "password")
+_SECRET_NAME_PARTS = ("authorization", "cookie", "token", "secret", "key", "password")
 
 ADDRESS = CriterionReasons(Reason.ADDRESS_LISTED, Reason.ADDRESS_NOT_LISTED, Reason.ADDRESS_UNKNOWN)
 METHOD = CriterionReasons(Reason.METHOD_LISTED, Reason.METHOD_NOT_LISTED, Reason.METHOD_UNKNOWN)
-PATH = CriterionReasons(Reason.PATH_LISTED, Reason.PATH_NOT_LISTED, Reason.PATH_IN_DOUBT)
+PATH = CriterionReasons(Reason.PATH_LISTED, Reason.PATH_NOT_LISTED, Reason.PATH_AMBIGUOUS)
 HEADER = CriterionReasons(Reason.HEADER_LISTED, Reason.HEADER_NOT_LISTED, Reason.HEADER_UNKNOWN)
 CERTIFICATE = CriterionReasons(Reason.CERTIFICATE_LISTED, Reason.CERTIFICATE_NOT_LISTED, Reason.CERTIFICATE_MISSING)
 
@@ -62,8 +62,8 @@ def http_path(comparison: Comparison) -> Criterion:
     except BadRequest as error:
         raise ValueError(str(error)) from None
     is_expression = comparison.operator == "matches"
-    forms = _expression_forms(operand) if is_expression else tuple(dict.fromkeys(itertools.chain(*map(configured_forms, operand))))
-    fits, fits_reading = text_test(comparison.operator, operand), text_test(comparison.operator, forms)
+    forms = _decoded_expressions(operand) if is_expression else tuple(dict.fromkeys(itertools.chain(*map(configured_forms, operand))))
+    fits, fits_reading = text_matcher(comparison.operator, operand), text_matcher(comparison.operator, forms)
     has_escapes = forms != operand and not is_expression
 
     def judge(case: EvaluationContext) -> int:
@@ -87,7 +87,7 @@ def http_path(comparison: Comparison) -> Criterion:
     return request_criterion(described(comparison, compared), PATH, judge, is_negated=comparison.is_negated)
 
 
-def _expression_forms(expressions: tuple[str, ...]) -> tuple[str, ...]:
+def _decoded_expressions(expressions: tuple[str, ...]) -> tuple[str, ...]:
     """With what those that name escapes stand for; what no longer is an expression then fits nothing, so the answer is unknown."""
     return tuple(dict.fromkeys((*expressions, *filter(_is_expression, map(decoded_regex, expressions)))))
 
@@ -110,18 +110,18 @@ def http_header(comparison: Comparison) -> Criterion:
         is_sent = any(key == name for key, _ in case.request.headers)
         return f"{comparison.argument}: {'sent, and not shown' if is_sent else 'nothing'}"
 
-    judge = _header_sent(name, comparison.operand) if comparison.operator == "exists" else _header_judge(name, comparison)
+    judge = _header_exists(name, comparison.operand) if comparison.operator == "exists" else _header_judge(name, comparison)
     # Rules compare headers with keys, so neither the value of a rule is shown nor the one that satisfies it.
     words = described(comparison, compared, is_secret=comparison.operator != "exists")
     return request_criterion(words, HEADER, judge, is_negated=comparison.is_negated)
 
 
-def _header_sent(name: bytes, should_exist: bool) -> Callable[[EvaluationContext], int]:
+def _header_exists(name: bytes, should_exist: bool) -> Callable[[EvaluationContext], int]:
     return lambda case: TRUE if (name in (case.header_values or case.load_header_values())) is should_exist else FALSE
 
 
 def _header_judge(name: bytes, comparison: Comparison) -> Callable[[EvaluationContext], int]:
-    fits = text_test(comparison.operator, comparison.operand)
+    fits = text_matcher(comparison.operator, comparison.operand)
     # A value that is listed needs no decoding to be found; any other must be text before it can be said to be another.
     listed = frozenset(text.encode() for text in comparison.operand) if comparison.operator in ("is", "in") else frozenset()
 
@@ -136,7 +136,7 @@ def _header_judge(name: bytes, comparison: Comparison) -> Callable[[EvaluationCo
 
 def is_secret_header(name: str) -> bool:
     """Whether its value is compared, and never shown or written down."""
-    return any(word in name for word in _NOT_SHOWN)
+    return any(word in name for word in _SECRET_NAME_PARTS)
 
 
 def client_certificate(comparison: Comparison) -> Criterion:

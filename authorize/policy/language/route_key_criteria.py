@@ -11,7 +11,7 @@ from authorize.policy.criterion import (
     identity_criterion,
     request_criterion,
 )
-from authorize.policy.criterion_text import compared_person, compared_provider, wanted
+from authorize.policy.criterion_text import describe_provider, describe_user, wanted
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
@@ -20,9 +20,9 @@ from config.routes.policy.policy_language import Comparison
 AGE = CriterionReasons(Reason.SIGN_IN_RECENT, Reason.SIGN_IN_TOO_OLD, Reason.AGE_UNKNOWN)
 PREFLIGHT = CriterionReasons(Reason.PREFLIGHT, Reason.NOT_PREFLIGHT, Reason.NOT_PREFLIGHT)
 SIGNED_IN = CriterionReasons(Reason.SIGNED_IN, Reason.NOT_SIGNED_IN, Reason.NOT_SIGNED_IN)
-ELSEWHERE = CriterionReasons(Reason.SIGNED_IN_ELSEWHERE, Reason.PROVIDER_LISTED, Reason.PROVIDER_OF_NOBODY)
+ELSEWHERE = CriterionReasons(Reason.OTHER_PROVIDER, Reason.PROVIDER_LISTED, Reason.NO_PROVIDER)
 TRUST = CriterionReasons(
-    Reason.CERTIFICATE_GOOD, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_MISSING
+    Reason.CERTIFICATE_VALID, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_MISSING
 )
 
 
@@ -52,7 +52,7 @@ def cors_preflight(comparison: Comparison) -> Criterion:
 
 
 def authenticated_user(comparison: Comparison) -> Criterion:
-    words = CriterionDescription(comparison.key, "any signed-in user", compared_person)
+    words = CriterionDescription(comparison.key, "any signed-in user", describe_user)
     return identity_criterion(words, SIGNED_IN, lambda identity: FALSE if identity.is_external else TRUE)
 
 
@@ -63,7 +63,7 @@ def other_provider(comparison: Comparison) -> Criterion:
     def judge(identity: Identity) -> int:
         return TRUE if identity.is_provider_user and identity.provider not in listed else FALSE
 
-    return identity_criterion(CriterionDescription(comparison.key, lambda: wanted(listed), compared_provider), ELSEWHERE, judge)
+    return identity_criterion(CriterionDescription(comparison.key, lambda: wanted(listed), describe_provider), ELSEWHERE, judge)
 
 
 def sign_in_age(comparison: Comparison) -> Criterion:

@@ -8,11 +8,11 @@ from authorize.policy.criterion import CriterionDescription, EvaluationContext
 from authorize.policy.criterion_text import shown
 from config.routes.policy.policy_language import Comparison
 
-TextTest = Callable[[str], bool]
+TextMatcher = Callable[[str], bool]
 NOT_SHOWN = "a value that is not shown"
 
 
-def text_test(operator: str, operand: Iterable[Any]) -> TextTest:
+def text_matcher(operator: str, operand: Iterable[Any]) -> TextMatcher:
     """Test of a text by any of the alternatives.  `matches` is RE2 on the whole text."""
     texts = tuple(operand)
     match operator:

@@ -10,12 +10,12 @@ from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.policy_language import Comparison
 
-TIME = CriterionReasons(Reason.OPEN_NOW, Reason.CLOSED_NOW, Reason.TIME_UNKNOWN)
-AGE = CriterionReasons(Reason.AGE_FITS, Reason.AGE_DIFFERS, Reason.AGE_UNKNOWN)
+TIME = CriterionReasons(Reason.WITHIN_HOURS, Reason.OUTSIDE_HOURS, Reason.TIME_UNKNOWN)
+AGE = CriterionReasons(Reason.AGE_MATCHES, Reason.AGE_DIFFERS, Reason.AGE_UNKNOWN)
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 # A session that another process began is not from the future: their clocks differ.
-_CLOCKS_DIFFER = 60.0
+_CLOCK_SKEW_SECONDS = 60.0
 
 
 def time_of_day(comparison: Comparison) -> Criterion:
@@ -27,7 +27,7 @@ def time_of_day(comparison: Comparison) -> Criterion:
         second = here.hour * 3600 + here.minute * 60 + here.second
         return TRUE if (second >= bound) is is_after else FALSE
 
-    return _moment(comparison, _once_a_second(answer), f"{bound // 3600:02}:{bound % 3600 // 60:02}")
+    return _time_criterion(comparison, _cached_per_second(answer), f"{bound // 3600:02}:{bound % 3600 // 60:02}")
 
 
 def day_of_week(comparison: Comparison) -> Criterion:
@@ -36,7 +36,7 @@ def day_of_week(comparison: Comparison) -> Criterion:
     def answer(moment: int) -> int:
         return TRUE if datetime.fromtimestamp(moment, zone).weekday() in days else FALSE
 
-    return _moment(comparison, _once_a_second(answer), ", ".join(_DAYS[day] for day in sorted(days)))
+    return _time_criterion(comparison, _cached_per_second(answer), ", ".join(_DAYS[day] for day in sorted(days)))
 
 
 def date(comparison: Comparison) -> Criterion:
@@ -52,7 +52,7 @@ def date(comparison: Comparison) -> Criterion:
     def judge(case: EvaluationContext) -> int:
         return TRUE if begins <= case.now < ends else FALSE
 
-    return _moment(comparison, judge, first.strftime("%Y-%m-%d %H:%M"))
+    return _time_criterion(comparison, judge, first.strftime("%Y-%m-%d %H:%M"))
 
 
 def session_age(comparison: Comparison) -> Criterion:
@@ -62,7 +62,7 @@ def session_age(comparison: Comparison) -> Criterion:
 
     def age(case: EvaluationContext) -> float | None:
         issued = case.identity.issued_at if case.identity is not None else 0.0
-        if issued <= 0.0 or issued > case.now + _CLOCKS_DIFFER:
+        if issued <= 0.0 or issued > case.now + _CLOCK_SKEW_SECONDS:
             return None
         return max(case.now - issued, 0.0)
 
@@ -79,13 +79,13 @@ def session_age(comparison: Comparison) -> Criterion:
     return request_criterion(CriterionDescription(comparison.key, wanted, compared), AGE, judge, needs_person=True)
 
 
-def _once_a_second(answer: Callable[[int], int]) -> Callable[[EvaluationContext], int]:
+def _cached_per_second(answer: Callable[[int], int]) -> Callable[[EvaluationContext], int]:
     """The clock of a zone costs more than all else in a decision."""
     known = lru_cache(maxsize=4)(answer)
     return lambda case: known(case.epoch_second or case.load_epoch_second())
 
 
-def _moment(comparison: Comparison, judge: Callable[[EvaluationContext], int], operand: str) -> Criterion:
+def _time_criterion(comparison: Comparison, judge: Callable[[EvaluationContext], int], operand: str) -> Criterion:
     zone = ZoneInfo(comparison.zone)
     operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
 

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from urllib.parse import quote
 
-from authorize.policy.paths.escapes import decoding, octets, set_apart
+from authorize.policy.paths.escapes import decoding, encode_private, octets
 from foundation.bounded_cache import MemoCache
 from foundation.errors import BadRequest
 from foundation.web.message import Message
@@ -14,18 +14,18 @@ _CANONICAL = decoding(UNRESERVED)
 
 # Nearly every path holds nothing else, and no segment that begins with a dot; such a path is its own canonical form.
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,=:@/"
-_WRITTEN = bytes(set(range(0x21, 0x7F)) - set(b"#?\\"))
+_ALLOWED_RAW = bytes(set(range(0x21, 0x7F)) - set(b"#?\\"))
 _NEVER_ESCAPED = bytes([*range(0x20), *b"\\\x7f"])
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _ESCAPED_AGAIN = re.compile(r"%(?:25)++(?=2[3EF]|3[BF]|5C)")
 # Where some reader of a segment ends its name ("/"), or who decodes first the path ("?"): what stands behind is no segment's
 # beginning to the latter.
-_READ_AS = (("%2E", "."), (";", "/"), ("%2F", "/"), ("%3B", "/"), ("%5C", "/"), ("%3F", "?"), ("%23", "?"))
-_PARENTS = ("/./", "/../", "/.?", "/..?")
+_EQUIVALENT_SEPARATORS = (("%2E", "."), (";", "/"), ("%2F", "/"), ("%3B", "/"), ("%5C", "/"), ("%3F", "?"), ("%23", "?"))
+_TRAVERSALS = ("/./", "/../", "/.?", "/..?")
 
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?)(?::([1-9][0-9]{0,4}))?")
-_LONGEST_HOST = 253
-_LONGEST_LABEL = 63
+_MAX_HOST_LENGTH = 253
+_MAX_LABEL_LENGTH = 63
 
 
 # enforcement-point: Requests: Path normalization
@@ -41,7 +41,7 @@ def canonical_path(raw: bytes) -> str:
         return raw.decode("ascii")
     if not raw.startswith(b"/"):
         raise BadRequest(Message("the path must begin with a slash"))
-    if raw.translate(None, _WRITTEN):
+    if raw.translate(None, _ALLOWED_RAW):
         raise BadRequest(Message("the path contains a character that must be percent-encoded"))
     path = _with_canonical_escapes(raw) if b"%" in raw else raw.decode("ascii")
     return _without_dot_segments(path) if "." in path or "%25" in path else path
@@ -53,7 +53,7 @@ def require_canonical(raw: bytes, canonical: str) -> None:
     For proxies that ask us and then forward what the client wrote, not what we judged.
     """
     written = canonical.encode("ascii")
-    if raw != written and (_BAD_ESCAPE.search(raw) or set_apart(raw) != set_apart(written)):
+    if raw != written and (_BAD_ESCAPE.search(raw) or encode_private(raw) != encode_private(written)):
         raise BadRequest(Message("the path is not in canonical form, so the application could read it differently from gate"))
 
 
@@ -75,7 +75,7 @@ def canonical_host(raw: bytes) -> tuple[str, int | None]:
     return _HOSTS[raw]
 
 
-def _worked_out_host(raw: bytes) -> tuple[str, int | None]:
+def _parse_host(raw: bytes) -> tuple[str, int | None]:
     found = _HOST.fullmatch(raw.lower())
     if found is None:
         raise BadRequest(Message("the host is not a host name with an optional port"))
@@ -86,7 +86,7 @@ def _worked_out_host(raw: bytes) -> tuple[str, int | None]:
     return host, port
 
 
-_HOSTS = MemoCache(_worked_out_host, 1024, max_key_length=_LONGEST_HOST + len(".:65535"))
+_HOSTS = MemoCache(_parse_host, 1024, max_key_length=_MAX_HOST_LENGTH + len(".:65535"))
 
 
 def _canonical_name(name: str) -> str:
@@ -96,16 +96,16 @@ def _canonical_name(name: str) -> str:
         except ValueError as error:
             raise BadRequest(Message("the host is not an IPv6 address")) from error
     host = name.removesuffix(".")
-    if len(host) > _LONGEST_HOST or any(len(label) > _LONGEST_LABEL for label in host.split(".")):
+    if len(host) > _MAX_HOST_LENGTH or any(len(label) > _MAX_LABEL_LENGTH for label in host.split(".")):
         raise BadRequest(Message("the host name is too long"))
     return host
 
 
 def _with_canonical_escapes(raw: bytes) -> str:
     try:
-        apart = set_apart(raw)
+        apart = encode_private(raw)
     except UnicodeDecodeError as error:
-        _refuse_octets(octets(set_apart(_BAD_ESCAPE.split(raw, maxsplit=1)[0])))  # what comes first is told
+        _refuse_octets(octets(encode_private(_BAD_ESCAPE.split(raw, maxsplit=1)[0])))  # what comes first is told
         raise BadRequest(Message("the path contains a '%' that is not followed by two hexadecimal digits")) from error
     decoded = octets(apart)
     _refuse_octets(decoded)
@@ -139,7 +139,7 @@ def _without_dot_segments(path: str) -> str:
 def _refuse_hidden_parents(named: str) -> None:
     """Servers that cut path parameters, decode `%2F` or `%3F`, or decode more than once would climb where we did not."""
     read = _ESCAPED_AGAIN.sub("%", named.upper())
-    for written, character in _READ_AS:
+    for written, character in _EQUIVALENT_SEPARATORS:
         read = read.replace(written, character)
-    if any(parent in read for parent in _PARENTS):
+    if any(parent in read for parent in _TRAVERSALS):
         raise BadRequest(Message("the path contains a segment that could be read as a parent directory"))

@@ -8,7 +8,7 @@ from collections.abc import Container
 _APART = 0x100
 
 
-def set_apart(written: bytes) -> str:
+def encode_private(written: bytes) -> str:
     """Text with its escapes set apart; UnicodeDecodeError where a "%" is not followed by two hexadecimal digits."""
     return written.replace(b"\\", rb"\\").replace(b"%", rb"\u01").decode("unicode_escape")
 

@@ -11,19 +11,19 @@ from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import PathTooAmbiguous
 
 # Escapes of characters that end nothing: a reader decodes them or not, and reads the same place.
-_NAMES = re.compile(r"%(2[1246-9A-E]|3[0-9AC-E]|[46][0-9A-F]|5[0-9ABD-F]|7[0-9A-E])")
-_NAMED = {f"{code:02X}": chr(code) for code in range(0x100) if _NAMES.fullmatch(f"%{code:02X}")}
+_NON_DELIMITER_ESCAPES = re.compile(r"%(2[1246-9A-E]|3[0-9AC-E]|[46][0-9A-F]|5[0-9ABD-F]|7[0-9A-E])")
+_NAMED = {f"{code:02X}": chr(code) for code in range(0x100) if _NON_DELIMITER_ESCAPES.fullmatch(f"%{code:02X}")}
 # Escapes of characters that end a segment, its name or the path for who decodes first, and of the percent sign.
 _DELIMITERS = re.compile(r"%(?:2F|3B|3F|23|25)")
-_TELLING = re.compile(rf"{_NAMES.pattern}|{_DELIMITERS.pattern}")
+_SIGNIFICANT = re.compile(rf"{_NON_DELIMITER_ESCAPES.pattern}|{_DELIMITERS.pattern}")
 # What multiplies readings: each is work for every route, so a path may hold so many, and a longer one fewer.
-_MARKS = ("%2F", "%3B", "%3F", "%23", "%25", ";")
+_AMBIGUOUS_TOKENS = ("%2F", "%3B", "%3F", "%23", "%25", ";")
 _SLASHES = re.compile(r"///*")
-MOST_MARKS = 32
-LONGEST_WITH_MOST_MARKS = 512
+MAX_AMBIGUOUS_TOKENS = 32
+MAX_LENGTH_AT_TOKEN_LIMIT = 512
 # Each reading is matched against the routes of the host.  Links that applications make have one to four readings, a URL with its
 # query as a part of a path has six to eight; more are those that somebody tries.
-MOST_READINGS = 8
+MAX_INTERPRETATIONS = 8
 # ASP.NET Framework keeps sessions (S), sign-ins (F) and anonymous names (A) in a segment that its applications never see.
 _COOKIELESS = re.compile(r"/\((?:[A-Za-z]\([^()/]*\))+\)(?=/|$)")
 # From the first of the slashes only: a run of thousands is otherwise looked at from each of them.
@@ -45,12 +45,12 @@ def is_unambiguous(path: str) -> bool:
     """Does every reader make the same of this canonical path?  True of nearly every path, so it costs next to nothing."""
     if ";" in path or "//" in path or ("(" in path and _COOKIELESS.search(path) is not None):
         return False
-    return "%" not in path or _TELLING.search(path) is None
+    return "%" not in path or _SIGNIFICANT.search(path) is None
 
 
 # enforcement-point: Requests: Paths that upstreams may interpret differently
 def interpretations(path: str) -> tuple[str, ...]:
-    """Readings: every path that a reader may take this canonical one for, in canonical form, but with the escapes of `_NAMES` decoded.
+    """Readings: every path that a reader may take this canonical one for, in canonical form, but with the escapes of `_NON_DELIMITER_ESCAPES` decoded.
 
     | a reader                                       | of `/a;x%2Fb//c%3Fd`       |
     |------------------------------------------------|----------------------------|
@@ -80,13 +80,13 @@ def interpretations(path: str) -> tuple[str, ...]:
 
 
 def _require_few_marks(path: str) -> None:
-    marks = sum(map(path.count, _MARKS)) + (len(_SLASHES.findall(path)) if "//" in path else 0)
-    if marks > MOST_MARKS or marks * len(path) > MOST_MARKS * LONGEST_WITH_MOST_MARKS:
+    marks = sum(map(path.count, _AMBIGUOUS_TOKENS)) + (len(_SLASHES.findall(path)) if "//" in path else 0)
+    if marks > MAX_AMBIGUOUS_TOKENS or marks * len(path) > MAX_AMBIGUOUS_TOKENS * MAX_LENGTH_AT_TOKEN_LIMIT:
         raise PathTooAmbiguous()
 
 
 def undecoded_forms(path: str) -> dict[str, list[str]]:
-    """Each reading of the path, and the forms that it has before the escapes of `_NAMES` are decoded.  PathTooAmbiguous, too."""
+    """Each reading of the path, and the forms that it has before the escapes of `_NON_DELIMITER_ESCAPES` are decoded.  PathTooAmbiguous, too."""
     _require_few_marks(path)
     forms = dict[str, list[str]]()
     for text in _forms(path):
@@ -101,18 +101,18 @@ def _all(path: str) -> tuple[str, ...]:
 
 
 def _named(text: str) -> str:
-    """With the escapes of `_NAMES` decoded."""
+    """With the escapes of `_NON_DELIMITER_ESCAPES` decoded."""
     first, *others = text.split("%")
     return first + "".join([_NAMED.get(part[:2], "%" + part[:2]) + part[2:] for part in others])
 
 
 def _forms(written: str) -> tuple[str, ...]:
-    found = _cut((written, *_after_host(written)))  # who parses a URL first decodes what is left of it
+    found = _strip_parameters((written, *_without_authority(written)))  # who parses a URL first decodes what is left of it
     if _DELIMITERS.search(written):
         found |= _without_queries(found)
         decoded = dict.fromkeys([decoded for text in found for decoded in _decoded(text)])
         _require_few(decoded)
-        found |= _cut(decoded)
+        found |= _strip_parameters(decoded)
         _require_few(found)
         if "%25" in written:
             found |= _without_queries(found)
@@ -125,7 +125,7 @@ def _forms(written: str) -> tuple[str, ...]:
     for text in [text for text in found if "//" in text]:
         _require_few(found)
         found[_merged(text)] = None
-        for rest in _after_host(text):
+        for rest in _without_authority(text):
             found |= {rest: None, _merged(rest): None}
     _require_few(found)
     return tuple(found)
@@ -133,11 +133,11 @@ def _forms(written: str) -> tuple[str, ...]:
 
 def _require_few(found: Collection[str]) -> None:
     """PathTooAmbiguous as soon as it is known, before more is made of them."""
-    if len(found) > MOST_READINGS:
+    if len(found) > MAX_INTERPRETATIONS:
         raise PathTooAmbiguous()
 
 
-def _cut(texts: Iterable[str]) -> dict[str, None]:
+def _strip_parameters(texts: Iterable[str]) -> dict[str, None]:
     """With their parameters, without those of each segment or of the last one, and without all that follows the first of them."""
     found = dict[str, None]()
     for text in texts:
@@ -169,7 +169,7 @@ def _decoded_twice(text: str) -> str:
     return first + "".join([(_AGAIN[part[:2]] + part[2:]) if part[:2] in _AGAIN else "%25" + part for part in others])
 
 
-def _after_host(text: str) -> tuple[str, ...]:
+def _without_authority(text: str) -> tuple[str, ...]:
     """What is left for who takes the name behind two slashes for a host; WHATWG URL 4.4 passes over more slashes before it."""
     if not text.startswith("//"):
         return ()

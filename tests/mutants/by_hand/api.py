@@ -7,7 +7,7 @@ from tests.mutants.operations import always, omits, replaced, returns, skips
 UNTOLD = '__import__("contextlib").nullcontext()'
 
 approvers = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
-approvers.without("a program is no approver by a group", "ApprovalPolicy._names_account", always("user_id in part.operand"))
+approvers.without("a program is no approver by a group", "ApprovalPolicy._lists_account", always("user_id in part.operand"))
 
 made = door("authenticate.api.service_accounts_api", "unit/authenticate/api/test_service_accounts_api.py")
 made.without(

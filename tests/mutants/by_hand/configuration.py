@@ -168,11 +168,11 @@ shown_values.without("the query of a URL is on no page", "_QUERY", in_text(r"\?.
 facts = door("authorize.decision_log.decision_snapshot", "unit/authorize/decision_log/test_decision_snapshot.py")
 facts.without(
     "a claim that no rule names is not written down",
-    "identity_facts",
+    "snapshot_identity",
     replaced("looked.claims & identity.claims.keys()", "identity.claims"),
 )
-facts.without("what can't be compared is written down", "identity_facts", lacks('"claim_kinds"'))
-facts.without("unknown groups are recorded as unknown", "identity_facts", lacks('"groups_incomplete"'))
+facts.without("what can't be compared is written down", "snapshot_identity", lacks('"claim_kinds"'))
+facts.without("unknown groups are recorded as unknown", "snapshot_identity", lacks('"groups_incomplete"'))
 
 last_seen_at = door("databroker.projection.rows", "unit/databroker/projection/test_rows.py")
 last_seen_at.without(
@@ -196,7 +196,7 @@ admin.without(
 )
 
 replay = door("authorize.explain.replay", "unit/authorize/explain/test_replay.py")
-replay.without("what was not written down is not guessed", "_replay", replaced("missing_for(route.route, request, person)", "''"))
+replay.without("what was not written down is not guessed", "_replay", replaced("missing_inputs(route.route, request, person)", "''"))
 
 # Defences of tracing: which peers start a trace, how many, and what a span contains.
 

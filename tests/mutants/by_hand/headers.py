@@ -58,10 +58,10 @@ header_values.without("one group can't read as two", "header_value", replaced('_
 WORDS = "contract/test_verdict_matrix.py"
 told_headers = door("authorize.upstream.identity_header_templates", "unit/authorize/upstream/test_identity_header_templates.py")
 told_headers.without(
-    "no bare name of another issuer is sent", "PersonFacts.value", replaced("identity.unqualified_subject", "identity.subject")
+    "no bare name of another issuer is sent", "IdentityVariables.value", replaced("identity.unqualified_subject", "identity.subject")
 )
 told_headers.without(
-    "an empty claim is none", "_filled", replaced("(said := header_value(value))", "(said := header_value(value)) is not None")
+    "an empty claim is none", "_substitute", replaced("(said := header_value(value))", "(said := header_value(value)) is not None")
 )
 header_templates = door("config.routes.route_identity_headers", "unit/config/routes/test_route_identity_headers.py")
 header_templates.without("only gate sets identity headers", "reserved_headers", returns("()"), WORDS)

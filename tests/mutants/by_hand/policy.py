@@ -4,10 +4,10 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import always, in_text, lacks, omits, passes, replaced, returns, skips
 
 canonical = door("authorize.policy.paths.canonical", "unit/authorize/policy/paths/test_canonical.py")
-canonical.without("a backslash in a path is refused", "_WRITTEN", replaced(r'set(b"#?\\")', 'set(b"#?")'))
+canonical.without("a backslash in a path is refused", "_ALLOWED_RAW", replaced(r'set(b"#?\\")', 'set(b"#?")'))
 canonical.without(
     "raw controls, spaces and non-ASCII in a path are refused",
-    "_WRITTEN",
+    "_ALLOWED_RAW",
     replaced("range(0x21, 0x7F)", "range(0x100)"),
 )
 canonical.without(
@@ -23,7 +23,7 @@ canonical.without(
 )
 canonical.without(
     "a parent hidden before a question mark is refused",
-    "_READ_AS",
+    "_EQUIVALENT_SEPARATORS",
     replaced(
         '(("%2E", "."), (";", "/"), ("%2F", "/"), ("%3B", "/"), ("%5C", "/"), ("%3F", "?"), ("%23", "?"))',
         '(("%2E", "."), (";", "/"), ("%2F", "/"), ("%3B", "/"), ("%5C", "/"))',
@@ -53,38 +53,40 @@ readings.without(
     ),
 )
 readings.without(
-    "parameters are cut before decoding", "_forms", replaced("_cut((written, *_after_host(written)))", "dict.fromkeys((written,))")
+    "parameters are cut before decoding",
+    "_forms",
+    replaced("_strip_parameters((written, *_without_authority(written)))", "dict.fromkeys((written,))"),
 )
-readings.without("parameters are cut after decoding", "_forms", replaced("_cut(decoded)", "decoded"))
+readings.without("parameters are cut after decoding", "_forms", replaced("_strip_parameters(decoded)", "decoded"))
 readings.without("an encoded slash is decoded", "_decoded", replaced('most.replace("%2F", "/")', "most"))
 readings.without("an encoded slash is left alone", "_decoded", replaced("(most, once)", "(once,)"))
 readings.without("an encoded semicolon is decoded", "_decoded", replaced('text.replace("%3B", ";")', "text"))
 readings.without("some decode twice", "_decoded", lacks("twice"))
 readings.without("a backslash that was encoded twice is a slash", "_forms", replaced('text.replace("%5C", "/")', "text"))
-readings.without("two slashes begin a host", "_after_host", lacks("'/' + text[2:].partition('/')[2]"))
+readings.without("two slashes begin a host", "_without_authority", lacks("'/' + text[2:].partition('/')[2]"))
 readings.without("a session in the path is dropped", "_forms", replaced('_COOKIELESS.sub("", text) or "/"', "text"))
 readings.without("a session behind slashes is dropped with them", "_forms", replaced('_COOKIELESS_OF_MERGED.sub("", text) or "/"', "text"))
-readings.without("many slashes begin a host", "_after_host", lacks("'/' + text.lstrip('/').partition('/')[2]"))
-readings.without("what is left behind a host is decoded", "_forms", lacks("*_after_host(written)"))
+readings.without("many slashes begin a host", "_without_authority", lacks("'/' + text.lstrip('/').partition('/')[2]"))
+readings.without("what is left behind a host is decoded", "_forms", lacks("*_without_authority(written)"))
 readings.without("escapes of what ends nothing are decoded", "_all", returns("_forms(path)"))
 
 route_table = door("authorize.policy.route_table", "unit/authorize/policy/test_route_table.py", "contract/test_path_readings.py")
 route_table.without(
     "later routes are asked for readings, too",
-    "HostRoutes._require_all_readings",
+    "HostRoutes._require_same_route",
     replaced("owner is not found", "owner in self.routes[: self.routes.index(found)]"),
 )
 route_table.without(
     "a reading that no route has is refused",
-    "HostRoutes._require_all_readings",
+    "HostRoutes._require_same_route",
     replaced(
-        "owner is not found and not self._is_meant(reading, written.get(reading, ()), found)",
-        "owner is not None and owner is not found and not self._is_meant(reading, written.get(reading, ()), found)",
+        "owner is not found and not self._is_intended(reading, written.get(reading, ()), found)",
+        "owner is not None and owner is not found and not self._is_intended(reading, written.get(reading, ()), found)",
     ),
 )
 route_table.without(
     "every reading is asked about",
-    "HostRoutes._require_all_readings",
+    "HostRoutes._require_same_route",
     replaced("for reading in taken_for: ...", "for reading in taken_for[-1:]: ..."),
 )
 route_table.without("only the first route of all paths spares readings", "HostRoutes.match", replaced("self.routes[0]", "route"))
@@ -92,12 +94,12 @@ route_table.without(
     "an exact host comes before a wildcard",
     "RouteTable._host_routes",
     replaced(
-        "self._by_host.get((host, port, is_tunnel)) or self._by_host.get((self._wildcard_of(host), port, is_tunnel))",
-        "self._by_host.get((self._wildcard_of(host), port, is_tunnel)) or self._by_host.get((host, port, is_tunnel))",
+        "self._by_host.get((host, port, is_tunnel)) or self._by_host.get((self._wildcard_for(host), port, is_tunnel))",
+        "self._by_host.get((self._wildcard_for(host), port, is_tunnel)) or self._by_host.get((host, port, is_tunnel))",
     ),
 )
 route_table.without(
-    "a wildcard matches one label", "RouteTable._wildcard_of", replaced("host.partition('.')[2]", "'.'.join(host.split('.')[-2:])")
+    "a wildcard matches one label", "RouteTable._wildcard_for", replaced("host.partition('.')[2]", "'.'.join(host.split('.')[-2:])")
 )
 route_table.without(
     "a request never matches a route for TCP",
@@ -122,7 +124,7 @@ compiled_route = door("authorize.policy.compiled_route", "unit/authorize/policy/
 compiled_route.without(
     "a public route waits for no identity",
     "CompiledRoute.needs_identity",
-    always("_FOR_NOBODY.isdisjoint(self.route.criteria)"),
+    always("_ANONYMOUS_CRITERIA.isdisjoint(self.route.criteria)"),
 )
 compiled_route.without(
     "a regex matches the whole path",
@@ -218,7 +220,7 @@ certificates.without(
     "the use of a certificate is said",
     "_CLIENT",
     replaced(
-        "(...).require_present(x509.ExtendedKeyUsage, ..., _is_for_clients)", "(...).may_be_present(x509.ExtendedKeyUsage, ..., None)"
+        "(...).require_present(x509.ExtendedKeyUsage, ..., _require_client_auth)", "(...).may_be_present(x509.ExtendedKeyUsage, ..., None)"
     ),
 )
 certificates.without("a verdict is one authority's", "ClientCertificates._problem", replaced("authority.id", '""'))
@@ -231,18 +233,20 @@ certificates.without(
 email_address = door("foundation.email_address", "unit/foundation/test_email_address.py")
 email_address.without("look-alike letters stay apart", "canonical_email", replaced("local.translate(_ASCII_LOWER)", "local.lower()"))
 
-identity_facts = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_builder.py")
+snapshot_identity = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_builder.py")
 address_facts = door("databroker.claims", "unit/authorize/identity/test_identity_builder.py")
-identity_facts.without("a foreign token is known by its id", "build_identity", passes(email="_text(user.email)"), *ENTRIES)
-identity_facts.without(
-    "requested groups that are missing are unknown", "_has_untold_groups", replaced("provider.expects_groups_claim", "False")
+snapshot_identity.without("a foreign token is known by its id", "build_identity", passes(email="_text(user.email)"), *ENTRIES)
+snapshot_identity.without(
+    "requested groups that are missing are unknown", "_are_groups_incomplete", replaced("provider.expects_groups_claim", "False")
 )
-identity_facts.without("groups that can't be read are in doubt", "_has_untold_groups", replaced("not names_all_groups(values)", "False"))
+snapshot_identity.without(
+    "groups that can't be read are in doubt", "_are_groups_incomplete", replaced("not names_all_groups(values)", "False")
+)
 address_facts.without("every source must vouch for an address", "may_match_by_email", replaced("all(...)", "any(...)"))
-identity_facts.without(
+snapshot_identity.without(
     "an address that does not count is not missing", "build_identity", replaced('claims["email"] = NullValues()', 'claims.pop("email")')
 )
-identity_facts.without("a name is no other user's address or id", "build_identity", replaced("display_name(...)", "_text(user.name)"))
+snapshot_identity.without("a name is no other user's address or id", "build_identity", replaced("display_name(...)", "_text(user.name)"))
 
 identity_loader = door(
     "authorize.identity.identity_loader", "unit/authorize/identity/test_identity_loader.py", "unit/authorize/test_service_bearer_tokens.py"
@@ -260,7 +264,7 @@ ACCESS_TESTS = "unit/authorize/policy/language/test_grant_criteria.py"
 access = door("authorize.policy.language.grant_criteria", ACCESS_TESTS)
 access.without(
     "access is one route's",
-    "_span",
+    "_grant_period",
     replaced("case.identity.grants.get(case.route.grant_key)", "next(iter(case.identity.access.values()), None)"),
 )
 span = door("authorize.policy.identity", ACCESS_TESTS)
@@ -289,7 +293,7 @@ named.without(
     replaced("verified_email(record.id, record.data, options.providers)", 'record.data.get("email")'),
 )
 rules = door("authorize.approval_policy", "unit/authorize/test_approval_policy.py")
-rules.without("an approver is named for certain", "ApprovalPolicy._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
+rules.without("an approver is named for certain", "ApprovalPolicy._matches", replaced("... == TRUE", "... in (TRUE, 4)"))
 desk = door("authenticate.access_requests.access_request_service", "unit/authenticate/access_requests/test_access_request_service.py")
 desk.without(
     "no user approves their request with a service account whose secret they know",

@@ -16,7 +16,7 @@ session_cookie.without(
     "SessionCookies._open_cached",
     replaced(
         "opened = ...",
-        "opened = next((opened for (known, _), opened in self._opened.items() if known == value), None)\nif opened is not None:\n    self._opened[value, host_port] = opened",
+        "opened = next((opened for (known, _), opened in self._routes_response.items() if known == value), None)\nif opened is not None:\n    self._routes_response[value, host_port] = opened",
     ),
 )
 session_cookie.without(

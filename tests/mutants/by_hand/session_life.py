@@ -70,8 +70,8 @@ decision.without(
     replaced("Outcome.SIGN_IN", "Outcome.ALLOWED"),
 )
 
-identity_facts = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_builder.py")
-identity_facts.without(
+snapshot_identity = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_builder.py")
+snapshot_identity.without(
     "another session lends no claim",
     "build_identity",
     replaced("flattened(session.claims)", "flattened(user.claims) | flattened(session.claims)"),

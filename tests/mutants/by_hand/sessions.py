@@ -29,12 +29,14 @@ streams.without(
 )
 
 known_end = door("authorize.service", "contract/test_authorizers.py", "unit/authorize/test_service.py")
-known_end.without("access for a while ends when it was to end", "_known_end", replaced("min(ends, span.expires_at)", "ends"))
+known_end.without("access for a while ends when it was to end", "_decision_expiry", replaced("min(ends, span.expires_at)", "ends"))
 known_end.without(
-    "a session ends whichever provider signed it in", "_known_end", replaced("identity.is_provider_user", "identity.unqualified_subject")
+    "a session ends whichever provider signed it in",
+    "_decision_expiry",
+    replaced("identity.is_provider_user", "identity.unqualified_subject"),
 )
 told_end = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
-told_end.without("an end that another process knows is known", "_end", returns("math.inf"))
+told_end.without("an end that another process knows is known", "_valid_until", returns("math.inf"))
 
 LIVE_ADMIN = "integration/test_admin.py"
 admin_site = door("gateproject.admin_site", LIVE_ADMIN)

@@ -16,7 +16,9 @@ entries.without(
 
 loader = door("authorize.identity.identity_loader", "unit/authorize/identity/test_identity_loader.py")
 loader.without("a group is of the directory that names it", "IdentityLoader._groups", replaced("prefix + id", "id"))
-loader.without("a name yields to an id of the same directory only", "IdentityLoader._rule_group_names", replaced("prefix + name", "name"))
+loader.without(
+    "a name yields to an id of the same directory only", "IdentityLoader._matchable_group_names", replaced("prefix + name", "name")
+)
 
 own = door("databroker.provider_scope", "unit/databroker/test_provider_scope.py")
 own.without("a directory's groups are its own", "OwnRecords._stored", replaced("self._prefix + id", "id"))

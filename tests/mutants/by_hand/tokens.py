@@ -30,7 +30,7 @@ sealed.without("a hand-over to a program is none to a browser", "HandoffTokens._
 carriers = door("authorize.identity.request_credentials", "unit/authorize/identity/test_request_credentials.py")
 carriers.without("two headers carry nothing", "parse_authorization", replaced("len(given) != 1", "not given"))
 carriers.without("two tokens in a query are none", "parse_query_token", replaced("len(values) == 1", "values"))
-carriers.without("a browser is known by its name", "_is_browser", never("value.strip().lower().startswith(_BROWSERS_CALL_THEMSELVES)"))
+carriers.without("a browser is known by its name", "_is_browser", never("value.strip().lower().startswith(_BROWSER_USER_AGENT_PREFIX)"))
 
 service = door("authorize.service", "unit/authorize/test_service.py")
 service.without(
@@ -39,7 +39,7 @@ service.without(
     replaced(
         "for audience in audiences: ...",
         """
-named = await self._of_token(request, now, route)
+named = await self._identify_by_token(request, now, route)
 if named is not None and not isinstance(named, InvalidToken):
     return named, ""
 for audience in audiences: ...

@@ -388,7 +388,7 @@ async def test_a_program_s_person_is_offered_the_providers_of_its_host_and_is_ta
     stranger, _ = await signed_in(site, "third")
     refused = await stranger.get(question)
     assert refused.status == 403
-    assert Reason.SIGNED_IN_ELSEWHERE.value in refused.text.lower()
+    assert Reason.OTHER_PROVIDER.value in refused.text.lower()
     assert "/.gate/signout/?gate_redirect_uri=" in refused.text
     token = (await insider.get(question)).text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
     sent = {"_gate_csrf": token, "request": parse_qs(urlsplit(question).query)["request"][0]}

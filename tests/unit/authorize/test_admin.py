@@ -232,7 +232,7 @@ def test_an_older_decision_is_not_among_those_of_the_last_hours(pages) -> None:
 
 def test_a_replay_that_stopped_says_where_and_one_beside_it_waits(pages, monkeypatch: pytest.MonkeyPatch) -> None:
     recent()
-    monkeypatch.setattr(replay, "MOST", 1)
+    monkeypatch.setattr(replay, "MAX_DECISIONS", 1)
     staff = pages()
     said = text_of(staff.post(LOG + "replay/", hours="1"))
     assert "1 of 1 decision" in said

@@ -13,7 +13,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from authorize.config_checks import CONFIG_CHECKS, OfEachRoute, routes_without_people
+from authorize.config_checks import CONFIG_CHECKS, PerRouteCheck, routes_without_allow_rule
 from authorize.explain.simulation import SimulatedUser, simulate_identity
 from authorize.policy.compiled_route import compile_route
 from authorize.policy.decision import decide
@@ -225,7 +225,7 @@ def test_nobody_gets_where_a_route_is_said_to_let_nobody_in(rules: dict[str, Any
     ]
     people = [simulate_identity(person, options) for person in (SimulatedUser(), SimulatedUser("9"), SimulatedUser("7", **PERSON))]
     enters = any(decide(request, person, table, 0.0).is_allowed for request in asked for person in people)
-    assert bool(list(routes_without_people(options))) <= (not enters)
+    assert bool(list(routes_without_allow_rule(options))) <= (not enters)
 
 
 FINGERPRINT, SPKI = "ab" * 32, "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="
@@ -299,7 +299,7 @@ def test_a_route_in_which_nothing_was_found_is_looked_at_once_and_one_in_which_s
             yield ("policy", index), "is bad"
 
     good, bad = (Route.model_validate({**ROUTES[0], "name": name}) for name in ("good", "bad"))
-    check = OfEachRoute(look)
+    check = PerRouteCheck(look)
     for policy in ((good, bad), (bad, good), (good,), (good, bad)):
         places = [index for index, route in enumerate(policy) if route is bad]
         assert [path for path, *_ in check(SimpleNamespace(policy=policy))] == [("policy", place) for place in places]

@@ -14,7 +14,7 @@ from authorize.identity.identity_builder import IdentityInputs, build_identity, 
 from authorize.identity.identity_loader import IdentityLoader
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
-from authorize.upstream.identity_header_templates import PersonFacts
+from authorize.upstream.identity_header_templates import IdentityVariables
 from authorize.upstream.identity_headers import attested_claims
 from config.loader import check_configuration
 from config.provider_config import ProviderConfig
@@ -133,7 +133,7 @@ def test_applications_are_told_the_person_and_of_the_account_what_its_provider_s
         told = attested_claims(caller, "gate", "app", caller.groups)
         assert (told["sub"], told["user"], told["email"]) == (LINKED_ANN, LINKED_ANN, ANN)
         assert told["groups"] == (["engineering"] if caller.provider == "corp" else [])
-        assert PersonFacts(caller, told, "").value("user") == LINKED_ANN
+        assert IdentityVariables(caller, told, "").value("user") == LINKED_ANN
         assert caller.subject == subject
         assert caller.claims.get("team", ()) == (("a",) if caller.provider == "corp" else ())
 

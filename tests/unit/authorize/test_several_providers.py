@@ -171,7 +171,7 @@ def test_a_route_for_one_provider_s_people_refuses_all_others() -> None:
     assert outcome(person(CORP, ""), **keys) is ALLOWED
     assert outcome(None, **keys) is SIGN_IN
     found = decide(request(), person(PARTNER, ""), table(make_route(**keys)), NOW)
-    assert (found.outcome, found.trace[-1].reason) == (FORBIDDEN, Reason.SIGNED_IN_ELSEWHERE)
+    assert (found.outcome, found.trace[-1].reason) == (FORBIDDEN, Reason.OTHER_PROVIDER)
 
 
 def test_a_program_is_of_no_provider_and_is_named_by_itself() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from authorize.decision_log.decision_log import BATCH, FIRSTS, DecisionLog, DecisionLogEntry, QueuedEntry
+from authorize.decision_log.decision_log import BATCH_SIZE, FIRST_SEEN_WINDOW_SECONDS, DecisionLog, DecisionLogEntry, QueuedEntry
 from authorize.policy.decision import NO_ROUTE, decide
 from foundation.errors import BrokerError
 from foundation.telemetry import metrics
@@ -19,12 +19,12 @@ ANN, BOB = user(), user("bob@corp.com", subject="2")
 
 
 class Log(DecisionLog):
-    def __init__(self, directory: Path, *, chance: float = 0.99, most_waiting: int = 1000, **settings: Any):
+    def __init__(self, directory: Path, *, chance: float = 0.99, max_queued: int = 1000, **settings: Any):
         self.written: list[QueuedEntry] = []
         self.now = NOW
         self.is_broken = False
         self.error: Exception = BrokerError("the database is away")
-        super().__init__(self._take, clock=lambda: self.now, chance=lambda: chance, most_waiting=most_waiting)
+        super().__init__(self._take, clock=lambda: self.now, chance=lambda: chance, max_queued=max_queued)
         self.configure(make_options(directory, **settings), "c0ffee")
 
     def _take(self, entries: Sequence[QueuedEntry]) -> None:
@@ -54,7 +54,7 @@ def test_every_refusal_is_kept_and_what_passes_once_for_each_person_and_route(tm
     assert log.should_log(None, None, "")
     signed_out = decide(request("/a"), None, ROUTES, NOW)
     assert [log.should_log(signed_out, None, reason) for reason in ("", "access token: it has expired")] == [False, True]
-    log.now += FIRSTS
+    log.now += FIRST_SEEN_WINDOW_SECONDS
     assert log.add(ANN)
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_kept_where_the_size_is_none(tmp_path: Path) -> None:
 
 
 async def test_the_oldest_is_dropped_and_counted_where_too_many_wait(tmp_path: Path) -> None:
-    log, before = Log(tmp_path, most_waiting=3), dropped()
+    log, before = Log(tmp_path, max_queued=3), dropped()
     for number in range(5):
         log.add(BOB, request_id=str(number))
     await log.flush()
@@ -82,15 +82,15 @@ async def test_the_oldest_is_dropped_and_counted_where_too_many_wait(tmp_path: P
 async def test_a_batch_is_bounded_and_what_can_not_be_written_is_counted(tmp_path: Path, error: Exception) -> None:
     log, before = Log(tmp_path), dropped()
     log.error = error
-    for _ in range(BATCH + 1):
+    for _ in range(BATCH_SIZE + 1):
         log.add(BOB)
     log.is_broken = True
     with capture_logs() as logged:
         await log.flush()
     log.is_broken = False
     await log.flush()
-    assert (len(log.written), dropped() - before) == (1, BATCH)
-    assert [(line["number"], line["reason"]) for line in logged] == [(BATCH, str(error))]
+    assert (len(log.written), dropped() - before) == (1, BATCH_SIZE)
+    assert [(line["number"], line["reason"]) for line in logged] == [(BATCH_SIZE, str(error))]
 
 
 async def test_what_waits_holds_neither_the_query_nor_headers_that_no_rule_looks_at(tmp_path: Path) -> None:

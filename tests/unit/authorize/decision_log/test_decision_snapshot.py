@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from authorize.decision_log.decision_snapshot import (
-    LONGEST_PATH,
+    MAX_PATH_LENGTH,
     bounded,
-    identity_facts,
-    identity_of_facts,
-    looked_at,
-    missing_for,
-    request_facts,
+    identity_from_snapshot,
+    missing_inputs,
+    referenced_inputs,
     request_of,
+    snapshot_identity,
+    snapshot_request,
 )
 from authorize.policy.decision import decide
 from authorize.policy.decision_text import remedies, trace_rows_with_decisive, user_message
@@ -34,13 +34,13 @@ PERSON = user(claims={"team": ("a",), "level": (1,), "phone": ("555-0199",)}, gr
 
 
 def recorded(asked, person, route=ROUTE):
-    looked = looked_at([route])
-    facts = {"request": request_facts(bounded(asked, looked), looked), "identity": identity_facts(person, looked)}
+    looked = referenced_inputs([route])
+    facts = {"request": snapshot_request(bounded(asked, looked), looked), "identity": snapshot_identity(person, looked)}
     return json.loads(json.dumps(facts))
 
 
 def test_what_rules_look_at_is_found() -> None:
-    looked = looked_at([ROUTE])
+    looked = referenced_inputs([ROUTE])
     assert (looked.headers, looked.claims) == ({b"x-env", b"x-api-key"}, {"team", "level"})
 
 
@@ -62,11 +62,11 @@ def test_no_value_is_written_down_that_a_rule_asks_for(rule: Any) -> None:
     decision = decide(asked, PERSON, table(route), NOW)
     shown = json.dumps([recorded(asked, PERSON, route), trace_rows_with_decisive(decision), user_message(decision), remedies(decision)])
     assert "k3y" not in shown
-    assert "http_header/x-door" in missing_for(route, recorded(asked, PERSON, route)["request"], None)
+    assert "http_header/x-door" in missing_inputs(route, recorded(asked, PERSON, route)["request"], None)
 
 
 def test_only_headers_that_rules_look_at_wait_in_memory() -> None:
-    looked = looked_at([ROUTE])
+    looked = referenced_inputs([ROUTE])
     assert dict(bounded(request(headers=HEADERS), looked).headers) == {b"x-env": b"prod", b"x-api-key": b"s3cret"}
 
 
@@ -75,10 +75,10 @@ def test_the_same_decision_comes_of_what_was_written_down() -> None:
     route = make_route(policy=[{"allow": {"and": rules}}])
     asked = request("/a", headers=HEADERS, source_ip="10.1.1.1")
     facts = recorded(asked, PERSON, route)
-    again = decide(request_of(facts["request"]), identity_of_facts(facts["identity"]), table(route), NOW)
+    again = decide(request_of(facts["request"]), identity_from_snapshot(facts["identity"]), table(route), NOW)
     assert decide(asked, PERSON, table(route), NOW).is_allowed
     assert again.is_allowed
-    assert missing_for(route, facts["request"], facts["identity"]) == ""
+    assert missing_inputs(route, facts["request"], facts["identity"]) == ""
 
 
 @pytest.mark.parametrize("values", [("a",), ListedValues(), PartialValues(("a",)), PartialValues(), NullValues(), UnescapedValues()])
@@ -86,28 +86,28 @@ def test_the_same_decision_comes_of_what_was_written_down() -> None:
 def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...], asked: object) -> None:
     route, person = make_route(policy=[{"allow": {"claim/x": asked}}]), user(claims={"x": values})
     facts = json.loads(json.dumps(recorded(request(), person, route)))
-    again = decide(request_of(facts["request"]), identity_of_facts(facts["identity"]), table(route), NOW)
+    again = decide(request_of(facts["request"]), identity_from_snapshot(facts["identity"]), table(route), NOW)
     then = decide(request(), person, table(route), NOW)
     assert [(step.rule, step.value) for step in again.trace] == [(step.rule, step.value) for step in then.trace]
 
 
 def test_groups_that_were_not_told_are_in_doubt_in_a_replay() -> None:
-    again = identity_of_facts(recorded(request(), user(groups_incomplete=True))["identity"])
+    again = identity_from_snapshot(recorded(request(), user(groups_incomplete=True))["identity"])
     assert again is not None
     assert again.groups_incomplete
 
 
 def test_what_was_not_written_down_is_named() -> None:
     facts = recorded(request(headers=HEADERS), PERSON)
-    assert missing_for(ROUTE, facts["request"], facts["identity"]) == "http_header/x-api-key, http_header/x-env"
+    assert missing_inputs(ROUTE, facts["request"], facts["identity"]) == "http_header/x-api-key, http_header/x-env"
     other = make_route(policy=[{"deny": {"or": [{"claim/phone": "1"}, {"http_header/X-Other": "1"}]}}])
-    assert missing_for(other, facts["request"], facts["identity"]) == "http_header/x-other, claim/phone"
+    assert missing_inputs(other, facts["request"], facts["identity"]) == "http_header/x-other, claim/phone"
 
 
 @pytest.mark.parametrize(
     ("asked", "person", "what"),
     [
-        (request("/" + "a" * LONGEST_PATH), PERSON, "the path"),
+        (request("/" + "a" * MAX_PATH_LENGTH), PERSON, "the path"),
         (request(), user(group_ids=frozenset(map(str, range(1001)))), "the list of groups"),
         (request(headers=((b"x-env", b"a" * 2000),)), PERSON, "http_header/x-env"),
         (request(), user(claims={"team": ("a" * 2000,)}), "claim/team"),
@@ -115,7 +115,7 @@ def test_what_was_not_written_down_is_named() -> None:
 )
 def test_what_is_too_long_is_left_out_and_named(asked, person, what: str) -> None:
     facts = recorded(asked, person)
-    assert what in missing_for(ROUTE, facts["request"], facts["identity"])
+    assert what in missing_inputs(ROUTE, facts["request"], facts["identity"])
     assert len(json.dumps(facts)) < 20_000
 
 
@@ -130,17 +130,17 @@ def test_temporary_access_is_written_down_where_a_rule_looks_at_it() -> None:
     route = make_route(policy=[{"allow": {"granted": True}}])
     holder = user(grants={route.grant_key: GrantPeriod(NOW - 60, NOW + 60)})
     facts = recorded(request(), holder, route)
-    again = identity_of_facts(facts["identity"])
+    again = identity_from_snapshot(facts["identity"])
     assert again is not None
     assert again.grants == holder.grants
     assert decide(request_of(facts["request"]), again, table(route), NOW).is_allowed
     assert not decide(request_of(facts["request"]), again, table(route), NOW + 60).is_allowed
-    assert missing_for(route, facts["request"], facts["identity"]) == ""
+    assert missing_inputs(route, facts["request"], facts["identity"]) == ""
     assert "grants" not in recorded(request(), holder, ROUTE)["identity"]
 
 
 def test_whether_somebody_had_access_is_not_guessed() -> None:
     route = make_route(policy=[{"allow": {"granted": True}}])
-    assert missing_for(route, recorded(request(), PERSON, route)["request"], recorded(request(), PERSON, route)["identity"]) == ""
+    assert missing_inputs(route, recorded(request(), PERSON, route)["request"], recorded(request(), PERSON, route)["identity"]) == ""
     before = recorded(request(), PERSON)
-    assert missing_for(route, before["request"], before["identity"]) == "granted"
+    assert missing_inputs(route, before["request"], before["identity"]) == "granted"

@@ -10,7 +10,7 @@ from django.db import connection
 
 from authorize.authorizer import ShadowOutcome
 from authorize.decision_log.decision_log import DecisionLogEntry, DecisionLogSettings
-from authorize.decision_log.persistence import CLEARED, MOST_STEPS, build_row, write_entries
+from authorize.decision_log.persistence import MAX_TRACE_STEPS, PRUNE_BATCH_SIZE, build_row, write_entries
 from authorize.identity.identity_loader import IdentityRecords
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
@@ -70,9 +70,9 @@ def test_a_request_that_could_not_be_judged_says_why(keeping) -> None:
 
 
 def test_a_long_trace_is_cut_at_its_beginning(keeping) -> None:
-    route = make_route(policy=[{"allow": {"or": [{"groups": f"g{number}"} for number in range(MOST_STEPS + 50)]}}])
+    route = make_route(policy=[{"allow": {"or": [{"groups": f"g{number}"} for number in range(MAX_TRACE_STEPS + 50)]}}])
     facts = json.loads(build_row(judged(route=route), keeping())["snapshot"])
-    assert len(facts["rules"]) == MOST_STEPS
+    assert len(facts["rules"]) == MAX_TRACE_STEPS
     assert facts["rules"][-1]["rule"] == "policy[0].allow"
 
 
@@ -94,7 +94,7 @@ def test_none_is_kept_longer_than_the_age(database: None, keeping) -> None:
 
 def test_a_smaller_size_is_reached_in_steps_that_nobody_waits_for(database: None, keeping) -> None:
     one, kept = judged(), keeping()
-    write_entries([(one, kept)] * (CLEARED + 10))
+    write_entries([(one, kept)] * (PRUNE_BATCH_SIZE + 10))
     write_entries([(one, keeping(decision_log_size=1))])
     assert LoggedDecision.objects.count() == 11
 

@@ -8,7 +8,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.utils import timezone
 
-from authorize.explain.explain_form import NO_ACCOUNT, NO_USER, ExplainForm, found_person
+from authorize.explain.explain_form import NO_ACCOUNT, NO_USER, ExplainForm, resolve_user
 from authorize.explain.recorded_user import NO_SESSION, RecordedUser
 from databroker.models import Session, User
 from databroker.records import SESSION
@@ -19,12 +19,12 @@ from tests.unit.authorize.broker import BreakableBroker
 
 
 def test_a_question_needs_a_request_or_a_url() -> None:
-    assert not ExplainForm({}).is_asked
-    assert not ExplainForm({"user": "ann@corp.com"}).is_asked
+    assert not ExplainForm({}).is_submitted
+    assert not ExplainForm({"user": "ann@corp.com"}).is_submitted
     assert ExplainForm({"request": " a1 "}).request == "a1"
-    assert ExplainForm({"url": "https://a.org"}).is_asked
+    assert ExplainForm({"url": "https://a.org"}).is_submitted
     with pytest.raises(ValueError, match="request, or a URL"):
-        ExplainForm({"user": "ann@corp.com"}).answer(None)
+        ExplainForm({"user": "ann@corp.com"}).explain(None)
     with pytest.raises(AttributeError):
         _ = ExplainForm().nothing
 
@@ -43,7 +43,7 @@ def broker(database: None, monkeypatch: pytest.MonkeyPatch) -> BreakableBroker:
 @pytest.fixture
 def find(broker: BreakableBroker, tmp_path: Path) -> Callable[[str], RecordedUser]:
     options = make_options(tmp_path)
-    return lambda written: found_person(written, SimpleNamespace(broker=broker, options=options))
+    return lambda written: resolve_user(written, SimpleNamespace(broker=broker, options=options))
 
 
 @pytest.mark.parametrize("written", ["ann@corp.com", "ANN@CORP.COM", "oidc/1", "1"])

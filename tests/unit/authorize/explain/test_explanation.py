@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from authorize.explain.explanation import CHANGED, explain, explain_logged
+from authorize.explain.explanation import CONFIG_CHANGED, explain, explain_logged
 from authorize.route_settings import route_table
 from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, request, user
@@ -31,7 +31,7 @@ def test_a_past_decision_is_told_as_it_was_made_though_the_policy_has_changed(da
     assert [(rule["actual"], rule["decisive"]) for rule in found["rules"]] == [("bob@corp.com, oidc/2, 2", True)]
     assert found["data"] == [{"record": "session", "modified_at": "2027-01-15T07:58:30Z", "age": "0:01:30"}]
     assert (found["data_version"], found["duration_ms"]) == (7, 2.0)
-    assert found["note"] == CHANGED
+    assert found["note"] == CONFIG_CHANGED
     assert explain_logged(row, make_options(tmp_path, policy=POLICY), CHECKSUM)["note"] == ""
 
 

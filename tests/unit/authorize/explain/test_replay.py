@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from authorize.explain import replay as replaying
-from authorize.explain.replay import ASKED, LET_IN, REFUSED, BoundedReplay, ReplayInProgress, ReplayReport, replay, replay_newest
+from authorize.explain.replay import (
+    NEWLY_ALLOWED,
+    NEWLY_DENIED,
+    NEWLY_PROMPTED,
+    BoundedReplay,
+    ReplayInProgress,
+    ReplayReport,
+    replay,
+    replay_newest,
+)
 from authorize.models import LoggedDecision
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
@@ -42,8 +51,8 @@ def test_who_would_be_refused_let_in_or_asked_is_told_by_route_and_person(databa
     for number, (person, target) in enumerate([(ANN, "/a"), (ANN, "/b"), (BOB, "/a"), (None, "/open")]):
         log_decision(tmp_path, f"r{number}", person, target)
     report = replayed(tmp_path, [{**APP, "allowed_users": ["bob@corp.com"], "name": "Wages"}])
-    assert kinds(report) == [(LET_IN, "bob@corp.com", 1), (REFUSED, "ann@corp.com", 2), (ASKED, "anonymous", 1)]
-    refused = next(change for change in report.changes.values() if change.kind == REFUSED)
+    assert kinds(report) == [(NEWLY_ALLOWED, "bob@corp.com", 1), (NEWLY_DENIED, "ann@corp.com", 2), (NEWLY_PROMPTED, "anonymous", 1)]
+    refused = next(change for change in report.changes.values() if change.kind == NEWLY_DENIED)
     assert (refused.route, refused.last_request_id) == ("Wages", "r1")
     assert Reason.USER_NOT_LISTED.value in refused.reason
 
@@ -51,7 +60,7 @@ def test_who_would_be_refused_let_in_or_asked_is_told_by_route_and_person(databa
 def test_a_route_that_is_gone_refuses_whom_it_let_in_or_led_to_sign_in(database: None, tmp_path: Path) -> None:
     log_decision(tmp_path, "r1", ANN)
     log_decision(tmp_path, "r2", None)
-    assert kinds(replayed(tmp_path, [{**APP, "path": "/other"}])) == [(REFUSED, "ann@corp.com", 1), (REFUSED, "anonymous", 1)]
+    assert kinds(replayed(tmp_path, [{**APP, "path": "/other"}])) == [(NEWLY_DENIED, "ann@corp.com", 1), (NEWLY_DENIED, "anonymous", 1)]
 
 
 def test_what_was_not_written_down_is_not_guessed(database: None, tmp_path: Path) -> None:
@@ -74,7 +83,7 @@ def test_what_can_not_be_read_is_counted_and_keeps_no_other_from_being_replayed(
 def test_what_the_old_policy_looked_at_can_be_replayed(database: None, tmp_path: Path) -> None:
     by_team = [{**APP, "policy": [{"allow": {"claim/team": "a"}}]}]
     log_decision(tmp_path, "r1", ANN, policy=by_team)
-    assert kinds(replayed(tmp_path, [{**APP, "policy": [{"allow": {"claim/team": "b"}}]}])) == [(REFUSED, "ann@corp.com", 1)]
+    assert kinds(replayed(tmp_path, [{**APP, "policy": [{"allow": {"claim/team": "b"}}]}])) == [(NEWLY_DENIED, "ann@corp.com", 1)]
 
 
 def test_the_time_is_that_of_the_request(database: None, tmp_path: Path) -> None:
@@ -105,25 +114,25 @@ def test_all_are_made_again_where_there_are_few(table: RouteTable) -> None:
     done = newest_replayed(table)
     (change,) = done.report.changes.values()
     assert (done.examined, done.stop_reason, done.report.replayed) == (5, "", 5)
-    assert (change.kind, change.user, change.requests, change.last_request_id) == (LET_IN, "bob@corp.com", 5, "r4")
+    assert (change.kind, change.user, change.requests, change.last_request_id) == (NEWLY_ALLOWED, "bob@corp.com", 5, "r4")
 
 
 def test_of_many_the_newest_are_made_again(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "MOST", 3)
+    monkeypatch.setattr(replaying, "MAX_DECISIONS", 3)
     done = newest_replayed(table)
     assert (done.examined, done.report.replayed) == (3, 3)
     assert "newest 3 decisions" in done.stop_reason
-    monkeypatch.setattr(replaying, "MOST", 5)
+    monkeypatch.setattr(replaying, "MAX_DECISIONS", 5)
     assert newest_replayed(table).stop_reason == ""
 
 
 def test_after_its_time_it_stops_and_rests_before_that(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "SLICE", 2)
+    monkeypatch.setattr(replaying, "BATCH_SIZE", 2)
     rests: list[float] = []
     done = newest_replayed(table, (3.0 * tick for tick in count()), rests)
     assert done.examined == 4
     assert "after 5 seconds" in done.stop_reason
-    assert rests == [replaying.REST] * 2
+    assert rests == [replaying.PAUSE_SECONDS] * 2
 
 
 def test_one_is_under_way_at_a_time_whatever_becomes_of_it(table: RouteTable) -> None:
@@ -132,7 +141,7 @@ def test_one_is_under_way_at_a_time_whatever_becomes_of_it(table: RouteTable) ->
 
     rows = LoggedDecision.objects.all()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replaying, "SLICE", 1)
+        patch.setattr(replaying, "BATCH_SIZE", 1)
         with pytest.raises(ReplayInProgress):
             replay_newest(rows, table, lambda: 0.0, another)
     assert newest_replayed(table).examined == 5

@@ -9,8 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from authorize.identity.client_certificates import (
-    LONGEST_CHAIN,
-    LONGEST_REMEMBERED,
+    MAX_CACHED_CHAIN_BYTES,
+    MAX_CHAIN_LENGTH,
     CertificateHosts,
     ClientCertificates,
     _read,
@@ -112,7 +112,7 @@ def test_names_outside_the_authoritys_limits_are_refused() -> None:
     assert problem(outside, trusted=limited)
 
 
-@pytest.mark.parametrize("chain", [(), (b"",), (b"not DER",), (ANN.der[:-9],), (ANN.der,) * (LONGEST_CHAIN + 1)], ids=len)
+@pytest.mark.parametrize("chain", [(), (b"",), (b"not DER",), (ANN.der[:-9],), (ANN.der,) * (MAX_CHAIN_LENGTH + 1)], ids=len)
 def test_what_cannot_be_read_is_bad(chain: tuple[bytes, ...]) -> None:
     assert verify(chain, ROOT.pem, NOW.timestamp()).problem
 
@@ -130,7 +130,7 @@ def test_what_a_stranger_shows_is_not_remembered_where_it_is_large() -> None:
     """A handshake may bring a hundred kilobytes, and anybody may make one."""
     before = _read.cache_info().currsize
     for number in range(5):
-        large = (ANN.der, b"%d" % number + b"x" * LONGEST_REMEMBERED)
+        large = (ANN.der, b"%d" % number + b"x" * MAX_CACHED_CHAIN_BYTES)
         shown = parse_certificate(large)
         assert shown is not None
         assert (shown.chain, shown.subject) == (large, parse_certificate((ANN.der,)).subject)

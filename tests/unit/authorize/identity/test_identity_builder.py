@@ -85,7 +85,9 @@ def test_a_claim_that_is_no_address_of_the_session_s_provider_says_nothing() -> 
 
 
 def test_the_claims_of_another_issuer_are_its_own_and_its_groups_none_of_ours() -> None:
-    found = identity(claims={"email": "ann@x.com", "mail": "ann@x.com"}, session_of=JWT, facts={"rule_group_names": frozenset({"Sales"})})
+    found = identity(
+        claims={"email": "ann@x.com", "mail": "ann@x.com"}, session_of=JWT, facts={"matchable_group_names": frozenset({"Sales"})}
+    )
     assert (found.claims["email"], found.claims["mail"], found.group_names) == (("ann@x.com",), ("ann@x.com",), frozenset())
     unverified = identity(claims={"email": "ann@x.com", "mail": "ann@x.com", "email_verified": False}, session_of=JWT).claims
     assert (unverified["email"], unverified["mail"]) == (NullValues(), NullValues())
@@ -138,7 +140,7 @@ def test_only_text_in_the_groups_claim_counts(claims: dict[str, Any], groups_cla
 
 
 def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
-    found = identity(claims={"groups": ["00g1"]}, facts={"rule_group_names": frozenset({"00g1", "sales"})})
+    found = identity(claims={"groups": ["00g1"]}, facts={"matchable_group_names": frozenset({"00g1", "sales"})})
     assert found.group_names == {"sales"}
 
 

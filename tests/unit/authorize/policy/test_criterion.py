@@ -65,7 +65,7 @@ def test_before_anybody_has_signed_in_a_rule_on_people_may_be_either() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "value", "looked_at"),
+    ("answers", "value", "referenced_inputs"),
     [
         ([], TRUE, 0),
         ([TRUE, TRUE], TRUE, 2),
@@ -75,8 +75,8 @@ def test_before_anybody_has_signed_in_a_rule_on_people_may_be_either() -> None:
         ([NO_DATA, TRUE], FALSE, 1),
     ],
 )
-def test_all_must_hold_and_the_first_that_does_not_ends_it(answers: list[int], value: int, looked_at: int) -> None:
+def test_all_must_hold_and_the_first_that_does_not_ends_it(answers: list[int], value: int, referenced_inputs: int) -> None:
     trace: list[TraceStep] = []
     looks = [request_criterion(words(), ANSWERS, lambda case, answer=answer: answer).compiled for answer in answers]
     assert all_of(looks)(EvaluationContext(request(), user(), NOW), trace) == value
-    assert len(trace) == looked_at
+    assert len(trace) == referenced_inputs

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authorize.policy.criterion import EvaluationContext
-from authorize.policy.criterion_text import compared_email, compared_groups, compared_person, compared_provider, shown_claim, wanted
+from authorize.policy.criterion_text import describe_claim, describe_email, describe_groups, describe_provider, describe_user, wanted
 from foundation.claim_values import PartialValues, UnescapedValues
 from tests.unit.authorize.builders import NOW, request, user
 
@@ -20,11 +20,11 @@ from tests.unit.authorize.builders import NOW, request, user
     ],
 )
 def test_claims(values: Any, part: str) -> None:
-    assert part in shown_claim(values)
+    assert part in describe_claim(values)
 
 
 def test_people_and_nobody() -> None:
-    shown = (compared_person, compared_email, compared_provider, compared_groups)
+    shown = (describe_user, describe_email, describe_provider, describe_groups)
     ann = EvaluationContext(
         request(), user("ann@corp.com", subject="1", group_ids=frozenset({"g2", "g1"}), group_names=frozenset({"sales"})), NOW
     )

@@ -61,7 +61,7 @@ def test_a_route_is_found_by_its_name_of_now_by_its_id_and_by_a_part_of_an_older
     assert found(options, route_id=wages.id) == ["ann"]
     assert found(options, route="old") == found(options, route="0123456789abcdef") == ["bob"]
     assert "decision_by_route (route_id=?)" in plan(options, route="Wages")
-    assert TimelineFilters.of({"route_id": wages.id}, BERLIN, options.policy).name_of_route() == "Wages"
+    assert TimelineFilters.of({"route_id": wages.id}, BERLIN, options.policy).selected_route_name() == "Wages"
 
 
 def test_an_outcome_is_found_by_its_index_and_what_is_none_is_a_problem(options: Options) -> None:
@@ -140,7 +140,7 @@ def test_a_word_is_looked_for_where_its_form_says(text: str, found: list[str], i
 
 @pytest.mark.usefixtures("logged")
 def test_of_a_large_log_the_newest_are_looked_through_for_what_no_index_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline_filters, "LOOKED_THROUGH", 2)
+    monkeypatch.setattr(timeline_filters, "MAX_SCANNED", 2)
     for number, row in enumerate(LoggedDecision.objects.order_by("pk")):
         LoggedDecision.objects.filter(pk=row.pk).update(decided_at=row.decided_at.replace(second=number))
     rows = LoggedDecision.objects.all()

@@ -9,7 +9,7 @@ import pytest
 
 from authorize.models import LoggedDecision
 from authorize.timeline import timeline_pages
-from authorize.timeline.timeline_pages import TimelinePage, paginate, zone_of, zones
+from authorize.timeline.timeline_pages import TimelinePage, paginate, select_zone, zones
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -22,7 +22,7 @@ def decided(*moments: datetime) -> None:
 
 
 def told(page: TimelinePage, zone: ZoneInfo) -> list[tuple[str, list[tuple[str, int]]]]:
-    return [(str(day.day), [(f"{each.begins.astimezone(zone):%H:%M %z}", len(each.rows)) for each in day.hours]) for day in page.days]
+    return [(str(day.day), [(f"{each.starts_at.astimezone(zone):%H:%M %z}", len(each.rows)) for each in day.hours]) for day in page.days]
 
 
 def test_the_newest_come_first_under_their_day_and_hour() -> None:
@@ -40,7 +40,7 @@ def test_the_hour_that_is_there_twice_in_autumn_is_told_twice() -> None:
 
 
 def test_pages_hold_each_decision_once_also_of_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline_pages, "PER_PAGE", 3)
+    monkeypatch.setattr(timeline_pages, "PAGE_SIZE", 3)
     same = datetime(2027, 1, 15, 22, 10, 1, 234567, tzinfo=UTC)
     decided(*[same] * 5, same + timedelta(microseconds=1), same - timedelta(microseconds=1))
     seen, before = [], ""
@@ -49,9 +49,9 @@ def test_pages_hold_each_decision_once_also_of_the_same_moment(monkeypatch: pyte
         shown = [row.pk for day in page.days for hour in day.hours for row in hour.rows]
         assert len(shown) <= 3
         seen += shown
-        if page.earlier is None:
+        if page.next_page is None:
             break
-        before = page.earlier["before"]
+        before = page.next_page["before"]
     assert seen == list(LoggedDecision.objects.order_by("-decided_at", "-id").values_list("pk", flat=True))
 
 
@@ -66,7 +66,7 @@ def test_an_empty_log_has_no_days() -> None:
 
 
 def asked(wanted: str, session: dict[str, Any]) -> tuple[str, bool, bool]:
-    found = zone_of(SimpleNamespace(GET={"zone": wanted} if wanted else {}, session=session), "Asia/Kolkata")
+    found = select_zone(SimpleNamespace(GET={"zone": wanted} if wanted else {}, session=session), "Asia/Kolkata")
     return str(found.zone), bool(found.problem), found.is_chosen
 
 

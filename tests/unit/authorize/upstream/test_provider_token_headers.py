@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from authorize.policy.compiled_route import CompiledRoute, compile_route
 from authorize.policy.identity import Identity
-from authorize.upstream.provider_token_headers import HeldTokens, ProviderTokens
+from authorize.upstream.provider_token_headers import ProviderTokens, SessionTokens
 from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import NoIdentity, UpstreamCredentialsUnavailable
@@ -123,10 +123,10 @@ async def test_an_id_token_that_is_not_verified_yet_is_waited_for(stage: Stage) 
     half = await stage.change(
         access_token_expires=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7200, unverified_id_token="new"
     )
-    held = HeldTokens.of(half)
+    held = SessionTokens.of(half)
     assert held.is_due("id_token", stage.clock() + 7201)
-    assert not held.is_hopeless("id_token", stage.clock() + 7201)
-    assert HeldTokens.of(replace(half, unverified_id_token="")).is_hopeless("id_token", stage.clock() + 7201)
+    assert not held.cannot_be_refreshed("id_token", stage.clock() + 7201)
+    assert SessionTokens.of(replace(half, unverified_id_token="")).cannot_be_refreshed("id_token", stage.clock() + 7201)
 
 
 async def test_where_a_refresh_brings_no_id_token_there_is_one_refresh_and_then_words(stage: Stage) -> None:
@@ -216,7 +216,7 @@ async def test_no_token_is_in_what_is_logged_or_shown(stage: Stage) -> None:
         async with refreshing(stage.renewals):
             with pytest.raises(UpstreamCredentialsUnavailable) as refused:
                 await tokens.headers_for(ACCESS, ann())
-    shown = f"{logs} {refused.value!r} {tokens!r} {HeldTokens.of(session)!r}"
+    shown = f"{logs} {refused.value!r} {tokens!r} {SessionTokens.of(session)!r}"
     assert logs
     assert "the-marker" not in shown
     assert session.id_token not in shown

@@ -140,7 +140,7 @@ async def test_a_program_is_told_what_to_ask_the_provider_for(tmp_path: Path, he
     assert answer.status == 401
     assert answer.values("www-authenticate") == [
         'Bearer realm="gate", error="insufficient_user_authentication", '
-        f'error_description="{Reason.STRENGTH_OTHER.value}", acr_values="mfa hw", max_age="900"'
+        f'error_description="{Reason.ACR_NOT_MET.value}", acr_values="mfa hw", max_age="900"'
     ]
     assert answer.values("cache-control")[-1] == "no-store"
     assert b"stronger sign-in" in answer.body

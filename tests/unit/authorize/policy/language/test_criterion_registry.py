@@ -3,7 +3,7 @@
 import pytest
 
 from authorize.policy.criterion import EvaluationContext, TraceStep
-from authorize.policy.language.criterion_registry import MAKERS, ROUTE_KEY_CRITERIA, TIMED, build_criterion
+from authorize.policy.language.criterion_registry import FACTORIES, ROUTE_KEY_CRITERIA, TIME_DEPENDENT, build_criterion
 from config.routes.policy.criteria import CRITERIA
 from config.routes.policy.policy_language import iter_comparisons, parse_policy
 from tests.support.policy_cases import Cases
@@ -11,9 +11,9 @@ from tests.unit.authorize.builders import NOW, request, user
 
 
 def test_every_criterion_that_can_be_written_can_be_made() -> None:
-    assert set(MAKERS) == set(CRITERIA) | ROUTE_KEY_CRITERIA
+    assert set(FACTORIES) == set(CRITERIA) | ROUTE_KEY_CRITERIA
     assert ROUTE_KEY_CRITERIA.isdisjoint(CRITERIA)
-    assert set(MAKERS) >= TIMED
+    assert set(FACTORIES) >= TIME_DEPENDENT
 
 
 @pytest.mark.parametrize("seed", range(20))

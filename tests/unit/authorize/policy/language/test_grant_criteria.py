@@ -101,10 +101,10 @@ def test_the_explanation_says_from_when_to_when() -> None:
     (compiled,) = table(WIKI).routes()
     found = evaluate_route(request(), holder(), compiled, NOW)
     (row,) = [row for row in trace_rows(found) if row["rule"].endswith("granted")]
-    assert (row["result"], row["reason"]) == ("yes", Reason.ACCESS_GIVEN.value)
+    assert (row["result"], row["reason"]) == ("yes", Reason.GRANT_ACTIVE.value)
     assert row["actual"] == "access from 2027-01-15 07:50:00 UTC until 2027-01-15 08:10:00 UTC"
     refused = evaluate_route(request(), user(), compiled, NOW)
-    assert user_message(refused).params == {"reasons": enumerated([Reason.NO_GROUPS.value, Reason.NO_ACCESS_GIVEN.value])}
+    assert user_message(refused).params == {"reasons": enumerated([Reason.NO_GROUPS.value, Reason.NO_GRANT.value])}
     assert any("temporary access" in way for way in remedies(refused))
 
 

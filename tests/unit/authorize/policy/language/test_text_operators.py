@@ -2,7 +2,7 @@
 
 import pytest
 
-from authorize.policy.language.text_operators import text_test
+from authorize.policy.language.text_operators import text_matcher
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ from authorize.policy.language.text_operators import text_test
     ],
 )
 def test_each_operator_takes_any_of_its_alternatives(operator: str, operand: tuple[str, ...], text: str, holds: bool) -> None:
-    assert text_test(operator, operand)(text) is holds
+    assert text_matcher(operator, operand)(text) is holds

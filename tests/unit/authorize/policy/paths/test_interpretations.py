@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.paths.interpretations import (
-    MOST_READINGS,
+    MAX_INTERPRETATIONS,
     configured_forms,
     decoded_regex,
     interpretations,
@@ -138,7 +138,7 @@ def test_a_path_may_hold_so_many_marks_and_a_longer_one_fewer(mark: str, count: 
     ],
 )
 def test_what_applications_make_has_few_readings(path: str) -> None:
-    assert 1 < len(interpretations(path)) <= MOST_READINGS
+    assert 1 < len(interpretations(path)) <= MAX_INTERPRETATIONS
     assert undecoded_forms(path)
 
 
@@ -161,7 +161,7 @@ def test_a_path_that_is_read_in_more_ways_is_refused(path: str) -> None:
 @given(PATHS)
 def test_no_path_has_more_readings_than_can_be_looked_at(written: str) -> None:
     try:
-        assert len(interpretations(canonical_path(written.encode()))) <= MOST_READINGS
+        assert len(interpretations(canonical_path(written.encode()))) <= MAX_INTERPRETATIONS
     except BadRequest:
         return
 
