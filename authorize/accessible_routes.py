@@ -1,4 +1,4 @@
-"""Openings: the applications that a person may open now, each found by asking for its start page as a request of theirs would."""
+"""Applications that a user may open now.  Each is found by authorizing the request for its entry page."""
 
 import asyncio
 import time
@@ -14,9 +14,9 @@ from authorize.policy.unreachable_routes import literal_prefix
 from config.routes.policy.policy_language import ENFORCE, iter_comparisons
 from foundation.errors import BadRequest
 
-# Seconds of the event loop at a time: a list of a thousand routes must hold up nobody's request.
+# Maximum time on the event loop before yielding, so that a list of a thousand routes does not block other requests.
 YIELD_INTERVAL_SECONDS = 0.004
-# What a browser sends to each host, and for each page, anew; everything else of its requests it sends everywhere alike.
+# Headers that a browser sends per host or per page.  It sends all others with every request.
 _REQUEST_SPECIFIC_HEADERS = frozenset(
     (b"host", b"cookie", b"authorization", b"origin", b"referer", b"range", b"content-type", b"content-length", b"sec-fetch-site")
 )
@@ -41,7 +41,7 @@ class AccessibleRoute:
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """Start page of a route, or its tunnel: the one request that stands for the application."""
+    """Entry page of a route, or its tunnel: the request that represents the application."""
 
     method: str
     host: str
@@ -51,7 +51,7 @@ class EntryPoint:
 
     @classmethod
     def for_route(cls, route: CompiledRoute, default_ports: frozenset[int]) -> "EntryPoint | None":
-        """None where nobody can say which that is."""
+        """Return the entry page of a route, or None if it cannot be determined."""
         path = entry_path(route)
         if path is None:
             return None
@@ -61,7 +61,10 @@ class EntryPoint:
         return cls(CONNECT if is_tcp else "GET", address.host, port, path, (b"host", host.encode()))
 
     def build_request(self, asker: PolicyRequest, headers: Headers) -> PolicyRequest:
-        """Request as the client of `asker` would make it; `headers` are those of its own that it sends everywhere."""
+        """Return the request that the client of `asker` would send.
+
+        `headers` are its ambient headers, which it sends to every host.
+        """
         return PolicyRequest(
             method=self.method,
             host=self.host,
@@ -83,9 +86,10 @@ class EntryPoints:
         self._pages: dict[int, EntryPoint | None] = {}  # by the place of the route
 
     async def find_accessible(self, asker: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> tuple[AccessibleRoute, ...]:
-        """Openings among the routes that stand in the portal, in their order; `asker` is the request that asks for the list.
+        """Return the accessible routes that are listed in the portal, in their order.
 
-        Each is decided as that client's GET of its start page would be, or as its CONNECT; nothing else may say what is listed.
+        `asker` is the request for the list.  A route is listed only if that client's GET of its entry page, or its CONNECT, would be
+        allowed.
         """
         headers, found, began = ambient_headers(asker.headers), [], time.monotonic()
         for place, route in enumerate(self._routes):

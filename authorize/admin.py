@@ -72,7 +72,7 @@ class DecisionAdmin(ReadOnlyAdmin):
             return self._page(request, form, None, str(error))
 
     def replay_view(self, request: HttpRequest) -> HttpResponse:
-        """What today's policy would say of the decisions of the last hours, asked by a button: it takes a moment."""
+        """Replay the decisions of the last hours under the current policy.  Only a POST starts it, because it takes seconds."""
         own = page_context(request)
         params = request.POST if request.method == "POST" else request.GET
         context: dict[str, Any] = {"hours": params.get("hours") or "24", "most_hours": MAX_HOURS, "configuration": own.configuration}
@@ -104,7 +104,7 @@ class DecisionAdmin(ReadOnlyAdmin):
 
 
 def filters_context(filters: TimelineFilters, options: Options) -> dict[str, Any]:
-    """What the form of the timeline shows."""
+    """Return the context of the filter form."""
     return {
         "filters": {**filters.values, "route": filters.selected_route_name()},
         "problems": filters.problems,
@@ -116,14 +116,14 @@ def filters_context(filters: TimelineFilters, options: Options) -> dict[str, Any
 
 
 def _last_hours(rows: QuerySet[LoggedDecision], written: str) -> QuerySet[LoggedDecision]:
-    """Those of so many last hours; ValueError."""
+    """Return the rows of the last hours.  Raises ValueError if the number is invalid."""
     if not (written.isascii() and written.isdecimal() and len(written) <= 6 and 0 < int(written) <= MAX_HOURS):
         raise ValueError(f"{written} must be a number of hours from 1 to {MAX_HOURS}.")
     return rows.filter(decided_at__gte=timezone.now() - timedelta(hours=int(written)))
 
 
 def replay_context(done: BoundedReplay) -> dict[str, Any]:
-    """What the page tells of a replay: of each kind the first, the rest counted."""
+    """Return the context of a replay: the first changes of each kind, and how many there are."""
     kinds = [(title, done.report.changes_of_kind(kind)) for kind, title in TITLES.items()]
     return {
         "done": done,

@@ -17,7 +17,10 @@ _EMPTY_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
 
 
 def may_request(route: Route, identity: Identity) -> bool:
-    """Whether this user may request access to a route: `identity_providers` lets in nobody else, whoever approves."""
+    """Return whether this user may request access to a route.
+
+    `identity_providers` excludes users of other providers, whoever approves.
+    """
     return route.access_requests is not None and _is_user_of(route, identity)
 
 
@@ -57,12 +60,13 @@ class ApprovalPolicy:
         return self._matches(access_key, "access_requests.approvers", identity, now)
 
     def may_break_glass(self, access_key: str, identity: Identity, now: float) -> bool:
-        """Whether these are the records of somebody who may let themselves in."""
+        """Return whether the user may use break-glass access to a route."""
         return self._matches(access_key, "access_requests.break_glass.allowed", identity, now)
 
     def _lists_account(self, access_key: str, user_id: str) -> bool:
-        """Whether one of the alternatives names this service account itself.  A group makes no program an approver: whoever may make
-        accounts chooses theirs.
+        """Return whether a top-level alternative lists this service account by id.
+
+        Membership in a group does not count, because an administrator of service accounts chooses their groups.
         """
         route = self._routes.get(access_key)
         approvers = None if route is None or route.access_requests is None else route.access_requests.approvers
@@ -74,7 +78,7 @@ class ApprovalPolicy:
         )
 
     def _matches(self, access_key: str, rule: str, identity: Identity, now: float) -> bool:
-        """Whether this is a person of a provider that the route is for, whom a criterion of the rule names for certain."""
+        """Return whether the identity is a user of an accepted provider, and the rule evaluates to TRUE for it."""
         route = self._routes.get(access_key)
         if route is None or route.access_requests is None or not _is_user_of(route, identity):
             return False

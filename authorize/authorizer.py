@@ -30,18 +30,22 @@ class WithheldCredentials(Enum):
 
     GATE = "ours"
     AUTHORIZATION = "authorization"  # a provider's token let its bearer in: an upstream could use it elsewhere
-    ALL = "all"  # let in whoever asks
+    ALL = "all"  # the decision does not depend on the caller
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
 class AuthorizationResult:
-    """Outcome of a check.  `identity_headers` are empty unless the decision is ALLOWED.
+    """Result of a check.
 
-    `identity` is None where nobody is signed in, and where the route is open to all and tells its upstream nothing.  From another
-    process it is only who this is: what rules compare stays there.
+    `identity_headers` is empty unless the decision is ALLOWED.
 
-    `challenge` is said to a program whose token is not good (RFC 6750 3): a sign-in is nothing for it.  `refused_token` says to the
-    operator what is wrong with a token that was shown and named nobody; it has no secret, and no client is told.
+    `identity` is None if the caller is not signed in, or if the route is public and sends no identity headers.  From another process it
+    has only the identifying fields, without groups and claims.
+
+    `challenge` is the WWW-Authenticate value for a client that sent an invalid token (RFC 6750 3), because it cannot be redirected to
+    sign-in.
+
+    `token_error` is for the operator: the reason why a token was rejected.  It contains no secret and is never sent to a client.
     """
 
     decision: Decision
@@ -54,7 +58,7 @@ class AuthorizationResult:
 
     @property
     def withheld_credentials(self) -> WithheldCredentials:
-        """Credentials to withhold, by what was decided, so that nobody who sends the request on can forget it."""
+        """Return the credentials to withhold.  The decision alone determines them, so that no forwarding code can omit the step."""
         if self.decision.is_preflight:
             return WithheldCredentials.ALL
         is_bearer = self.identity is not None and self.identity.is_bearer
@@ -79,11 +83,13 @@ class ShadowOutcome:
 
 
 class Authorizer(ABC):
-    """Authorize as the proxy sees it: what follows from the configured routes alone, the same in every process that serves people, and the
-    answers of whoever decides, whose coroutines raise BrokerError where none can be had.  ConfigError where the routes are wrong.
+    """Interface to authorization, as the proxy uses it.
+
+    Methods that need only the configured routes give the same result in every process.  Coroutines depend on the process that decides,
+    and raise BrokerError if it is unavailable.  Raises ConfigError if the routes are invalid.
     """
 
-    identity_header_names: tuple[bytes, ...]  # all that may tell an upstream about the caller
+    identity_header_names: tuple[bytes, ...]  # every header that may carry identity to an upstream
 
     def __init__(self, options: Options, previous: "Authorizer | None" = None):
         self.default_ports = default_ports(options)
@@ -91,22 +97,28 @@ class Authorizer(ABC):
         self.routes: RouteTable = route_table(options, previous.routes if previous else None)
         self._credential_routes = frozenset(route.id for route in self.routes.routes() if exposes_credentials(route.route, options))
         self._certificate_hosts = CertificateHosts(self.routes.routes())
-        # Where browsers reach the pages of a host that has tunnels alone: a tunnel's own port is a name, nobody listens there.
+        # Ports of the pages of a host that has only tunnels.  A tunnel's own port is a name on which gate does not listen.
         self._page_ports = tuple(dict.fromkeys((None, options.authenticate_service_url.port, *self.routes.ports)))
 
     @abstractmethod
     async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> AuthorizationResult:
-        """Decision on a request; BadRequest where its path has two readings.  Who decides logs it by `request_id`."""
+        """Return the decision on a request.  The deciding process logs it under `request_id`.
+
+        Raises BadRequest if the path is ambiguous.
+        """
         ...
 
     @abstractmethod
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
-        """Identity of who is signed in at this host; None for nobody."""
+        """Return the identity of the browser session at this host, or None."""
         ...
 
     @abstractmethod
     async def load_session_identity(self, session_id: str) -> Identity | None:
-        """Identity of somebody else's session, with groups and claims, for administrators; None where there is none.  BrokerError."""
+        """Return the identity of any session, with groups and claims, for administrators.  None if the session does not exist.
+
+        Raises BrokerError.
+        """
         ...
 
     @abstractmethod
@@ -114,16 +126,16 @@ class Authorizer(ABC):
 
     @abstractmethod
     async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[AccessibleRoute, ...]:
-        """Openings of who is signed in at the host of `request`, by which they ask; none for nobody."""
+        """Return the routes that the user who is signed in at the host of `request` may open.  Empty without a session."""
         ...
 
     @abstractmethod
     async def credentials_for(self, check: AuthorizationResult, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
-        """Credentials of ours that the upstream wants to see of an allowed request; UpstreamCredentialsUnavailable."""
+        """Return gate's credentials for the upstream of an allowed request.  Raises UpstreamCredentialsUnavailable."""
         ...
 
     def serves_host(self, host: str, port: int | None) -> bool:
-        """Whether this host has pages of ours.  The host of tunnels has: people sign in there for their programs."""
+        """Return whether gate serves pages at this host.  It does at a tunnel's host, where users sign in for client applications."""
         return self.routes.has_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_at(host))
 
     def audiences(self, request: PolicyRequest) -> tuple[str, ...]:
@@ -151,14 +163,15 @@ class Authorizer(ABC):
         return route is not None and route.route.allow_public_unauthenticated_access
 
     def injects_credentials(self, route: CompiledRoute) -> bool:
-        """Whether this route's upstream sees credentials of ours: then nobody but us may carry its requests."""
+        """Return whether gate adds credentials for this route's upstream.  No other proxy may forward such requests."""
         return route.id in self._credential_routes
 
     def requests_client_certificate(self, server_name: str | None) -> bool:
         """Whether a TLS client that asks for this name (None: for no name) is to be asked for a certificate."""
         return self._certificate_hosts.requires_certificate(server_name)
 
-    # What only the process that decides can say (authorize/service.py); in any other nothing is known, and nobody is an administrator.
+    # Only the deciding process overrides these (authorize/service.py).  Elsewhere there is no shadow policy, and no identity is an
+    # administrator.
 
     async def evaluate_shadow(
         self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes]

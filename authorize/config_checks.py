@@ -63,7 +63,7 @@ class PerRouteCheck:
 
 
 def uncompilable_route(index: int, route: Route) -> Iterator[Finding]:
-    """What keeps a route from being compiled, which a look at single settings can't find."""
+    """Report why a route cannot be compiled.  Checks of single settings do not find these errors."""
     try:
         compile_conditions(route, f"policy[{index}]")
     except ConfigError as error:
@@ -78,7 +78,10 @@ def unreachable_routes(settings: Any) -> Iterator[Finding]:
 
 
 def routes_with_ambiguous_path(settings: Any) -> Iterator[Finding]:
-    """Routes whose own path is refused: `/a;b` is `/a` to many a server, another route's or nobody's (docs/decisions/routing.md)."""
+    """Report routes that reject their own path.
+
+    Many servers serve `/a;b` as `/a`, which may belong to another route or to none (docs/decisions/routing.md).
+    """
     if not any(_may_be_ambiguous(route.path or route.prefix or "/") for route in settings.policy):
         return
     try:

@@ -18,7 +18,10 @@ CATCH_UP_TIMEOUT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class EnvoyRequest:
-    """Request as somebody's Envoy told it, which forwards it by the route of `route_id`; `unread` says why it has no single reading."""
+    """Request as reported by an external Envoy, which forwards it by the route `route_id`.
+
+    `parse_error` is set if the path is ambiguous.
+    """
 
     request: PolicyRequest
     headers: Sequence[Header]
@@ -32,7 +35,7 @@ class EnvoyRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeniedResponse:
-    """Answer that a client is told instead of being let through."""
+    """Response that Envoy sends to the client instead of forwarding the request."""
 
     status: int
     headers: Sequence[Header]

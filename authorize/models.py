@@ -28,7 +28,7 @@ class LoggedDecision(models.Model):
     class Meta:
         verbose_name = "decision"
         verbose_name_plural = "decision log"
-        # What the timeline is asked for, in its order; `decided_at` has an index of its own, by which old ones are cleared away.
+        # Indexes for the timeline, in its order.  `decided_at` has its own index, which pruning uses.
         indexes = [
             models.Index(fields=["display_name", "decided_at"], name="decision_by_name"),
             models.Index(fields=["user_id", "decided_at"], name="decision_by_user"),

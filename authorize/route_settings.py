@@ -16,7 +16,7 @@ def default_ports(options: Any) -> frozenset[int]:
 
 
 def reserved_hosts(options: Any) -> frozenset[str]:
-    """Hosts with pages of ours alone: where people sign in, where the admin is, and where other proxies ask."""
+    """Return the hosts that serve only gate's pages: sign-in, the admin, and forward auth."""
     return frozenset(url.host for url in (options.authenticate_service_url, options.forward_auth_url) if url is not None)
 
 

@@ -1,4 +1,4 @@
-"""Authorize service, the front door: cookies and a request in, a decision and what the upstream is told out."""
+"""Authorize service: decide requests and build their identity headers."""
 
 import math
 import time
@@ -37,7 +37,7 @@ ADMIN_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
 
 
 class VerifiedBearer(Protocol):
-    """Person whom a good token names.  There is no record of the session: it ends with the token."""
+    """User of a valid token.  The session has no record and ends with the token."""
 
     @property
     def session(self) -> SessionRecord: ...
@@ -48,8 +48,10 @@ class VerifiedBearer(Protocol):
 
 class BearerTokenVerifier(Protocol):
     async def verify(self, route_id: str, token: str, asker: str = "") -> VerifiedBearer | InvalidToken:
-        """InvalidToken for one that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
-        object.  `asker` is the address that it came from, "" where that is in doubt."""
+        """Return the user of a token, the same object while the token is cached.  InvalidToken if the route does not accept it.
+
+        `asker` is the client address, "" if in doubt.  Raises ProviderError if the token cannot be verified.
+        """
         ...
 
 
@@ -95,7 +97,7 @@ class AuthorizeService(Authorizer):
         now = self._clock()
         if route.client_ca is not None:
             request = self._certificates.with_verdict(request, route.client_ca, now)
-        # Judged as nobody first: what is open to everyone must work while the data broker is down.
+        # Evaluate as anonymous first, because public routes must work while the data broker is down.
         decision = evaluate_route(request, None, route, now) if not route.needs_identity else None
         identity, refused = None, ""
         if decision is None:
@@ -151,7 +153,7 @@ class AuthorizeService(Authorizer):
             if (route := self.routes.match(asked)) is None:
                 return NO_ROUTE
             asked = self._certificates.with_verdict(asked, route.client_ca, now)
-            # As in `check`, where what nobody needs to sign in for is decided before it is known who asks.
+            # As in `check`: a decision that needs no identity does not use it.
             before = evaluate_route(asked, None, route, now) if not route.needs_identity else None
             return before if before is not None and before.outcome is not Outcome.SIGN_IN else evaluate_route(asked, identity, route, now)
 
@@ -171,15 +173,15 @@ class AuthorizeService(Authorizer):
         return any(rule.evaluate(EvaluationContext(ADMIN_REQUEST, identity, 0.0)).holds for rule in self._admin_rules)
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
-        """Identity of who is signed in at this host with a browser; None for nobody.  Raises BrokerError."""
+        """Return the identity of the browser session at this host, or None.  Raises BrokerError."""
         return await self._identify_by_cookie(cookie_headers, host_port, self._clock())
 
     async def _identify(
         self, request: PolicyRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None = None
     ) -> tuple[Identity | None, str]:
-        """(who this is, what is wrong with the token of nobody).
+        """Return (identity, reason why a token was rejected).
 
-        A browser's session first: no link and no script makes who is signed in act as somebody else.
+        The browser session takes precedence, so that no link or script can make a signed-in user act as another.
         """
         audiences = self.audiences(request) if request.is_tunnel else (request.host_port,)
         for audience in audiences:
@@ -192,7 +194,10 @@ class AuthorizeService(Authorizer):
         return await self._cookies.active_session(cookie_headers, host_port, now, self._identities.find)
 
     async def _identify_by_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | InvalidToken | None:
-        """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
+        """Return the identity of a service account or client application.
+
+        The Authorization header takes precedence over a token in the query.
+        """
         scheme, value = request_credentials.parse_authorization(request)
         if request_credentials.is_service_account_token(scheme, value):
             return await self._service_accounts.identify(value, now)
@@ -240,8 +245,10 @@ class AuthorizeService(Authorizer):
 
 
 def _decision_expiry(decision: Decision, identity: Identity) -> float:
-    """When this can't be allowed any more, as far as it is known now: the end of a session or token, and of access for a while that nothing
-    else stands for.  The identity of a service account is made anew each hour, so its end says nothing.
+    """Return the time until which the decision holds, as far as it is known.
+
+    This is the expiry of the session or token, or of temporary access if the request is allowed by nothing else.  The expiry of a service
+    account identity does not count, because it is rebuilt each hour.
     """
     ends = identity.expires_at if identity.is_provider_user or identity.is_bearer else math.inf
     route, case = decision.route, decision.context

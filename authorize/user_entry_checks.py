@@ -1,4 +1,4 @@
-"""Configuration checks of user entries: whether each can be somebody's, and whom it names could ever come here."""
+"""Configuration checks of user entries: whether each can match a user of the configured providers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -37,7 +37,7 @@ def unmatchable_user_entries(settings: Any) -> Iterator[Finding]:
 
 
 def unqualified_subjects(settings: Any) -> Iterator[Finding]:
-    """Subjects alone where there are several providers: each may call somebody so."""
+    """Report plain subjects if there are several providers, because each may issue the same subject."""
     if not has_multiple_providers(settings):
         return
     for place, written, _ in _entries(settings):
@@ -119,7 +119,7 @@ def _listed(place: KeyPath, entries: Iterable[str], issuers: frozenset[str]) -> 
 
 
 def _unmatchable_reason(entry: UserEntry, providers: tuple[str, ...], issuers: frozenset[str]) -> str:
-    """ "" where whom it names may come."""
+    """Return why an entry can match no user, "" if it can."""
     if entry.kind is not EntryKind.USER_ID or entry.provider in (*providers, SERVICE_ACCOUNT):
         return ""
     if entry.is_issuer_qualified:

@@ -38,10 +38,10 @@ _SAMPLED = frozenset({Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.STEP_UP})
 
 @dataclass(slots=True)  # not frozen: one is made for each decision that is kept
 class DecisionLogEntry:
-    """Entry of the log: a decision with what it rested on; it took `seconds`.
+    """Entry of the decision log.
 
-    `decision` is None where there could be none: then `failure` stands for its outcome, and `problem` says why.  `refused_token` is
-    what was wrong with the token that was shown.
+    `decision` is None if no decision was made.  Then `failure` is the outcome and `error` the reason.  `token_error` is the reason why a
+    token was rejected.
     """
 
     request_id: str
@@ -69,7 +69,7 @@ def failure_outcome(status: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DecisionLogSettings:
-    """Settings of the log.  `configuration` is the checksum of the one that decides now."""
+    """Settings of the decision log.  `configuration` is the checksum of the configuration in force."""
 
     size: int
     age: float  # seconds
@@ -138,7 +138,10 @@ class DecisionLog:
         return len(self._first_seen) > known
 
     def enqueue(self, judged: DecisionLogEntry) -> None:
-        """Queue one for which `keeps` said yes.  Where too many wait the oldest is dropped: the newest are what somebody asks about."""
+        """Queue an entry for which `should_log` returned True.
+
+        If the queue is full, the oldest entry is dropped, because administrators ask about the newest.
+        """
         if (keeping := self._keeping) is None:
             return
         # The time that the rules compared.
@@ -179,7 +182,7 @@ OnSeen = Callable[[str, float, str], None]
 
 
 class DecisionRecorder:
-    """Recorder of checks.  `saw` hears of each request that is let in with a session: session id, when, the host."""
+    """Recorder of checks.  `on_seen` is called for each allowed request of a session with its id, the time and the host."""
 
     def __init__(self, decisions: DecisionLog, saw: OnSeen, clock: Callable[[], float] = time.time):
         self._decisions = decisions
@@ -187,7 +190,10 @@ class DecisionRecorder:
         self._clock = clock
 
     async def check(self, authorize: Authorizer, request: PolicyRequest, cookies: Sequence[bytes], request_id: str) -> AuthorizationResult:
-        """Check as `authorize.check`.  Without a request id it is no request (a stream that is judged anew), and nothing is kept."""
+        """Check a request and log the decision.
+
+        An empty `request_id` denotes the re-evaluation of an open stream, which is not logged.
+        """
         if not request_id:
             return await authorize.check(request, cookies)
         judged, began = DecisionLogEntry(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()

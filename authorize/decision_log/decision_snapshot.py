@@ -1,7 +1,7 @@
-"""Recorded facts of a decision: what is stored so that it can be explained, and replayed under another policy.
+"""Snapshot of a decision's inputs, stored to explain and to replay it.
 
-Only what rules compare.  Of headers and claims only those that a rule of the configuration names.  Of a header whose value is a secret,
-or that has the value of a rule, no value is stored.  What is left out is named, so that a replay knows what it doesn't know.
+It contains only inputs that rules compare.  Headers and claims are included if a rule names them.  The value of a header is omitted if it
+is a secret, or equals a value of a rule.  Omissions are recorded, so that a replay can detect missing inputs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -180,7 +180,7 @@ def identity_from_snapshot(facts: Snapshot | None) -> Identity | None:
 
 
 def missing_inputs(route: Route, request: Snapshot, identity: Snapshot | None) -> str:
-    """Facts that the rules of this route look at and nobody wrote down; "" where they are all there."""
+    """Return the inputs that the route's rules need and the snapshot lacks, as text.  Empty if it is complete."""
     looked = referenced_inputs([route])
     lacking = [request.get("truncated", ""), (identity or {}).get("truncated", "")]
     headers = {name.decode("ascii") for name in looked.headers}

@@ -35,7 +35,10 @@ class ShadowPolicy:
     async def evaluate(
         self, request: PolicyRequest, enforced: AuthorizationResult, now: float, identify: Identify, certificates: ClientCertificates
     ) -> ShadowOutcome | None:
-        """Outcome, or None where nothing in shadow bears on this request.  `identify` is asked where only the person could tell."""
+        """Return the outcome under the shadow policy, or None if no shadow rule applies to this request.
+
+        `identify` is called only if the outcome depends on the user.
+        """
         if self._table is None:
             return None
         try:
@@ -48,7 +51,7 @@ class ShadowPolicy:
             return None
         request = certificates.with_verdict(request, route.client_ca, now)
         decision = evaluate_route(request, enforced.identity, route, now)
-        # On a route that is open to all nobody has asked yet who it is.
+        # The caller of a public route has not been identified yet.
         if enforced.identity is None and decision.outcome is Outcome.SIGN_IN and (identity := await identify()) is not None:
             decision = evaluate_route(request, identity, route, now)
         return _to_outcome(decision)

@@ -80,9 +80,9 @@ NO_USER = "Unknown user: evaluated with this identifier only."
 
 
 def resolve_user(written: str, own: AuthorizePageContext) -> RecordedUser:
-    """Return the user with an e-mail address, `provider/subject`, subject or `service_account/name`; "" is nobody.
+    """Return the user with an e-mail address, `provider/subject`, subject or `service_account/name`.  "" is an anonymous caller.
 
-    Raises ValueError where several users have this address, and where the records cannot be read.
+    Raises ValueError if several users match, or the records cannot be read.
     """
     if not written:
         return RecordedUser(None)

@@ -29,7 +29,7 @@ def explain(
     table: RouteTable,
     now: float,
 ) -> Explanation:
-    """Explanation of a request decided now, by the same table and rules as every request."""
+    """Explain a request, decided now by the table and rules that decide every request."""
     decision: Decision | None = None
     try:
         route = table.match(request)
@@ -52,9 +52,9 @@ def explain(
 
 
 def explain_logged(row: Any, options: Options, configuration: str) -> Explanation:
-    """Explanation of a LoggedDecision, as it was written down: the trace is the one that it made itself.
+    """Explain a LoggedDecision from its stored trace.
 
-    Only why earlier routes did not match is asked of the configuration that is in force now.
+    Only the mismatches of earlier routes are computed from the current configuration.
     """
     facts = json.loads(row.snapshot)
     now = row.decided_at.timestamp()

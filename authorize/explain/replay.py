@@ -1,6 +1,6 @@
-"""Policy replay: recorded decisions made again by another policy, and whom it would refuse or let in.
+"""Policy replay: re-evaluate logged decisions under another policy, and report changed outcomes.
 
-For a page the newest alone, as many as a moment allows, beside requests.
+The admin page replays only the newest decisions, within a time limit, while requests are served.
 """
 
 import json
@@ -28,7 +28,7 @@ _NO_DECISION = frozenset({"unavailable"})
 
 MAX_DECISIONS = 20_000  # decisions
 MAX_DURATION = timedelta(seconds=5)
-# Judging takes the processor from requests: after each few decisions it is theirs for a while.
+# Evaluation uses the processor that requests need, so the replay pauses after each batch.
 BATCH_SIZE, PAUSE_SECONDS = 50, 0.005
 _one_at_a_time = threading.Lock()
 
@@ -92,7 +92,10 @@ def replay_newest(
     now: Callable[[], float] = time.monotonic,
     rest: Callable[[float], None] = time.sleep,
 ) -> BoundedReplay:
-    """Replay of these decisions by the routes of a policy; ReplayInProgress.  Called in a thread, of which it takes MAX_DURATION at most."""
+    """Replay the newest decisions by the routes of a policy, for at most MAX_DURATION.  Call it in a thread.
+
+    Raises ReplayInProgress if another replay is running.
+    """
     if not _one_at_a_time.acquire(blocking=False):
         raise ReplayInProgress("another replay is running. Try again in a moment")
     try:
@@ -155,7 +158,7 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
 
 
 def _compare(row: Any, outcome: Outcome | None, reason: str, report: ReplayReport) -> None:
-    """Who is led to sign-in may still get in, so from there, too, there is a way down."""
+    """Report the change, if any.  A denial after a sign-in prompt counts as newly denied, because signing in might have led to access."""
     was_allowed, was_asked = row.outcome == Outcome.ALLOWED.value, row.outcome in _PROMPTS
     if outcome is Outcome.ALLOWED:
         kind = None if was_allowed else NEWLY_ALLOWED

@@ -31,9 +31,10 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silent
 
 @dataclass(frozen=True, slots=True)
 class SimulatedUser:
-    """Person as described.  `user` is as in `allowed_users`: an e-mail address, `provider/subject`, or a subject; None for nobody.
+    """User of a simulated request.
 
-    `signed_in` is when, in Unix seconds; None for just now.  `granted`: temporary access to every route, without an end.
+    `user` has the format of `allowed_users`: an e-mail address, `provider/subject` or a subject.  None is an anonymous caller.
+    `signed_in_at` is in Unix seconds, None for now.  `has_grant` means temporary access to every route without expiry.
     """
 
     user: str | None = None
@@ -113,7 +114,7 @@ def simulate_identity(person: SimulatedUser, options: Options) -> Identity | Non
             subject, user_id = named.name, f"{provider}/{named.name}"
         case _:
             subject, user_id = named.name.removeprefix(named.provider)[1:], named.name
-            # Nobody of another provider signs in here: rules compare the id with theirs, and nothing else.
+            # Users of unconfigured providers cannot sign in.  Rules compare the id only.
             provider = JWT if named.is_issuer_qualified else (named.provider if named.provider in options.providers else "")
     if subject:
         said.setdefault("sub", subject)
@@ -130,7 +131,7 @@ def simulate_identity(person: SimulatedUser, options: Options) -> Identity | Non
     access = {route.grant_key: GrantPeriod(-math.inf, math.inf) for route in options.policy} if has_access else {}
     facts = IdentityInputs(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
     of = options.providers.get(provider)
-    # What is not described, is not there: nobody keeps groups of theirs elsewhere.
+    # The description is complete, so groups are never incomplete.
     identity = build_identity(
         facts, None if of is None else replace(of, expects_groups_claim=False, has_group_records=False, trusts_email=True)
     )
@@ -139,13 +140,13 @@ def simulate_identity(person: SimulatedUser, options: Options) -> Identity | Non
 
 
 def _provider_of(written: str, options: Options) -> ProviderConfig:
-    """The provider that may tell an address; the first where none may, and for a subject alone."""
+    """Return the provider that is authoritative for an address.  The first provider, if none is, or for a plain subject."""
     domain = canonical_email(written).rpartition("@")[2]
     return next((each for each in options.providers.values() if each.owns_domain(domain)), options.first_provider)
 
 
 def _named(written: str) -> UserEntry:
-    """Somebody may be described whose address no rule takes."""
+    """Parse a user entry.  Unlike in rules, an invalid address is accepted."""
     try:
         return parse_user_entry(written)
     except ValueError:

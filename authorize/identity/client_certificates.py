@@ -48,7 +48,7 @@ class _ChainValidity:
 
 
 class ClientCertificates:
-    """Verified chains, each kept for as long as all of its certificates are valid; that one is bad is found out anew each time."""
+    """Cache of verified chains.  A chain is cached while all its certificates are valid.  Failures are not cached."""
 
     def __init__(self) -> None:
         self._valid_chains: BoundedCache[tuple[str, tuple[bytes, ...]], _ChainValidity] = BoundedCache(MAX_CACHED, 16 * MIB)
@@ -76,7 +76,7 @@ class ClientCertificates:
 
 
 class CertificateHosts:
-    """Host names whose routes want a client certificate: there alone browsers bother people with a choice of them."""
+    """Hosts whose routes require a client certificate.  Other hosts must not request one, because browsers would prompt for it."""
 
     def __init__(self, routes: Iterable[CompiledRoute]):
         self._hosts = frozenset(route.route.from_.host for route in routes if route.client_ca is not None)
@@ -200,8 +200,8 @@ def _require_digital_signature(policy: Policy, certificate: x509.Certificate, us
         raise ValueError("its key may not sign (key usage digitalSignature)")
 
 
-# Own authorities seldom keep every rule of the public web: names in the subject only, no key usage in the root.  What protects is
-# demanded, what is habit is not.
+# Private CAs often ignore rules of the public web: names in the subject only, no key usage in the root.  Only checks that protect are
+# required.
 _AUTHORITY = (
     ExtensionPolicy.permit_all()
     .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, None)  # that it says CA, the library demands

@@ -29,9 +29,10 @@ EMAIL_ALIASES = ("mail", "emailaddress", "email_address")
 
 @dataclass(frozen=True, slots=True)
 class IdentityInputs:
-    """Records of a person.  `matchable_group_names` are the names and e-mails that rules compare, `group_names` those that upstreams are told.
+    """Records that an identity is built from.
 
-    `person` is None where the directory has no record of them.
+    `matchable_group_names` are the group names and e-mail addresses that rules compare.  `group_names` are released to upstreams.
+    `directory_user` is None if the directory has no record of the user.
     """
 
     session: SessionRecord
@@ -43,15 +44,14 @@ class IdentityInputs:
 
 
 def build_identity(facts: IdentityInputs, provider: ProviderConfig | None) -> Identity:
-    """Identity of these records; `provider` is the one that the session is of, None for a token of another issuer.
+    """Build the identity from records.  `provider` is the provider of the session, None for a token of an external issuer.
 
-    Where the provider is to tell groups in a claim, they are not told where it is missing; a directory has of who is in no group a record
-    that says so.
+    Groups are incomplete if the provider's groups claim is expected and missing.  A directory has a record for users without groups.
     """
     session, user, person = facts.session, facts.user, facts.person or DirectoryUser(facts.session.user_id)
     # The user's record has the claims of their latest sign-in. A session never gets those of another, which may be stronger.
     claims = flattened(session.claims)
-    # Addresses and groups of another issuer are that issuer's: they never count as ours, and upstreams are told none.
+    # Addresses and groups of an external issuer are not trusted: no rule matches them, and upstreams receive none.
     is_external = session.provider == JWT
     may_match = may_match_by_email(user, session.claims)
     verified_email = rule_email_of(user, session.claims, provider) if not is_external else ""
@@ -59,7 +59,8 @@ def build_identity(facts: IdentityInputs, provider: ProviderConfig | None) -> Id
     # This session may have begun with another address than the person's latest sign-in.
     tells_another_s = provider is not None and not all(provider.owns_address(email) for email in claims.get("email", ()))
     if "email" in claims and (tells_another_s or not (verified_email or (is_external and may_match))):
-        # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.  It was given, so it is not missing.
+        # A rule on the claim is also a rule on e-mail.  Upstreams receive `Identity.email` instead.  The claim exists, so it must not count
+        # as missing.
         claims["email"] = NullValues()
     for alias in EMAIL_ALIASES:
         # `email_verified` says nothing of another address than that of `email`.
@@ -107,10 +108,10 @@ def _are_groups_incomplete(facts: IdentityInputs, claims: Mapping[str, tuple[Any
 
 # enforcement-point: Identity: Linked accounts
 def linked_id_for(user: UserRecord, session_claims: Mapping[str, Any], provider: ProviderConfig | None) -> str:
-    """Id of the person whose account this is, by their address; "" where accounts of its provider are not linked, or this one can't be:
-    the provider has not asserted that the address is verified.
+    """Return the id of the user that the account is linked to by its address, or "".
 
-    A session that began under another address is none of this person's, whoever signs in to the same account now.
+    Accounts are not linked if their provider does not link, or did not assert that the address is verified.  A session that began under
+    another address is not linked, because the account may have changed hands.
     """
     if provider is None or not provider.links_by_email or provider.domains is None:
         return ""
@@ -122,7 +123,7 @@ def linked_id_for(user: UserRecord, session_claims: Mapping[str, Any], provider:
 
 
 def grant_subject(user_id: str, issuer: str, linked_id: str) -> AccessHolder:
-    """Who has the temporary access of an account's person."""
+    """Return the subject of the temporary access of an account's user."""
     return AccessHolder(linked_id, VERIFIED_EMAIL) if linked_id else AccessHolder(user_id, issuer)
 
 
@@ -132,7 +133,7 @@ def grant_subject_for_user(user: UserRecord, providers: Mapping[str, ProviderCon
 
 
 def authoritative_email(said: Any, provider: ProviderConfig | None) -> str:
-    """Address that is told of a person, at a sign-in or in the directory: none that is not for this provider to tell, in whatever form."""
+    """Return the address, or "" if the provider is not authoritative for it."""
     return _text(said) if provider is not None and provider.owns_address(said) else ""
 
 

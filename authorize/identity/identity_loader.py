@@ -85,7 +85,10 @@ class IdentityRecords:
 
 
 class CachedIdentity:
-    """Identity with the records that it was made of, which were current when the replica had so many `writes`; -1: nobody has looked."""
+    """Cached identity with the records that it was built from.
+
+    `writes` is the replica's write count at the last check of these records, -1 before the first.
+    """
 
     __slots__ = ("expires_at", "identity", "sources", "writes")
 
@@ -154,10 +157,10 @@ class IdentityLoader:
         return identity
 
     async def for_bearer(self, session: SessionRecord, user: UserRecord) -> Identity | InvalidToken:
-        """Identity of whom a verified token names: what it says counts in place of records, and what the directory says besides.
+        """Return the identity of a verified token.  Its claims replace the user record; the directory record is used as well.
 
-        Refused where that makes no sense, and for whom the provider has deactivated: a sign-in would be refused, and a token outlives it.
-        The directory is our provider's: whom a token of another issuer names is not in it.  Raises BrokerError.
+        Returns InvalidToken if the claims are malformed, or the user is deactivated, because a token outlives the refusal of a sign-in.
+        External tokens have no directory record.  Raises BrokerError.
         """
         generation, known = self._generation, self._bearers.get(session.id)
         provider = self._sessions.providers.get(session.provider)
@@ -177,10 +180,10 @@ class IdentityLoader:
         return identity
 
     async def for_sign_in(self, record: Record, now: float) -> Identity | InvalidToken | None:
-        """Return the identity that a sign-in of a recorded user would give now; None where their issuer is not configured or the record
-        is malformed, InvalidToken for a user whom the directory has deactivated.
+        """Return the identity that a sign-in of a recorded user would have now, for explanations only.
 
-        For explanations alone: no request has it.  Raises BrokerError.
+        None if the issuer is not configured or the record is malformed.  InvalidToken if the directory deactivated the user.  Raises
+        BrokerError.
         """
         try:
             user = UserRecord.from_record(record)
@@ -214,7 +217,7 @@ class IdentityLoader:
         return sources, await self._identity(session, user, directory_record, access_record)
 
     async def _access_record(self, session: SessionRecord, user: UserRecord) -> Record | None:
-        """Temporary access is of people who sign in; without a rule that looks at it nobody's is fetched."""
+        """Return the user's record of temporary access.  None if no rule uses grants, so that no record is fetched in vain."""
         if not self._uses_grants:
             return None
         return await self._replica.get(ACCESS_GRANT, self._holder(session, user).id)
@@ -251,8 +254,9 @@ class IdentityLoader:
         return [group for record in records if (group := group_of(session, record)) is not None]
 
     async def _matchable_group_names(self, groups: list[DirectoryGroup], prefix: str) -> frozenset[str]:
-        """A name that is the id of a known group of this directory is left out: else whoever names a group could take over another's
-        rule.
+        """Return group names that rules may match.
+
+        A name that equals the id of another group is excluded, because a group's owner could otherwise match another group's rule.
         """
         names = [_interned(name) for group in groups for name in (group.name, group.email) if name]
         same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + name) for name in names))
@@ -272,12 +276,12 @@ class IdentityLoader:
 
 
 def _latest_per_route(held: tuple[TemporaryAccess, ...]) -> list[TemporaryAccess]:
-    """Of what is kept of one route the one that ends last counts: the others have ended."""
+    """Sort grants by expiry, so that the latest of each route is effective."""
     return sorted(held, key=lambda access: access.until)
 
 
 def _interned(name: str) -> str:
-    """One object for all who are in the group: each opens its record anew."""
+    """Return the shared copy of a group name, because each identity parses its own."""
     return intern(name) if type(name) is str else name
 
 

@@ -6,8 +6,8 @@ from authorize.policy.policy_request import PolicyRequest
 from foundation.auth_challenges import INVALID_TOKEN
 from foundation.crypto.service_account_token import PREFIX
 
-# Whatever is read here is taken out before a request is forwarded.
-# proxy/rewriting/request_headers.py and proxy/rewriting/target.py are more lenient readers.
+# Every credential that is parsed here must be removed before a request is forwarded.  proxy/rewriting/request_headers.py and
+# proxy/rewriting/target.py parse more leniently.
 _TOKEN = re.compile(r"[A-Za-z0-9_.~+/-]+=*", re.ASCII)  # RFC 6750 2.1
 _REQUEST_HEADERS = (b"authorization",)
 _TUNNEL_HEADERS = (b"authorization", b"proxy-authorization")
@@ -20,10 +20,10 @@ _BROWSER_USER_AGENT_PREFIX = b"mozilla/"
 
 # enforcement-point: Identity: Credentials in headers
 def parse_authorization(request: PolicyRequest) -> tuple[str, str]:
-    """(scheme in lower case, the token) of the one Authorization header; ("", "") where there is none, several, or no token.
+    """Return (scheme in lower case, token) of the Authorization header.  ("", "") if there is none, more than one, or no token.
 
-    `Gate <token>` and `Bearer Gate-<token>` are one scheme, `gate`.  Who asks for a tunnel may speak to us as to a proxy (RFC 9110
-    11.7.2), and has one credential all the same.
+    `Gate <token>` and `Bearer Gate-<token>` are the scheme `gate`.  A tunnel request may use Proxy-Authorization instead (RFC 9110
+    11.7.2), but not both.
     """
     names = _TUNNEL_HEADERS if request.is_tunnel else _REQUEST_HEADERS
     given = [value for name, value in request.headers if name in names]
@@ -48,22 +48,23 @@ def is_service_account_token(scheme: str, token: str) -> bool:
 
 
 def challenge(request: PolicyRequest, takes_bearers: bool) -> str:
-    """WWW-Authenticate challenge for a program whose token let nobody in; "" for a person, who may sign in."""
+    """Return the WWW-Authenticate challenge for a client whose token was rejected.  "" for a browser user, who can sign in."""
     scheme, token = parse_authorization(request)
     return INVALID_TOKEN if is_service_account_token(scheme, token) or (takes_bearers and scheme == "bearer") else ""
 
 
 def has_gate_token(request: PolicyRequest) -> bool:
-    """Whether it has a token of ours, a program's or a service account's, whatever it is worth."""
+    """Return whether the request has a token issued by gate, valid or not."""
     scheme, token = parse_authorization(request)
     return scheme == "gate" or is_service_account_token(scheme, token) or bool(parse_query_token(request))
 
 
 # enforcement-point: Identity: Credentials in query strings
 def parse_query_token(request: PolicyRequest) -> str:
-    """Token in the query, of the one `gate_session`; "" where there is none, or several, or a browser sends it.
+    """Return the token of the query parameter `gate_session`.
 
-    Whoever makes a link, on a page, in a mail or a chat, chooses its query: a visitor would act as the link's author.
+    "" if it is absent or repeated, or if a browser sent the request.  The author of a link chooses its query, so a visitor would act as
+    the author.
     """
     if _QUERY_NAME not in request.query or _is_browser(request):
         return ""

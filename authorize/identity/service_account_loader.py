@@ -12,12 +12,12 @@ from databroker.replica import Replica
 from foundation.auth_challenges import InvalidToken
 from foundation.crypto.service_account_token import parse_name, verify_token
 
-# What is attested of an account is good for no longer, however long the account itself lives.
+# Maximum lifetime of an attestation, even if the account lives longer.
 IDENTITY_SECONDS = 3600.0
 MAX_CACHED = 10_000
 ReadRecord = Callable[[str, str], Awaitable[Record | None]]
 
-MALFORMED_SECRET = "service account: the secret is mistyped or truncated"
+MALFORMED_SECRET = "service account: the secret is mistyped or truncated"  # noqa: S105 - a message
 
 
 @dataclass(frozen=True, slots=True)

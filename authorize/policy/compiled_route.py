@@ -56,7 +56,7 @@ class CompiledRoute:
     requirements: tuple[Evaluation, ...]  # all must hold, before anything else
     deny_rules: tuple[Evaluation, ...]  # none may hold, and each must be known not to
     policy_allow_rules: tuple[Evaluation, ...]  # of the written policy
-    authentication_requirements: tuple[Evaluation, ...]  # what the sign-in of whoever may enter must be like
+    authentication_requirements: tuple[Evaluation, ...]  # requirements on the sign-in of an allowed user
     has_policy: bool
     is_time_dependent: bool  # the decision may change as time goes by
 
@@ -71,12 +71,12 @@ class CompiledRoute:
 
     @cached_property
     def needs_identity(self) -> bool:
-        """Whether only who is asking decides: nobody is let in unasked, and everybody may sign in."""
+        """Return whether access depends on the identity alone: anonymous requests are never allowed, and every user may sign in."""
         return self.client_ca is None and not self.has_policy and _ANONYMOUS_CRITERIA.isdisjoint(self.route.criteria)
 
     @cached_property
     def policy_checks_auth_strength(self) -> bool:
-        """Whether rules on access look at how or when somebody signed in: then a refusal may be one that another sign-in lifts."""
+        """Return whether access rules check the method or time of sign-in, so that another sign-in may lift a denial."""
         return any(
             comparison.criterion in ("acr", "session_age") or comparison.argument in _AUTHENTICATION_CLAIMS
             for comparison in iter_comparisons(block for block in self.route.blocks if block.effect != AUTHENTICATION)
@@ -171,7 +171,7 @@ def _invalid_approvers(asking: AccessRequestSettings, key: str) -> Iterator[Prob
 
 
 def approval_blocks(asking: AccessRequestSettings) -> Iterator[Block]:
-    """Who approves, and who breaks the glass."""
+    """Yield the rules for approvers and for break-glass access."""
     yield Block("access_requests.approvers", "allow", asking.approvers)
     if asking.break_glass is not None:
         yield Block("access_requests.break_glass.allowed", "allow", asking.break_glass.allowed)
@@ -197,7 +197,7 @@ def _compile_pattern(text: str | None, key: str, problems: list[Problem]) -> Mat
 
 
 def _compile_decoded_pattern(text: str) -> Matcher:
-    """Of a regex that names escapes: a route that was found by them owns what they stand for (docs/decisions/routing.md)."""
+    """Compile a regex with escapes for decoded paths: a route that matches an escape owns the decoded path (docs/decisions/routing.md)."""
     import re2
 
     try:

@@ -12,22 +12,22 @@ from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
 from config.routes.route import Route
 from foundation.errors import PathTooAmbiguous
 
-# An answer of a rule on people that have nothing the rule could compare: a no, with a reason of its own.
+# Result of a rule if the identity has no data to compare.  It counts as FALSE, with its own reason.
 NO_DATA = 0
 
-# What a judge is shown: the case, or the identity alone.
+# Input of a criterion: the context, or the identity alone.
 _CONTEXT, _IDENTITY = 0, 1
 
-# The readings of a path that holds too many marks: nobody worked them out.
+# Path variants of a path with too many ambiguous tokens.  They are not computed.
 TOO_MANY_VARIANTS = ("",)
 
-# What odd values of claims and headers can bring about; the rule is then not evaluated.
+# Errors that unusual values of claims and headers can raise.  The criterion then evaluates to UNKNOWN.
 _EVALUATION_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(slots=True)  # not frozen: one is made for each decision
 class EvaluationContext:
-    """Case that is judged.  `identity` is None where nobody is signed in; `now` is Unix seconds; `route` is the one that was found."""
+    """Context of an evaluation.  `identity` is None for an anonymous caller.  `now` is in Unix seconds.  `route` is the matched route."""
 
     request: PolicyRequest
     identity: Identity | None
@@ -79,10 +79,11 @@ Evaluation = Callable[[EvaluationContext, list[TraceStep]], int]
 
 
 class CompiledCriterion(NamedTuple):  # taken apart for each criterion of each request
-    """Look by one criterion: `judge` answers TRUE, FALSE, UNKNOWN or NOTHING, and `steps` has the TraceStep for each.
+    """Compiled criterion.
 
-    `judge` is shown what `subject` says, the case or the identity.  `nobody` is the TraceStep before anybody has signed in, None where
-    that makes no difference.  `yes` is the one TraceStep that holds.
+    `evaluate` returns TRUE, FALSE, UNKNOWN or NO_DATA, which is the index into `steps`.  Its input is the context or the identity, by
+    `input_kind`.  `anonymous_step` applies to anonymous callers, None if the criterion does not need an identity.  `success_step` is the
+    only step that holds.
     """
 
     evaluate: Callable[[Any], int]
@@ -123,10 +124,9 @@ def all_of(looks: Iterable[CompiledCriterion]) -> Evaluation:
 
 @dataclass(slots=True, eq=False)
 class CriterionDescription:
-    """Words about a criterion: `compared` (what the case has) and `wanted` (what would hold) are for explanations, and made when one
-    is asked for.
+    """Description of a criterion for explanations.  `expected` and `actual` are computed on demand.
 
-    `is_told`: a refused person may be told the reason; not where the answer counts the other way round.
+    `is_disclosed` is True if a denied user may see the reason.  It is False for negated rules.
     """
 
     rule: str
@@ -202,7 +202,7 @@ def _steps(words: CriterionDescription, answers: CriterionReasons, *, is_negated
     """By the answer of `judge`, whose yes and no change places under a negated operator."""
     holds = FALSE if is_negated else TRUE
     fails = TRUE if is_negated else FALSE
-    # What an inverted rule says of a person would read the wrong way round.
+    # The reason of a negated rule would mislead the user.
     words.is_disclosed = words.is_disclosed and not is_negated
     unknown = TraceStep(words.rule, UNKNOWN, answers.unknown, words)
     steps = [unknown] * 8

@@ -23,7 +23,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision with its `trace` of every rule that was looked at, in order, up to the one that decided; `case` is what they looked at."""
+    """Decision with the trace of evaluated rules.
+
+    `trace` is in order of evaluation and ends with the deciding rule.  `context` is the evaluated context.
+    """
 
     outcome: Outcome
     route: CompiledRoute | None
@@ -36,7 +39,7 @@ class Decision:
 
     @property
     def is_preflight(self) -> bool:
-        """Let in because it is a CORS preflight, whoever asked: browsers send no credentials with one, so none may pass with it."""
+        """Return whether the request was allowed as a CORS preflight.  Browsers send none with credentials, so none may be forwarded."""
         return self.outcome is Outcome.ALLOWED and self.trace[-1].reason is Reason.PREFLIGHT
 
 
@@ -44,17 +47,20 @@ NO_ROUTE = Decision(Outcome.NO_ROUTE, None, ())
 
 
 def decide(request: PolicyRequest, identity: Identity | None, routes: RouteTable, now: float) -> Decision:
-    """Decision on a request.  `identity` is None where nobody is signed in.  BadRequest where the path has two readings on its host."""
+    """Return the decision on a request.  `identity` is None for an anonymous caller.
+
+    Raises BadRequest if the path is ambiguous on its host.
+    """
     route = routes.match(request)
     return NO_ROUTE if route is None else evaluate_route(request, identity, route, now)
 
 
 # enforcement-point: Authorization: Policy decision
 def evaluate_route(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
-    """Decision on a route that is already matched, at this time (Unix seconds).
+    """Return the decision for a matched route.  `now` is in Unix seconds.
 
-    A requirement outranks every grant, and so does a deny, which must be known not to hold.  Grants are OR-ed.  Who may enter must
-    have signed in as the route asks.
+    Requirements take precedence over deny rules, and deny rules over allow rules.  A deny rule must evaluate to FALSE.  Any allow rule
+    suffices.  An allowed user must also meet the route's authentication requirements.
     """
     decision = _evaluate(request, identity, route, now)
     return _require_step_up(decision, route) if route.authentication_requirements else decision
@@ -77,8 +83,11 @@ def _evaluate(request: PolicyRequest, identity: Identity | None, route: Compiled
 
 
 def _evaluate_allow(case: EvaluationContext, trace: list[TraceStep], route: CompiledRoute, *, is_open_question: bool) -> Decision:
-    """`is_open_question`: who is asking decides a deny, and nobody has signed in yet."""
-    # Without a policy of its own every route asks people to sign in before it says no.
+    """Evaluate the allow rules.
+
+    `is_open_question` is True if a deny rule depends on the identity of an anonymous caller.
+    """
+    # Routes without a policy prompt for sign-in before they deny.
     could_help = not route.has_policy
     for allow in route.allow_rules:
         value = allow(case, trace)
@@ -101,5 +110,5 @@ def _require_step_up(decision: Decision, route: CompiledRoute) -> Decision:
         if is_strong(case, steps) != TRUE:
             outcome = Outcome.SIGN_IN if case.identity is None else Outcome.STEP_UP
             return Decision(outcome, route, (*decision.trace, *steps), case)
-    # What decided stays the last.
+    # The deciding step must remain last.
     return Decision(decision.outcome, route, (*steps, *decision.trace), case)

@@ -18,10 +18,10 @@ from config.routes.route import Route
 from foundation.errors import PathTooAmbiguous
 from foundation.web.message import Message, enumerated
 
-# What a refused person can do nothing about, and need not read.
+# Reasons that a denied user cannot act on.
 _UNDISCLOSED = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})
 _DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN, Reason.OTHER_PROVIDER})
-# Told where no criterion of the block may be.
+# Reasons that are shown only if no criterion of the block may be disclosed.
 _BLOCK_LEVEL = frozenset({Reason.NOT_ALLOWED_BY_POLICY, Reason.ALLOW_UNKNOWN})
 _RESULTS = {TRUE: "yes", FALSE: "no", UNKNOWN: "unknown"}
 # Settled by the last rule that was looked at.
@@ -81,9 +81,9 @@ def _row(step: TraceStep, decision: Decision) -> dict[str, Any]:
 def route_candidates(
     request: PolicyRequest, policy: Sequence[Route], default_ports: frozenset[int], own_hosts: frozenset[str] = frozenset()
 ) -> list[RouteCandidate]:
-    """The routes whose host is the request's, in order, up to the first that matches.
+    """Return the routes of the request's host, in order, up to the first match.
 
-    Each is asked alone, in a table of its own, so the answers are those of the real table and no second account of its rules.
+    Each is matched in a table of its own, so that the result equals that of the real table.
     """
     fitting = {index for index, route in enumerate(policy) if _has_host(request, route, default_ports)}
     exact_hosts = {index for index in fitting if not policy[index].from_.host.startswith("*.") and policy[index].mode != SHADOW}

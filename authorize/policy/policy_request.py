@@ -33,11 +33,15 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
-    """Request.  `host` is lower-case, without port or trailing dot; `port` is None where it is the scheme's default, never for a tunnel.
+    """Request to authorize.
 
-    `method` is empty where nobody trustworthy said it (forward auth): a rule about it can't be known to hold, so it must refuse.
-    `path` is the canonical path (percent-encoded ASCII, dot segments resolved) that is matched, decided on and forwarded.
-    `source_ip` is who asks as far as trusted proxies say, "" where that is in doubt.  `headers` have lower-case names.
+    `host` is in lower case, without port or trailing dot.  `port` is None if it is the default of the scheme, never for a tunnel.
+
+    `method` is empty if no trusted source reports it (forward auth).  A rule on it is then UNKNOWN and must deny.
+
+    `path` is the canonical path (percent-encoded ASCII, dot segments resolved).  gate matches, authorizes and forwards this path.
+
+    `source_ip` is the client address that trusted proxies report, "" if in doubt.  Names in `headers` are in lower case.
     """
 
     method: str
@@ -84,9 +88,11 @@ def parse_request(
     headers: Sequence[tuple[bytes, bytes]] = (),
     client_certificate: ClientCertificate | None = None,
 ) -> PolicyRequest:
-    """Access request of raw bytes, the one door to what is judged; BadRequest where they have no single reading.
+    """Parse raw bytes into a PolicyRequest.  This is the only place that builds one from a client's request.
 
-    `query` keeps each byte as one character (latin-1), so that it can be forwarded unchanged.  An empty `method` is one that nobody said.
+    `query` has one character (latin-1) per byte, so that it is forwarded unchanged.  `method` is empty if unknown.
+
+    Raises BadRequest if host, path or query is ambiguous.
     """
     if method:
         require_method(method)

@@ -76,9 +76,9 @@ def _describe(route: CompiledRoute | None) -> str:
     return f"route '{route_name(route.route)}'" if route is not None else "no route of this host"
 
 
-# Host, port, and whether for TCP: two routes of one host and port, one for each, never stand in for each other.
+# (host, port, is_tunnel): HTTP and TCP routes of one host and port are separate.
 Address = tuple[str, int | None, bool]
-# Under which a route was compiled: the authority of clients where it has none of its own, whether what is in shadow counts, default ports.
+# Key under which a route was compiled: default client CA, whether shadow rules count, default ports.
 CompileKey = tuple[bytes | None, bool, frozenset[int]]
 
 
@@ -128,11 +128,13 @@ class RouteTable:
         previous: "RouteTable | None" = None,
         own_hosts: frozenset[str] = frozenset(),
     ) -> "RouteTable":
-        """Table; ConfigError with every problem of every route.  `client_ca` is that of all routes; no default could be forgotten.
+        """Build the table.  `client_ca` applies to routes without their own.  It has no default, so that no caller can omit it.
 
-        What is in shadow is left out, as if it were not written; `with_shadow` takes it for enforced, which no request may be
-        answered by.  No wildcard stands for `own_hosts`: what it leads to would be of one origin with our pages.  What was compiled
-        for `previous`, under the same conditions, is taken over for routes that are the same objects.
+        Routes and blocks in shadow mode are excluded.  With `with_shadow` they are enforced, for a table that never decides a request.
+        Wildcards do not match `own_hosts`, because their pages would share an origin with gate's.  Routes that `previous` compiled under
+        the same key are reused.
+
+        Raises ConfigError with every problem of every route.
         """
         conditions = (client_ca, with_shadow, default_ports)
         before = previous if previous is not None and previous._conditions == conditions else cls({}, conditions)
@@ -183,16 +185,16 @@ class RouteTable:
 
     @cached_property
     def identity_header_names(self) -> IdentityHeaderNames:
-        """Headers by which their upstreams are told who asks."""
+        """Return the headers that carry identity to the upstreams of this table."""
         return IdentityHeaderNames(compiled.route for compiled in self._routes)
 
     def routes(self) -> tuple[CompiledRoute, ...]:
         return self._routes
 
     def _host_routes(self, host: str, port: int | None, is_tunnel: bool = False) -> HostRoutes | None:
-        """A host with routes of its own never falls back to a wildcard's, which may be more generous."""
+        """Return the routes of a host.  A host with its own routes never falls back to a wildcard, which may allow more."""
         return self._by_host.get((host, port, is_tunnel)) or self._by_host.get((self._wildcard_for(host), port, is_tunnel))
 
     def _wildcard_for(self, host: str) -> str:
-        """ "" where none may stand for this host, whatever the port: cookies know no ports."""
+        """Return the wildcard of a host, "" for reserved hosts on any port, because cookies ignore ports."""
         return "" if host in self._own_hosts else f"*.{host.partition('.')[2]}"

@@ -1,7 +1,7 @@
-"""Three-valued logic (Kleene's) of answers that may be missing, for one answer or for several still possible.
+"""Kleene's three-valued logic, for one value or for a set of possible values.
 
-An answer is a set of truth values as bits.  What a criterion on the person says before anybody has signed in is MAYBE: either,
-once somebody has.  What can't be evaluated is UNKNOWN; it is never taken for a yes, and never for the no that a deny needs.
+A value is a set of truth values as bits.  A criterion on the identity of an anonymous caller is MAYBE: TRUE or FALSE after sign-in.  A
+criterion that cannot be evaluated is UNKNOWN.  UNKNOWN never allows a request, and never clears a deny rule.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Unreachable routes, which can never match, because an earlier one takes every request of theirs.
+"""Routes that can never match, because an earlier route matches all their requests.
 
-Sound, not complete: what is reported is certain, and what several earlier routes cover together is not looked for.  Only routes of the
-same host and port are compared, for a host with routes of its own never asks a wildcard's (route_table.py).
+The check is sound but not complete: it does not find routes that several earlier routes cover together.  It compares routes of the same
+host and port only, because a host with its own routes never uses a wildcard's (route_table.py).
 """
 
 import re
@@ -22,7 +22,7 @@ _EVERYTHING = frozenset({".*", "/.*", ".+", "/?.*"})
 
 @dataclass(frozen=True, slots=True)
 class _Conditions:
-    """What a route asks of a canonical path, all of it; None where it does not ask."""
+    """Conditions of a route on the canonical path.  None means no condition."""
 
     path: str | None
     prefix: str | None
@@ -120,7 +120,7 @@ class _Host:
 
 
 def literal_prefix(regex: str) -> str:
-    """What each match begins with, as far as it is plain to see; an alternation may begin with anything."""
+    """Return the literal that every match starts with, as far as it is obvious.  "" for an alternation."""
     if "|" in regex:
         return ""
     found = _LITERAL.match(regex)

@@ -34,8 +34,9 @@ class UserEntry:
 
 # enforcement-point: Identity: Users named in rules
 def parse_user_entry(written: str) -> UserEntry:
-    """Judged by its form alone, so that whoever may choose their subject or address can't change what an entry means: with a slash it
-    is a user id, else with an "@" an e-mail address, else a subject.  ValueError where it can be nobody's.
+    """Parse a user entry by its form alone, so that no user can change its meaning by choosing a subject or an address.
+
+    An entry with a slash is a user id, else with an "@" an e-mail address, else a subject.  Raises ValueError if it can match no user.
     """
     if "/" in written:
         entry = UserEntry(EntryKind.USER_ID, written)

@@ -15,7 +15,7 @@ from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import BadRequest
 from foundation.web.field_values import has_c1_control
 
-# Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
+# Context extensions.  ROUTE is for every data plane.  The others count only from gate's own (authorize/rpc/ext_authz.py).
 ROUTE = "gate_route"  # the id of the route that the data plane will use
 PURPOSE = "gate_purpose"  # absent for a decision
 IDENTIFY, ATTEST, CREDENTIALS, ACCESSIBLE_ROUTES = "identify", "attest", "credentials", "accessible_routes"
@@ -82,7 +82,7 @@ def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: fro
 
 
 def _certificate(attributes: attribute_context_pb2.AttributeContext, host: bytes) -> ClientCertificate | None:
-    """What was shown on a connection that was opened for another name does not count, where the Envoy tells that name."""
+    """Return the client certificate.  It is ignored if the connection was opened for another server name, as far as Envoy reports one."""
     if not (certificate := attributes.source.certificate):
         return None
     server_name = attributes.tls_session.sni

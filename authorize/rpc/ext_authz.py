@@ -81,7 +81,7 @@ def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> Envo
     request = PolicyRequest(method=http.method, host="", port=None, path="/")
     try:
         request, cookies = check_attributes.from_check_request(told, default_ports)
-        # An Envoy forwards what it told us, where our own data plane forwards what was judged.
+        # An external Envoy forwards the path as received, while gate's data plane forwards the authorized path.
         require_canonical(check_attributes.to_latin1_bytes(http.path.partition("?")[0]), request.path)
     except BadRequest as error:
         unread = error
@@ -116,7 +116,7 @@ def _decision_response(check: AuthorizationResult) -> pb.CheckResponse:
 
 
 def _disclosed_steps(trace: Sequence[TraceStep]) -> Sequence[TraceStep]:
-    """What the proxy may tell a refused person from, and the last, which decided."""
+    """Return the steps that the proxy may disclose to a denied user, and the last, which decided."""
     return [step for step in trace if step is trace[-1] or step.description is None or step.description.is_disclosed]
 
 
@@ -142,7 +142,7 @@ def _outcome(check: AuthorizationResult) -> dict[str, Any]:
 
 
 def _identity(identity: Identity | None) -> dict[str, Any] | None:
-    """Who this is, and until when; no claims and no groups."""
+    """Return the identifying fields and the expiry, without claims and groups."""
     if identity is None:
         return None
     names = ("session_id", "user_id", "subject", "provider", "email", "verified_email", "name", "linked_id")
@@ -156,7 +156,10 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
     size=lambda said: total_length(said.identity_headers, said.headers_to_set, said.headers_to_remove),
 )
 def _ok_response(said: OkResponse) -> bytes:
-    """The requests of one browser to one route are answered alike; each is judged, and then its answer need not be written anew."""
+    """Return the serialized response.
+
+    It is cached, because a browser's requests to one route have the same response.  Each is still authorized.
+    """
     answer = _headers_response((*said.identity_headers, *said.headers_to_set))
     answer.ok_response.headers_to_remove.extend([name.decode("latin-1") for name in said.headers_to_remove])
     answer.dynamic_metadata.update({"outcome": said.outcome.name, "route": said.route_id})

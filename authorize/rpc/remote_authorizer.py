@@ -71,7 +71,7 @@ class RemoteAuthorizer(Authorizer):
         )
 
     async def load_session_identity(self, session_id: str) -> Identity | None:
-        """Of the records themselves: authorize's answers tell neither groups nor claims."""
+        """Load the identity from the records, because responses of authorize contain neither groups nor claims."""
         return await self._identities.load(session_id, self._clock())
 
     async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation:
@@ -120,7 +120,7 @@ class RemoteAuthorizer(Authorizer):
 
 
 def _decision(facts: dict[str, Any], route: CompiledRoute) -> Decision:
-    """BrokerError where the answer is none that we know: what is not understood lets nobody in."""
+    """Return the decision.  Raises BrokerError for an unknown response, so that it never allows a request."""
     try:
         trace = tuple(TraceStep(step["rule"], int(step["value"]), Reason[step["reason"]]) for step in facts.get("trace", ()))
         outcome = Outcome[facts["outcome"]]

@@ -25,7 +25,7 @@ TIME_RANGES = {
     "1d": ("The last 24 hours", timedelta(days=1)),
     "7d": ("The last 7 days", timedelta(days=7)),
 }
-# What stands for an outcome where there was no decision comes last.
+# Outcomes of requests without a decision come last.
 OUTCOMES = (*(outcome.value for outcome in Outcome), "bad request", "unavailable")
 Rows: TypeAlias = QuerySet[LoggedDecision]
 
@@ -114,9 +114,9 @@ _REQUEST_ID = re.compile(r"[0-9A-Fa-f]{32}")
 
 
 def search(rows: QuerySet[LoggedDecision], text: str) -> QuerySet[LoggedDecision]:
-    """Decisions with all of these words; ValueError.  `after:` and `before:` narrow the time; every other word must be somewhere.
+    """Return the decisions that contain all words.  `after:` and `before:` restrict the time.  Other words may match any column.
 
-    What shows by its form where it belongs is looked for only there: request ids and whole e-mail addresses by their index.
+    Request ids and complete e-mail addresses are matched by index only.  Raises ValueError.
     """
     is_found_by_index = False
     for word in text.replace("\x00", "").split()[:MOST_WORDS]:

@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from authorize.models import LoggedDecision
 
 PAGE_SIZE = 100
-# What a line of the timeline shows; the facts of a hundred decisions are a megabyte.
+# Columns of a timeline entry.  The snapshots of a hundred decisions take a megabyte.
 _COLUMNS = ("decided_at", "display_name", "user_id", "method", "url", "route", "route_id", "outcome", "reason", "shadow_outcome")
 _LETTERS = frozenset("0123456789")
 
@@ -81,7 +81,7 @@ ZONE_SESSION_KEY = "timeline_zone"
 
 @dataclass(frozen=True, slots=True)
 class TimelineZone:
-    """Zone; `problem` says what is wrong with the one that was asked for, `is_chosen` whether anybody has asked for any."""
+    """Time zone of the page.  `problem` is the error of an invalid choice.  `is_chosen` is False while the default applies."""
 
     zone: ZoneInfo
     problem: str
@@ -89,7 +89,7 @@ class TimelineZone:
 
 
 def select_zone(request: Any, default: str) -> TimelineZone:
-    """Zone that the page is asked for, else the one that was chosen before, else `default`."""
+    """Return the requested zone, else the zone chosen before, else `default`."""
     wanted, kept = request.GET.get("zone", "").strip(), request.session.get(ZONE_SESSION_KEY, "")
     if wanted in _known() and wanted != kept:
         kept = request.session[ZONE_SESSION_KEY] = wanted

@@ -1,7 +1,7 @@
-"""Identity tokens for a cloud's serverless services, kept until shortly before they expire.
+"""Identity tokens for a cloud's serverless services, cached until shortly before they expire.
 
-The protocols are the vendor's: with a service account's key, a JWT of ours is exchanged at its token_uri (RFC 7523); without one, the
-machine's metadata server is asked.
+The protocols are the vendor's.  With a service account key, gate exchanges a signed JWT at its token_uri (RFC 7523).  Without one, gate
+requests the token from the metadata server.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Told headers: a route's own words about the caller, made of its templates."""
+"""Identity headers that a route defines by templates."""
 
 import re
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ _OF_REQUESTS = frozenset({REQUEST_ID, FINGERPRINT})
 
 @dataclass(frozen=True, slots=True)
 class IdentityVariables:
-    """Facts that templates name: `claims` as X-Gate-Claim-* tell them, an `assertion` signed for the route.
+    """Variables of header templates: `claims` as in X-Gate-Claim-* headers, and an `assertion` signed for the route.
 
-    Of who is named by another issuer's token only the id is told, and the assertion, which has the issuer in it: applications take the
-    rest for our own people's.
+    For tokens of external issuers only the id and the assertion are available, because upstreams would mistake other claims for those of
+    local users.
     """
 
     identity: Identity | None
@@ -82,7 +82,7 @@ class RouteTemplates:
 
 
 def render_request(templates: Named, request: PolicyRequest, request_id: str) -> Headers:
-    """Headers that name the request besides the person; raises NoIdentity as `RouteTemplates.told`."""
+    """Render the headers that depend on the request.  Raises NoIdentity as `RouteTemplates.told`."""
     certificate = request.client_certificate
     values = {REQUEST_ID: request_id, FINGERPRINT: certificate.fingerprint if certificate is not None else None}
     found = ((name, _substitute(name, parts, values)) for name, parts in templates)
@@ -98,7 +98,7 @@ def _substitute(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts |
         elif (value := values[part.name]) is not None and (said := header_value(value)):
             filled.append(said.decode("ascii"))
         elif name == _AUTHORIZATION:
-            # Without it the application would take the request for nobody's, or for the client's own words.
+            # Without this header the upstream would treat the request as anonymous, or accept one that the client sent.
             raise NoIdentity(Message("it requires %(name)s, which your identity provider does not send for you", name=part.name))
         else:
             return None

@@ -1,4 +1,4 @@
-"""Identity headers: what an upstream is told about the caller, as the signed assertion and as plain headers of claims."""
+"""Identity headers: the signed assertion and headers of claims that an upstream receives."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -62,9 +62,10 @@ class IdentityHeaders:
     def headers_for(
         self, request: PolicyRequest, route: CompiledRoute, identity: Identity | None, now: float, request_id: str = ""
     ) -> Headers:
-        """Headers, () unless the route tells of the caller.  `identity` is None on public routes that nobody signed in for.
+        """Return the identity headers, () unless the route sends identity.
 
-        Raises NoIdentity where its Authorization would name what is not known of the caller.
+        `identity` is None for anonymous requests on public routes.  Raises NoIdentity if the route's Authorization template needs an
+        unknown value.
         """
         if not (templates := self._templates_of(route)).includes_identity:
             return ()
@@ -78,11 +79,11 @@ class IdentityHeaders:
         return known.headers if not known.left else known.headers + render_request(known.left, request, request_id)
 
     def sends_identity(self, route: CompiledRoute) -> bool:
-        """Whether this route's upstream is told anything about the caller."""
+        """Return whether this route's upstream receives identity headers."""
         return self._templates_of(route).includes_identity
 
     def assertion(self, identity: Identity | None, host_port: str) -> str:
-        """Assertion alone, signed, for the caller's own eyes (`/.gate/jwt`): of the groups, what every route of ours may tell."""
+        """Return the signed assertion for the user's own view (`/.gate/jwt`).  Its groups are those that every route may release."""
         told = None if self._groups_filter is None else frozenset(self._groups_filter)
         groups = () if identity is None else filter_groups(identity.groups, told)
         return self._key.sign(attested_claims(identity, self._issuer, host_port, groups))
@@ -119,7 +120,7 @@ class IdentityHeaders:
 
 
 def identity_header_names(options: Options) -> tuple[bytes, ...]:
-    """Every header that may tell an upstream about the caller."""
+    """Return every header that may carry identity to an upstream."""
     return (ASSERTION, *map(header_name, options.jwt_claims_headers))
 
 
@@ -150,7 +151,7 @@ def attested_email(identity: Identity) -> str:
 
 
 def group_filter(route: Route, groups_filter: tuple[str, ...] | None) -> frozenset[str] | None:
-    """Groups that the upstream may learn of, None for all (no filter).  What the route itself names, its upstream needs to know."""
+    """Return the groups that the upstream may receive, None for all.  Groups that the route's rules name are always released."""
     chosen = groups_filter if route.jwt_groups_filter is None else route.jwt_groups_filter
     return None if chosen is None else frozenset((*chosen, *_named_groups(route)))
 
@@ -179,7 +180,10 @@ def warn_if_large(headers: Headers, route: CompiledRoute, identity: Identity | N
 
 
 def header_name(claim: str) -> bytes:
-    """Header of a claim's path, `X-Gate-Claim-<Name>` in lower case; what can't stand in its name (RFC 9110 5.1) becomes a hyphen."""
+    """Return the header of a claim, `X-Gate-Claim-<Name>` in lower case.
+
+    Characters that are not allowed in a field name (RFC 9110 5.1) become hyphens.
+    """
     return (CLAIM_PREFIX + _NOT_IN_HEADER_NAMES.sub("-", claim.replace("\\.", ".").lower())).encode("ascii")
 
 

@@ -1,6 +1,7 @@
-"""Provider tokens: what an upstream is told of those that the provider gave for a person, fresh, or the request is refused.
+"""Headers with the provider's tokens for a user.  A request is denied if no valid token is available.
 
-Who refreshes is the elected process that knows the provider (`authenticate/session/refresh_requests.py`), asked by a record of the broker.
+The elected process of the provider refreshes tokens (`authenticate/session/refresh_requests.py`).  A record in the data broker requests
+it.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ _EXPIRED = Message("it requires your %(token)s, which has expired and can't be r
 
 @dataclass(frozen=True, slots=True)
 class SessionTokens:
-    """Tokens of a session, and until when each is good (Unix seconds; None: nobody knows); `received` is 0 for those of the sign-in."""
+    """Tokens of a session with their expiry in Unix seconds, None if unknown.  `received` is 0 for tokens of the sign-in."""
 
     values: dict[str, str] = field(repr=False)
     ends: dict[str, float | None]

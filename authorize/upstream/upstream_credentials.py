@@ -1,4 +1,4 @@
-"""Upstream credentials: the Authorization that an upstream sees where it wants ours, and in whose name we act there."""
+"""Credentials that gate adds for an upstream, and Kubernetes impersonation."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -25,7 +25,10 @@ ReleasedGroups = Callable[[CompiledRoute, Identity], Iterable[str]]
 
 
 class UpstreamCredentials:
-    """Credentials of ours; never for a preflight, which nobody vouches for, nor in a verdict for another proxy: the client may read it."""
+    """Credentials of gate for upstreams.
+
+    They are never added to a preflight, which is not authenticated, nor to a response for another proxy, which its client may read.
+    """
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ class UpstreamCredentials:
         return route.id in self._clusters
 
     async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
-        """Headers; UpstreamCredentialsUnavailable where a request would reach the upstream without what it wants, or in nobody's name."""
+        """Return the headers.  Raises UpstreamCredentialsUnavailable if a request would lack required credentials or an identity."""
         ours = await self._route_credentials(route, identity)
         return ours + await self._provider_tokens.headers_for(route, identity)
 
@@ -105,5 +108,5 @@ def impersonated_user(identity: Identity) -> bytes:
 
 
 def _is_valid_name(name: str) -> bool:
-    """As it is, or not at all: the cluster decodes nothing, so an escaped name would be somebody else's."""
+    """Return whether a name is valid as it is.  Clusters decode nothing, so an escaped name would denote another user."""
     return name.isascii() and name.isprintable() and name == name.strip() and not name.lower().startswith(RESERVED)

@@ -37,7 +37,7 @@ def compile_block(block: Block) -> Evaluation:
 
 
 def _block_steps(block: Block) -> tuple[TraceStep, ...]:
-    """By what the block may still come to: anything but a certain yes or no is told as its reason for not knowing."""
+    """Return the step for each possible value of the block.  Values other than TRUE and FALSE have a reason for being undecided."""
     reasons = _REASONS[block.effect]
     undecided = CriterionDescription(block.key, block.effect, lambda case: "", is_disclosed=True)
     steps = []

@@ -1,4 +1,4 @@
-"""Criterion of temporary access: whether somebody was given access to this route, and has it still."""
+"""Criterion of temporary access: whether the user has an active grant for this route."""
 
 from datetime import UTC, datetime
 
@@ -42,5 +42,5 @@ def _grant_period(case: EvaluationContext) -> GrantPeriod | None:
 def _format_time(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):  # of somebody described: for ever
+    except (ValueError, OverflowError, OSError):  # a simulated grant without expiry
         return "any time"

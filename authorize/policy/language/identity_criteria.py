@@ -80,9 +80,10 @@ def domain(comparison: Comparison) -> Criterion:
 
 
 def user(comparison: Comparison) -> Criterion:
-    """Each entry names one kind of thing (user_entry.py) and is compared with that alone; ValueError where one names nobody.
+    """Match user entries.  An entry has one kind (user_entry.py) and is compared with that kind only.
 
-    Of a token of another issuer a list that does not name that issuer says nothing: "not alice" would be whoever it gives a token.
+    Raises ValueError if an entry can match no user.  For an external token the result is UNKNOWN unless an entry names its issuer.
+    Otherwise "not alice" would match every token of that issuer.
     """
     listed = frozenset(comparison.operand)
     named = tuple(map(parse_user_entry, listed))
@@ -101,7 +102,7 @@ def user(comparison: Comparison) -> Criterion:
 
 
 def provider(comparison: Comparison) -> Criterion:
-    """Identity provider by its id; of whom none has signed in it says nothing."""
+    """Match the identity provider by id.  UNKNOWN for callers of no provider."""
     ids = frozenset(comparison.operand)
 
     def judge(identity: Identity) -> int:
@@ -204,7 +205,7 @@ def acr(comparison: Comparison) -> Criterion:
     listed = frozenset(comparison.operand)
 
     def judge(identity: Identity) -> int:
-        # Of a token of another issuer it would say how somebody signed in there.
+        # The `acr` of an external token describes a sign-in at another issuer.
         found = () if identity.is_external else identity.claims.get("acr", ())
         if len(found) != 1 or not isinstance(found[0], str) or is_partial(found):
             return UNKNOWN

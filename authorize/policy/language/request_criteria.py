@@ -88,7 +88,7 @@ def http_path(comparison: Comparison) -> Criterion:
 
 
 def _decoded_expressions(expressions: tuple[str, ...]) -> tuple[str, ...]:
-    """With what those that name escapes stand for; what no longer is an expression then fits nothing, so the answer is unknown."""
+    """Return the expressions and their decoded forms.  An invalid decoded form is omitted, so that the result becomes UNKNOWN."""
     return tuple(dict.fromkeys((*expressions, *filter(_is_expression, map(decoded_regex, expressions)))))
 
 
@@ -111,7 +111,7 @@ def http_header(comparison: Comparison) -> Criterion:
         return f"{comparison.argument}: {'sent, and not shown' if is_sent else 'nothing'}"
 
     judge = _header_exists(name, comparison.operand) if comparison.operator == "exists" else _header_judge(name, comparison)
-    # Rules compare headers with keys, so neither the value of a rule is shown nor the one that satisfies it.
+    # Rules may compare headers with keys, so neither the expected value nor the actual one is shown.
     words = described(comparison, compared, is_secret=comparison.operator != "exists")
     return request_criterion(words, HEADER, judge, is_negated=comparison.is_negated)
 

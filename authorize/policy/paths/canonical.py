@@ -18,8 +18,7 @@ _ALLOWED_RAW = bytes(set(range(0x21, 0x7F)) - set(b"#?\\"))
 _NEVER_ESCAPED = bytes([*range(0x20), *b"\\\x7f"])
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _ESCAPED_AGAIN = re.compile(r"%(?:25)++(?=2[3EF]|3[BF]|5C)")
-# Where some reader of a segment ends its name ("/"), or who decodes first the path ("?"): what stands behind is no segment's
-# beginning to the latter.
+# Characters after which some server starts a new segment ("/") or ends the path if it decodes first ("?").
 _EQUIVALENT_SEPARATORS = (("%2E", "."), (";", "/"), ("%2F", "/"), ("%3B", "/"), ("%5C", "/"), ("%3F", "?"), ("%23", "?"))
 _TRAVERSALS = ("/./", "/../", "/.?", "/..?")
 
@@ -105,7 +104,7 @@ def _with_canonical_escapes(raw: bytes) -> str:
     try:
         apart = encode_private(raw)
     except UnicodeDecodeError as error:
-        _refuse_octets(octets(encode_private(_BAD_ESCAPE.split(raw, maxsplit=1)[0])))  # what comes first is told
+        _refuse_octets(octets(encode_private(_BAD_ESCAPE.split(raw, maxsplit=1)[0])))  # the first error in the path is reported
         raise BadRequest(Message("the path contains a '%' that is not followed by two hexadecimal digits")) from error
     decoded = octets(apart)
     _refuse_octets(decoded)
@@ -122,7 +121,7 @@ def _refuse_octets(decoded: bytes) -> None:
 
 
 def _without_dot_segments(path: str) -> str:
-    enclosed = "/" + path[1:].replace("/", "//") + "/"  # each segment has slashes of its own
+    enclosed = "/" + path[1:].replace("/", "//") + "/"  # duplicate the slashes, so that adjacent segments do not share one
     named = enclosed.replace("/../", "").replace("/./", "")
     _refuse_hidden_parents(named)
     if named == enclosed:

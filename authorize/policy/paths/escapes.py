@@ -1,6 +1,6 @@
-"""Percent-escapes of a path, looked at all at once, however many it holds: as characters of their own, by what runs in C.
+"""Percent-escapes of a path as private characters, processed by C code.
 
-While it is set apart, `%2F` is the one character U+012F, whatever the case of its digits; what is written plainly stays as it is.
+In the private encoding `%2F` is the character U+012F, for digits of either case.  Other characters remain unchanged.
 """
 
 from collections.abc import Container

@@ -1,6 +1,6 @@
-"""Path readings: which paths the readers in the field make of one canonical path.
+"""Interpretations of a path: the paths that known servers derive from one canonical path.
 
-Readers here are whatever may stand behind us: what they take for the path is what they serve.
+An upstream may be any of these servers, and serves the path that it derives.
 """
 
 import re
@@ -16,13 +16,14 @@ _NAMED = {f"{code:02X}": chr(code) for code in range(0x100) if _NON_DELIMITER_ES
 # Escapes of characters that end a segment, its name or the path for who decodes first, and of the percent sign.
 _DELIMITERS = re.compile(r"%(?:2F|3B|3F|23|25)")
 _SIGNIFICANT = re.compile(rf"{_NON_DELIMITER_ESCAPES.pattern}|{_DELIMITERS.pattern}")
-# What multiplies readings: each is work for every route, so a path may hold so many, and a longer one fewer.
+# Tokens that multiply interpretations.  Each interpretation is matched against every route, so their number is limited, and more for long
+# paths.
 _AMBIGUOUS_TOKENS = ("%2F", "%3B", "%3F", "%23", "%25", ";")
 _SLASHES = re.compile(r"///*")
 MAX_AMBIGUOUS_TOKENS = 32
 MAX_LENGTH_AT_TOKEN_LIMIT = 512
-# Each reading is matched against the routes of the host.  Links that applications make have one to four readings, a URL with its
-# query as a part of a path has six to eight; more are those that somebody tries.
+# Each interpretation is matched against the routes of the host.  Links of applications have one to four.  A path that contains a URL with a
+# query has six to eight.  More occur only in attacks.
 MAX_INTERPRETATIONS = 8
 # ASP.NET Framework keeps sessions (S), sign-ins (F) and anonymous names (A) in a segment that its applications never see.
 _COOKIELESS = re.compile(r"/\((?:[A-Za-z]\([^()/]*\))+\)(?=/|$)")
@@ -30,7 +31,7 @@ _COOKIELESS = re.compile(r"/\((?:[A-Za-z]\([^()/]*\))+\)(?=/|$)")
 _COOKIELESS_OF_MERGED = re.compile(f"(?<!/)/*{_COOKIELESS.pattern}")
 _PARAMETERS = re.compile(r";[^/]*")
 _ESCAPED_AGAIN = re.compile(r"%(?:25)+([0-9A-Fa-f]{2})")
-# What comes of an escape that was escaped, by its digits: what can't stand in a canonical path is left encoded.
+# Result of a double escape, by its digits.  Characters that cannot occur in a canonical path remain encoded.
 _AGAIN = {
     first + second: chr(code) if 0x21 <= (code := int(first + second, 16)) < 0x7F and chr(code) not in "%?#\\" else f"%{code:02X}"
     for first in string.hexdigits
@@ -42,7 +43,7 @@ _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|%[0-9A-F]{2}(?
 
 
 def is_unambiguous(path: str) -> bool:
-    """Does every reader make the same of this canonical path?  True of nearly every path, so it costs next to nothing."""
+    """Return whether every server derives the same path.  True for nearly every path, so the check must be cheap."""
     if ";" in path or "//" in path or ("(" in path and _COOKIELESS.search(path) is not None):
         return False
     return "%" not in path or _SIGNIFICANT.search(path) is None
@@ -50,7 +51,9 @@ def is_unambiguous(path: str) -> bool:
 
 # enforcement-point: Requests: Paths that upstreams may interpret differently
 def interpretations(path: str) -> tuple[str, ...]:
-    """Readings: every path that a reader may take this canonical one for, in canonical form, but with the escapes of `_NON_DELIMITER_ESCAPES` decoded.
+    """Return every path that a server may derive from a canonical path.
+
+    The results are canonical, with the escapes of `_NON_DELIMITER_ESCAPES` decoded.
 
     | a reader                                       | of `/a;x%2Fb//c%3Fd`       |
     |------------------------------------------------|----------------------------|
@@ -68,10 +71,11 @@ def interpretations(path: str) -> tuple[str, ...]:
     | does so, then decodes                          | `/a/b` of `//x%2Fy/a%2Fb`  |
     | drops segments of sessions (ASP.NET Framework) | `/admin` of `/(S(x))/admin`|
 
-    What they hold that can't stand in a canonical path is encoded again, so a space stays `%20` in each of them.  No reader finds
-    a dot segment: `canonical_path` refuses whatever any of them would take for one.
+    Characters that cannot occur in a canonical path are encoded again: a space is always `%20`.  No result has a dot segment, because
+    `canonical_path` rejects every path in which a server may find one.
 
-    PathTooAmbiguous beyond 8 of them, beyond 32 marks (`%2F %3B %3F %23 %25 ; //`), and beyond 16,384 marks times characters.
+    Raises PathTooAmbiguous for more than 8 results, more than 32 tokens (`%2F %3B %3F %23 %25 ; //`), or more than 16,384 tokens times
+    characters.
     """
     if is_unambiguous(path):
         return (path,)
@@ -86,7 +90,10 @@ def _require_few_marks(path: str) -> None:
 
 
 def undecoded_forms(path: str) -> dict[str, list[str]]:
-    """Each reading of the path, and the forms that it has before the escapes of `_NON_DELIMITER_ESCAPES` are decoded.  PathTooAmbiguous, too."""
+    """Return each interpretation, with its forms before the escapes of `_NON_DELIMITER_ESCAPES` are decoded.
+
+    Raises PathTooAmbiguous.
+    """
     _require_few_marks(path)
     forms = dict[str, list[str]]()
     for text in _forms(path):
@@ -170,7 +177,7 @@ def _decoded_twice(text: str) -> str:
 
 
 def _without_authority(text: str) -> tuple[str, ...]:
-    """What is left for who takes the name behind two slashes for a host; WHATWG URL 4.4 passes over more slashes before it."""
+    """Return the paths of a server that parses `//host/path` as an authority.  WHATWG URL 4.4 skips further slashes before the host."""
     if not text.startswith("//"):
         return ()
     return ("/" + text[2:].partition("/")[2], "/" + text.lstrip("/").partition("/")[2])

@@ -42,7 +42,7 @@ def test_a_night_goes_round_midnight(moment: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("days", "expected"),
     [("fri", True), (["mon", "Friday"], True), ("mon-fri", True), ("sat-thu", False), ("thu-mon", True), ({"not_in": ["fri"]}, False),
-     ({"is": "thu", "zone": "Pacific/Honolulu"}, True)],
+    ({"is": "thu", "zone": "Pacific/Honolulu"}, True)],
 )  # fmt: skip
 def test_the_day_of_the_week(days: Any, expected: bool) -> None:
     assert answer({"day_of_week": days}, now=NOW) is expected
