@@ -27,14 +27,14 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class AccessibleRoute:
-    """Application that a person may open; `needs_step_up`: after a stronger sign-in."""
+    """Application that a user may open.  `needs_step_up` is True if it requires a stronger sign-in first."""
 
     route: CompiledRoute
     needs_step_up: bool = False
 
     @property
     def is_partially_accessible(self) -> bool:
-        """Whether other requests than that for the start page may be refused: a rule looks at method, path or headers."""
+        """Return whether other requests than the entry page may be denied, because a rule checks method, path or headers."""
         blocks = [block for block in self.route.route.policy if block.mode == ENFORCE]
         return any(comparison.criterion in _REQUEST_CRITERIA for comparison in iter_comparisons(blocks))
 
@@ -78,7 +78,7 @@ class EntryPoint:
 
 # enforcement-point: Authorization: Applications in the portal
 class EntryPoints:
-    """Start pages of a route table, each worked out when it is asked for first."""
+    """Entry pages of a route table, each computed on first use."""
 
     def __init__(self, table: RouteTable, default_ports: frozenset[int]):
         self._routes = [route for route in table.routes() if route.route.is_in_portal]
@@ -123,7 +123,10 @@ def _opening(route: CompiledRoute, request: PolicyRequest, decide: Callable[[Pol
 
 
 def entry_path(route: CompiledRoute) -> str | None:
-    """Path of the start page: what the route names; None for the route of many hosts, and for an expression that shows no beginning."""
+    """Return the path of the entry page.
+
+    None for a wildcard host, and for a regex without a literal prefix that matches.
+    """
     if "*" in route.route.from_.host:
         return None
     named = (route.matched_prefix, "/", _beginning(route.route.regex or ""))

@@ -1,4 +1,4 @@
-"""Admin pages of decisions: the decision log as a timeline, and the explanation of a logged decision or of an invented request."""
+"""Admin pages of the decision log: the timeline, explanations and replay."""
 
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,7 @@ MAX_ROUTE_NAMES = 500  # routes that the form offers by name
 
 class DecisionAdmin(ReadOnlyAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The decision log as a timeline, in the zone of its reader."""
+        """Render the decision log as a timeline in the reader's time zone."""
         options = page_context(request).options
         zone = select_zone(request, options.time_zone)
         filters = TimelineFilters.of(request.GET, zone.zone, options.policy)
@@ -56,7 +56,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         return [*pages, *super().get_urls()]
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """The page of a decision is its explanation."""
+        """Render the explanation of a decision."""
         row = self.get_object(request, object_id)
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
@@ -64,7 +64,7 @@ class DecisionAdmin(ReadOnlyAdmin):
         return self._page(request, ExplainForm(), explain_logged(row, own.options, own.configuration.checksum))
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
-        """Explanation by `request`, the id of one that was; or by `url` and what else the form has, for one that is invented."""
+        """Explain a logged decision by its id in `request`, or a simulated request by `url` and the other fields."""
         form = ExplainForm(request.GET)
         try:
             return self._page(request, form, form.explain(page_context(request)) if form.is_submitted else None)
@@ -85,7 +85,10 @@ class DecisionAdmin(ReadOnlyAdmin):
         return self.page(request, "admin/authorize/replay.html", "Replay", **filters_context(filters, own.options), **context)
 
     def explain_json(self, request: HttpRequest) -> HttpResponse:
-        """Explanation as JSON.  Not by `admin_view`, which answers everybody else with the sign-in page."""
+        """Return an explanation as JSON.
+
+        It does not use `admin_view`, which would respond with the sign-in page if access is denied.
+        """
         if not self.admin_site.has_permission(request):
             return _json({"error": "Administrators only. Sign in to the admin first."}, 403)
         if request.method not in ("GET", "HEAD"):

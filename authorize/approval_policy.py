@@ -1,4 +1,4 @@
-"""Access rules: at which routes people may ask for access for a while, and who may say yes."""
+"""Approval policy: which routes accept access requests, and which identities may approve them or use break-glass access."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from config.routes.policy.policy_language import ENFORCE, Combination, Compariso
 from config.routes.route import Route
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 
-# Approvers are found by who they are, whatever they ask for.
+# Approvers are matched by identity only, so the request has no content.
 _EMPTY_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
 
 
@@ -25,7 +25,7 @@ def may_request(route: Route, identity: Identity) -> bool:
 
 
 def _is_user_of(route: Route, identity: Identity) -> bool:
-    """Whether a provider that the route accepts has signed this user in; no service account and no bearer token is a user."""
+    """Return whether a provider that the route accepts signed this user in.  Service accounts and bearer tokens are not users."""
     if not identity.is_provider_user or identity.is_bearer:
         return False
     return not route.identity_providers or identity.provider in route.identity_providers
@@ -33,10 +33,10 @@ def _is_user_of(route: Route, identity: Identity) -> bool:
 
 # enforcement-point: Authorization: Approvers of access requests
 class ApprovalPolicy:
-    """Access rules of one configuration's routes."""
+    """Approval policy of the routes of one configuration."""
 
     def __init__(self, routes: Iterable[Route]):
-        # Of two of one key only the first is ever found by a request.
+        # If two routes share a key, requests match only the first.
         self._routes: dict[str, Route] = {}
         for route in routes:
             if route.access_requests is not None and route.mode == ENFORCE:
@@ -54,7 +54,7 @@ class ApprovalPolicy:
         return self._routes.get(access_key)
 
     def may_approve(self, access_key: str, identity: Identity, now: float) -> bool:
-        """Whether these are an approver's records."""
+        """Return whether the identity may approve access to a route."""
         if identity.provider == PROVIDER:
             return self._lists_account(access_key, identity.user_id)
         return self._matches(access_key, "access_requests.approvers", identity, now)

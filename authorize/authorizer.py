@@ -1,4 +1,4 @@
-"""Authorizer: the interface by which the proxy asks; AuthorizeService in the same process, else one over gRPC."""
+"""Authorizer: the interface that the proxy uses.  AuthorizeService implements it in the same process, RemoteAuthorizer over gRPC."""
 
 import math
 from abc import ABC, abstractmethod
@@ -26,14 +26,14 @@ from foundation.web.page_context import request_context
 
 
 class WithheldCredentials(Enum):
-    """Credentials of a client that go no further than gate; a cookie and a token of gate's own never do."""
+    """Credentials of a client that gate does not forward.  gate's own cookies and tokens are never forwarded."""
 
     GATE = "ours"
-    AUTHORIZATION = "authorization"  # a provider's token let its bearer in: an upstream could use it elsewhere
+    AUTHORIZATION = "authorization"  # because an upstream could use the provider's token elsewhere
     ALL = "all"  # the decision does not depend on the caller
 
 
-@dataclass(slots=True)  # not frozen: one is made for each request
+@dataclass(slots=True)  # not frozen, because one is created per request
 class AuthorizationResult:
     """Result of a check.
 
@@ -53,7 +53,7 @@ class AuthorizationResult:
     identity_headers: Headers = ()
     challenge: str = ""
     token_error: str = ""
-    # Unix seconds of an end that is known beforehand, whatever else may end it: of a token, a session, access for a while.
+    # Known expiry in Unix seconds of the token, session or temporary access.  The result may end earlier for other reasons.
     valid_until: float = math.inf
 
     @property
@@ -67,7 +67,7 @@ class AuthorizationResult:
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """Attestation of who is signed in at a host; `assertion` is empty where none of its routes lets them in: then it says nothing."""
+    """Identity at a host with a signed assertion.  `assertion` is empty if no route of the host allows the user."""
 
     identity: Identity | None
     assertion: str = ""
@@ -75,7 +75,10 @@ class Attestation:
 
 @dataclass(frozen=True, slots=True)
 class ShadowOutcome:
-    """Outcome under the shadow policy.  `route` would have decided, None for none; `outcome` is an Outcome's value or AMBIGUOUS_PATH."""
+    """Outcome under the shadow policy.
+
+    `route` is the deciding route, None if none matches.  `outcome` is an Outcome's value or AMBIGUOUS_PATH.
+    """
 
     route: CompiledRoute | None
     outcome: str
@@ -93,7 +96,7 @@ class Authorizer(ABC):
 
     def __init__(self, options: Options, previous: "Authorizer | None" = None):
         self.default_ports = default_ports(options)
-        self.has_shadow = False  # what is in shadow only the process that decides can say
+        self.has_shadow = False  # only the deciding process evaluates shadow rules
         self.routes: RouteTable = route_table(options, previous.routes if previous else None)
         self._credential_routes = frozenset(route.id for route in self.routes.routes() if exposes_credentials(route.route, options))
         self._certificate_hosts = CertificateHosts(self.routes.routes())
@@ -139,17 +142,17 @@ class Authorizer(ABC):
         return self.routes.has_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_at(host))
 
     def audiences(self, request: PolicyRequest) -> tuple[str, ...]:
-        """Audiences of a credential that counts in this request.  For a tunnel, one of its host's pages, whatever its port."""
+        """Return the audiences of credentials that are valid for this request.  For a tunnel, those of its host's pages on any port."""
         if not request.is_tunnel:
             return (request.host_port,)
         return tuple(request.host if port is None else f"{request.host}:{port}" for port in self._page_ports)
 
     def scheme_for(self, host: str, port: int | None) -> str:
-        """Scheme of a route host outside: `https` unless its routes say otherwise, whatever our listener speaks."""
+        """Return the external scheme of a route host: `https` unless its routes differ, whatever the listener uses."""
         return self.routes.scheme_for(host, port)
 
     def is_route_origin(self, origin: str) -> bool:
-        """Whether this is the Origin of pages that a configured route serves.  Wildcards count for what they match."""
+        """Return whether a configured route serves pages of this Origin.  Wildcards count for the hosts that they match."""
         scheme, separator, authority = origin.partition("://")
         try:
             host, port = canonical_host(authority.encode("ascii"))
@@ -167,7 +170,7 @@ class Authorizer(ABC):
         return route.id in self._credential_routes
 
     def requests_client_certificate(self, server_name: str | None) -> bool:
-        """Whether a TLS client that asks for this name (None: for no name) is to be asked for a certificate."""
+        """Return whether to request a certificate from a TLS client with this server name.  None means no name."""
         return self._certificate_hosts.requires_certificate(server_name)
 
     # Only the deciding process overrides these (authorize/service.py).  Elsewhere there is no shadow policy, and no identity is an
@@ -176,7 +179,7 @@ class Authorizer(ABC):
     async def evaluate_shadow(
         self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes]
     ) -> ShadowOutcome | None:
-        """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
+        """Return the outcome if all shadow rules were enforced.  It must not affect the response."""
         return None
 
     def may_administer(self, identity: Identity) -> bool:
@@ -184,8 +187,9 @@ class Authorizer(ABC):
 
 
 class AuthorizePageContext(BrokerPageContext, Protocol):
-    """Page context with the authorizer.  `configuration` is the status of what is in force, gateproject's ConfigurationStatus, `in_force`
-    is what is known of it, gateproject's InForce.
+    """Page context with the authorizer.
+
+    `configuration` is gateproject's ConfigurationStatus, and `in_force` is gateproject's InForce.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Configuration checks that need the policy: unusable and unreachable routes, and failing policy tests."""
+"""Configuration checks that need the policy: uncompilable and unreachable routes, and failing policy tests."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -114,7 +114,10 @@ def routes_without_allow_rule(settings: Any) -> Iterator[Finding]:
 
 
 def failing_policy_tests(settings: Any) -> Iterator[Finding]:
-    """Policy tests that fail.  Only of a configuration that is right otherwise: with a route missing, any other would answer for it."""
+    """Report failing policy tests.
+
+    They run only if the configuration is valid otherwise, because another route could match if one is missing.
+    """
     tests = settings.all_policy_tests if isinstance(settings, Options) else ()
     if not tests:
         return
@@ -128,7 +131,7 @@ def failing_policy_tests(settings: Any) -> Iterator[Finding]:
 
 
 def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
-    """Empty where what comes of it is what was expected."""
+    """Return why a policy test fails, "" if it passes."""
     name = f" ({test.name})" if test.name else ""
     try:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in test.headers.items()]
@@ -153,7 +156,7 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
 
 
 def _with_certificate(request: PolicyRequest, test: PolicyTest, table: RouteTable) -> PolicyRequest:
-    """Only a route with an authority asks for a certificate."""
+    """Attach the test's certificate, if the matched route requires one."""
     shown, route = test.client_certificate, table.match(request)
     if shown is None or route is None or route.client_ca is None:
         return request

@@ -1,4 +1,4 @@
-"""Answers to an Envoy that asks (envoy.service.auth.v3), and what it asks, without gRPC, whose library not every process loads."""
+"""Types of the external authorization server (envoy.service.auth.v3), without gRPC, which not every process imports."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from databroker.replica import Replica
 from foundation.errors import BadRequest, BrokerError
 from foundation.web.asgi_types import Header
 
-# How long a decision waits for records that the data plane has seen already.
+# Maximum time in seconds that a decision waits for records that the data plane has already seen.
 CATCH_UP_TIMEOUT = 2.0
 
 
@@ -43,7 +43,7 @@ class DeniedResponse:
 
 
 class OkResponse(NamedTuple):
-    """Answer that lets a request through: all that it is made of, and nothing else."""
+    """Response that allows a request, with everything that its serialized form depends on."""
 
     outcome: Outcome
     route_id: str
@@ -53,15 +53,19 @@ class OkResponse(NamedTuple):
 
 
 class CheckResponder(Protocol):
-    """Responder for other people's Envoys: what only the proxy knows how to say (`proxy/planes/ext_authz.py`); the roof brings it."""
+    """Builder of responses for external Envoys.
+
+    The proxy implements it (`proxy/planes/ext_authz.py`), and the composition root injects it.
+    """
 
     async def respond(self, asked: EnvoyRequest) -> OkResponse | DeniedResponse: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ExtAuthzDependencies:
-    """Parts that the external authorization server works with; `authorize` and `responder` are asked for at each call, because a reload
-    replaces them.  `timeout` in seconds.
+    """Dependencies of the external authorization server.
+
+    `authorize` and `responder` are called per request, because a reload replaces them.  `timeout` is in seconds.
     """
 
     authorize: Callable[[], Authorizer]
@@ -72,7 +76,7 @@ class ExtAuthzDependencies:
 
 
 def require_same_route(check: AuthorizationResult, route_id: str) -> None:
-    """The data plane forwards by its own match, so a decision on any other route would be a decision on nothing."""
+    """Raise BrokerError if the data plane matched another route, because it forwards by its own match."""
     ours = check.decision.route.id if check.decision.route is not None else ""
     if route_id and route_id != ours:
         raise BrokerError("the route of the data plane differs from the one of authorize. Configure both alike")

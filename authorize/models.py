@@ -1,4 +1,4 @@
-"""LoggedDecision: a recorded decision, kept for a while for administrators.  No query strings, no tokens, no secrets."""
+"""Table of logged decisions for administrators.  It contains no query strings, tokens or secrets."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from databroker.models import LONGEST_ID
 
 
 class LoggedDecision(models.Model):
-    """Recorded decision.  `seconds` is how long it took; `facts` is JSON: what was compared, the trace, and the age of the data."""
+    """Logged decision.  `snapshot` is JSON: the compared inputs, the trace, and the age of the data."""
 
     request_id = models.CharField("request id", max_length=32, db_index=True)
     decided_at = models.DateTimeField("time", db_index=True)

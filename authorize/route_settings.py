@@ -1,4 +1,4 @@
-"""State that authorize derives from the configuration alone: default ports, own hosts, the route table, and the ids of routes in links."""
+"""Values that follow from the configuration alone: default ports, reserved hosts, the route table, and route ids in links."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ from foundation.crypto.sealing import derive_key
 
 
 def default_ports(options: Any) -> frozenset[int]:
-    """Default ports, which go unsaid.  `options` may be those of a configuration that has mistakes elsewhere."""
+    """Return the default ports, which are implicit.  `options` may be incomplete if the configuration has errors elsewhere."""
     return frozenset({80, 443}) if options.insecure_server else frozenset({443})
 
 
@@ -21,7 +21,7 @@ def reserved_hosts(options: Any) -> frozenset[str]:
 
 
 def route_table(options: Any, previous: RouteTable | None = None, *, with_shadow: bool = False) -> RouteTable:
-    """Route table; ConfigError where the routes are wrong.  `with_shadow`: as if whatever is in shadow were enforced."""
+    """Build the route table.  `with_shadow` enforces shadow rules.  Raises ConfigError if the routes are invalid."""
     ports, client_ca = default_ports(options), options.client_ca
     return RouteTable.build(
         options.policy, ports, client_ca=client_ca, with_shadow=with_shadow, previous=previous, own_hosts=reserved_hosts(options)

@@ -32,7 +32,7 @@ from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError, ConfigError, ProviderError, SealError
 
-# The administrators' rules look at the person only.
+# Administrator rules check only the identity.
 ADMIN_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
 
 
@@ -56,7 +56,10 @@ class BearerTokenVerifier(Protocol):
 
 
 class AuthorizeService(Authorizer):
-    """Authorizer of this process, frozen: a reload builds another one over the same replica.  ConfigError where the routes are wrong."""
+    """Authorizer of this process, immutable: a reload builds another one on the same replica.
+
+    Raises ConfigError if the routes are invalid.
+    """
 
     def __init__(
         self,
@@ -90,7 +93,10 @@ class AuthorizeService(Authorizer):
         )
 
     async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> AuthorizationResult:
-        """Decision on a request.  BadRequest where the path has two readings; BrokerError where the data broker is needed and away."""
+        """Return the decision on a request.
+
+        Raises BadRequest if the path is ambiguous, and BrokerError if the data broker is needed and unavailable.
+        """
         route = self.routes.match(request)
         if route is None:
             return AuthorizationResult(NO_ROUTE, None)
@@ -119,7 +125,7 @@ class AuthorizeService(Authorizer):
     async def evaluate_shadow(
         self, request: PolicyRequest, check: AuthorizationResult, cookie_headers: Iterable[bytes]
     ) -> ShadowOutcome | None:
-        """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
+        """Return the outcome if all shadow rules were enforced.  It must not affect the response."""
         now = self._clock()
 
         async def identify() -> Identity | None:
@@ -160,7 +166,7 @@ class AuthorizeService(Authorizer):
         return await self._entry_points.find_accessible(request, decide)
 
     def can_access_host(self, request: PolicyRequest, identity: Identity) -> bool:
-        """Whether any route of this host lets this person in.  Where none does, nothing is attested about them for it."""
+        """Return whether any route of this host allows the user.  If none does, no identity is attested for the host."""
         now = self._clock()
         routes = self.routes.routes_for(request.host, request.port)
         return any(
@@ -169,7 +175,7 @@ class AuthorizeService(Authorizer):
         )
 
     def may_administer(self, identity: Identity) -> bool:
-        """Administrators are found by the same rules as routes: `admin_allowed_users` and `admin_allowed_groups`, any hit in either."""
+        """Return whether the identity matches `admin_allowed_users` or `admin_allowed_groups`, by the same criteria as routes."""
         return any(rule.evaluate(EvaluationContext(ADMIN_REQUEST, identity, 0.0)).holds for rule in self._admin_rules)
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:

@@ -15,7 +15,7 @@ from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.settings.provider_entry import SERVICE_ACCOUNT
 from config.validation import Finding
 
-# Where it is written, the entry, and the issuers of whose tokens it may be.
+# (location, entry, external issuers that are accepted there)
 _LocatedEntry = tuple[KeyPath, str, frozenset[str]]
 
 
@@ -25,7 +25,7 @@ def invalid_admin_entries(settings: Any) -> Iterator[Finding]:
 
 
 def unmatchable_user_entries(settings: Any) -> Iterator[Finding]:
-    """Entries of a provider that is not the configured one, or an issuer of which no token is taken there."""
+    """Report entries of an unconfigured provider, or of an issuer whose tokens the route does not accept."""
     known = tuple(provider_kinds(settings))
     for place, written, issuers in _entries(settings):
         try:
@@ -51,7 +51,7 @@ def unqualified_subjects(settings: Any) -> Iterator[Finding]:
 
 
 def linked_ids_in_route(index: int, route: Route) -> Iterator[Finding]:
-    """Linked people by their ids, which rules don't compare: a deny would be passed by who hides the address."""
+    """Report ids of linked users, which rules do not compare.  A user could evade a deny rule by hiding the address."""
     return _linked_ids(_entries_in_route(index, route))
 
 

@@ -1,4 +1,4 @@
-"""Decision log: which decisions are kept for administrators, in a bounded queue that one writer empties."""
+"""Decision log: select decisions for administrators, and queue them for one writer."""
 
 import asyncio
 import random
@@ -23,20 +23,21 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-# Writing takes the processor from requests: the writer rests thirty times as long as it wrote, and writes 200 decisions a second at most.
+# Writing uses the processor that requests need.  The writer pauses thirty times as long as it wrote, and writes at most 200 decisions per
+# second.
 BATCH_SIZE = 100
 PAUSE_SECONDS = 0.5  # seconds
 IDLE_RATIO = 30.0
-MAX_PAUSE_SECONDS = 10.0  # seconds; a database that kept us waiting took no processor
+MAX_PAUSE_SECONDS = 10.0  # upper limit, because a slow database uses no processor
 MAX_QUEUED = 10_000
-# The first decision of each person on each route in this many seconds is kept, however few are.
+# The first decision of each user on each route in this period is always logged.
 FIRST_SEEN_WINDOW_SECONDS = 3600.0
 MAX_FIRST_SEEN = 50_000
 
 _SAMPLED = frozenset({Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.STEP_UP})
 
 
-@dataclass(slots=True)  # not frozen: one is made for each decision that is kept
+@dataclass(slots=True)  # not frozen, because one is created per logged decision
 class DecisionLogEntry:
     """Entry of the decision log.
 
@@ -63,7 +64,7 @@ class DecisionLogEntry:
 
 
 def failure_outcome(status: int | None) -> str:
-    """Outcome in the log of a request that was not decided; `status` is that of its answer."""
+    """Return the logged outcome of a request without a decision.  `status` is the status of its response."""
     return "unavailable" if status == BrokerError.status else "bad request"
 
 
@@ -118,8 +119,9 @@ class DecisionLog:
     def should_log(
         self, decision: Decision | None, identity: Identity | None, refused_token: str, shadow_outcome: ShadowOutcome | None = None
     ) -> bool:
-        """Whether this one is kept: what is refused, or would be decided otherwise; the rest by chance,
-        and the first of each on a route.
+        """Return whether to log a decision.
+
+        Denials and differing shadow outcomes are logged, and the first decision of each user on a route.  Others are sampled.
         """
         if self._keeping is None:
             return False
@@ -144,7 +146,7 @@ class DecisionLog:
         """
         if (keeping := self._keeping) is None:
             return
-        # The time that the rules compared.
+        # the time that rules compared
         judged.decided_at = (
             judged.decision.context.now if judged.decision is not None and judged.decision.context is not None else self._clock()
         )
@@ -172,7 +174,7 @@ class DecisionLog:
             return
         try:
             await sync_to_async(self._write)(batch)
-        except Exception as error:  # whatever it is: it must not be the last batch
+        except Exception as error:  # any error, because later batches must still be written
             metrics.decisions_dropped.inc(len(batch))
             trace = None if isinstance(error, BrokerError) else error
             log.warning("decision log write failed", number=len(batch), reason=str(error), exc_info=trace)

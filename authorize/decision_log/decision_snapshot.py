@@ -20,7 +20,7 @@ MAX_PATH_LENGTH = 2048
 MAX_TEXT_LENGTH = 1024
 MAX_VALUES = 1000
 
-# Properties of a claim that rules read in addition to its values.
+# Properties of a claim that rules check in addition to its values.
 _KINDS = {"partial": PartialValues, "null": NullValues, "unescaped": UnescapedValues}
 _KIND_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items()}
 
@@ -29,9 +29,9 @@ Snapshot = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PolicyInputs:
-    """Names of the headers and claims that rules compare, and whether one looks at temporary access.
+    """Names of the headers and claims that rules compare, and whether a rule checks temporary access.
 
-    `header_tests` are the tests of rules that compare the values of headers, by name: a value that passes may be a key.
+    `header_tests` are the text matchers of header rules by name.  A value that matches may be a secret.
     """
 
     headers: frozenset[bytes]
@@ -56,7 +56,7 @@ def referenced_inputs(routes: Iterable[Route]) -> PolicyInputs:
 
 
 def bounded(request: PolicyRequest, looked: PolicyInputs) -> PolicyRequest:
-    """Request as it may wait in memory: without the query, where applications put secrets, and with the headers that rules look at."""
+    """Return the request without its query, which may contain secrets, and with only the headers that rules check."""
     headers = (
         tuple((name, value[: MAX_TEXT_LENGTH + 1]) for name, value in request.headers if name in looked.headers) if looked.headers else ()
     )
@@ -76,7 +76,7 @@ def bounded(request: PolicyRequest, looked: PolicyInputs) -> PolicyRequest:
 
 
 def snapshot_request(request: PolicyRequest, looked: PolicyInputs) -> Snapshot:
-    """Facts of a request that `bounded` gave.  `captured_headers` are those whose every value is here."""
+    """Return the snapshot of a redacted request.  `captured_headers` names the headers whose every value is included."""
     sent = [(name.decode("ascii"), value) for name, value in request.headers]
     left_out = {name for name, value in sent if is_secret_header(name) or len(value) > MAX_TEXT_LENGTH or _passes(name, value, looked)}
     shown = request.client_certificate
@@ -128,7 +128,10 @@ def request_of(facts: Snapshot) -> PolicyRequest:
 
 
 def snapshot_identity(identity: Identity, looked: PolicyInputs) -> Snapshot:
-    """Facts of an identity, without tokens and claims that no rule looks at.  `captured_claims` are those of which every value is here."""
+    """Return the snapshot of an identity, without tokens and claims that no rule checks.
+
+    `captured_claims` names the claims whose every value is included.
+    """
     found = {name: identity.claims[name] for name in looked.claims & identity.claims.keys()}
     left_out = {
         name for name, values in found.items() if len(values) > MAX_VALUES or any(len(str(value)) > MAX_TEXT_LENGTH for value in values)

@@ -1,4 +1,4 @@
-"""Decision log rows: written and pruned in the writer's thread, never by a request."""
+"""Persistence of the decision log.  The writer's thread inserts and prunes rows, never a request."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from authorize.policy.compiled_route import route_name
 from databroker.projection.rows import storable
 from foundation.errors import BrokerError
 
-# At a time: a long transaction would keep sign-ins and the admin waiting (docs/decisions/stores.md).
+# A long transaction would block sign-ins and the admin (docs/decisions/stores.md).
 PRUNE_BATCH_SIZE = 500
 MAX_TRACE_STEPS = 100
 MAX_EXPECTED_LENGTH = 300
@@ -38,7 +38,7 @@ def write_entries(entries: Sequence[QueuedEntry]) -> None:
 
 
 def _insert(rows: Sequence[Row]) -> None:
-    """Not by `bulk_create`, which keeps the processor five times as long: requests would feel it."""
+    """Insert rows with plain SQL, because `bulk_create` uses five times the processor time."""
     fields = [LoggedDecision._meta.get_field(name) for name in rows[0]]
     table, *columns = (connection.ops.quote_name(name) for name in (LoggedDecision._meta.db_table, *(field.column for field in fields)))
     places = ", ".join(["%s"] * len(columns))
@@ -50,7 +50,7 @@ def _insert(rows: Sequence[Row]) -> None:
 
 
 def _prune(keeping: DecisionLogSettings, now: datetime) -> None:
-    """By the primary key and an index, so that it costs the same however many there are."""
+    """Delete old rows by primary key and index, so that the cost does not depend on their number."""
     newest = LoggedDecision.objects.aggregate(newest=Max("pk"))["newest"] or 0
     too_old = LoggedDecision.objects.filter(decided_at__lt=now - timedelta(seconds=keeping.age)).order_by("decided_at")
     too_many = LoggedDecision.objects.filter(pk__lte=newest - keeping.size).order_by("pk")
@@ -59,7 +59,7 @@ def _prune(keeping: DecisionLogSettings, now: datetime) -> None:
 
 
 def build_row(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
-    """Columns of LoggedDecision."""
+    """Return the columns of LoggedDecision."""
     decision, identity, request = judged.decision, judged.identity, judged.request
     route = decision.route.route if decision and decision.route else None
     reason = decision_text.decisive_reason(decision) if decision else judged.error
@@ -81,7 +81,7 @@ def build_row(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
         "configuration": keeping.configuration,
         "snapshot": json.dumps(_build_snapshot(judged, keeping)),
     }
-    # One person's odd name must not keep the whole batch from being written.
+    # An unusual name must not prevent the batch from being written.
     return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
@@ -106,7 +106,7 @@ def _build_snapshot(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> d
 
 
 def _truncate_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The last ones decide.  A list of a thousand people is not written down a thousand times a minute."""
+    """Return the last rows, which decide, with long values truncated."""
     kept = rows if len(rows) <= MAX_TRACE_STEPS else rows[-MAX_TRACE_STEPS:]
     return [{name: _truncate(value) for name, value in row.items()} for row in kept]
 

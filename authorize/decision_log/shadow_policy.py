@@ -1,4 +1,4 @@
-"""Shadow policy: what would be decided if all in `mode: shadow` were enforced.  Logged beside the decision; it changes nothing."""
+"""Shadow policy: the outcome if all rules in `mode: shadow` were enforced.  It is logged with the decision and has no effect."""
 
 from collections.abc import Awaitable, Callable
 
@@ -23,7 +23,7 @@ Identify = Callable[[], Awaitable[Identity | None]]
 
 
 class ShadowPolicy:
-    """Second route table, in which what is in shadow counts, for requests to be held against and never to be answered by."""
+    """Second route table that includes shadow rules.  Its decisions are compared with the enforced ones and never used."""
 
     def __init__(self, options: Options):
         self._table = route_table(options, with_shadow=True) if any(route.has_shadow_rules for route in options.policy) else None
@@ -62,7 +62,7 @@ def _to_outcome(decision: Decision) -> ShadowOutcome:
 
 
 def log_shadow_outcome(request_id: str, decision: Decision, identity: Identity | None, shadow_outcome: ShadowOutcome) -> None:
-    """Metric and log line: counted each time, and logged where it would have come out otherwise."""
+    """Count the shadow outcome, and log it if it differs from the enforced decision."""
     route, enforced = route_name(shadow_outcome.route.route) if shadow_outcome.route else "", decision.outcome.value
     metrics.shadow_decisions.labels(route, shadow_outcome.outcome, enforced).inc()
     if shadow_outcome.outcome != enforced:

@@ -26,11 +26,14 @@ MAX_FIELD_LENGTH = 4096
 
 
 class DecisionNotLogged(ValueError):
-    """The decision log has no decision of this request id."""
+    """The decision log has no decision with this request id."""
 
 
 class ExplainForm:
-    """Form fields.  `request` is the id of a request that was; the others describe one that is invented.  Errors are ValueErrors."""
+    """Fields of the explain form.
+
+    `request` is the id of a logged request.  The other fields describe a simulated request.  Errors are ValueErrors.
+    """
 
     FIELDS = ("request", "url", "user", "method", "address", "headers", "at")
 
@@ -47,7 +50,7 @@ class ExplainForm:
         return bool(self.request or self.url)
 
     def explain(self, own: AuthorizePageContext) -> Explanation:
-        """Explanation asked for."""
+        """Return the explanation of the logged or simulated request."""
         if too_long := [name for name, said in self._fields.items() if len(said) > MAX_FIELD_LENGTH]:
             raise ValueError(f"{too_long[0]} is longer than {MAX_FIELD_LENGTH} characters")
         if self.request:

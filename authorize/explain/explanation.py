@@ -1,4 +1,4 @@
-"""Explanation of a decision for administrators: made now for an invented request, or read from the decision log."""
+"""Explanation of a decision for administrators, of a simulated request or from the decision log."""
 
 import json
 from collections.abc import Mapping
@@ -94,7 +94,7 @@ def _request_section(request: PolicyRequest, identity: Identity | None, options:
 
 
 def ages(modified: Mapping[str, float], now: float) -> list[dict[str, str]]:
-    """Ages of the records that the decision rested on."""
+    """Return the ages of the records that the decision used."""
     return [
         {"record": name, "modified_at": format_utc(at), "age": str(timedelta(seconds=max(int(now - at), 0)))}
         for name, at in modified.items()
@@ -129,7 +129,7 @@ def _route(look: decision_text.RouteCandidate) -> dict[str, Any]:
 
 
 def _note(request: PolicyRequest, options: Options) -> str:
-    """Rules are not asked where gate itself answers (proxy/reserved_paths.py)."""
+    """Return a note if gate responds itself, so that no rule applies (proxy/reserved_paths.py)."""
     own = options.authenticate_service_url
     is_authenticate_host = (request.host, request.port) == (own.host, own.port)
     is_health_path = request.path in ("/ping", "/healthz") and (options.health_paths_on_routes or is_authenticate_host)

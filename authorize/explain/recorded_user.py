@@ -1,4 +1,4 @@
-"""Recorded user: the identity that a user's next request has, from the records of the data broker."""
+"""Identity of a user's next request, built from the records of the data broker."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ DEACTIVATED = "The user has no live session and is deactivated in the directory:
 
 
 class SeveralUsersError(ValueError):
-    """Several users match.  Its text lists their ids, one of which the caller must name."""
+    """Several users match.  The message lists their ids, so that the caller can specify one."""
 
     def __init__(self, ids: Collection[str]):
         super().__init__(f"{len(ids)} users match: {', '.join(sorted(ids))}. Name one of them by this id.")
@@ -27,7 +27,7 @@ class SeveralUsersError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RecordedUser:
-    """User found in the records; `identity` is None where a sign-in is refused.  `note` says how the identity was obtained."""
+    """User from the records.  `identity` is None if a sign-in is refused.  `note` describes how the identity was obtained."""
 
     identity: Identity | None
     note: str = ""

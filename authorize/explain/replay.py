@@ -35,7 +35,7 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(slots=True)
 class ChangedOutcome:
-    """Outcome that changes for one person on one route; `last` is the request id of the newest, `reason` why now."""
+    """Changed outcome of one user on one route.  `last_request_id` is the newest request, `reason` that of the new outcome."""
 
     kind: str
     route: str
@@ -64,7 +64,7 @@ class ReplayReport:
 
 
 class ReplayInProgress(GateError):
-    """Another replay is under way in this process."""
+    """Another replay is running in this process."""
 
     status = 503
 
@@ -128,14 +128,14 @@ def replay_one(row: Any, table: RouteTable, report: ReplayReport) -> None:
 
 
 def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
-    """Why it could not be done; "" where it was."""
+    """Return why the decision could not be replayed, "" if it was."""
     if row.outcome in _NO_DECISION:
         return "the data broker was unavailable at the time"
     try:
         facts = json.loads(row.snapshot)
         request, person = facts["request"], facts.get("identity")
         asked, identity = request_of(request), identity_from_snapshot(person)
-    except (KeyError, TypeError, ValueError):  # a release of before or after this one wrote other facts
+    except (KeyError, TypeError, ValueError):  # another release may have written a different format
         return "the logged facts can't be read"
     if "truncated" in request:
         return f"{request['truncated']} was truncated in the log"

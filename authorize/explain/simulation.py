@@ -1,4 +1,4 @@
-"""Invented request and person, as a policy test or the command line describes them.  Errors are ValueErrors."""
+"""Simulated requests and users, as described by a policy test, the command line or the explain form.  Errors are ValueErrors."""
 
 import math
 import re
@@ -52,7 +52,7 @@ def parse_header(written: str) -> tuple[bytes, bytes]:
 
 
 def parse_address(written: str) -> str:
-    """Address, canonical; "" for one that is not known."""
+    """Return the canonical address, "" if unknown."""
     try:
         return str(ip_address(written)) if written else ""
     except ValueError:
@@ -60,7 +60,7 @@ def parse_address(written: str) -> str:
 
 
 def parse_time(written: str) -> float:
-    """Unix seconds; a time without a zone is UTC."""
+    """Return the time in Unix seconds.  A time without a zone is UTC."""
     try:
         if written.replace(".", "", 1).isdigit():
             seconds = float(written)
@@ -75,7 +75,10 @@ def parse_time(written: str) -> float:
 def simulate_request(
     url: str, method: str, ports: frozenset[int], headers: Sequence[tuple[bytes, bytes]] = (), **facts: Any
 ) -> PolicyRequest:
-    """Request that a browser would send for this URL with these headers; `facts` are those of PolicyRequest that neither says."""
+    """Return the request that a browser would send for this URL and headers.
+
+    `facts` are the other fields of PolicyRequest.
+    """
     said = dict(headers)
     facts |= {"headers": headers, "origin": said.get(b"origin", b"")}
     facts["access_control_request_method"] = said.get(b"access-control-request-method", b"")
@@ -98,7 +101,7 @@ def simulate_request(
 
 
 def simulate_identity(person: SimulatedUser, options: Options) -> Identity | None:
-    """Identity made of records as those of a sign-in are, so that the same rules decide what counts."""
+    """Return the identity, built from records as after a sign-in, so that the same rules apply."""
     if person.user is None:
         return None
     said = claims_at(person.claims)
@@ -126,7 +129,7 @@ def simulate_identity(person: SimulatedUser, options: Options) -> Identity | Non
     if provider == JWT:
         verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_token_verification.py)
     user = UserRecord(user_id, email or "", verified, name or "", said)
-    # Temporary access is of people who sign in here.
+    # Only users who sign in at a configured provider have temporary access.
     has_access = person.has_grant and provider in options.providers
     access = {route.grant_key: GrantPeriod(-math.inf, math.inf) for route in options.policy} if has_access else {}
     facts = IdentityInputs(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
@@ -135,7 +138,7 @@ def simulate_identity(person: SimulatedUser, options: Options) -> Identity | Non
     identity = build_identity(
         facts, None if of is None else replace(of, expects_groups_claim=False, has_group_records=False, trusts_email=True)
     )
-    # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
+    # The sign-in time is also the authentication time, unless the claims contain one.
     return identity if "auth_time" in said else replace(identity, auth_time=signed_in)
 
 

@@ -1,4 +1,4 @@
-"""Client certificate verification: the one door through which a client certificate counts for a route."""
+"""Client certificate verification: the only place that decides whether a client certificate is valid for a route."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ from foundation.bounded_cache import MIB, BoundedCache, bounded_lru_cache, total
 MAX_CACHED = 4096
 MAX_CHAIN_LENGTH = 8
 MAX_CACHED_CHAIN_BYTES = 16 * 1024  # bytes of a chain
-# The library wraps what our validators say, and shows whole certificates.
+# The library wraps the messages of gate's validators, and includes complete certificates.
 _VALIDATOR_MESSAGE = re.compile(r"ValueError: (.*?)(?: \(encountered processing|$)")
 _LIBRARY_NOISE = re.compile(r"^validation failed: |candidates exhausted: | \(encountered processing.*\)")
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -40,7 +40,7 @@ _PARSE_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class _ChainValidity:
-    """`problem` is "" for a good chain; it counts from `first` to `last`, in Unix seconds."""
+    """Validity of a chain.  `problem` is "" if it is valid, from `first` to `last` in Unix seconds."""
 
     problem: str
     first: float
@@ -57,7 +57,7 @@ class ClientCertificates:
         return f"<ClientCertificates {len(self._valid_chains)} good chains>"
 
     def with_verdict(self, request: PolicyRequest, authority: ClientAuthority | None, now: float) -> PolicyRequest:
-        """Request with what this authority makes of its certificate; what anybody said before is forgotten."""
+        """Return the request with the verdict of this authority on its certificate.  Previous verdicts are discarded."""
         shown = request.client_certificate
         if authority is None or shown is None:
             return request
@@ -89,8 +89,9 @@ class CertificateHosts:
 
 
 def parse_pem_chain(certificate: str) -> tuple[bytes, ...]:
-    """Certificates of a chain as Envoy writes it (percent-encoded PEM): DER, the client's own first; nothing where it can't be read, which
-    is as good as none.
+    """Return the certificates of a chain as Envoy sends it (percent-encoded PEM).
+
+    They are DER, the client's own first.  Empty if the chain cannot be parsed.
     """
     pems = _PEM.findall(unquote(certificate))
     try:
@@ -100,13 +101,13 @@ def parse_pem_chain(certificate: str) -> tuple[bytes, ...]:
 
 
 def parse_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:
-    """Certificate that a client showed (DER, its own first); None where it showed none, or nothing that can be read."""
+    """Return the certificate that a client presented (DER, its own first).  None if it presented none, or it cannot be parsed."""
     if not chain:
         return None
     return _read(chain)
 
 
-# A connection's requests all show the same chain; strangers show what they like, a hundred kilobytes of it in each handshake.
+# All requests of a connection have the same chain.  An unauthenticated client may send a hundred kilobytes per handshake.
 @bounded_lru_cache(1024, max_key_length=MAX_CACHED_CHAIN_BYTES, size=total_length)
 def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     try:
@@ -125,10 +126,10 @@ def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
 
 # enforcement-point: Identity: Client certificate verification
 def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _ChainValidity:
-    """Path from the client's own certificate, over what it sent along, to one of these authorities (RFC 5280 6).
+    """Verify a path from the client's certificate, over the certificates that it sent, to one of these authorities (RFC 5280 6).
 
-    Everything is checked for this moment: signatures, validity, basic constraints, key usage, and that the certificate is for
-    clients.  Where anything can't be read the answer is no.
+    It checks signatures, validity at `now`, basic constraints, key usage, and that the certificate is for clients.  A certificate that
+    cannot be parsed is invalid.
     """
     try:
         certificates = [x509.load_der_x509_certificate(each) for each in chain[: MAX_CHAIN_LENGTH + 1]]

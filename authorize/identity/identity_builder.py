@@ -1,4 +1,4 @@
-"""Person records -> Identity.  Pure: records in, an Identity (or a ValueError) out."""
+"""Build an Identity from the records of a user, without side effects.  Raises ValueError for invalid records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from foundation.claim_values import NullValues
 from foundation.email_address import canonical_email, display_name
 
-# Other claims that are the address, at some provider or to some application.
+# Other claims that contain the address at some provider, or for some application.
 EMAIL_ALIASES = ("mail", "emailaddress", "email_address")
 
 
@@ -49,21 +49,21 @@ def build_identity(facts: IdentityInputs, provider: ProviderConfig | None) -> Id
     Groups are incomplete if the provider's groups claim is expected and missing.  A directory has a record for users without groups.
     """
     session, user, person = facts.session, facts.user, facts.person or DirectoryUser(facts.session.user_id)
-    # The user's record has the claims of their latest sign-in. A session never gets those of another, which may be stronger.
+    # The user record has the claims of the latest sign-in.  A session must not get the claims of another one, which may be stronger.
     claims = flattened(session.claims)
     # Addresses and groups of an external issuer are not trusted: no rule matches them, and upstreams receive none.
     is_external = session.provider == JWT
     may_match = may_match_by_email(user, session.claims)
     verified_email = rule_email_of(user, session.claims, provider) if not is_external else ""
     groups_claim = provider.groups_claim if provider is not None else ""
-    # This session may have begun with another address than the person's latest sign-in.
+    # This session may have started with another address than the user's latest sign-in.
     tells_another_s = provider is not None and not all(provider.owns_address(email) for email in claims.get("email", ()))
     if "email" in claims and (tells_another_s or not (verified_email or (is_external and may_match))):
         # A rule on the claim is also a rule on e-mail.  Upstreams receive `Identity.email` instead.  The claim exists, so it must not count
         # as missing.
         claims["email"] = NullValues()
     for alias in EMAIL_ALIASES:
-        # `email_verified` says nothing of another address than that of `email`.
+        # `email_verified` refers only to the address in `email`.
         if not (is_external and may_match) and any(
             not verified_email or canonical_email(value) != verified_email for value in claims.get(alias, ())
         ):
@@ -115,7 +115,7 @@ def linked_id_for(user: UserRecord, session_claims: Mapping[str, Any], provider:
     """
     if provider is None or not provider.links_by_email or provider.domains is None:
         return ""
-    # Absence is no assertion: a user may choose their address at a provider that verifies none.
+    # A missing assertion does not count, because users may choose their address at some providers.
     if not (provider.trusts_email or any(map(is_yes, email_assertions(user, session_claims)))):
         return ""
     email = rule_email_of(user, session_claims, provider)
@@ -128,7 +128,7 @@ def grant_subject(user_id: str, issuer: str, linked_id: str) -> AccessHolder:
 
 
 def grant_subject_for_user(user: UserRecord, providers: Mapping[str, ProviderConfig]) -> AccessHolder:
-    """The same by the account's record alone, whatever sessions it has."""
+    """Return the subject of an account's temporary access from its record alone, without a session."""
     return grant_subject(user.id, user.vouched_by, linked_id_for(user, {}, provider_for_user(user.id, providers)))
 
 

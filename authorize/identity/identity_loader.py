@@ -1,4 +1,4 @@
-"""Identity loader: a session id in, an Identity out, made of the data broker's records."""
+"""Identity loader: build the identity of a session from the data broker's records."""
 
 import asyncio
 import math
@@ -36,9 +36,9 @@ from foundation.bounded_cache import MIB, BoundedCache, estimate_size
 
 log = structlog.get_logger(__name__)
 
-# The specification has rules by group id only for the other kinds, whose group names are neither unique nor fixed.
+# The specification has rules by group id only for the other kinds, because their group names are neither unique nor stable.
 KINDS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
-# Each is some 3 KiB, several times what the replica holds its records in.
+# An identity takes some 3 KiB, several times the size of its records in the replica.
 MAX_CACHED = 20_000
 MAX_CACHE_BYTES = 128 * MIB
 EMPTY_DATA = frozen_data({})
@@ -46,9 +46,9 @@ EMPTY_DATA = frozen_data({})
 
 @dataclass(frozen=True, slots=True)
 class IdentityRecords:
-    """Records that an identity was made of, without their data; as long as the replica holds the same versions, it stands.
+    """Records that an identity was built from, without their data.  The identity is valid while the replica has the same versions.
 
-    `uses_grants`: temporary access is among them, `access` None where there is none.
+    `uses_grants` is True if temporary access is among them.  `grants` is None if there is none.
     """
 
     session: Record
@@ -59,18 +59,18 @@ class IdentityRecords:
 
     @property
     def modified_at(self) -> dict[str, float]:
-        """Time of each one's last change, in Unix seconds."""
+        """Return the time of the last change of each record, in Unix seconds."""
         named = {"session": self.session, "user": self.user, "directory": self.directory_user, "temporary access": self.grants}
         return {name: record.modified for name, record in named.items() if record is not None}
 
     @property
     def version(self) -> int:
-        """The newest change that the identity rests on."""
+        """Return the newest version among the records."""
         return max(record.version for record in (self.session, self.user, self.directory_user, self.grants) if record is not None)
 
     @property
     def expires_at(self) -> float:
-        """The first end of any of them."""
+        """Return the earliest expiry of the records."""
         records = (record for record in (self.session, self.user, self.directory_user, self.grants) if record is not None)
         return min(math.inf if record.expires is None else record.expires for record in records)
 
@@ -94,12 +94,12 @@ class CachedIdentity:
 
     def __init__(self, identity: Identity, sources: IdentityRecords):
         self.identity, self.sources, self.writes = identity, sources, -1
-        # The end of a record makes no write.
+        # The expiry of a record causes no write.
         self.expires_at = min(identity.expires_at, sources.expires_at)
 
 
 class IdentityLoader:
-    """Identity cache; what identities rest on is compared at each use, and a change of any group drops them all."""
+    """Cache of identities.  Record versions are compared at each use.  A change of any group clears the cache."""
 
     def __init__(self, replica: Replica, sessions: SessionReader, *, uses_grants: bool = False):
         self._replica = replica
@@ -108,7 +108,7 @@ class IdentityLoader:
         self._cached: BoundedCache[str, CachedIdentity] = BoundedCache(MAX_CACHED, MAX_CACHE_BYTES)
         self._bearers: BoundedCache[str, tuple[SessionRecord, int | None, Identity]] = BoundedCache(MAX_CACHED, MAX_CACHE_BYTES)
         self._generation = 0
-        # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
+        # Weak reference, because the replica outlives this loader across reloads.
         loader = weakref.ref(self)
         replica.on_change(lambda change: _forget(loader(), change))
 
@@ -120,11 +120,11 @@ class IdentityLoader:
         return f"<IdentityLoader {len(self._cached)} cached>"
 
     def peek(self, session_id: str, now: float) -> Identity | None:
-        """Identity as far as it is at hand; None says nothing, then ask `load`."""
+        """Return the cached identity.  None means that `load` must be called."""
         cached = self._cached.get(session_id)
         if cached is None or now >= cached.expires_at:
             return None
-        # Nearly always nothing at all has changed since the last request of this session.
+        # Usually no record has changed since the last request of this session.
         writes = self._replica.writes
         if cached.writes != writes:
             if not cached.sources.are_current(self._replica, cached.identity):
@@ -133,13 +133,13 @@ class IdentityLoader:
         return cached.identity
 
     async def find(self, session_id: str, now: float) -> Identity | None:
-        """Identity of a session, at hand or loaded.  Raises BrokerError."""
+        """Return the identity of a session from the cache, or load it.  Raises BrokerError."""
         return self.peek(session_id, now) or await self.load(session_id, now)
 
     async def load(self, session_id: str, now: float) -> Identity | None:
-        """Identity of a session; None where there is none, or it expired, or is another provider's, or its records make no sense.
+        """Load the identity of a session.
 
-        Raises BrokerError.
+        None if the session does not exist, has expired, belongs to another provider, or is malformed.  Raises BrokerError.
         """
         generation = self._generation
         record = await self._replica.get(SESSION, session_id)
@@ -294,7 +294,7 @@ def _without_data(record: Record) -> Record: ...
 @overload
 def _without_data(record: None) -> None: ...
 def _without_data(record: Record | None) -> Record | None:
-    """Without its data, of which an identity has its own."""
+    """Return the record without its data, which the identity has in another form."""
     return None if record is None else replace(record, data=EMPTY_DATA)
 
 

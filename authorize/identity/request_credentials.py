@@ -1,4 +1,4 @@
-"""Credentials of a request outside its cookies.  Read here; whether they are any good is for others."""
+"""Credentials of a request outside its cookies.  This module parses them; others verify them."""
 
 import re
 
@@ -12,8 +12,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_.~+/-]+=*", re.ASCII)  # RFC 6750 2.1
 _REQUEST_HEADERS = (b"authorization",)
 _TUNNEL_HEADERS = (b"authorization", b"proxy-authorization")
 _QUERY_NAME = "gate_session"
-# No program has to say these, and no page can keep a browser from saying one: old browsers, and all of them over plain HTTP, send no
-# Sec-Fetch-*.
+# No client application needs these headers, and no page can suppress them.  Old browsers, and all over plain HTTP, send no Sec-Fetch-*.
 _BROWSER_HEADER_PREFIXES = (b"sec-fetch-", b"sec-ch-")
 _BROWSER_USER_AGENT_PREFIX = b"mozilla/"
 
@@ -38,12 +37,15 @@ def parse_authorization(request: PolicyRequest) -> tuple[str, str]:
 
 
 def has_malformed_authorization(request: PolicyRequest) -> bool:
-    """Whether it carries an Authorization that `parse_authorization` can't read."""
+    """Return whether an Authorization header exists that `parse_authorization` rejects."""
     return any(name == b"authorization" for name, _ in request.headers) and parse_authorization(request) == ("", "")
 
 
 def is_service_account_token(scheme: str, token: str) -> bool:
-    """A service account's secret counts in a header alone: it lives for months, and URLs end up in logs."""
+    """Return whether the token is a service account's secret.
+
+    It is accepted in headers only, because it lives for months and URLs are logged.
+    """
     return scheme in ("gate", "bearer") and token.startswith(PREFIX)
 
 
@@ -73,7 +75,7 @@ def parse_query_token(request: PolicyRequest) -> str:
 
 
 def _is_browser(request: PolicyRequest) -> bool:
-    """Anything that a browser sends, whatever for: a page, a picture, a script's call, a websocket."""
+    """Return whether a browser sent the request, for a page, image, script or WebSocket."""
     return any(
         name.startswith(_BROWSER_HEADER_PREFIXES)
         or (name == b"accept" and b"text/html" in value.lower())

@@ -1,4 +1,4 @@
-"""Service account loader: a token in, an Identity out, made of the data broker's record."""
+"""Service account loader: build the identity of a token from the data broker's record."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -25,12 +25,12 @@ class _LoadedAccount:
     version: int
     account: ServiceAccountRecord
     identity: Identity
-    makers: tuple[tuple[str, int], ...]  # the accounts through which it was made, with their versions
+    makers: tuple[tuple[str, int], ...]  # the accounts that created it, with their versions
     life: int = 0  # of the replica that it was read from
 
 
 class ServiceAccountLoader:
-    """Identity cache, valid for as long as the replica holds the same record; the secret is compared at each use."""
+    """Cache of identities, valid while the replica has the same record.  The secret is verified at each use."""
 
     def __init__(self, replica: Replica):
         self._replica = replica
@@ -40,7 +40,7 @@ class ServiceAccountLoader:
         return f"<ServiceAccountLoader {len(self._known)} known>"
 
     async def identify(self, token: str, now: float) -> Identity | InvalidToken:
-        """Identity of who has this token.  Raises BrokerError."""
+        """Return the identity of a token.  Raises BrokerError."""
         if not (name := parse_name(token)):
             return InvalidToken(MALFORMED_SECRET)
         known: _LoadedAccount | InvalidToken | None = self._known.get(name)
@@ -69,7 +69,10 @@ class ServiceAccountLoader:
 
 
 def build_account_identity(account: ServiceAccountRecord, now: float) -> Identity:
-    """Identity without e-mail address and claims.  Its id is of a provider that no person has: rules can't take one for the other."""
+    """Build the identity, which has no e-mail address and no claims.
+
+    Its provider has no users, so no rule can confuse the two.
+    """
     id = f"{PROVIDER}/{account.name}"
     groups = tuple(map(str, account.groups))
     return Identity(
@@ -86,7 +89,7 @@ def build_account_identity(account: ServiceAccountRecord, now: float) -> Identit
 
 
 async def find_account(token: str, broker: BrokerClient, now: float) -> ServiceAccountRecord | InvalidToken:
-    """The account that has this token, by the data broker's own record of this moment.  Raises BrokerError."""
+    """Return the account of a token from the data broker's current record.  Raises BrokerError."""
     if not (name := parse_name(token)):
         return InvalidToken(MALFORMED_SECRET)
     read = await _read(name, broker.get, now)
@@ -96,7 +99,7 @@ async def find_account(token: str, broker: BrokerClient, now: float) -> ServiceA
 
 
 async def load_account_identity(user_id: str, broker: BrokerClient, now: float) -> Identity | None:
-    """Identity of an account that lives at this moment; None where it does not, or the id is of none.  Raises BrokerError."""
+    """Return the identity of an active account.  None if it does not exist, or the id is not an account's.  Raises BrokerError."""
     provider, _, name = user_id.partition("/")
     if provider != PROVIDER:
         return None
@@ -105,7 +108,7 @@ async def load_account_identity(user_id: str, broker: BrokerClient, now: float) 
 
 
 async def _read(name: str, get: ReadRecord, now: float) -> _LoadedAccount | InvalidToken:
-    """The account of this name, where it lives, and so do the secrets by which it was made.  Raises BrokerError."""
+    """Load an account if it is active and its creators' secrets are unchanged.  Raises BrokerError."""
     record = await get(SERVICE_ACCOUNT, name)
     if record is None:
         return InvalidToken(f"service account {name}: not found or revoked")
@@ -125,11 +128,11 @@ async def _read(name: str, get: ReadRecord, now: float) -> _LoadedAccount | Inva
 
 # enforcement-point: Identity: Service accounts end with the secrets that created them
 async def _load_creators(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple[tuple[str, int], ...], float]:
-    """The accounts through which this one was made, with their versions; and the moment until which all of them vouch for it."""
+    """Return the accounts that created this one, with their versions, and the time until which all of them remain valid."""
     makers, until = list[tuple[str, int]](), math.inf
     while account.maker:
         record = await get(SERVICE_ACCOUNT, account.maker)
-        # A maker's name is the shorter one, so no chain goes in a circle.
+        # A creator's name is shorter, so a chain cannot be circular.
         if record is None or len(account.maker) >= len(account.name):
             return (), 0.0
         maker = ServiceAccountRecord.from_record(record)

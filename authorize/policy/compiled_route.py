@@ -1,4 +1,4 @@
-"""Compiled route: a route of the configuration, made ready to match a path and to let a caller in."""
+"""Compiled route: a route of the configuration, prepared to match paths and evaluate rules."""
 
 import hashlib
 import itertools
@@ -21,13 +21,13 @@ from foundation.errors import BadRequest, ConfigError, Problem
 Matcher = Callable[[str], bool]
 
 CONDITIONS = ("path", "prefix", "regex")
-_ANONYMOUS_CRITERIA = frozenset({"public", "redirect", "cors_preflight"})  # criteria that let in who has not signed in
+_ANONYMOUS_CRITERIA = frozenset({"public", "redirect", "cors_preflight"})  # criteria that allow anonymous requests
 _AUTHENTICATION_CLAIMS = frozenset({"acr", "amr", "auth_time"})
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAuthority:
-    """Authorities that a route trusts to issue client certificates; `id` is the SHA-256 of their PEM."""
+    """Authorities that a route trusts to issue client certificates.  `id` is the SHA-256 of their PEM."""
 
     id: str
     pem: bytes
@@ -39,22 +39,23 @@ class ClientAuthority:
 
 @dataclass(frozen=True, eq=False)
 class CompiledRoute:
-    """Route made ready.  `matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" where it has neither.
+    """Compiled route.
 
-    The cached properties are made for the first request that asks: of ten thousand routes most are never asked.
+    `matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" without either.  Properties are computed on
+    first use, because most of ten thousand routes are never requested.
     """
 
     route: Route
     matched_prefix: str
     matches: Matcher  # the canonical path
     matches_variant: Matcher  # one of its readings
-    owns_variant: Matcher  # one of its readings, where the path itself is this route's
+    owns_variant: Matcher  # an interpretation of a path that this route matches
     matches_any_path: bool  # it has no condition on the path
-    regex_has_escapes: bool  # its `regex` speaks of escapes, or of the percent sign
-    has_escapes: bool  # its `path` or `prefix` can be spelled differently
-    client_ca: ClientAuthority | None  # who must have issued the client's certificate
+    regex_has_escapes: bool  # its `regex` contains escapes or a percent sign
+    has_escapes: bool  # its `path` or `prefix` has escapes
+    client_ca: ClientAuthority | None  # required issuer of the client certificate
     requirements: tuple[Evaluation, ...]  # all must hold, before anything else
-    deny_rules: tuple[Evaluation, ...]  # none may hold, and each must be known not to
+    deny_rules: tuple[Evaluation, ...]  # each must evaluate to FALSE
     policy_allow_rules: tuple[Evaluation, ...]  # of the written policy
     authentication_requirements: tuple[Evaluation, ...]  # requirements on the sign-in of an allowed user
     has_policy: bool
@@ -66,7 +67,7 @@ class CompiledRoute:
 
     @cached_property
     def allow_rules(self) -> tuple[Evaluation, ...]:
-        """Any one suffices."""
+        """Return the allow rules, any of which suffices."""
         return (*_compile_rules(self.route, "allow"), *self.policy_allow_rules)
 
     @cached_property
@@ -87,10 +88,10 @@ class CompiledRoute:
 
 
 def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, with_shadow: bool = False) -> CompiledRoute:
-    """Route made ready; `key` names it in problems (`policy[3]`); ConfigError with each of them.
+    """Compile a route.  `key` identifies it in problems, as in `policy[3]`.
 
-    `client_ca` is that of all routes; the route's own takes its place.  Blocks in shadow are left out, or `with_shadow` taken for
-    enforced; either way their problems are found.
+    `client_ca` applies unless the route has its own.  Blocks in shadow mode are omitted, or enforced with `with_shadow`, and are always
+    checked.  Raises ConfigError with all problems.
     """
     path, prefix, pattern, written = compile_conditions(route, key)
     policy = [(block, evaluate) for block, evaluate in written if with_shadow or block.mode == ENFORCE]
@@ -123,7 +124,7 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
 
 
 def _compile_rules(route: Route, effect: str) -> Iterator[Evaluation]:
-    """Of the route's keys, whose values `compile_conditions` has found right."""
+    """Compile the rules of route keys, which `compile_conditions` has validated."""
     return (compile_block(block) for block in route.blocks if block.is_route_key and block.effect == effect)
 
 
@@ -137,7 +138,7 @@ def _issued_by(authority: ClientAuthority, setting: str) -> Evaluation:
 
 
 def compile_conditions(route: Route, key: str) -> tuple[str | None, str | None, Matcher | None, list[tuple[Block, Evaluation]]]:
-    """The route's path, prefix, pattern and policy, ready to be compared; ConfigError where it can't be used."""
+    """Compile the route's path, prefix, regex and policy.  Raises ConfigError if one is invalid."""
     problems: list[Problem] = []
     path = _canonical_setting(route.path, canonical_setting_path, f"{key}.path", problems)
     prefix = _canonical_setting(route.prefix, canonical_setting_prefix, f"{key}.prefix", problems)
@@ -193,7 +194,7 @@ def _compile_pattern(text: str | None, key: str, problems: list[Problem]) -> Mat
     if not text.isascii():
         problems.append(Problem(key, "write characters beyond ASCII percent-encoded, as a canonical path holds them"))
         return None
-    return _fullmatch(text)  # that it compiles was checked with the configuration
+    return _fullmatch(text)  # the configuration check has compiled it
 
 
 def _compile_decoded_pattern(text: str) -> Matcher:
@@ -207,7 +208,7 @@ def _compile_decoded_pattern(text: str) -> Matcher:
 
 
 def _fullmatch(expression: str) -> Matcher:
-    """Of bytes and without groups: half the time, as RE2's Python side has no places in a text to work out."""
+    """Return a matcher of bytes without groups.  It takes half the time, because RE2's Python layer computes no positions."""
     import re2  # 2 MiB, for expressions alone
 
     options = re2.Options()
@@ -231,7 +232,7 @@ def invalid_user_entries(entries: Iterable[str], key: str) -> Iterator[Problem]:
 
 
 def _build_matcher(path: str | None, prefix: str | None, pattern: Matcher | None) -> Matcher:
-    """All of the conditions that are given must hold."""
+    """Return a matcher that requires all conditions."""
     conditions: list[Matcher] = []
     if path is not None:
         conditions.append(lambda candidate: candidate == path)
@@ -247,18 +248,18 @@ def _build_matcher(path: str | None, prefix: str | None, pattern: Matcher | None
 
 
 def _build_variant_matcher(path: str | None, prefix: str | None, patterns: Sequence[Matcher | None]) -> Matcher:
-    """As `_build_matcher`, for any of the forms that each condition has in a reading."""
+    """Return a matcher as `_build_matcher`, for any form that each condition has in an interpretation."""
     paths, prefixes = ((None,) if text is None else configured_forms(text) for text in (path, prefix))
     matchers = [_build_matcher(*conditions) for conditions in itertools.product(paths, prefixes, patterns)]
     return lambda candidate: any(matches(candidate) for matches in matchers)
 
 
 def route_name(route: Route) -> str:
-    """Name as people know the route: its own, else where it lies."""
+    """Return the name of a route, else its address and condition."""
     where = next((f" {condition} {getattr(route, condition)}" for condition in CONDITIONS if getattr(route, condition) is not None), "")
     return route.name or f"{route.from_}{where}"
 
 
 def has_allow_rule(route: Route) -> bool:
-    """Whether it has any grant at all."""
+    """Return whether the route has any enforced allow rule."""
     return any(block.effect == "allow" and block.mode == ENFORCE for block in route.blocks)

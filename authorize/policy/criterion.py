@@ -1,4 +1,4 @@
-"""Criterion: one rule and how it is evaluated.  A Case in, a TraceStep out."""
+"""Criterion: one rule and its evaluation, from an EvaluationContext to a TraceStep."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ TOO_MANY_VARIANTS = ("",)
 _EVALUATION_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-@dataclass(slots=True)  # not frozen: one is made for each decision
+@dataclass(slots=True)  # not frozen, because one is created per decision
 class EvaluationContext:
     """Context of an evaluation.  `identity` is None for an anonymous caller.  `now` is in Unix seconds.  `route` is the matched route."""
 
@@ -33,13 +33,16 @@ class EvaluationContext:
     identity: Identity | None
     now: float
     route: Route | None = None
-    # Made by the first criterion that asks, for all; not by a property, whose call each of a hundred criteria would pay for.
+    # Computed by the first criterion that needs it.  Not a property, because a hundred criteria would pay for each call.
     path_variants: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
     header_values: dict[bytes, bytes | None] | None = field(default=None, init=False, repr=False, compare=False)
     epoch_second: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def load_path_variants(self) -> tuple[str, ...]:
-        """Readings of the path by upstreams; none where all read it alike, UNTOLD where there are too many."""
+        """Return the interpretations of the path.
+
+        Empty if it is unambiguous, TOO_MANY_VARIANTS if there are too many.
+        """
         path = self.request.path
         try:
             self.path_variants = () if is_unambiguous(path) else interpretations(path)
@@ -48,12 +51,12 @@ class EvaluationContext:
         return self.path_variants
 
     def load_epoch_second(self) -> int:
-        """Seconds of `now`, without their fraction."""
+        """Return `now` in whole seconds."""
         self.epoch_second = int(self.now)
         return self.epoch_second
 
     def load_header_values(self) -> dict[bytes, bytes | None]:
-        """Value of each header; None where it comes twice: which of them an upstream takes is not known."""
+        """Return the value of each header.  None if it is repeated, because upstreams differ in the one that they use."""
         folded = dict[bytes, bytes | None]()
         for name, value in self.request.headers:
             folded[name] = None if name in folded else value
@@ -61,8 +64,11 @@ class EvaluationContext:
         return folded
 
 
-class TraceStep(NamedTuple):  # several are made for each rule of each route
-    """Step of a trace, one look at one rule: `rule` is its route key, `value` one of policy/truth.py, `words` say more on demand."""
+class TraceStep(NamedTuple):  # several are created per rule and route
+    """Step of a trace: the result of one rule.
+
+    `rule` is its route key, `value` is a value of policy/truth.py, and `description` is for explanations.
+    """
 
     rule: str
     value: int
@@ -74,11 +80,11 @@ class TraceStep(NamedTuple):  # several are made for each rule of each route
         return self.value == TRUE
 
 
-# Evaluates a case, and leaves a Step for each criterion it looked at.
+# Evaluates a context and appends a TraceStep per evaluated criterion.
 Evaluation = Callable[[EvaluationContext, list[TraceStep]], int]
 
 
-class CompiledCriterion(NamedTuple):  # taken apart for each criterion of each request
+class CompiledCriterion(NamedTuple):  # unpacked for each criterion of each request
     """Compiled criterion.
 
     `evaluate` returns TRUE, FALSE, UNKNOWN or NO_DATA, which is the index into `steps`.  Its input is the context or the identity, by
@@ -94,11 +100,11 @@ class CompiledCriterion(NamedTuple):  # taken apart for each criterion of each r
 
 
 def all_of(looks: Iterable[CompiledCriterion]) -> Evaluation:
-    """Conjunction: all must hold.  The one place where criteria are evaluated: what can't be is unknown.
+    """Return the conjunction of criteria.  This is the only place that evaluates them.  One that cannot be evaluated is UNKNOWN.
 
-    A loop and no call for each: the long lists are of this kind.
+    It is one loop without nested calls, because long lists have this form.
     """
-    # Plain tuples, which are taken apart in half the time.
+    # Plain tuples, because unpacking them takes half the time.
     asked = [(look.evaluate, look.input_kind, look.anonymous_step, look.steps, look.success_step) for look in looks]
 
     def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
@@ -141,8 +147,10 @@ class CriterionDescription:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Criterion:
-    """Criterion.  `look` is all that a request costs.  Its steps lead to `words`, and nothing there leads back: what a reload lets go must
-    not refer to itself (gateproject/process/gc_tuning.py).
+    """Criterion.
+
+    `compiled` is all that a request needs.  Its steps refer to `description`, which refers to nothing in return, because a reload must
+    leave no reference cycles (gateproject/process/gc_tuning.py).
     """
 
     description: CriterionDescription
@@ -156,7 +164,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class CriterionReasons:
-    """Reasons of a rule that holds, does not, or can't be evaluated; `nothing` is the reason of NOTHING."""
+    """Reasons for TRUE, FALSE and UNKNOWN.  `no_data` is the reason of NO_DATA."""
 
     yes: Reason
     no: Reason
@@ -172,14 +180,14 @@ def request_criterion(
     is_negated: bool = False,
     needs_person: bool = False,
 ) -> Criterion:
-    """Criterion that the case decides; with `needs_person` the answer is MAYBE before anybody has signed in."""
+    """Return a criterion on the context.  With `needs_person` it is MAYBE for anonymous callers."""
     return _build(words, answers, judge, _CONTEXT, is_negated=is_negated, needs_person=needs_person)
 
 
 def identity_criterion(
     words: CriterionDescription, answers: CriterionReasons, judge: Callable[[Identity], int], *, is_negated: bool = False
 ) -> Criterion:
-    """Criterion as of `request_criterion`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
+    """Return a criterion on the identity alone.  It is MAYBE for anonymous callers."""
     return _build(words, answers, judge, _IDENTITY, is_negated=is_negated, needs_person=True)
 
 
@@ -192,14 +200,14 @@ def _build(
     is_negated: bool,
     needs_person: bool,
 ) -> Criterion:
-    """The Steps are made once: a decision is too frequent to build them again."""
+    """Build a criterion.  Its steps are created once, because decisions are too frequent to rebuild them."""
     steps = _steps(words, answers, is_negated=is_negated)
     nobody = TraceStep(words.rule, MAYBE, Reason.NOT_SIGNED_IN, words) if needs_person else None
     return Criterion(words, CompiledCriterion(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE]))
 
 
 def _steps(words: CriterionDescription, answers: CriterionReasons, *, is_negated: bool) -> tuple[TraceStep, ...]:
-    """By the answer of `judge`, whose yes and no change places under a negated operator."""
+    """Return the steps by result.  A negated operator swaps TRUE and FALSE."""
     holds = FALSE if is_negated else TRUE
     fails = TRUE if is_negated else FALSE
     # The reason of a negated rule would mislead the user.

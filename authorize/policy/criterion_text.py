@@ -1,4 +1,4 @@
-"""Words of criteria for explanations: what a case has, and what would hold.  Nothing here runs for a request."""
+"""Descriptions of criteria for explanations: actual and expected values.  No request uses them."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decision whether this caller may make this request.  Values in, a Decision out; no clock, no network, no Django."""
+"""Decision whether a caller may make a request.  Pure functions of their arguments: no clock, no network, no Django."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -91,7 +91,7 @@ def _evaluate_allow(case: EvaluationContext, trace: list[TraceStep], route: Comp
     could_help = not route.has_policy
     for allow in route.allow_rules:
         value = allow(case, trace)
-        # A preflight never says who asks: nothing that depends on it can be waited for.
+        # A preflight carries no identity, so it cannot depend on one.
         if value == TRUE and (not is_open_question or trace[-1].reason is Reason.PREFLIGHT):
             return Decision(Outcome.ALLOWED, route, tuple(trace), case)
         could_help = could_help or bool(value & TRUE)
@@ -100,7 +100,10 @@ def _evaluate_allow(case: EvaluationContext, trace: list[TraceStep], route: Comp
 
 
 def _require_step_up(decision: Decision, route: CompiledRoute) -> Decision:
-    """A weak sign-in leads to a stronger one: of who may enter, and of who is refused by rules that look at the sign-in themselves."""
+    """Require step-up if the route's authentication requirements are not met.
+
+    It applies to allowed requests, and to requests denied by rules that check the sign-in itself.
+    """
     case = decision.context
     is_open = decision.outcome is Outcome.FORBIDDEN and case is not None and case.identity is not None and route.policy_checks_auth_strength
     if case is None or decision.is_preflight or not (decision.is_allowed or is_open):

@@ -1,4 +1,4 @@
-"""Decision in words: one sentence for the person refused, rows for JSON and logs, and which routes were passed over and why."""
+"""Text of decisions: a message for a denied user, rows for JSON and logs, and the routes that did not match."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,14 @@ _DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN, Reason.OTHER_
 # Reasons that are shown only if no criterion of the block may be disclosed.
 _BLOCK_LEVEL = frozenset({Reason.NOT_ALLOWED_BY_POLICY, Reason.ALLOW_UNKNOWN})
 _RESULTS = {TRUE: "yes", FALSE: "no", UNKNOWN: "unknown"}
-# Settled by the last rule that was looked at.
+# Outcomes that the last evaluated rule determines.
 _SINGLE_RULE_OUTCOMES = frozenset({Outcome.CERTIFICATE, Outcome.STEP_UP})
 _NEGATIONS = re.compile(r"\.(?:not|nor)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class RouteCandidate:
-    """A look at one route of the list: `misses` says why it is not the request's, and is empty where it is."""
+    """Route of the configuration with the reasons why it does not match.  `mismatches` is empty if it matches."""
 
     index: int
     route: Route
@@ -39,7 +39,7 @@ class RouteCandidate:
 
 
 def user_message(decision: Decision) -> Message:
-    """Sentence for the person; it never names what is listed: that is the operator's."""
+    """Return the message for the user.  It never names listed values, which only administrators may see."""
     if decision.outcome is Outcome.NO_ROUTE:
         return Message("No page exists at this address.")
     if decision.outcome is Outcome.SIGN_IN:
@@ -62,7 +62,7 @@ def user_message(decision: Decision) -> Message:
 
 
 def trace_rows(decision: Decision) -> list[dict[str, Any]]:
-    """Rows of the trace, one a rule, in the order in which they were looked at: what each compared, and what it would hold for."""
+    """Return the trace as rows, one per rule in order of evaluation, with actual and expected values."""
     return [_row(step, decision) for step in decision.trace]
 
 
@@ -113,7 +113,7 @@ def _has_host(request: PolicyRequest, route: Route, default_ports: frozenset[int
 
 
 def _address_mismatches(request: PolicyRequest, route: Route, default_ports: frozenset[int]) -> list[str]:
-    """Empty where not even the host is the request's."""
+    """Return mismatches of scheme and port.  Empty if the route has another host."""
     port = None if route.from_.port in default_ports and not route.is_tcp else route.from_.port
     if not _single_route_table(route, default_ports).has_host(request.host, port, route.is_tcp):
         return []
@@ -134,7 +134,7 @@ def _path_mismatches(path: str, route: Route) -> Iterator[str]:
         others: dict[str, None] = {other: None for other in CONDITIONS if other != condition}
         if not compile_route(route.model_copy(update=others), condition).matches(path):
             yield f"{condition}: {path} {_MISMATCH_TEXT[condition]} {wanted}"
-    # Such a path is refused where another route matches it (HostRoutes.match).
+    # Such a path is rejected if another route matches it (HostRoutes.match).
     compiled = compile_route(route, "")
     try:
         read = interpretations(path)
@@ -152,19 +152,19 @@ def _single_route_table(route: Route, default_ports: frozenset[int]) -> RouteTab
 
 
 def is_denied(decision: Decision) -> bool:
-    """Whether a deny kept the request out, which no allow is above."""
+    """Return whether a deny rule denied the request.  It overrides every allow rule."""
     return bool(decision.trace) and decision.trace[-1].reason in _DENIES
 
 
 def decisive_reason(decision: Decision) -> str:
-    """Reason why it came out so, in a few words; for the log."""
+    """Return the deciding reason for the log."""
     if decision.outcome is Outcome.SIGN_IN:
         return Reason.NOT_SIGNED_IN.value
     return decision.trace[-1].reason.value if decision.trace else decision.outcome.value
 
 
 def decisive_rows(decision: Decision) -> list[int]:
-    """Rows of the trace that settled it: the rule that let in or kept out; where none let in, all that might have."""
+    """Return the indexes of the deciding rows: the rule that allowed or denied.  If no rule matched, all that might have allowed."""
     if not decision.trace:
         return []
     last = len(decision.trace) - 1
@@ -173,13 +173,13 @@ def decisive_rows(decision: Decision) -> list[int]:
 
 
 def trace_rows_with_decisive(decision: Decision) -> list[dict[str, Any]]:
-    """Rows of the trace, of which those that settled it say so."""
+    """Return the rows of the trace with a flag on those that decided."""
     decisive = frozenset(decisive_rows(decision))
     return [{**row, "decisive": place in decisive} for place, row in enumerate(trace_rows(decision))]
 
 
 def remedies(decision: Decision) -> list[str]:
-    """Ways to pass, each line on its own, as far as the rules can say.  For administrators: it names what is listed."""
+    """Return ways to be allowed, as far as rules determine them.  For administrators only, because it names listed values."""
     route = decision.route
     if route is None or decision.is_allowed:
         return []

@@ -1,4 +1,4 @@
-"""Access request: what is judged, reduced to one canonical reading of its host and path."""
+"""Request to authorize, parsed into one canonical host and path."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,20 +8,20 @@ from authorize.policy.paths.canonical import canonical_host, canonical_path
 from foundation.errors import BadRequest
 from foundation.web.message import Message
 
-# Asks for a tunnel to a host and port (RFC 9110 9.3.6).
+# Method of a tunnel to a host and port (RFC 9110 9.3.6).
 CONNECT = "CONNECT"
 
-# RFC 9110 9.1: methods are case-sensitive, and all that are registered are in capitals.  Applications fold them before they compare.
+# RFC 9110 9.1: methods are case-sensitive, and all registered ones are in upper case.  Applications convert them before they compare.
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Z]{1,32}")
 _REFUSED_IN_QUERY = re.compile(rb"[\x00-\x20\x7f#]")
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """Certificate that a client showed and proved to hold in its TLS handshake.
+    """Certificate that a client presented, with proof of its key, in the TLS handshake.
 
-    `fingerprint` is the SHA-256 of the certificate in hexadecimal, `spki_hash` that of its public key in base64.  `chain` is DER,
-    the client's own first.  `verdicts` says, by the id of an authority that was asked about, what is wrong: "" where nothing is.
+    `fingerprint` is the SHA-256 of the certificate in hexadecimal, and `spki_hash` that of its public key in base64.  `chain` is DER, the
+    client's own first.  `verdicts` has the verification error by the id of an authority, "" if it is valid.
     """
 
     fingerprint: str
@@ -57,19 +57,19 @@ class PolicyRequest:
 
     @property
     def is_tunnel(self) -> bool:
-        """Whether a connection for TCP is asked for.  Only routes for TCP are for it, and it only for them."""
+        """Return whether this is a TCP tunnel.  Tunnels match only TCP routes, and these match only tunnels."""
         return self.method == CONNECT
 
     @property
     def host_port(self) -> str:
-        """Host, or `host:port` for a port that is not the default: the form of `aud` and of cookie audiences."""
+        """Return the host, or `host:port` if the port is not the default, as in `aud` and in audiences of cookies."""
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
 
 def require_method(method: str) -> None:
-    """Method; BadRequest where an application may run another one than is judged: `delete` is DELETE to many.
+    """Raise BadRequest for a method that an application may convert to another one: many treat `delete` as DELETE.
 
-    The only door for methods, of the listener and of everybody who asks about a request.
+    Every caller, including the listener, must check methods here.
     """
     if not _METHOD.fullmatch(method):
         raise BadRequest(Message("the method is not an upper-case token, so the application could read it differently from gate"))

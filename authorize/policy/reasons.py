@@ -1,4 +1,4 @@
-"""Reasons of a rule's answer, in the words shown to people.  They never name what is listed."""
+"""Reasons of a rule's result, as displayed to users.  They never name listed values."""
 
 from enum import Enum
 

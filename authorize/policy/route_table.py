@@ -1,4 +1,4 @@
-"""Route table: a request's route is the first in the list that matches, among those of its host."""
+"""Route table: the route of a request is the first in the list that matches, among those of its host."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -19,26 +19,30 @@ from foundation.errors import AmbiguousPath, ConfigError, Problem
 # enforcement-point: Requests: Route selection
 @dataclass(frozen=True, slots=True)
 class HostRoutes:
-    """Routes of one `from` host and port, in list order.  First match wins, so they are never sorted."""
+    """Routes of one `from` host and port, in list order.  The first match applies, so they are never sorted."""
 
     routes: tuple[CompiledRoute, ...]
     have_escapes: bool
 
     def match(self, path: str) -> CompiledRoute | None:
-        """AmbiguousPath where the first match of a path that an upstream may take this one for is another route, or none.
+        """Return the first matching route, or None.
 
-        PathTooAmbiguous whatever the routes are: only a first one that takes all paths needs no readings.
+        Raises AmbiguousPath if an interpretation of the path belongs to another route or to none.  Raises PathTooAmbiguous whatever the
+        routes are, unless the first one matches any path.
         """
         for route in self.routes:
             if route.matches_any_path or route.matches(path):
                 if not self.routes[0].matches_any_path and (self.have_escapes or not is_unambiguous(path)):
                     self._require_same_route(path, route)
                 return route
-        interpretations(path)  # refused alike where there is a route and where there is none
+        interpretations(path)  # rejected whether a route matches or not
         return None
 
     def _require_same_route(self, path: str, found: CompiledRoute) -> None:
-        """`/%2Fadmin`, `//admin` and `/;x/admin` don't match `/admin`, but many an upstream reads them so."""
+        """Raise AmbiguousPath unless all interpretations belong to the route.
+
+        `/%2Fadmin`, `//admin` and `/;x/admin` do not match `/admin`, but many upstreams serve them as `/admin`.
+        """
         taken_for = interpretations(path)
         written = undecoded_forms(path) if found.regex_has_escapes else {}
         owners = [(route, route.owns_variant if route is found else route.matches_variant) for route in self.routes]
@@ -48,9 +52,9 @@ class HostRoutes:
                 raise AmbiguousPath(reading, _describe(owner), _describe(found))
 
     def _is_intended(self, reading: str, forms: Iterable[str], found: CompiledRoute) -> bool:
-        """Is `/files/a@b` the found route's because its expression, which speaks of escapes, takes `/files/a%40b`?
+        """Return whether the route owns `/files/a@b`, because its regex contains escapes and matches `/files/a%40b`.
 
-        Not where a route before it has the decoded form, or one behind it only that form: such a name is that route's.
+        It does not if an earlier route matches the decoded form, or a later one matches only that form.
         """
         written = [text for text in forms if found.matches(text)]
         if not written:
@@ -65,7 +69,7 @@ class HostRoutes:
 
 
 def _first_owner(owners: Iterable[tuple[CompiledRoute, Matcher]], reading: str) -> CompiledRoute | None:
-    """As of a request."""
+    """Return the first route that owns the interpretation."""
     for route, owns in owners:
         if owns(reading):
             return route
@@ -83,20 +87,20 @@ CompileKey = tuple[bytes | None, bool, frozenset[int]]
 
 
 class AddressedRoute(NamedTuple):
-    """Compiled route with its address; in shadow it need not be in a table."""
+    """Compiled route with its address.  A route in shadow mode need not be in a table."""
 
     address: Address
     compiled: CompiledRoute
 
 
 def _address(route: Route, default_ports: frozenset[int]) -> Address:
-    # A tunnel's port is a name that the client spells out; no scheme leaves it unsaid.
+    # The client states a tunnel's port explicitly, because no scheme implies it.
     port = None if route.from_.port in default_ports and not route.is_tcp else route.from_.port
     return route.from_.host, port, route.is_tcp
 
 
 class RouteTable:
-    """Table of routes, indexed by address, so that ten thousand cost what ten do."""
+    """Table of routes, indexed by address, so that the cost does not depend on the number of hosts."""
 
     def __init__(
         self,
@@ -107,7 +111,7 @@ class RouteTable:
     ):
         self._by_host = by_host
         self._own_hosts = own_hosts
-        self._compiled = compiled or {}  # by the identity of the route, which this table keeps alive, so no other has it
+        self._compiled = compiled or {}  # by id() of the route, which is unique because this table keeps the route alive
         self._routes = tuple(route for host in by_host.values() for route in host.routes)
         self.ports = sorted({port for _, port, is_tunnel in by_host if port is not None and not is_tunnel})
         self.hosts = frozenset(host for host, _, _ in by_host)  # wildcards as they are written
@@ -157,13 +161,13 @@ class RouteTable:
         return cls({address: before._at(address, tuple(routes)) for address, routes in lists.items()}, conditions, own_hosts, known)
 
     def _at(self, address: Address, routes: tuple[CompiledRoute, ...]) -> HostRoutes:
-        """Routes of an address, which are what they were where they are the same ones."""
+        """Return the routes of an address, reused if they are the same objects."""
         known = self._by_host.get(address)
         is_same = known is not None and len(known.routes) == len(routes) and all(map(is_, known.routes, routes))
         return known if known is not None and is_same else HostRoutes(routes, any(route.has_escapes for route in routes))
 
     def match(self, request: PolicyRequest) -> CompiledRoute | None:
-        """Route of a request; AmbiguousPath (a BadRequest) where upstreams may read the path as one of another route, or of none."""
+        """Return the route of a request.  Raises AmbiguousPath (a BadRequest) if upstreams may interpret the path as another route's."""
         found = self._host_routes(request.host, request.port, request.method == CONNECT)
         return found.match(request.path) if found is not None else None
 
@@ -171,7 +175,7 @@ class RouteTable:
         return self._host_routes(host, port, is_tunnel) is not None
 
     def has_tunnels_at(self, host: str) -> bool:
-        """Whether this host has routes for TCP, at any port."""
+        """Return whether this host has TCP routes on any port."""
         return host in self._tunnel_hosts or self._wildcard_for(host) in self._tunnel_hosts
 
     def routes_for(self, host: str, port: int | None) -> tuple[CompiledRoute, ...]:
@@ -179,7 +183,7 @@ class RouteTable:
         return found.routes if found is not None else ()
 
     def scheme_for(self, host: str, port: int | None) -> str:
-        """The scheme of the `from` of this host's routes; `https` for a host that has none."""
+        """Return the scheme of this host's routes, `https` if it has none."""
         found = self._host_routes(host, port)
         return found.routes[0].route.from_.scheme if found is not None else "https"
 

@@ -12,7 +12,7 @@ from authorize.policy.paths.canonical import canonical_setting_path, canonical_s
 from config.routes.route import Route
 from foundation.errors import BadRequest
 
-# Trying a path on an expression costs time, and one host may have thousands of each.
+# Limit of regex matches, because one host may have thousands of paths and expressions.
 MAX_REGEX_TRIALS = 100_000
 
 _LITERAL = re.compile(r"(?:[A-Za-z0-9/_~%=:@!,;&'-]|\\[.+*?()\[\]{}|^$/-])*")
@@ -30,13 +30,13 @@ class _Conditions:
 
     @property
     def required_prefix(self) -> str:
-        """Beginning of every path that matches."""
+        """Return the prefix of every path that matches."""
         regex = "" if self.regex is None else literal_prefix(self.regex)
         return max((self.path or "", self.prefix or "", regex), key=len)
 
 
 def unreachable(routes: Sequence[Route], default_ports: frozenset[int]) -> Iterator[tuple[int, int]]:
-    """Pairs of indexes: a route that can never match, and the earlier one that covers it."""
+    """Yield pairs of indexes: a route that can never match, and the earlier one that covers it."""
     lists: dict[tuple[str, str, int | None], list[tuple[int, _Conditions]]] = {}
     for index, route in enumerate(routes):
         conditions = _conditions(route)
@@ -49,7 +49,7 @@ def unreachable(routes: Sequence[Route], default_ports: frozenset[int]) -> Itera
 
 
 def _conditions(route: Route) -> _Conditions | None:
-    """None for a route that can't be compiled."""
+    """Return the conditions, None for a route that cannot be compiled."""
     try:
         path = None if route.path is None else canonical_setting_path(route.path)
         prefix = None if route.prefix is None else canonical_setting_prefix(route.prefix)
@@ -61,7 +61,7 @@ def _conditions(route: Route) -> _Conditions | None:
 
 
 class _Host:
-    """The routes of one host so far, by the one condition that they have; those with several are not taken for covers."""
+    """Routes of one host so far, by their only condition.  Routes with several conditions are not considered as covers."""
 
     def __init__(self) -> None:
         self._everything: int | None = None
@@ -136,5 +136,5 @@ def _complete_literal(regex: str) -> str | None:
 
 
 def _open_ended_prefix(regex: str) -> str | None:
-    """`/api/` of `/api/.*`, which matches what the prefix does."""
+    """Return `/api/` of `/api/.*`, which matches the same paths as the prefix."""
     return _complete_literal(regex.removesuffix(".*")) if regex.endswith(".*") else None

@@ -1,4 +1,4 @@
-"""User entry: the one thing that a text in `allowed_users`, `user` or `admin_allowed_users` names."""
+"""User entry: an item of `allowed_users`, `user` or `admin_allowed_users`."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -15,14 +15,14 @@ class EntryKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UserEntry:
-    """Entry.  `name` is what is compared: the canonical address, the whole user id, or the subject."""
+    """User entry.  `name` is compared: the canonical address, the complete user id, or the subject."""
 
     kind: EntryKind
     name: str
 
     @property
     def provider(self) -> str:
-        """Provider of a user id: its name, or the URL of an issuer whose tokens a route takes."""
+        """Return the provider of a user id, or the URL of an external issuer."""
         if self.kind is not EntryKind.USER_ID:
             return ""
         return self.name.partition(ISSUER_SEPARATOR if self.is_issuer_qualified else "/")[0]

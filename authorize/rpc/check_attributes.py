@@ -1,4 +1,4 @@
-"""Request attributes in Envoy's words (envoy.service.auth.v3): written for authorize, and read from them again."""
+"""Conversion between PolicyRequest and Envoy's attributes (envoy.service.auth.v3)."""
 
 import ssl
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ def to_check_request(
 
 
 def parse_extension_token(check: bytes) -> str:
-    """The token in the context extensions of a CheckRequest; "" where there is none, or it is no such request."""
+    """Return the token in the context extensions of a CheckRequest, "" if there is none or the message is invalid."""
     try:
         return external_auth_pb2.CheckRequest.FromString(check).attributes.context_extensions.get(ENVOY_TOKEN, "")
     except DecodeError:
@@ -57,7 +57,7 @@ def parse_extension_token(check: bytes) -> str:
 
 
 def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: frozenset[int]) -> tuple[PolicyRequest, list[bytes]]:
-    """Access request, and every Cookie header; BadRequest where it has no single reading."""
+    """Return the request and all Cookie headers.  Raises BadRequest if it is ambiguous."""
     attributes = check.attributes
     http = attributes.request.http
     headers = parse_headers(http)
@@ -92,8 +92,10 @@ def _certificate(attributes: attribute_context_pb2.AttributeContext, host: bytes
 
 
 def parse_headers(http: Http) -> tuple[tuple[bytes, bytes], ...]:
-    """Headers, names in lower case; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them, in
-    which it has replaced all that is not UTF-8."""
+    """Return the headers with names in lower case.
+
+    With `encode_raw_headers` every value is included.  Otherwise Envoy has joined repeated values and replaced invalid UTF-8.
+    """
     if sent_raw := http.header_map.headers:
         return tuple([(_name(header.key), header.raw_value or header.value.encode()) for header in sent_raw])
     return tuple([(_name(name), value.encode()) for name, value in http.headers.items() if not name.startswith(":")])
@@ -105,7 +107,7 @@ def _name(name: str) -> bytes:
 
 
 def to_latin1_bytes(text: str) -> bytes:
-    """Bytes that HTTP had, where they were no more than latin-1."""
+    """Return the original bytes if the text is latin-1, else UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""External authorization server (envoy.service.auth.v3): one method for our own proxies and for anybody's Envoy."""
+"""External authorization server (envoy.service.auth.v3) for gate's proxies and for external Envoys."""
 
 import math
 import time
@@ -35,7 +35,7 @@ _STATUS = {Outcome.SIGN_IN: 401, Outcome.STEP_UP: 401, Outcome.FORBIDDEN: 403, O
 
 
 class ExtAuthz:
-    """Server of the one method."""
+    """Service with one method, Check."""
 
     def __init__(self, parts: ExtAuthzDependencies):
         self._parts = parts
@@ -44,15 +44,15 @@ class ExtAuthz:
         return {"Check": grpc.unary_unary_rpc_method_handler(self.check, pb.CheckRequest.FromString)}
 
     async def check(self, request: pb.CheckRequest, context: grpc.aio.ServicerContext) -> bytes:
-        """CheckResponse as it is sent, because most answers have been given before (`_ok_response`)."""
+        """Return the serialized CheckResponse, because most responses are cached (`_ok_response`)."""
         if any(name == TOKEN for name, _ in context.invocation_metadata() or ()):
             return (await self._check_for_proxy(request)).SerializeToString()
         return await self._check_for_envoy(request)
 
     async def _check_for_proxy(self, told: pb.CheckRequest) -> pb.CheckResponse:
-        """Facts, for a proxy that finds the words itself; errors are gRPC's."""
+        """Return the decision for a proxy of gate, which builds the response itself.  Errors are gRPC's."""
         authorize, extensions = self._parts.authorize(), told.attributes.context_extensions
-        # A proxy that knows of a newer change must not be answered from older records: it would let a stream live on.
+        # A decision must not use older records than the proxy has seen, because an open stream could outlive its access.
         await self._parts.replica.catch_up(extensions.get(check_attributes.SYNC_TOKEN, ""), self._parts.timeout)
         request, cookies = check_attributes.from_check_request(told, authorize.default_ports)
         match extensions.get(check_attributes.PURPOSE):
@@ -129,7 +129,7 @@ def _attestation_response(attestation: Attestation) -> pb.CheckResponse:
 
 
 def _routes_response(openings: Sequence[AccessibleRoute]) -> pb.CheckResponse:
-    """Ids of the routes alone: what they are called the asker's own configuration says."""
+    """Return the ids of the routes.  The caller has their names in its own configuration."""
     answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     for name, found in (("open", False), ("open_after_step_up", True)):
         answer.dynamic_metadata[name] = " ".join(each.route.id for each in openings if each.needs_step_up is found)
@@ -149,7 +149,7 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
     return {name: getattr(identity, name) for name in names} | {"expires_at": identity.expires_at, "issued_at": identity.issued_at}
 
 
-# Clients choose what is replaced and removed, and providers what identity headers hold.
+# Clients influence which headers are set and removed, and providers the identity headers.
 @bounded_lru_cache(
     2048,
     max_key_length=MAX_CACHED_RESPONSE_BYTES,
@@ -183,7 +183,7 @@ def _add(headers: Any, name: bytes, value: bytes, *, append: bool = False) -> No
 
 
 def _text(value: bytes) -> str:
-    """Text of which Envoy makes the same bytes again, where they are UTF-8; else the characters that Latin-1 has for them."""
+    """Return text that Envoy converts to the same bytes if they are UTF-8, else latin-1."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Remote authorizer: the authorize service of another process, asked by Envoy's protocol, believed by the shared secret."""
+"""Remote authorizer: the authorize service of another process, over Envoy's protocol, authenticated by the shared secret."""
 
 import math
 import time
@@ -31,9 +31,10 @@ _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
 
 # enforcement-point: Services and certificates: Decisions of a remote authorize service
 class RemoteAuthorizer(Authorizer):
-    """Authorizer over gRPC.  Its own routes say which one a request is for; authorize must find the same one, and decides.
+    """Authorizer over gRPC.
 
-    `replica` says which version of the records this process knows of, so that no older ones decide.
+    Its own routes match the request, and authorize must match the same route, which it decides.  `replica` has the version of the records
+    that this process has seen, so that no older ones decide.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class RemoteAuthorizer(Authorizer):
             open_now, after_step_up = (frozenset(facts[name].split()) for name in ("open", "open_after_step_up"))
         except (KeyError, AttributeError) as error:
             raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
-        # Of two that match and lead to the same, the second is never found.
+        # If two routes share an id, requests match only the first.
         first = dict[str, CompiledRoute]()
         for route in self.routes.routes():
             first.setdefault(route.id, route)
@@ -132,7 +133,7 @@ def _decision(facts: dict[str, Any], route: CompiledRoute) -> Decision:
 
 
 def _identity(facts: dict[str, Any] | None) -> Identity | None:
-    """Without what a later release of authorize has added, as with records (docs/decisions/split-mode.md)."""
+    """Build the identity, ignoring fields of later releases, as with records (docs/decisions/split-mode.md)."""
     if not facts:
         return None
     try:
@@ -142,7 +143,7 @@ def _identity(facts: dict[str, Any] | None) -> Identity | None:
 
 
 def _valid_until(facts: dict[str, Any]) -> float:
-    """End in Unix seconds; infinite where the response has none."""
+    """Return the expiry in Unix seconds, infinite if the response has none."""
     said = facts.get("valid_until", math.inf)
     if not isinstance(said, int | float):
         raise BrokerError("authorize sent an unknown response. Use the same release for all services")
@@ -154,7 +155,7 @@ def _headers(answer: pb.CheckResponse) -> Headers:
 
 
 def _metadata(answer: pb.CheckResponse) -> dict[str, Any]:
-    """The metadata as plain values (a Struct's own are views)."""
+    """Return the metadata as plain values, because a Struct's values are views."""
     return {name: _value(value) for name, value in answer.dynamic_metadata.fields.items()}
 
 

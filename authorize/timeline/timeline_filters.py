@@ -1,4 +1,4 @@
-"""Timeline filters: what an administrator asks of the decision log by the page's form, and the decisions that fit."""
+"""Filters of the decision log's timeline, and the matching decisions."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ Rows: TypeAlias = QuerySet[LoggedDecision]
 
 @dataclass(slots=True)
 class TimelineFilters:
-    """Filters as they were asked for, and `problems` with them, in words; where there are some, no decision fits."""
+    """Filters of the form, with the `problems` of invalid ones.  If there are problems, no decision matches."""
 
     values: Mapping[str, str]
     zone: ZoneInfo
@@ -41,7 +41,7 @@ class TimelineFilters:
 
     @classmethod
     def of(cls, query: Mapping[str, str], zone: ZoneInfo, routes: Sequence[Route]) -> "TimelineFilters":
-        # A link to a route says its id, which is the same whatever the route is called.
+        # A link contains the route's id, which does not change with its name.
         values = {"route": query.get("route_id", ""), **{name: value for name in FIELDS if (value := query.get(name, ""))}}
         return cls({name: value.replace("\x00", "").strip() for name, value in values.items() if value.strip()}, zone, routes)
 
@@ -64,7 +64,7 @@ class TimelineFilters:
         return rows.none() if self.problems else rows
 
     def _filter_user(self, rows: Rows, wanted: str) -> Rows:
-        """By one of the names, whole, which have indexes; else by a part of one."""
+        """Match a complete name or id, which are indexed, else a part of one."""
         for lookup in ("user_id", "display_name"):
             if LoggedDecision.objects.filter(**{lookup: wanted}).exists():
                 return rows.filter(**{lookup: wanted})
@@ -93,7 +93,7 @@ class TimelineFilters:
         return rows
 
     def _moment(self, written: str) -> datetime | None:
-        """A time as the page's fields write it; without a zone it is of the page's."""
+        """Parse a time of the form.  A time without a zone is in the zone of the page."""
         try:
             moment = datetime.fromisoformat(written)
             return (moment if moment.tzinfo else moment.replace(tzinfo=self.zone)).astimezone(UTC)
@@ -102,12 +102,12 @@ class TimelineFilters:
             return None
 
     def selected_route_name(self) -> str:
-        """The route that is asked for, as people call it."""
+        """Return the name of the selected route."""
         wanted = self.values.get("route", "")
         return next((route_name(route) for route in self.routes if route.id == wanted), wanted)
 
 
-# No index serves a word in the middle of a text: of a larger log the recent_only are looked through.
+# No index supports a word in the middle of a text, so only the newest decisions are scanned.
 MAX_SCANNED = 200_000
 _TIMES = {"after:": "decided_at__gte", "before:": "decided_at__lt"}
 _REQUEST_ID = re.compile(r"[0-9A-Fa-f]{32}")
@@ -132,7 +132,7 @@ def search(rows: QuerySet[LoggedDecision], text: str) -> QuerySet[LoggedDecision
 
 
 def recent_only(rows: QuerySet[LoggedDecision]) -> QuerySet[LoggedDecision]:
-    """The recent_only of them, as many as one look may take: by time, which the order of the timeline and its indexes go by."""
+    """Return the newest decisions, up to the scan limit, selected by time as the timeline and its indexes are."""
     last = LoggedDecision.objects.aggregate(last=Max("pk"))["last"] or 0
     oldest = LoggedDecision.objects.filter(pk__lte=last - MAX_SCANNED).order_by("-pk").values_list("decided_at", flat=True).first()
     return rows if oldest is None else rows.filter(decided_at__gte=oldest)
@@ -146,7 +146,7 @@ def _moment(word: str) -> datetime:
 
 
 def _named(word: str) -> dict[str, Any]:
-    """The indexed column that may hold exactly this word; nothing where its form names none."""
+    """Return the indexed column that may equal this word, empty if its form matches none."""
     if _REQUEST_ID.fullmatch(word):
         return {"request_id": word.lower()}
     return {"display_name": word} if "@" in word else {}

@@ -1,4 +1,4 @@
-"""Timeline hours: one page of decisions, the newest first, by the days and hours of the time zone that its reader has chosen."""
+"""Pages of the timeline: decisions, newest first, by day and hour of the reader's time zone."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _LETTERS = frozenset("0123456789")
 
 @dataclass(frozen=True, slots=True)
 class TimelineHour:
-    """Hour of the zone that `starts_at` at a moment, with its decisions."""
+    """Hour that starts at `starts_at`, with its decisions."""
 
     starts_at: datetime
     rows: list[LoggedDecision]
@@ -34,14 +34,14 @@ class TimelineDay:
 
 @dataclass(frozen=True, slots=True)
 class TimelinePage:
-    """Page; `next_page` is the query of the next one, None where there is none."""
+    """Page of the timeline.  `next_page` is the query of the next page, None on the last."""
 
     days: list[TimelineDay]
     next_page: Mapping[str, str] | None
 
 
 def paginate(rows: QuerySet[LoggedDecision], before: str, zone: ZoneInfo) -> TimelinePage:
-    """Page of what is older than `before`, which an next_page page has said as `next_page`; what else it may be starts_at at the newest."""
+    """Return the page of decisions older than `before`, a value from `next_page`.  An invalid value selects the newest page."""
     found = list(_before(rows, before).only(*_COLUMNS).order_by("-decided_at", "-id")[: PAGE_SIZE + 1])
     shown = found[:PAGE_SIZE]
     last = shown[-1] if len(found) > PAGE_SIZE else None
@@ -56,7 +56,7 @@ def _before(rows: QuerySet[LoggedDecision], before: str) -> QuerySet[LoggedDecis
         moment = datetime.fromtimestamp(int(at) // 10**6, UTC).replace(microsecond=int(at) % 10**6)
     except (ValueError, OverflowError, OSError):
         return rows
-    # The first condition is what an index finds, the second sorts out those of the same moment.
+    # The first condition uses an index, and the second selects among decisions of the same moment.
     return rows.filter(decided_at__lte=moment).filter(Q(decided_at__lt=moment) | Q(pk__lt=min(int(id), 2**63 - 1)))
 
 
@@ -71,7 +71,7 @@ def _days(rows: Iterable[LoggedDecision], zone: ZoneInfo) -> Iterator[TimelineDa
 
 
 def _hour(row: Any, zone: ZoneInfo) -> datetime:
-    """Moment at which the hour starts_at; in UTC, because in autumn two hours of a night have the same name."""
+    """Return the start of the hour in UTC, because two hours of an autumn night have the same local time."""
     local: datetime = row.decided_at.astimezone(zone)
     return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
 
@@ -99,7 +99,7 @@ def select_zone(request: Any, default: str) -> TimelineZone:
 
 @cache
 def zones() -> tuple[str, ...]:
-    """Names that people choose from: of places, and UTC."""
+    """Return the selectable zone names: locations and UTC."""
     return ("UTC", *sorted(name for name in _known() if "/" in name and not name.startswith("Etc/")))
 
 

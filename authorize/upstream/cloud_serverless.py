@@ -28,10 +28,10 @@ IDENTITY_PATH = "/computeMetadata/v1/instance/service-accounts/default/identity"
 METADATA_FLAVOR = {"Metadata-Flavor": "Google"}
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
-ASSERTION_SECONDS = 3600  # how long the token endpoint may take our JWT for good: the most that the vendor allows
+ASSERTION_SECONDS = 3600  # lifetime of gate's JWT for the token endpoint, the maximum that the vendor allows
 EXPIRY_MARGIN_SECONDS = 60.0
 REFRESH_MARGIN_SECONDS = 300.0
-FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
+FAILURE_SECONDS = 2.0  # no retry in this time after a failure
 TIMEOUT = 10.0
 MAX_RESPONSE_BYTES = 64 * 1024
 UNAVAILABLE = "no identity token available for the upstream"
@@ -47,7 +47,7 @@ class CachedToken:
 
 # enforcement-point: Upstream requests: Identity tokens for serverless upstreams
 class IdentityTokens:
-    """Token cache, one for each audience; of many requests that need the same one, the first fetches it and the others wait for that."""
+    """Cache of tokens by audience.  Concurrent requests for one audience share a fetch."""
 
     def __init__(self, options: Options, clock: Callable[[], float] = time.time):
         key_file = options.cloud_serverless_authentication_service_account
@@ -63,7 +63,7 @@ class IdentityTokens:
         return f"<IdentityTokens {len(self._held)} held>"
 
     async def token_for(self, audience: str) -> str:
-        """Token for an audience; UpstreamCredentialsUnavailable where none can be had: nothing is ever sent without one."""
+        """Return the token of an audience.  Raises UpstreamCredentialsUnavailable, so that no request is sent without one."""
         held, now = self._held.get(audience), self._clock()
         if held is not None and now < held.expires - EXPIRY_MARGIN_SECONDS:
             if now >= held.renewed_at and not self._in_backoff(audience, now):
@@ -110,7 +110,7 @@ class IdentityTokens:
         return str(token)
 
     async def _ask(self, method: str, url: str, **sent: Any) -> httpx.Response:
-        # trust_env off: a proxy variable would lead our credentials elsewhere.  One client a fetch: there are few in an hour.
+        # trust_env is off, because a proxy variable would redirect credentials.  One client per fetch, because fetches are rare.
         verify = client_context(self._authorities) if url.startswith("https:") else False
         async with (
             httpx.AsyncClient(verify=verify, timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client,
@@ -126,7 +126,7 @@ class IdentityTokens:
         return httpx.Response(200, headers={"metadata-flavor": answer.headers.get("metadata-flavor", "")}, content=bytes(body))
 
     def _validate(self, token: str, audience: str) -> CachedToken:
-        """Its signature is for the upstream to verify; that it fits into a header, is for this upstream, and lasts, is for us."""
+        """Check format, audience and expiry of a token.  The upstream verifies its signature."""
         if not _TOKEN.fullmatch(token):
             raise UpstreamCredentialsUnavailable("the response is not a JWT")
         try:

@@ -36,7 +36,7 @@ class IdentityVariables:
     assertion: str
 
     def value(self, name: str) -> Any:
-        """Value of a variable; None where it is not known."""
+        """Return the value of a variable, None if unknown."""
         identity = self.identity
         if identity is None:
             return None
@@ -53,7 +53,7 @@ class IdentityVariables:
 
 @dataclass(frozen=True, slots=True)
 class RouteTemplates:
-    """Templates of one route, by the lower-case names of their headers."""
+    """Templates of one route by lower-case header name."""
 
     includes_identity: bool
     sends_assertion: bool
@@ -65,9 +65,9 @@ class RouteTemplates:
         return cls(sends_identity(route), sends_assertion(route), tuple(named))
 
     def told(self, facts: IdentityVariables) -> tuple[Headers, Named]:
-        """(headers that say the same in all requests of a person, templates in which only what is the request's is left to fill).
+        """Return (headers that are equal for all requests of a user, templates that still need the request).
 
-        A header is left out where something in it is not known.  Raises NoIdentity where that is Authorization.
+        A header with an unknown value is omitted.  Raises NoIdentity if it is Authorization.
         """
         headers: list[tuple[bytes, bytes]] = []
         left: list[tuple[bytes, Parts]] = []
@@ -90,7 +90,7 @@ def render_request(templates: Named, request: PolicyRequest, request_id: str) ->
 
 
 def _substitute(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts | None:
-    """The parts with these values in place of their variables; None where one is not known, or empty."""
+    """Return the parts with variables replaced.  None if a value is unknown or empty."""
     filled: list[str | Variable] = []
     for part in parts:
         if isinstance(part, str) or part.name not in values:
@@ -110,15 +110,15 @@ _PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 def header_value(value: Any) -> bytes:
-    """One line of printable ASCII.
+    """Return one line of printable ASCII.
 
-    Text that is not is percent-encoded as UTF-8 (its own "%" too), so that no claim can end a header or begin another.  A comma
-    inside an element of a list becomes "%2C": a group named "sales,admin" must not read as two.  Blanks at either end, which every
-    reader takes away (RFC 9110 5.5), become "%20": "admin " must not read as "admin".
+    Other text is percent-encoded as UTF-8, including "%", so that no claim can end a header or start another.  A comma in a list element
+    becomes "%2C", because a group "sales,admin" must not be parsed as two.  Spaces at either end, which parsers strip (RFC 9110 5.5),
+    become "%20", because "admin " must not be parsed as "admin".
     """
     if isinstance(value, list | ListedValues):
         return b",".join(_element(item).replace(b",", b"%2C") for item in value)
-    # The claim of another tuple is one text such as "Doe, Jane".
+    # A claim in another tuple is one text, such as "Doe, Jane".
     return _element(value[0] if isinstance(value, tuple) else value)
 
 

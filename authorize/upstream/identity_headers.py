@@ -23,19 +23,19 @@ log = structlog.get_logger(__name__)
 ASSERTION = b"x-gate-jwt-assertion"
 CLAIM_PREFIX = "x-gate-claim-"
 REFRESH_MARGIN_SECONDS = 60.0
-# 2 KiB each, as a rule; a provider may say more.
+# 2 KiB each on average, more if the provider sends more.
 MAX_CACHED = 20_000
 MAX_CACHE_BYTES = 64 * MIB
-LARGE_HEADER_BYTES = 8 * 1024  # bytes: many servers accept no more in all headers of a request
+LARGE_HEADER_BYTES = 8 * 1024  # many servers accept no more for all headers of a request
 
-# Upstreams show these as the name of the user, so they must not be the address or the id of another (`display_name`).
+# Upstreams display these as the user's name, so they must not equal the address or id of another user (`display_name`).
 NAME_CLAIMS = frozenset({"name", "given_name", "family_name", "middle_name", "nickname"})
 
 _NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")
 
 
 class CachedHeaders(NamedTuple):
-    """Headers as they were made of an identity; `left` wait for what is each request's own."""
+    """Headers of an identity.  The templates in `left` need the request."""
 
     identity: Identity | None
     headers: Headers
@@ -43,7 +43,7 @@ class CachedHeaders(NamedTuple):
 
 
 class IdentityHeaders:
-    """Header cache for each session, route and host; the signing key is fixed for the life of this object."""
+    """Cache of headers by session, route and host.  The signing key does not change while this object exists."""
 
     def __init__(self, options: Options, signing_key: SigningKey):
         self._issuer = options.authenticate_service_url.host_port
@@ -72,7 +72,7 @@ class IdentityHeaders:
         host_port = request.host_port
         key = (identity.session_id if identity is not None else "", host_port, route.id)
         known = self._cached.get(key)
-        # A changed record makes another Identity, so what was signed of the old one is never used again.
+        # A changed record creates another Identity, so an old assertion is never used for it.
         if known is None or known.identity is not identity or not _is_fresh(identity, now):
             known = self._made(identity, host_port, route, templates)
             self._cached.put(key, known, total_length(*key, known.headers))
@@ -89,7 +89,7 @@ class IdentityHeaders:
         return self._key.sign(attested_claims(identity, self._issuer, host_port, groups))
 
     def released_groups(self, route: CompiledRoute, identity: Identity) -> tuple[str, ...]:
-        """Groups of the person that the upstream of this route learns of."""
+        """Return the groups of the user that this route's upstream receives."""
         if route.id not in self._told_groups:
             self._told_groups[route.id] = group_filter(route.route, self._groups_filter)
         return filter_groups(identity.groups, self._told_groups[route.id])
@@ -104,7 +104,7 @@ class IdentityHeaders:
         attested = attested_claims(identity, self._issuer, route.route.assertion_audience or host_port, groups)
         said = identity.claims if identity is not None else {}
         if identity is not None and identity.is_external:
-            # Upstreams take these for what our provider says of its people.
+            # Upstreams expect these claims to come from the provider.
             said = {name: values for name, values in said.items() if name not in self._reserved_claims}
         said = {name: values for name, values in said.items() if name not in NAME_CLAIMS or _are_names(values)}
         told = {**said, **attested}
@@ -125,7 +125,10 @@ def identity_header_names(options: Options) -> tuple[bytes, ...]:
 
 
 def attested_claims(identity: Identity | None, issuer: str, audience: str, groups: Iterable[str]) -> dict[str, Any]:
-    """Claims of the assertion: `iss` and `aud` are `host`, or `host:port` for a port that is not the default; times are Unix seconds."""
+    """Return the claims of the assertion.
+
+    `iss` and `aud` are `host`, or `host:port` if the port is not the default.  Times are in Unix seconds.
+    """
     claims: dict[str, Any] = {"iss": issuer, "aud": audience}
     if identity is None:
         return claims
@@ -146,7 +149,7 @@ def _are_names(values: Iterable[Any]) -> bool:
 
 
 def attested_email(identity: Identity) -> str:
-    """An address that the provider has not verified may be anybody's, and upstreams take this one for the person's own."""
+    """Return the directory's address, else the provider's if verified, because upstreams treat it as the user's own."""
     return identity.directory_email or (identity.email if identity.verified_email else "")
 
 
@@ -167,7 +170,7 @@ def filter_groups(groups: tuple[str, ...], told: frozenset[str] | None) -> tuple
 
 
 def warn_if_large(headers: Headers, route: CompiledRoute, identity: Identity | None) -> None:
-    """Once for each session and route, because headers are made once."""
+    """Log a warning if the headers are large.  It occurs once per session and route, because headers are cached."""
     size = sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
     if size > LARGE_HEADER_BYTES:
         log.warning(

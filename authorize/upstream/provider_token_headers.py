@@ -34,10 +34,10 @@ log = structlog.get_logger(__name__)
 
 MAX_CACHED = 10_000
 MAX_CACHE_BYTES = 64 * MIB
-REFRESH_MARGIN_SECONDS = 30.0  # seconds, or a quarter of its life where that is less: an upstream needs some time to use it
+REFRESH_MARGIN_SECONDS = 30.0  # seconds, or a quarter of the lifetime if that is shorter, because the upstream needs time to use the token
 MAX_WAIT_SECONDS = 8.0
 FIRST_PAUSE, MAX_PAUSE_SECONDS = 0.02, 0.25
-FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
+FAILURE_SECONDS = 2.0  # no retry in this time after a failure
 _HEADER_SAFE = re.compile(r"[!-~]{1,16384}")
 _TOKEN_NAMES = {ACCESS_TOKEN: Message("access token"), ID_TOKEN: Message("ID token")}
 _UNUSABLE = Message("it requires your %(token)s, and your identity provider issued none that can be passed on")
@@ -53,7 +53,7 @@ class SessionTokens:
     received: float
     begins: float
     is_renewable: bool
-    has_unverified_id_token: bool  # a refresh has brought an ID token that is not verified yet
+    has_unverified_id_token: bool  # a refresh returned an ID token that has not been verified yet
 
     @classmethod
     def of(cls, session: SessionRecord) -> "SessionTokens":
@@ -63,7 +63,7 @@ class SessionTokens:
         return cls(values, ends, session.tokens_received_at, begins, bool(session.refresh_token), bool(session.unverified_id_token))
 
     def due(self, kind: str) -> float:
-        """Unix seconds from when it must be renewed before it is used, or, where nothing renews it, can't be used any more."""
+        """Return the Unix seconds after which the token must be refreshed before use.  Without a refresh token, its expiry."""
         end = self.ends[kind]
         if end is None:
             return math.inf
@@ -73,13 +73,16 @@ class SessionTokens:
         return now >= self.due(kind)
 
     def cannot_be_refreshed(self, kind: str, now: float) -> bool:
-        """Whether no refresh would help: there is none, or the last one came when this was due, is complete, and brought no other."""
+        """Return whether a refresh cannot help.
+
+        There is no refresh token, or the last refresh completed when the token was due and returned no other.
+        """
         has_brought_none = self.received > 0 and self.is_due(kind, self.received) and not self.has_unverified_id_token
         return self.is_due(kind, now) and (not self.is_renewable or has_brought_none)
 
 
 class TokenHeaders(NamedTuple):
-    """Headers as they were made of an identity's tokens, good until `due`."""
+    """Headers built from an identity's tokens, valid until `due`."""
 
     identity: Identity
     headers: Headers
@@ -88,7 +91,7 @@ class TokenHeaders(NamedTuple):
 
 # enforcement-point: Upstream requests: Provider tokens for upstreams
 class ProviderTokens:
-    """Header cache for each session and route; of many requests that need a refresh one asks for it, and the others wait for that."""
+    """Cache of headers by session and route.  Concurrent requests that need a refresh share one."""
 
     def __init__(
         self, options: Options, routes: Iterable[CompiledRoute], broker: BrokerClient | None, clock: Callable[[], float] = time.time
@@ -109,7 +112,10 @@ class ProviderTokens:
         return f"<ProviderTokens for {len(self._templates)} routes>"
 
     async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
-        """Headers with tokens; UpstreamCredentialsUnavailable where one can't be had, NoIdentity where there is none to be had."""
+        """Return headers with tokens.
+
+        Raises UpstreamCredentialsUnavailable if a token is temporarily unavailable, NoIdentity if none can exist.
+        """
         if (templates := self._templates.get(route.id)) is None:
             return ()
         if identity is None:
@@ -118,7 +124,7 @@ class ProviderTokens:
             return ()
         key = (identity.session_id, route.id)
         known = self._cached.get(key)
-        # A refresh changes the session's record, and a changed record makes another Identity.
+        # A refresh changes the session's record, which creates another Identity.
         if known is None or known.identity is not identity or self._clock() >= known.due:
             known = await self._made(identity, templates)
             self._cached.put(key, known, total_length(*key, known.headers))
@@ -191,7 +197,7 @@ class ProviderTokens:
 
 
 def _token_expiry(id_token: str) -> float | None:
-    """Its `exp`; it was verified when it came."""
+    """Return `exp` of an ID token, which was verified when it was received."""
     try:
         claims: dict[str, Any] = jwt.decode(id_token, options={"verify_signature": False}) if id_token else {}
     except jwt.PyJWTError:

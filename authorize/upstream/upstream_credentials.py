@@ -18,7 +18,7 @@ from foundation.values import Url
 
 MAX_CACHED = 50_000
 MAX_CACHE_BYTES = 64 * MIB
-# A cluster reserves these names for itself: who is in `system:masters` may do everything.
+# Kubernetes reserves these names.  Members of `system:masters` have every permission.
 RESERVED = "system:"
 
 ReleasedGroups = Callable[[CompiledRoute, Identity], Iterable[str]]
@@ -76,7 +76,7 @@ class UpstreamCredentials:
 
     def _impersonation(self, route: CompiledRoute, identity: Identity | None, authorization: bytes) -> Headers:
         if identity is None:
-            # Without Impersonate-User the cluster would take the request for the service account's own.
+            # Without Impersonate-User the cluster would authorize the service account itself.
             raise NoIdentity("impersonation requires a signed-in user")
         key = (identity.session_id, route.id)
         cached = self._cached.get(key)
@@ -93,13 +93,16 @@ class UpstreamCredentials:
 
 
 def audience_for(upstream: Url) -> str:
-    """Audience of a serverless service, which knows itself by its https URL without a path."""
+    """Return the audience of a serverless service: its https URL without a path."""
     return Url("https", upstream.host, upstream.port).origin
 
 
 # enforcement-point: Upstream requests: Kubernetes impersonation
 def impersonated_user(identity: Identity) -> bytes:
-    """User to impersonate: the verified address, else `provider/subject`; an address that could pass for the latter is not used."""
+    """Return the user to impersonate: the verified address, else `provider/subject`.
+
+    An address that could be parsed as the latter is not used.
+    """
     email = attested_email(identity)
     user = email if email and "/" not in email and _is_valid_name(email) else identity.principal_id
     if not _is_valid_name(user):

@@ -1,4 +1,4 @@
-"""Registry of the policy language: the function that makes each criterion.  A list written by hand."""
+"""Registry of the policy language: the factory of each criterion."""
 
 from collections.abc import Callable
 
@@ -6,12 +6,15 @@ from authorize.policy.criterion import Criterion
 from authorize.policy.language import grant_criteria, identity_criteria, request_criteria, route_key_criteria, time_criteria
 from config.routes.policy.policy_language import Comparison
 
-# Their answer may change while nothing else does.
+# Criteria whose result may change without a change of records or configuration.
 TIME_DEPENDENT = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted", "sign_in_age"})
 
 
 def build_criterion(comparison: Comparison) -> Criterion:
-    """Criterion of a comparison; ValueError where an operand makes no sense; it says only what is wrong with it."""
+    """Build the criterion of a comparison.
+
+    Raises ValueError if the operand is invalid, with a message that describes only the problem.
+    """
     return FACTORIES[comparison.criterion](comparison)
 
 

@@ -1,4 +1,4 @@
-"""Policy expressions, compiled: functions that evaluate a case and leave a TraceStep for each criterion they looked at."""
+"""Compiler of policy expressions into functions that evaluate a context and append a TraceStep per criterion."""
 
 from authorize.policy.criterion import CompiledCriterion, CriterionDescription, Evaluation, EvaluationContext, TraceStep, all_of
 from authorize.policy.language.criterion_registry import build_criterion
@@ -13,7 +13,7 @@ _REASONS = {
 
 
 class InvalidOperand(ValueError):
-    """Operand of a comparison that makes no sense to the policy; `key` is its place below the route."""
+    """Operand of a comparison that is invalid for the policy.  `key` is its location within the route."""
 
     def __init__(self, key: str, message: str):
         super().__init__(message)
@@ -22,7 +22,10 @@ class InvalidOperand(ValueError):
 
 # enforcement-point: Authorization: Policy expressions, unknown values included
 def compile_block(block: Block) -> Evaluation:
-    """Evaluation of a block; a written one ends the trace with a TraceStep for all of it.  InvalidOperand for the first that is."""
+    """Compile a block.  A block of a written policy ends the trace with a TraceStep for the block.
+
+    Raises InvalidOperand for the first invalid operand.
+    """
     inner = _evaluation(block.expression, is_told=block.effect != "deny")
     if block.is_route_key:
         return inner

@@ -13,7 +13,7 @@ ACCESS = CriterionReasons(Reason.GRANT_ACTIVE, Reason.NO_GRANT, Reason.NO_GRANT)
 
 # enforcement-point: Authorization: Temporary access in policy
 def granted(comparison: Comparison) -> Criterion:
-    """Temporary access to the route of the case.  Not `identity_criterion`: it needs the time and the route, too."""
+    """Match active temporary access to the matched route.  Not an `identity_criterion`, because it needs the time and the route."""
 
     def judge(case: EvaluationContext) -> int:
         span = _grant_period(case)

@@ -1,4 +1,4 @@
-"""Criteria of the policy language about the person: addresses, groups, claims, how they signed in."""
+"""Criteria of the policy language on the identity: e-mail addresses, groups, claims, authentication."""
 
 from collections.abc import Callable
 from functools import partial
@@ -43,7 +43,7 @@ def email(comparison: Comparison) -> Criterion:
 
 
 def _lower(entry: str) -> str:
-    """As addresses are compared: ASCII letters small, the domain as A-labels."""
+    """Return the text as addresses are compared: ASCII letters in lower case, the domain as A-labels."""
     head, at, domain = entry.rpartition("@")
     if at and domain:
         domain = canonical_domain(domain) or _require_ascii_domain(domain)
@@ -51,14 +51,14 @@ def _lower(entry: str) -> str:
 
 
 def _require_ascii_domain(domain: str) -> str:
-    """The beginning of a domain (`ann@`, `ann@corp.`) is no domain yet."""
+    """Return the domain.  Raises ValueError if it is not ASCII, because a partial domain (`ann@`, `ann@corp.`) cannot be converted."""
     if not domain.isascii():
         raise ValueError("write the domain in its ASCII form (xn--...), as addresses are compared")
     return domain
 
 
 def domain(comparison: Comparison) -> Criterion:
-    """Domain of the e-mail address: with `is` and `in` the whole of it, never a suffix."""
+    """Match the domain of the e-mail address.  `is` and `in` compare the complete domain, never a suffix."""
     words, operand = described(comparison, describe_email), comparison.operand
     if comparison.operator in ("is", "in"):
         operand = tuple(map(canonical_domain, operand))
@@ -114,7 +114,7 @@ def provider(comparison: Comparison) -> Criterion:
 
 
 def groups(comparison: Comparison) -> Criterion:
-    """Groups by id; by name or e-mail as far as the identity has them (`Identity.group_names` says for which providers)."""
+    """Match groups by id, and by name or e-mail address if `Identity.group_names` has them."""
     if comparison.operator in ("is", "in"):
         listed = frozenset(comparison.operand)
 
@@ -133,7 +133,7 @@ def groups(comparison: Comparison) -> Criterion:
     def judge(identity: Identity) -> int:
         if holds(identity):
             return TRUE
-        if identity.groups_incomplete or identity.is_external:  # a group that is not known may be the one
+        if identity.groups_incomplete or identity.is_external:  # an unknown group may be the one
             return UNKNOWN
         return FALSE if identity.group_ids else NO_DATA
 
@@ -154,8 +154,9 @@ def claim(comparison: Comparison) -> Criterion:
 
 
 def _exists(name: str, should_exist: bool) -> Callable[[Identity], int]:
-    """Judge whether the person has the claim.  Where only a claim fits whose dots are escaped otherwise, it is not known: the rule may
-    mean that one.
+    """Evaluate whether the claim exists.
+
+    UNKNOWN if only a claim with other escapes of dots exists, because the rule may refer to it.
     """
     answers = {True: TRUE if should_exist else FALSE, False: FALSE if should_exist else TRUE, None: UNKNOWN}
     without_escapes = unescape(name)
@@ -170,7 +171,10 @@ def _exists(name: str, should_exist: bool) -> Callable[[Identity], int]:
 
 
 def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
-    """Any value of the claim; one that can't be compared leaves in doubt what the others don't settle.  Types count."""
+    """Match any value of the claim, by type and value.
+
+    Values that cannot be compared make the result UNKNOWN unless another one matches.
+    """
     name = comparison.argument
     if comparison.operator in ("is", "in", LISTED):
         in_doubt = FALSE if comparison.operator == LISTED else UNKNOWN
@@ -182,7 +186,7 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
             values = identity.claims.get(name, ())
             if not values:
                 return in_doubt
-            for value in values:  # a loop costs half of what any() over a generator does
+            for value in values:  # a loop takes half the time of any() with a generator
                 if value in (truths if value is True or value is False else others):
                     return TRUE
             return in_doubt if is_partial(values) else FALSE
@@ -201,7 +205,7 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
 
 
 def acr(comparison: Comparison) -> Criterion:
-    """Authentication context: how strongly the provider says that it knows the person (OpenID Connect Core 2)."""
+    """Match the authentication context class (OpenID Connect Core 2), the strength of the authentication."""
     listed = frozenset(comparison.operand)
 
     def judge(identity: Identity) -> int:

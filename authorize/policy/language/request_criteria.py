@@ -1,4 +1,4 @@
-"""Criteria of the policy language about the request: who sends it, from where, how, and for which path."""
+"""Criteria of the policy language on the request: client, address, method, headers and path."""
 
 import ipaddress
 import itertools
@@ -14,7 +14,7 @@ from config.routes.policy.policy_language import Comparison
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import BadRequest
 
-# Headers whose value is a secret are compared, and never shown.
+# Headers with secret values are compared, and never displayed.
 _SECRET_NAME_PARTS = ("authorization", "cookie", "token", "secret", "key", "password")
 
 ADDRESS = CriterionReasons(Reason.ADDRESS_LISTED, Reason.ADDRESS_NOT_LISTED, Reason.ADDRESS_UNKNOWN)
@@ -46,7 +46,7 @@ def http_method(comparison: Comparison) -> Criterion:
     listed = frozenset(comparison.operand)
 
     def judge(case: EvaluationContext) -> int:
-        # Forward auth knows the method only from a front proxy that says it.
+        # In forward auth the method is known only if the front proxy reports it.
         method = case.request.method
         return UNKNOWN if not method else TRUE if method in listed else FALSE
 
@@ -55,7 +55,7 @@ def http_method(comparison: Comparison) -> Criterion:
 
 
 def http_path(comparison: Comparison) -> Criterion:
-    """Path, canonical; all that upstreams may take it for must answer alike, else the answer is unknown."""
+    """Match the canonical path.  UNKNOWN if its interpretations give different results."""
     canonical = {"is": canonical_setting_path, "in": canonical_setting_path, "starts_with": canonical_setting_prefix}
     try:
         operand = tuple(map(canonical.get(comparison.operator, str), comparison.operand))
@@ -103,7 +103,7 @@ def _is_expression(text: str) -> bool:
 
 
 def http_header(comparison: Comparison) -> Criterion:
-    """Header.  One that comes twice has no one value (`Case.fold`)."""
+    """Match a header.  A repeated header has no value (`EvaluationContext.load_header_values`)."""
     name = comparison.argument.encode("ascii")
 
     def compared(case: EvaluationContext) -> str:
@@ -122,7 +122,7 @@ def _header_exists(name: bytes, should_exist: bool) -> Callable[[EvaluationConte
 
 def _header_judge(name: bytes, comparison: Comparison) -> Callable[[EvaluationContext], int]:
     fits = text_matcher(comparison.operator, comparison.operand)
-    # A value that is listed needs no decoding to be found; any other must be text before it can be said to be another.
+    # A listed value needs no decoding to match.  Any other must be valid text before it can be a mismatch.
     listed = frozenset(text.encode() for text in comparison.operand) if comparison.operator in ("is", "in") else frozenset()
 
     def judge(case: EvaluationContext) -> int:
@@ -135,7 +135,7 @@ def _header_judge(name: bytes, comparison: Comparison) -> Callable[[EvaluationCo
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether its value is compared, and never shown or written down."""
+    """Return whether the value of this header is compared only, and never displayed or stored."""
     return any(word in name for word in _SECRET_NAME_PARTS)
 
 

@@ -1,4 +1,4 @@
-"""Criteria that only keys of a route have (config/routes/policy/policy_route_keys.py) or of the configuration, never a written policy."""
+"""Criteria of route keys (config/routes/policy/policy_route_keys.py) and settings, which a written policy cannot use."""
 
 from datetime import timedelta
 
@@ -40,7 +40,7 @@ def _always(comparison: Comparison, reason: Reason) -> Criterion:
 
 
 def cors_preflight(comparison: Comparison) -> Criterion:
-    """CORS preflight: a browser's question before a cross-origin request; it can't carry a cookie (Fetch standard, 4.8)."""
+    """Match a CORS preflight, which a browser sends before a cross-origin request.  It never has a cookie (Fetch standard, 4.8)."""
 
     def judge(case: EvaluationContext) -> int:
         request = case.request
@@ -57,7 +57,7 @@ def authenticated_user(comparison: Comparison) -> Criterion:
 
 
 def other_provider(comparison: Comparison) -> Criterion:
-    """People of another provider than these.  Programs are of none, and are named by themselves."""
+    """Match users of other providers.  Service accounts have no provider and are matched by id."""
     listed = frozenset(comparison.operand)
 
     def judge(identity: Identity) -> int:
@@ -67,7 +67,7 @@ def other_provider(comparison: Comparison) -> Criterion:
 
 
 def sign_in_age(comparison: Comparison) -> Criterion:
-    """Age of the sign-in at the provider, which a step-up renews; that of the session is `session_age`."""
+    """Match the age of the authentication at the provider, which a step-up renews.  `session_age` is that of the session."""
     limit = comparison.operand.total_seconds()
 
     def judge(case: EvaluationContext) -> int:
@@ -85,7 +85,7 @@ def sign_in_age(comparison: Comparison) -> Criterion:
 
 
 def trusted_certificate(comparison: Comparison) -> Criterion:
-    """Client certificate: a chain to this authority, verified for this moment (authorize/identity/client_certificates.py)."""
+    """Match a client certificate with a chain to this authority, verified at `now` (authorize/identity/client_certificates.py)."""
     authority_id = comparison.operand
 
     def judge(case: EvaluationContext) -> int:

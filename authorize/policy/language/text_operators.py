@@ -1,4 +1,4 @@
-"""Text operators of the policy language: `is`, `starts_with`, `matches` and the others."""
+"""Text operators of the policy language: `is`, `starts_with`, `matches` and others."""
 
 from collections.abc import Callable, Iterable
 from operator import methodcaller
@@ -13,11 +13,11 @@ NOT_SHOWN = "a value that is not shown"
 
 
 def text_matcher(operator: str, operand: Iterable[Any]) -> TextMatcher:
-    """Test of a text by any of the alternatives.  `matches` is RE2 on the whole text."""
+    """Return a matcher of any of the alternatives.  `matches` is RE2 on the complete text."""
     texts = tuple(operand)
     match operator:
         case "is" | "in":
-            return frozenset(texts).__contains__  # this and `methodcaller` cost half of what a lambda does
+            return frozenset(texts).__contains__  # this and `methodcaller` take half the time of a lambda
         case "starts_with":
             return methodcaller("startswith", texts)
         case "ends_with":

@@ -1,4 +1,4 @@
-"""Criteria of the policy language about time: the time of day, the day, the date, and the age of a session."""
+"""Criteria of the policy language on time: time of day, day of week, date, and age of the session."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -14,12 +14,12 @@ TIME = CriterionReasons(Reason.WITHIN_HOURS, Reason.OUTSIDE_HOURS, Reason.TIME_U
 AGE = CriterionReasons(Reason.AGE_MATCHES, Reason.AGE_DIFFERS, Reason.AGE_UNKNOWN)
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-# A session that another process began is not from the future: their clocks differ.
+# Clocks of processes may differ, so a session may start in the near future.
 _CLOCK_SKEW_SECONDS = 60.0
 
 
 def time_of_day(comparison: Comparison) -> Criterion:
-    """Time of day: `after` holds from that second on, `before` until the second before."""
+    """Match the time of day.  `after` holds from that second on, `before` until the second before."""
     zone, bound, is_after = ZoneInfo(comparison.zone), comparison.operand, comparison.operator == "after"
 
     def answer(moment: int) -> int:
@@ -40,9 +40,9 @@ def day_of_week(comparison: Comparison) -> Criterion:
 
 
 def date(comparison: Comparison) -> Criterion:
-    """Date: `after` holds from that moment on, `before` until just before it, `is` for the whole day."""
+    """Match the date.  `after` holds from that moment on, `before` until just before it, `is` for the complete day."""
     first = comparison.operand.replace(tzinfo=ZoneInfo(comparison.zone))
-    # Wall-clock arithmetic: a day on which the clocks change is a day, too.
+    # Wall-clock arithmetic, because a day of a clock change does not have 24 hours.
     begins, ends = {
         "after": (first.timestamp(), float("inf")),
         "before": (float("-inf"), first.timestamp()),
@@ -56,7 +56,7 @@ def date(comparison: Comparison) -> Criterion:
 
 
 def session_age(comparison: Comparison) -> Criterion:
-    """Session age, counted from the sign-in.  Not `identity_criterion`: it needs the time, too."""
+    """Match the session age since sign-in.  Not an `identity_criterion`, because it needs the time."""
     limit, is_most = comparison.operand, comparison.operator == "at_most"
     wanted = f"{comparison.operator} {timedelta(seconds=limit)}"
 
@@ -80,7 +80,7 @@ def session_age(comparison: Comparison) -> Criterion:
 
 
 def _cached_per_second(answer: Callable[[int], int]) -> Callable[[EvaluationContext], int]:
-    """The clock of a zone costs more than all else in a decision."""
+    """Cache the result per second, because time zone conversion is the most expensive part of a decision."""
     known = lru_cache(maxsize=4)(answer)
     return lambda case: known(case.epoch_second or case.load_epoch_second())
 

@@ -1,4 +1,4 @@
-"""Canonical path and host of a request.  Everything that has two readings is refused."""
+"""Canonical path and host of a request.  Ambiguous ones are rejected."""
 
 import ipaddress
 import re
@@ -12,7 +12,7 @@ from foundation.web.message import Message
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _CANONICAL = decoding(UNRESERVED)
 
-# Nearly every path holds nothing else, and no segment that begins with a dot; such a path is its own canonical form.
+# Nearly every path has only these characters, and no segment that starts with a dot.  Such a path is canonical.
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,=:@/"
 _ALLOWED_RAW = bytes(set(range(0x21, 0x7F)) - set(b"#?\\"))
 _NEVER_ESCAPED = bytes([*range(0x20), *b"\\\x7f"])
@@ -29,13 +29,15 @@ _MAX_LABEL_LENGTH = 63
 
 # enforcement-point: Requests: Path normalization
 def canonical_path(raw: bytes) -> str:
-    """Path (without query) as percent-encoded ASCII: the form that is matched, decided on and forwarded.
+    """Return the path (without query) as percent-encoded ASCII: the form that is matched, authorized and forwarded.
 
-    RFC 3986 6.2.2: unreserved escapes decoded, other escapes in upper-case hex, dot segments resolved (5.2.4, never above the
-    root).  Duplicate slashes and `%2F` stay.  BadRequest for controls, spaces, backslashes, non-ASCII bytes, bad escapes, escapes
-    that are not UTF-8, and segments that an upstream may read as a parent directory (`..;x`, `..%2Fadmin`, `%252e%252e`).
+    RFC 3986 6.2.2: unreserved escapes are decoded, other escapes are in upper-case hex, and dot segments are resolved (5.2.4, never above
+    the root).  Duplicate slashes and `%2F` remain.
+
+    Raises BadRequest for controls, spaces, backslashes, non-ASCII bytes, invalid escapes, escapes that are not UTF-8, and segments that
+    an upstream may interpret as a parent directory (`..;x`, `..%2Fadmin`, `%252e%252e`).
     """
-    # `translate` leaves what is not listed, ten times as fast as an expression finds it.
+    # `translate` removes the listed characters ten times as fast as a regex finds others.
     if raw.startswith(b"/") and b"/." not in raw and not raw.translate(None, _PLAIN):
         return raw.decode("ascii")
     if not raw.startswith(b"/"):
@@ -47,9 +49,9 @@ def canonical_path(raw: bytes) -> str:
 
 
 def require_canonical(raw: bytes, canonical: str) -> None:
-    """BadRequest where the path as written is not its canonical form (the case of escapes aside).
+    """Raise BadRequest if the path is not in canonical form (except for the case of escapes).
 
-    For proxies that ask us and then forward what the client wrote, not what we judged.
+    For proxies that forward the path as received, and not as gate authorized it.
     """
     written = canonical.encode("ascii")
     if raw != written and (_BAD_ESCAPE.search(raw) or encode_private(raw) != encode_private(written)):
@@ -57,20 +59,20 @@ def require_canonical(raw: bytes, canonical: str) -> None:
 
 
 def canonical_setting_path(text: str) -> str:
-    """Canonical form of a path that the configuration gives, decoded (`/a b`) or encoded (`/a%20b`)."""
-    # quote() leaves "%" alone here, so an escape stays one; a "%" that begins none is meant literally.
+    """Return the canonical form of a configured path, decoded (`/a b`) or encoded (`/a%20b`)."""
+    # quote() does not escape "%" here, so that escapes remain.  A "%" that starts no escape is literal.
     literal = _BAD_ESCAPE.sub(b"%25", text.encode())
     return canonical_path(quote(literal, safe="%/!$&'()*+,;=:@|\"<>[]^`{}").encode("ascii"))
 
 
 def canonical_setting_prefix(text: str) -> str:
-    """Canonical form as of `canonical_setting_path`, whose last segment is only a beginning: `/.` means `/.git`, not the root."""
+    """Return the canonical form of a configured prefix, whose last segment may be incomplete: `/.` matches `/.git`, and is not the root."""
     return canonical_setting_path(text + "x").removesuffix("x")
 
 
 # enforcement-point: Requests: Host normalization
 def canonical_host(raw: bytes) -> tuple[str, int | None]:
-    """Host and port of a Host header: lower-case, without trailing dot; the port as written, None where there is none."""
+    """Return host and port of a Host header: lower case, without trailing dot.  The port is as received, None if absent."""
     return _HOSTS[raw]
 
 
@@ -109,7 +111,7 @@ def _with_canonical_escapes(raw: bytes) -> str:
     decoded = octets(apart)
     _refuse_octets(decoded)
     try:
-        decoded.decode("utf-8")  # overlong forms such as `%c0%ae` are dots and slashes to careless decoders
+        decoded.decode("utf-8")  # lenient decoders read overlong forms such as `%c0%ae` as dots and slashes
     except UnicodeDecodeError as error:
         raise BadRequest(Message("the path's percent-encoded bytes are not UTF-8")) from error
     return apart.translate(_CANONICAL)
@@ -136,7 +138,7 @@ def _without_dot_segments(path: str) -> str:
 
 
 def _refuse_hidden_parents(named: str) -> None:
-    """Servers that cut path parameters, decode `%2F` or `%3F`, or decode more than once would climb where we did not."""
+    """Reject segments that become a parent directory in servers that strip path parameters, decode `%2F` or `%3F`, or decode repeatedly."""
     read = _ESCAPED_AGAIN.sub("%", named.upper())
     for written, character in _EQUIVALENT_SEPARATORS:
         read = read.replace(written, character)

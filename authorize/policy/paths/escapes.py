@@ -9,16 +9,16 @@ _APART = 0x100
 
 
 def encode_private(written: bytes) -> str:
-    """Text with its escapes set apart; UnicodeDecodeError where a "%" is not followed by two hexadecimal digits."""
+    """Return the text with escapes as private characters.  Raises UnicodeDecodeError for an invalid escape."""
     return written.replace(b"\\", rb"\\").replace(b"%", rb"\u01").decode("unicode_escape")
 
 
 def octets(apart: str) -> bytes:
-    """Bytes with all escapes decoded."""
+    """Return the bytes with all escapes decoded."""
     return apart.encode("utf-16-le")[::2]
 
 
 def decoding(plain: Container[str]) -> tuple[str, ...]:
-    """Table for `str.translate` by which escapes of these characters are decoded, and others written in upper case."""
+    """Return a table for `str.translate` that decodes escapes of these characters, and writes others in upper case."""
     written = (chr(code) if chr(code) in plain else f"%{code:02X}" for code in range(0x100))
     return (*map(chr, range(_APART)), *written)

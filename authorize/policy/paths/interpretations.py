@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import PathTooAmbiguous
 
-# Escapes of characters that end nothing: a reader decodes them or not, and reads the same place.
+# Escapes of characters that delimit nothing.  Decoding them does not change the resource.
 _NON_DELIMITER_ESCAPES = re.compile(r"%(2[1246-9A-E]|3[0-9AC-E]|[46][0-9A-F]|5[0-9ABD-F]|7[0-9A-E])")
 _NAMED = {f"{code:02X}": chr(code) for code in range(0x100) if _NON_DELIMITER_ESCAPES.fullmatch(f"%{code:02X}")}
-# Escapes of characters that end a segment, its name or the path for who decodes first, and of the percent sign.
+# Escapes of the percent sign, and of characters that end a segment, its name or the path for servers that decode first.
 _DELIMITERS = re.compile(r"%(?:2F|3B|3F|23|25)")
 _SIGNIFICANT = re.compile(rf"{_NON_DELIMITER_ESCAPES.pattern}|{_DELIMITERS.pattern}")
 # Tokens that multiply interpretations.  Each interpretation is matched against every route, so their number is limited, and more for long
@@ -25,9 +25,9 @@ MAX_LENGTH_AT_TOKEN_LIMIT = 512
 # Each interpretation is matched against the routes of the host.  Links of applications have one to four.  A path that contains a URL with a
 # query has six to eight.  More occur only in attacks.
 MAX_INTERPRETATIONS = 8
-# ASP.NET Framework keeps sessions (S), sign-ins (F) and anonymous names (A) in a segment that its applications never see.
+# ASP.NET Framework stores sessions (S), sign-ins (F) and anonymous names (A) in a segment that applications never receive.
 _COOKIELESS = re.compile(r"/\((?:[A-Za-z]\([^()/]*\))+\)(?=/|$)")
-# From the first of the slashes only: a run of thousands is otherwise looked at from each of them.
+# From the first slash only.  Otherwise a run of thousands of slashes would be scanned from each of them.
 _COOKIELESS_OF_MERGED = re.compile(f"(?<!/)/*{_COOKIELESS.pattern}")
 _PARAMETERS = re.compile(r";[^/]*")
 _ESCAPED_AGAIN = re.compile(r"%(?:25)+([0-9A-Fa-f]{2})")
@@ -38,7 +38,7 @@ _AGAIN = {
     for second in string.hexdigits
 }
 
-# Parts of an expression (RE2): an escaped character, a class, an escape of a path, anything else.
+# Parts of an RE2 expression: an escaped character, a class, an escape of a path, or another character.
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|%[0-9A-F]{2}(?![*+?{])|.", re.DOTALL)
 
 
@@ -101,20 +101,20 @@ def undecoded_forms(path: str) -> dict[str, list[str]]:
     return forms
 
 
-# Few readings of at most 256 characters each: less than a MiB in all.
+# Up to 8 results of at most 256 characters each, less than 1 MiB in all.
 @bounded_lru_cache(256, max_key_length=256)
 def _all(path: str) -> tuple[str, ...]:
     return _forms(_named(path))
 
 
 def _named(text: str) -> str:
-    """With the escapes of `_NON_DELIMITER_ESCAPES` decoded."""
+    """Return the text with the escapes of `_NON_DELIMITER_ESCAPES` decoded."""
     first, *others = text.split("%")
     return first + "".join([_NAMED.get(part[:2], "%" + part[:2]) + part[2:] for part in others])
 
 
 def _forms(written: str) -> tuple[str, ...]:
-    found = _strip_parameters((written, *_without_authority(written)))  # who parses a URL first decodes what is left of it
+    found = _strip_parameters((written, *_without_authority(written)))  # a server that parses a URL first decodes the rest
     if _DELIMITERS.search(written):
         found |= _without_queries(found)
         decoded = dict.fromkeys([decoded for text in found for decoded in _decoded(text)])
@@ -123,7 +123,7 @@ def _forms(written: str) -> tuple[str, ...]:
         _require_few(found)
         if "%25" in written:
             found |= _without_queries(found)
-            # Escaped once, `canonical_path` refuses it.
+            # `canonical_path` rejects a single escape of it.
             found |= dict.fromkeys([text.replace("%5C", "/") for text in found if "%5C" in text])
             _require_few(found)
     if any("/(" in text for text in found):
@@ -139,13 +139,13 @@ def _forms(written: str) -> tuple[str, ...]:
 
 
 def _require_few(found: Collection[str]) -> None:
-    """PathTooAmbiguous as soon as it is known, before more is made of them."""
+    """Raise PathTooAmbiguous as early as possible, before more results are derived."""
     if len(found) > MAX_INTERPRETATIONS:
         raise PathTooAmbiguous()
 
 
 def _strip_parameters(texts: Iterable[str]) -> dict[str, None]:
-    """With their parameters, without those of each segment or of the last one, and without all that follows the first of them."""
+    """Return the texts unchanged, without parameters of each segment, without those of the last segment, and cut at the first parameter."""
     found = dict[str, None]()
     for text in texts:
         found[text] = None
@@ -162,7 +162,7 @@ def _without_queries(texts: Iterable[str]) -> dict[str, None]:
 
 
 def _decoded(text: str) -> tuple[str, ...]:
-    """By who leaves `%2F` alone, who decodes once, who does it twice, and who goes on until nothing is left to decode."""
+    """Return the forms for servers that do not decode `%2F`, decode once, decode twice, and decode until nothing changes."""
     most = text.replace("%3B", ";")
     once = most.replace("%2F", "/")
     if "%25" not in text:
@@ -194,16 +194,16 @@ def _decoded_again(escape: re.Match[str]) -> str:
 
 
 def configured_forms(text: str) -> tuple[str, ...]:
-    """Forms in `readings` of a path, prefix or part of one that the configuration gives, in canonical form.
+    """Return the forms that a configured path, prefix or part of one has in interpretations.
 
-    It owns its decoded forms too: an escape that the operator wrote is meant.
+    It also owns its decoded forms, because the operator wrote the escape on purpose.
     """
     written = _named(text)
     return tuple(dict.fromkeys((written, *_decoded(written))))
 
 
 def decoded_regex(expression: str) -> str:
-    """The expression that matches, of what this one matches, the decoded reading: `%2F` is a slash, but for classes of characters."""
+    """Return the regex for decoded interpretations: `%2F` is a slash, except in character classes."""
     return "".join(map(_part_decoded, _PARTS.findall(expression)))
 
 
