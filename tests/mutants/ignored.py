@@ -31,7 +31,7 @@ IGNORED: dict[str, dict[str, str]] = {
         "_forms always '//(' in _": CACHE,
         "_forms always '//' in _": CACHE,
         "_forms skips _() #4": LATER,
-        "_cut always ';' in _": CACHE,
+        "_strip_parameters always ';' in _": CACHE,
         "_decoded never '%25' not in _": CACHE,
         "_decoded always '%2525' in _": CACHE,
     },

@@ -1,4 +1,4 @@
-"""Openings: exactly what the requests themselves would be told, for any policy, person, address and time."""
+"""Accessible routes equal the decisions on the requests themselves, for any policy, user, address and time."""
 
 import asyncio
 import random
@@ -139,7 +139,7 @@ def test_the_start_page_is_what_the_route_names(keys: dict[str, Any], path: str 
         ({"source_ip": "10.0.0.0/8"}, False),
     ],
 )
-async def test_it_says_where_other_requests_may_be_answered_otherwise(rule: dict[str, Any], is_partial: bool) -> None:
+async def test_partially_accessible_routes_are_marked(rule: dict[str, Any], is_partial: bool) -> None:
     asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip="10.1.1.1", headers=((b"x-env", b"prod"),))
     (found,) = await listed(make_route(policy={"allow": {"and": [rule]}}), asker=asker)
     assert found.is_partially_accessible is is_partial
@@ -147,7 +147,7 @@ async def test_it_says_where_other_requests_may_be_answered_otherwise(rule: dict
     assert not quiet.is_partially_accessible
 
 
-def test_what_belongs_to_this_page_alone_is_not_taken_for_the_application_s() -> None:
+def test_request_specific_headers_are_not_reused() -> None:
     headers = ((b"host", b"auth.example.com"), (b"cookie", b"a=b"), (b"referer", b"x"), (b"user-agent", b"x"))
     asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", query="q=a", origin="https://x", source_ip="192.0.2.7", headers=headers)
     route = table(make_route("app.example.com:8443", allow_any_authenticated_user=True)).routes()[0]
@@ -159,7 +159,7 @@ def test_what_belongs_to_this_page_alone_is_not_taken_for_the_application_s() ->
     assert start.source_ip == "192.0.2.7"
 
 
-async def test_others_have_their_turn_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_yields_to_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("authorize.accessible_routes.YIELD_INTERVAL_SECONDS", 0.0)
     turns = 0
 

@@ -1,4 +1,4 @@
-"""Do administrators find decisions and their reasons, and does nobody else?"""
+"""Administrators find decisions and their reasons, and other users do not."""
 
 import re
 from datetime import timedelta
@@ -66,12 +66,12 @@ def test_the_log_is_searched(pages, query: dict[str, str], found: list[str]) -> 
     assert paths_in(shown) == found
 
 
-def test_every_link_of_the_log_has_words(pages) -> None:
+def test_every_link_has_text(pages) -> None:
     page = pages().get(LOG).content.decode()
     assert not [link for link in re.findall(r"<a [^>]*>\s*</a>", page) if " title=" not in link and " class=" not in link]
 
 
-def test_a_decision_leads_to_its_page_its_person_and_its_route(pages) -> None:
+def test_decision_links_to_explanation_user_and_route(pages) -> None:
     row = LoggedDecision.objects.get(request_id="b2")
     page = pages().get(LOG, q="b2").content.decode()
     assert f'href="/admin/authorize/loggeddecision/{row.pk}/change/"' in page
@@ -102,19 +102,19 @@ def test_decisions_stand_under_their_day_and_hour_in_the_zone_of_the_reader(page
         ({"user": "a\x00b"}, "No matching decisions."),
     ],
 )
-def test_what_can_not_be_asked_and_what_fits_nothing_is_told(pages, query: dict[str, str], said: str) -> None:
+def test_invalid_filters_and_empty_results_are_reported(pages, query: dict[str, str], said: str) -> None:
     page = pages().get(LOG, **query)
     assert page.status_code == 200
     assert said in text_of(page)
     assert b"<b>" not in page.content
 
 
-def test_an_empty_log_says_why(pages, tmp_path: Path) -> None:
+def test_empty_log_has_explanation(pages, tmp_path: Path) -> None:
     LoggedDecision.objects.all().delete()
     assert "No decisions yet" in text_of(pages().get(LOG))
 
 
-def test_a_log_that_keeps_nothing_says_so(pages, tmp_path: Path) -> None:
+def test_disabled_log_has_explanation(pages, tmp_path: Path) -> None:
     LoggedDecision.objects.all().delete()
     assert "The decision log is disabled: decision_log_size is 0." in text_of(
         pages(options=make_options(tmp_path, decision_log_size=0)).get(LOG)
@@ -157,7 +157,7 @@ def test_an_invented_request_is_explained(pages) -> None:
         ({"url": "https://app.example.com/" + "a" * 5000}, "longer than"),
     ],
 )
-def test_what_can_not_be_explained_says_why(pages, query: dict[str, str], problem: str) -> None:
+def test_explain_errors_are_reported(pages, query: dict[str, str], problem: str) -> None:
     staff = pages()
     assert problem in text_of(staff.get(LOG + "explain/", **query))
     answer = staff.get(LOG + "explain.json", **query)
@@ -165,14 +165,14 @@ def test_what_can_not_be_explained_says_why(pages, query: dict[str, str], proble
     assert problem in answer.json()["error"]
 
 
-def test_programs_of_administrators_get_json(pages) -> None:
+def test_administrators_get_json(pages) -> None:
     answer = pages().get(LOG + "explain.json", request="a1")
     assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
     assert (answer.json()["outcome"], answer.json()["user"]["email"]) == ("forbidden", "bob@corp.com")
 
 
 @pytest.mark.parametrize("page", ["", "explain/", "replay/", "explain.json"])
-def test_nobody_else_learns_anything(pages, page: str) -> None:
+def test_other_users_are_denied(pages, page: str) -> None:
     answer = pages(is_staff=False).get(LOG + page, request="a1")
     assert answer.status_code in (302, 403)
     assert b"bob@corp.com" not in answer.content
@@ -184,7 +184,7 @@ def recent(**facts: Any) -> None:
     LoggedDecision.objects.update(decided_at=timezone.now(), **facts)
 
 
-def test_a_replay_says_whom_today_s_policy_would_treat_otherwise(pages, tmp_path: Path) -> None:
+def test_replay_lists_changed_outcomes(pages, tmp_path: Path) -> None:
     recent()
     staff = pages(
         authorize=SimpleNamespace(routes=route_table(make_options(tmp_path, policy=[{**APP, "allowed_users": ["bob@corp.com"]}])))
@@ -210,7 +210,7 @@ def test_a_replay_says_whom_today_s_policy_would_treat_otherwise(pages, tmp_path
         ({"hours": "<b>"}, "<b> must be"),
     ],
 )
-def test_a_replay_is_of_a_route_a_person_and_a_time(pages, form: dict[str, str], said: str) -> None:
+def test_replay_is_filtered_by_route_user_and_time(pages, form: dict[str, str], said: str) -> None:
     recent()
     page = pages().post(LOG + "replay/", **{"hours": "24", **form})
     assert said in text_of(page)
@@ -230,7 +230,7 @@ def test_an_older_decision_is_not_among_those_of_the_last_hours(pages) -> None:
     assert "2 of 2 decisions replayed." in text_of(staff.post(LOG + "replay/", hours="3"))
 
 
-def test_a_replay_that_stopped_says_where_and_one_beside_it_waits(pages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_reports_limit_and_rejects_concurrent_replay(pages, monkeypatch: pytest.MonkeyPatch) -> None:
     recent()
     monkeypatch.setattr(replay, "MAX_DECISIONS", 1)
     staff = pages()
@@ -255,7 +255,7 @@ def test_the_log_can_not_be_changed(pages) -> None:
     assert staff.get(LOG + "1/delete/").status_code in (302, 403)
 
 
-def test_what_somebody_sent_is_shown_as_text(pages, tmp_path: Path) -> None:
+def test_client_input_is_escaped(pages, tmp_path: Path) -> None:
     log_decision(tmp_path, "c3", user(name="<script>", email="<b>@corp.com"), "/%3Cscript%3E")
     staff = pages()
     for page, query in ((LOG, {}), (LOG + "explain/", {"request": "c3"}), (LOG + "explain/", {"url": 'https://"><script>'})):

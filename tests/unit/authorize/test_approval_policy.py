@@ -28,7 +28,7 @@ RULES = ApprovalPolicy([make_route("open.example.com"), WAGES])
         ({"group_ids": frozenset({"leads"}), "session_id": "bearer/x"}, False),
     ],
 )
-def test_an_approver_is_a_person_whom_a_criterion_names_for_certain(person: dict[str, Any], expected: bool) -> None:
+def test_approver_must_match_for_certain(person: dict[str, Any], expected: bool) -> None:
     assert RULES.may_approve(WAGES.grant_key, user(**person), NOW) is expected
 
 
@@ -55,14 +55,14 @@ def test_a_user_requests_access_only_where_their_provider_is_accepted(person: di
     assert may_request(route, user(**person)) is expected
 
 
-def test_only_routes_of_today_can_be_asked_for() -> None:
+def test_only_current_routes_accept_access_requests() -> None:
     assert RULES.routes == (WAGES,)
     assert RULES.route(f"{WAGES.id} other") is None
     assert not RULES.may_approve(f"{WAGES.id} other", user(group_ids=frozenset({"leads"})), NOW)
     assert not ApprovalPolicy([make_route(mode="shadow", access_requests=KEYS), make_route("open.example.com")])
 
 
-def test_the_key_lets_in_whoever_was_given_access_and_nobody_else() -> None:
+def test_grant_key_allows_only_its_user() -> None:
     holder = user(grants={WAGES.grant_key: GrantPeriod(NOW - 60, NOW + 60)})
     assert decide(request(), holder, table(WAGES), NOW).is_allowed
     assert not decide(request(), holder, table(WAGES), NOW + 60).is_allowed
@@ -97,7 +97,7 @@ NAMED = {"user": "service_account/robot"}
         ([{"and": [NAMED, {"groups": "leads"}]}], False),
     ],
 )
-def test_a_program_approves_only_where_a_rule_names_it_alone(approvers: list[Any], expected: bool) -> None:
+def test_service_account_approves_only_if_listed_by_id(approvers: list[Any], expected: bool) -> None:
     route = make_route(name="wages", access_requests={"approvers": approvers, "break_glass": {"allowed": [NAMED]}})
     rules = ApprovalPolicy([route])
     assert rules.may_approve(route.grant_key, user(**ROBOT), NOW) is expected

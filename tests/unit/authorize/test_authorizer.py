@@ -1,4 +1,4 @@
-"""Which hosts are ours follows from the routes alone."""
+"""The hosts that gate serves follow from the routes alone."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def hosts(tmp_path) -> AuthorizeService:
         ("null", False),
     ],
 )
-def test_an_origin_is_ours_where_a_route_serves_it(hosts, origin, is_ours):
+def test_route_origin(hosts, origin, is_ours):
     assert hosts.is_route_origin(origin) is is_ours
 
 

@@ -1,4 +1,4 @@
-"""What authorize says about a configuration comes with the place where it is written."""
+"""Findings of authorize's configuration checks have their location."""
 
 import base64
 import json
@@ -102,15 +102,13 @@ def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]
         ({"url": "app", "expect": "allow"}, "fails: invalid URL 'app': ", ("https://app.example.com/path",)),
     ],
 )
-def test_a_policy_test_that_fails_says_what_came_instead_and_why(
-    tmp_path: Path, test: dict[str, Any], message: str, because: tuple[str, ...]
-) -> None:
+def test_failing_policy_test_reports_actual_outcome(tmp_path: Path, test: dict[str, Any], message: str, because: tuple[str, ...]) -> None:
     (failure,) = failures(tmp_path, test)
     assert failure.startswith(message)
     assert all(words in failure for words in because)
 
 
-def test_a_failing_test_stands_at_its_place(tmp_path: Path) -> None:
+def test_failing_policy_test_has_location(tmp_path: Path) -> None:
     failing = {"url": "https://app.example.com/", "expect": "allow"}
     (tmp_path / "tests.json").write_text(json.dumps({"policy_tests": [{**failing, "expect": "sign-in"}, failing]}, indent=1))
     errors = checked(tmp_path, policy_tests=[failing], policy_tests_file="tests.json").errors
@@ -123,7 +121,7 @@ def test_a_failing_test_stands_at_its_place(tmp_path: Path) -> None:
     assert {problem.rule for problem in errors} == {"policy-test"}
 
 
-def test_a_configuration_that_is_wrong_otherwise_fails_no_policy_test(tmp_path: Path) -> None:
+def test_invalid_configuration_skips_policy_tests(tmp_path: Path) -> None:
     failing = {"url": "https://app.example.com/", "expect": "allow"}
     wrong = checked(tmp_path, policy_tests=[failing], cookie_secure="perhaps").errors
     assert [problem.key for problem in wrong] == ["cookie_secure"]
@@ -151,7 +149,7 @@ def test_a_route_behind_one_that_takes_everything_is_named_with_both_lines(tmp_p
     assert f"policy[1] (line {line})" in found[0].message
 
 
-def test_a_route_without_anybody_is_a_warning(tmp_path: Path) -> None:
+def test_warns_of_route_without_allow_rule(tmp_path: Path) -> None:
     nobody = {"from": "https://b.example.com", "to": "http://a"}
     assert [problem.key for problem in warnings(tmp_path, nobody, *ROUTES)] == ["policy[0]"]
     assert warnings(tmp_path, {"from": "https://b.example.com", "redirect": {"https_redirect": True}}) == []
@@ -170,7 +168,7 @@ def test_a_route_that_names_what_others_read_otherwise_is_a_warning(tmp_path: Pa
     assert warnings(tmp_path, there(regex="/a(;v=[0-9]+)?"), there(path="/b", regex="/b")) == []
 
 
-def test_a_policy_test_shows_a_good_certificate_where_one_is_wanted(tmp_path: Path) -> None:
+def test_policy_test_presents_valid_certificate(tmp_path: Path) -> None:
     files = certificate_files(tmp_path, "app.example.com")
     tls = {"insecure_server": False, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
     (tmp_path / "clients.pem").write_bytes(authority().pem)
@@ -209,8 +207,8 @@ PERSON = {"groups": ["g"], "claims": {"team": "x", "email": "ann@example.com"}}
 @example({"policy": {"deny": {"user": "8"}}})
 @example({"policy": {"allow": {"user": "7"}}})
 @examples(40)
-def test_nobody_gets_where_a_route_is_said_to_let_nobody_in(rules: dict[str, Any]) -> None:
-    """Judged by the decision itself: nobody, a stranger, and a person with everything that a rule asks for."""
+def test_route_without_allow_rule_denies_all(rules: dict[str, Any]) -> None:
+    """Evaluated for an anonymous caller, a stranger, and a user who meets every rule."""
     try:
         route = Route.model_validate({"from": "https://app.example.com", "to": "http://a", **rules}, context={"files": None})
     except ValidationError:
@@ -275,13 +273,13 @@ def test_a_policy_test_may_describe_a_preflight(tmp_path: Path) -> None:
     assert checked(tmp_path, policy=[route], policy_tests=[test]).errors == ()
 
 
-def test_a_route_that_its_policy_lets_people_into_is_no_warning(tmp_path: Path) -> None:
+def test_no_warning_if_policy_has_allow_rule(tmp_path: Path) -> None:
     route = {"from": "https://app.example.com", "to": "http://a"}
     warned = [checked(tmp_path, policy=[{**route, "policy": {effect: {"user": "7"}}}]).warnings for effect in ("allow", "deny")]
     assert ["allows no user" in str(warnings) for warnings in warned] == [False, True]
 
 
-def test_a_policy_test_may_say_that_access_was_given(tmp_path: Path) -> None:
+def test_policy_test_with_grant(tmp_path: Path) -> None:
     route = {"from": "https://wiki.example.com", "to": "http://a", "policy": {"allow": {"granted": True}}}
     test = {"url": "https://wiki.example.com/", "user": "ann@example.com"}
     tests = [{**test, "expect": "refuse"}, {**test, "granted": True, "expect": "allow"}]

@@ -1,4 +1,4 @@
-"""What an Envoy may be answered, whoever carries the question."""
+"""Responses to Envoy, whatever the transport."""
 
 import pytest
 

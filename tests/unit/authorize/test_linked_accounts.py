@@ -57,7 +57,7 @@ def outcome(caller: Identity, **keys: Any) -> Outcome:
     return decide(request(), caller, table(make_route(**keys)), NOW).outcome
 
 
-def test_the_same_verified_address_is_one_person_at_both() -> None:
+def test_same_verified_address_links_accounts() -> None:
     found = [person(CORP), person(PARTNER, "ANN@Shared.example", "7")]
     assert [each.principal_id for each in found] == [LINKED_ANN, LINKED_ANN]
     assert [each.user_id for each in found] == ["corp/1", "partner/7"]
@@ -108,12 +108,12 @@ def test_rules_go_on_by_an_address_of_which_the_provider_says_nothing() -> None:
     assert outcome(silent, allowed_users=[ANN]) is ALLOWED
 
 
-def test_letters_that_look_alike_are_other_people() -> None:
+def test_confusable_addresses_are_not_linked() -> None:
     assert person(CORP, "\u212aate@shared.example").principal_id != person(PARTNER, "kate@shared.example").principal_id
     assert person(CORP, "ann+x@shared.example").principal_id != person(PARTNER).principal_id
 
 
-def test_an_account_whose_address_has_changed_since_the_session_began_is_nobody_else_s() -> None:
+def test_changed_address_is_not_linked() -> None:
     """Another browser has signed in since: the record of the person is newer than this session's claims."""
     session, _ = records(CORP, "old@shared.example")
     _, newer = records(CORP, ANN)
@@ -121,7 +121,7 @@ def test_an_account_whose_address_has_changed_since_the_session_began_is_nobody_
     assert linked_id_for(newer, {}, CORP) == LINKED_ANN
 
 
-def test_another_issuer_s_person_is_linked_with_nobody() -> None:
+def test_external_identity_is_not_linked() -> None:
     session, known = records(CORP, ANN)
     foreign = replace(session, provider="jwt", user_id="https://ci.example.com#1", issuer="https://ci.example.com")
     found = build_identity(IdentityInputs(foreign, replace(known, id=foreign.user_id), None), None)
@@ -150,7 +150,7 @@ def test_applications_are_told_the_person_and_of_the_account_what_its_provider_s
         ({"policy": [{"deny": {"user": "corp/1"}}, {"allow": {"provider": {"in": ["corp", "partner"]}}}]}, FORBIDDEN, ALLOWED),
     ],
 )
-def test_a_rule_means_what_it_meant_before(keys: dict[str, Any], of_corp: Outcome, of_partner: Outcome) -> None:
+def test_rules_are_unchanged_by_linking(keys: dict[str, Any], of_corp: Outcome, of_partner: Outcome) -> None:
     for links in (True, False):
         corp, partner = (replace(each, links_by_email=links) for each in (CORP, PARTNER))
         assert outcome(person(corp, groups=["engineering"]), **keys) is of_corp
@@ -172,7 +172,7 @@ def settings() -> dict[str, Any]:
         ("admin_allowed_users[0]", lambda written: {"admin_allowed_users": [written]}),
     ],
 )
-def test_no_rule_names_a_linked_person_by_their_id(tmp_path: Path, settings: dict[str, Any], place: str, keys: Any, written: str) -> None:
+def test_rules_never_match_linked_ids(tmp_path: Path, settings: dict[str, Any], place: str, keys: Any, written: str) -> None:
     make_options(tmp_path, **settings)
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **keys(written)}))
@@ -237,15 +237,13 @@ async def test_access_for_a_while_is_the_persons_by_each_account_and_ends_with_e
 @pytest.mark.parametrize(
     ("id", "issuer"), [("corp/1", "https://idp.corp.example"), (LINKED_ANN, "https://idp.corp.example"), (LINKED_ANN, "")]
 )
-async def test_access_that_was_given_to_an_account_before_is_no_longer_anybody_s(
-    world: tuple[BreakableBroker, IdentityLoader], id: str, issuer: str
-) -> None:
+async def test_grant_of_account_before_linking_is_ignored(world: tuple[BreakableBroker, IdentityLoader], id: str, issuer: str) -> None:
     broker, loader = world
     await give(broker, id, issuer)
     assert [await access(loader, each) for each in ("corp", "partner")] == [set(), set()]
 
 
-async def test_who_loses_the_address_loses_what_was_given_to_its_person(world: tuple[BreakableBroker, IdentityLoader]) -> None:
+async def test_losing_address_loses_its_grants(world: tuple[BreakableBroker, IdentityLoader]) -> None:
     broker, loader = world
     await give(broker, LINKED_ANN, VERIFIED_EMAIL)
     assert await access(loader, "corp") == {"wages"}

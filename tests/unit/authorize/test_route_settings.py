@@ -27,7 +27,7 @@ def test_the_authority_of_all_routes_is_that_of_each(tmp_path: Path) -> None:
     assert (route.client_ca.pem, len(route.requirements)) == (pem, 1)
 
 
-def test_an_id_in_links_is_stable_and_nobody_without_the_secret_can_compute_it(tmp_path: Path) -> None:
+def test_link_ids_are_stable_and_keyed(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     other = make_options(tmp_path, shared_secret="QkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkI=")
     route, moved = make_route(to="http://10.7.3.21:8443"), make_route(to="http://10.7.3.22:8443")

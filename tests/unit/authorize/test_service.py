@@ -90,7 +90,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield World(broker, replica, service, SessionCookies(options), ProgrammaticTokens(options))
 
 
-async def test_a_session_of_this_host_lets_its_person_in(world: World) -> None:
+async def test_session_of_host_is_accepted(world: World) -> None:
     check = await world.service.check(request(), [f"a=b; {world.cookie()}".encode()])
     assert check.decision.outcome is Outcome.ALLOWED
     assert check.identity is not None
@@ -98,13 +98,13 @@ async def test_a_session_of_this_host_lets_its_person_in(world: World) -> None:
     assert [name for name, _ in check.identity_headers] == [b"x-gate-jwt-assertion", b"x-gate-claim-email"]
 
 
-async def test_a_refused_person_is_known_but_nothing_is_attested(world: World) -> None:
+async def test_denied_user_has_no_attestation(world: World) -> None:
     check = await world.service.check(request("/bob"), [world.cookie().encode()])
     assert (check.decision.outcome, check.identity_headers) == (Outcome.FORBIDDEN, ())
     assert check.identity is not None
 
 
-async def test_nothing_about_anybody_goes_with_a_preflight(world: World) -> None:
+async def test_preflight_has_no_identity_headers(world: World) -> None:
     asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
     check = await world.service.check(request("/", **asked), [world.cookie().encode()])
     assert check.decision.is_preflight
@@ -114,7 +114,7 @@ async def test_nothing_about_anybody_goes_with_a_preflight(world: World) -> None
     assert check.identity_headers != ()
 
 
-async def test_nobody_is_asked_to_sign_in(world: World) -> None:
+async def test_anonymous_caller_is_prompted_to_sign_in(world: World) -> None:
     assert await world.outcome("/") is Outcome.SIGN_IN
     assert await world.outcome("/public") is Outcome.ALLOWED
     assert await world.outcome("/", host="unknown.example.com") is Outcome.NO_ROUTE
@@ -128,7 +128,7 @@ async def test_a_cookie_is_no_session_at_another_host_or_port(world: World) -> N
 
 
 @pytest.mark.parametrize("change", ["tampered", "truncated", "expired", "unknown session", "empty", "garbage"])
-async def test_a_cookie_that_is_not_a_living_session_is_nobody(world: World, change: str) -> None:
+async def test_cookie_without_active_session_is_ignored(world: World, change: str) -> None:
     good, cookie = world.value(), world.cookie()
     values = {
         "tampered": good[:-1] + ("A" if good[-1] != "A" else "Q"), "truncated": good[:-4], "expired": world.value(expires=NOW),
@@ -161,8 +161,8 @@ async def test_a_planted_cookie_never_hides_the_real_one(world: World) -> None:
         assert await world.outcome("/", *values[:position], world.cookie(), *values[position:]) is Outcome.ALLOWED
 
 
-async def test_a_planted_session_is_nobody_s_without_a_companion_of_this_host(world: World) -> None:
-    """Whoever plants it has a companion of their own at home, and no way to put it here."""
+async def test_planted_session_without_binding_cookie_is_ignored(world: World) -> None:
+    """The attacker has a binding cookie in another browser, and cannot set it in this one."""
     await world.broker.sign_in("s2", "oidc/2", email="bob@corp.com")
     planted, own = f"_gate={world.value('s2')}", world.cookie()
     for sent in ([planted], [planted, own], [own, planted]):
@@ -312,7 +312,7 @@ async def test_no_other_value_of_ours_passes_for_a_program_s_token(world: World)
     assert await world.outcome("/", program_token(world)) is Outcome.SIGN_IN
 
 
-async def test_a_program_s_token_ends_with_its_session(world: World) -> None:
+async def test_program_token_ends_with_session(world: World) -> None:
     token = program_token(world)
     await world.broker.delete(SESSION, "s1")
     await settled()
@@ -321,7 +321,7 @@ async def test_a_program_s_token_ends_with_its_session(world: World) -> None:
 
 
 async def test_the_end_of_a_session_is_known_also_where_there_are_several_providers(tmp_path: Path) -> None:
-    """By it streams end while nobody can be asked."""
+    """Streams end at this time even if the identity cannot be loaded."""
     entry = {"provider": "oidc", "client_id": "gate", "client_secret": "secret", "domains": ["corp.com"]}
     urls = {"oidc": ISSUER, "partner": "https://idp.partner.example"}
     one = dict.fromkeys(("idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret"))
@@ -345,7 +345,7 @@ async def test_a_browser_s_session_outranks_a_token(world: World) -> None:
     assert await world.outcome(f"/bob?gate_session={program_token(world, session_id='s2')}", "junk" * 30) is Outcome.ALLOWED
 
 
-async def test_a_token_opens_the_assertion_but_is_nobody_s_browser(world: World) -> None:
+async def test_token_allows_assertion_but_is_no_browser_session(world: World) -> None:
     asked = request("/.gate/jwt", headers=[(b"authorization", b"Gate " + program_token(world).encode())])
     assert (await world.service.attest(asked, [])).assertion
     assert await world.service.identify([], "app.example.com") is None
@@ -378,7 +378,7 @@ async def test_a_service_account_s_secret_counts_in_no_url_and_no_cookie(world: 
     assert await world.outcome("/ci", headers=[(b"authorization", b"Basic " + token.encode())]) is Outcome.SIGN_IN
 
 
-async def test_a_bad_secret_is_challenged_and_everybody_else_may_sign_in(world: World) -> None:
+async def test_invalid_secret_gets_challenge(world: World) -> None:
     await account(world)
     for value in (new_token("ci"), new_token("nobody"), "gate_sa_", "gate_sa_ci_x"):
         check = await world.service.check(request("/ci", headers=[(b"authorization", b"Bearer " + value.encode())]), [])

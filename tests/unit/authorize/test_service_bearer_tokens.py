@@ -1,4 +1,4 @@
-"""Whom a token of a provider lets in: the policy's people, at the routes that take it, and nobody while it can't be verified."""
+"""A provider's token allows the users of the policy, on routes that accept it, and none if it cannot be verified."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -80,7 +80,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield World(service, broker, known, SessionCookies(options))
 
 
-async def test_the_policy_decides_as_for_people(world: World) -> None:
+async def test_bearer_tokens_are_authorized_by_policy(world: World) -> None:
     check = await world.check("/group", "Bearer good.to.ken")
     assert check.decision.outcome is Outcome.FORBIDDEN
     await world.broker.join("oidc/1", "g1")
@@ -101,7 +101,7 @@ async def test_an_unverified_address_counts_for_nothing(world: World) -> None:
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.FORBIDDEN
 
 
-async def test_whom_the_provider_has_deactivated_is_nobody_at_once(world: World) -> None:
+async def test_deactivated_user_is_rejected_immediately(world: World) -> None:
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.ALLOWED
     for is_deactivated, issuer, outcome in (
         (True, "", Outcome.SIGN_IN),
@@ -126,13 +126,13 @@ async def test_a_refused_token_is_challenged(world: World) -> None:
     assert (await world.check("/mail", "Bearer good.to.ken", "Bearer good.to.ken")).identity is None
 
 
-async def test_a_route_that_takes_none_asks_nobody(world: World) -> None:
+async def test_route_without_bearer_tokens_verifies_none(world: World) -> None:
     check = await world.check("/", "Bearer good.to.ken")
     assert (check.decision.outcome, check.identity, check.challenge) == (Outcome.SIGN_IN, None, "")
     assert world.known.asked == []
 
 
-async def test_a_signed_in_browser_s_own_authorization_is_the_application_s(world: World) -> None:
+async def test_authorization_of_signed_in_browser_is_forwarded(world: World) -> None:
     await world.broker.sign_in()
     await settled()
     cookie = signed_in(world.cookies, "s1", "app.example.com", issued=1000.0, expires=2000.0).encode()
@@ -143,20 +143,20 @@ async def test_a_signed_in_browser_s_own_authorization_is_the_application_s(worl
     assert world.known.asked == []
 
 
-async def test_a_token_that_can_not_be_verified_lets_nobody_in(world: World) -> None:
+async def test_unverifiable_token_raises(world: World) -> None:
     world.known.is_away = True
     with pytest.raises(BrokerError):
         await world.check("/mail", "Bearer good.to.ken")
 
 
 @pytest.mark.parametrize(("expires", "claims"), [(NOW, {}), (2000.0, "no map")], ids=["ended meanwhile", "malformed claims"])
-async def test_a_token_without_a_living_well_formed_session_is_nobody(world: World, expires: float, claims: object) -> None:
+async def test_token_without_active_session_is_rejected(world: World, expires: float, claims: object) -> None:
     session = SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, expires, claims)
     world.known.given = Given(session, UserRecord("oidc/1", "ann@corp.com"))
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.SIGN_IN
 
 
-async def test_whom_another_issuer_names_is_not_in_our_directory(world: World) -> None:
+async def test_external_token_has_no_directory_record(world: World) -> None:
     named = "https://ci.example.com#1"
     await world.broker.put(DIRECTORY_USER, named, DirectoryUser(named, "ann@corp.com", "Ann", ("g1",)).to_data())
     said = {"iss": "https://ci.example.com", "email": "ann@corp.com", "email_verified": True, "groups": ["g1"], "repository": "a/b"}
@@ -170,7 +170,7 @@ async def test_whom_another_issuer_names_is_not_in_our_directory(world: World) -
         assert (check.identity.groups, check.identity.email, check.identity.directory_email) == ((), "", "")
 
 
-async def test_a_process_without_a_verifier_lets_nobody_in(tmp_path: Path, world: World) -> None:
+async def test_process_without_verifier_raises(tmp_path: Path, world: World) -> None:
     options = make_options(tmp_path, policy=POLICY)
     async with followed_broker() as (_, replica):
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)

@@ -1,4 +1,4 @@
-"""What the people of one provider may is nothing that another provider's word gives them."""
+"""No claim of one provider gives access that belongs to users of another."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -85,13 +85,13 @@ def test_an_address_that_an_earlier_sign_in_had_is_the_provider_s_to_tell_or_cou
 
 
 @pytest.mark.parametrize("name", ["boss@corp.example", "Boss <boss@corp.example>", "boss\uff20corp.example", "boss\ufe6bcorp.example"])
-def test_nobody_is_shown_by_a_name_that_may_be_taken_for_an_address(name: str) -> None:
-    """The decision log and the audit log tell of people by this; whose address is not theirs to have would have it as their name."""
+def test_display_name_is_never_another_users_address(name: str) -> None:
+    """The decision log and the audit log use this name, which must not equal an address of another user."""
     found = replace(person(PARTNER, "boss@corp.example"), name=name)
     assert found.display_name == "partner/1"
 
 
-def test_an_address_of_its_own_is_told() -> None:
+def test_authoritative_address_is_released() -> None:
     found = person(PARTNER, "ann@Partner.example")
     assert (found.email, found.verified_email) == ("ann@Partner.example", "ann@partner.example")
 
@@ -119,7 +119,7 @@ def test_a_provider_that_was_not_given_the_word_names_no_groups_by_any_claim(nam
 
 
 @pytest.mark.parametrize("keys", [{"allowed_users": ["1"]}, {"policy": [{"allow": {"user": "1"}}]}])
-def test_a_subject_alone_is_nobody_where_two_may_be_called_so(keys: dict[str, Any]) -> None:
+def test_plain_subject_matches_none_with_several_providers(keys: dict[str, Any]) -> None:
     for provider in (CORP, PARTNER):
         found = person(provider, "")
         assert (found.unqualified_subject, found.is_provider_user) == ("", True)
@@ -127,13 +127,13 @@ def test_a_subject_alone_is_nobody_where_two_may_be_called_so(keys: dict[str, An
     assert outcome(person(a_provider("corp"), ""), **keys) is ALLOWED
 
 
-def test_one_subject_at_two_providers_is_two_people() -> None:
+def test_same_subject_at_two_providers_is_two_users() -> None:
     assert outcome(person(CORP, ""), allowed_users=["corp/1"]) is ALLOWED
     assert outcome(person(PARTNER, ""), allowed_users=["corp/1"]) is FORBIDDEN
 
 
 @pytest.mark.parametrize("sub", ["corp/1", "/1", "../corp/1", "corp/1/", "corp%2F1"])
-def test_no_subject_makes_somebody_of_another_provider(sub: str) -> None:
+def test_subject_cannot_imitate_other_provider(sub: str) -> None:
     found = person(PARTNER, "", sub)
     assert found.user_id == f"partner/{sub}"
     assert outcome(found, allowed_users=["corp/1"]) is FORBIDDEN
@@ -141,8 +141,8 @@ def test_no_subject_makes_somebody_of_another_provider(sub: str) -> None:
     assert outcome(found, allowed_users=[f"partner/{sub}"]) is ALLOWED
 
 
-def test_whatever_a_provider_says_of_its_people_they_are_no_other_s() -> None:
-    """Each claim of an ID token that names somebody, an issuer or a group of the other provider."""
+def test_claims_cannot_imitate_other_provider() -> None:
+    """Each claim of an ID token that names a user, an issuer or a group of the other provider."""
     claims = {"iss": CORP.issuer, "aud": "gate", "user": "corp/1", "groups": ["admins"], "roles": ["admins"]}
     found = person(PARTNER, "boss@corp.example", "1", **claims)
     assert (found.user_id, found.provider, found.verified_email, found.groups) == ("partner/1", "partner", "", ())
@@ -156,7 +156,7 @@ def test_whatever_a_provider_says_of_its_people_they_are_no_other_s() -> None:
     assert (told["sub"], told["user"], told["groups"], "email" in told) == ("partner/1", "partner/1", [], False)
 
 
-def test_one_address_at_two_providers_that_may_tell_it_is_two_people_with_the_same_rules() -> None:
+def test_same_address_at_two_providers_is_two_users() -> None:
     both = [replace(each, domains=frozenset({"shared.example"})) for each in (CORP, PARTNER)]
     found = [person(each, "ann@shared.example") for each in both]
     assert [each.user_id for each in found] == ["corp/1", "partner/1"]
@@ -166,7 +166,7 @@ def test_one_address_at_two_providers_that_may_tell_it_is_two_people_with_the_sa
     assert outcome(unverified, allowed_users=["ann@shared.example"]) is FORBIDDEN
 
 
-def test_a_route_for_one_provider_s_people_refuses_all_others() -> None:
+def test_route_of_one_provider_denies_others() -> None:
     keys: dict[str, Any] = {"identity_providers": ["corp"], "allow_any_authenticated_user": True}
     assert outcome(person(CORP, ""), **keys) is ALLOWED
     assert outcome(None, **keys) is SIGN_IN
@@ -174,12 +174,12 @@ def test_a_route_for_one_provider_s_people_refuses_all_others() -> None:
     assert (found.outcome, found.trace[-1].reason) == (FORBIDDEN, Reason.OTHER_PROVIDER)
 
 
-def test_a_program_is_of_no_provider_and_is_named_by_itself() -> None:
+def test_service_account_has_no_provider() -> None:
     program = user("", provider="service_account", subject="deploy", user_id="service_account/deploy")
     assert outcome(program, identity_providers=["corp"], allowed_users=["service_account/deploy"]) is ALLOWED
 
 
-def test_a_preflight_passes_to_a_route_for_one_provider_s_people() -> None:
+def test_preflight_passes_identity_providers() -> None:
     asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
     routes = table(make_route(identity_providers=["corp"], allow_any_authenticated_user=True, cors_allow_preflight=True))
     assert decide(request(**asked), None, routes, NOW).is_allowed
@@ -217,9 +217,7 @@ SEVERAL = {**dict.fromkeys(PLACEHOLDERS), "identity_providers": [entry("corp"), 
         ("gone/7", "gone/7", "", ""),
     ],
 )
-def test_a_described_person_is_of_the_provider_that_may_tell_of_them(
-    tmp_path: Path, written: str, user_id: str, provider: str, verified_email: str
-) -> None:
+def test_simulated_user_has_authoritative_provider(tmp_path: Path, written: str, user_id: str, provider: str, verified_email: str) -> None:
     found = simulate_identity(SimulatedUser(written), make_options(tmp_path, **SEVERAL))
     assert found is not None
     assert (found.user_id, found.provider, found.verified_email) == (user_id, provider, verified_email)
@@ -246,7 +244,7 @@ def test_a_subject_alone_is_refused_with_several_providers(tmp_path: Path, setti
     assert "as in corp/alice" in found[place]
 
 
-def test_access_is_given_by_an_address_to_whom_it_counts_for() -> None:
+def test_address_rule_matches_authoritative_provider_only() -> None:
     known = UserRecord("partner/1", "boss@corp.example", True, "Mallory", {}, issuer=PARTNER.issuer)
     assert rule_email_of(known, {}, PARTNER) == ""
     assert rule_email_of(known, {}, None) == ""

@@ -1,4 +1,4 @@
-"""What a configuration says of people who can't come here is told before they don't."""
+"""Findings on user entries that can never match."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def told(directory: Path, **settings: Any) -> dict[str, str]:
         (CI, "WRITE HTTPS://ISSUER#SUB"),
     ],
 )
-def test_an_entry_for_nobody_is_told_wherever_it_is_written(tmp_path: Path, entry: str, message: str) -> None:
+def test_unmatchable_entry_is_reported_at_every_location(tmp_path: Path, entry: str, message: str) -> None:
     for key, settings in (
         (USERS, {"policy": [{**APP, "allowed_users": [entry]}]}),
         (POLICY, {"policy": [{**APP, "policy": [{"allow": {"user": entry}}]}]}),
@@ -49,13 +49,13 @@ def test_an_entry_for_nobody_is_told_wherever_it_is_written(tmp_path: Path, entr
         assert message in found.get(key, "")
 
 
-def test_a_policy_test_about_nobody_fails_and_says_why(tmp_path: Path) -> None:
+def test_policy_test_with_unmatchable_user_fails(tmp_path: Path) -> None:
     test = {"url": "https://app.example.com/", "user": "oidc/", "expect": "refuse"}
     found = told(tmp_path, policy=[{**APP, "allowed_users": ["alice"]}], policy_tests=[test])
     assert "MUST HAVE A PROVIDER AND A SUBJECT" in found["policy_tests[0]"]
 
 
-def test_an_entry_may_name_whom_the_route_takes_a_token_of(tmp_path: Path) -> None:
+def test_entry_of_accepted_issuer_is_valid(tmp_path: Path) -> None:
     assert told(tmp_path, policy=[{**JWT, "allowed_users": [f"{CI}#bot"]}]) == {}
     other = told(tmp_path, policy=[{**JWT, "allowed_users": [f"{CI}#bot", "https://other.example#bot"]}])
     assert set(other) == {"policy[0].allowed_users[1]"}
@@ -64,7 +64,7 @@ def test_an_entry_may_name_whom_the_route_takes_a_token_of(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "rule", [{"allowed_users": ["repo:a", "ann@corp.example"]}, {"allowed_groups": ["engineering"]}, {"allowed_domains": ["corp.example"]}]
 )
-def test_a_route_whose_rules_are_for_our_people_alone_says_that_no_token_gets_in(tmp_path: Path, rule: dict[str, Any]) -> None:
+def test_bearer_route_without_matching_rule_is_reported(tmp_path: Path, rule: dict[str, Any]) -> None:
     assert "allows no token: addresses" in told(tmp_path, policy=[{**JWT, **rule}])["policy[0].bearer_token"]
 
 
@@ -77,12 +77,12 @@ def test_a_route_whose_rules_are_for_our_people_alone_says_that_no_token_gets_in
         {"policy": [{"allow": {"and": [{"claim/iss": CI}, {"claim/groups": "ops"}]}}]},
     ],
 )
-def test_a_route_that_says_which_tokens_get_in_is_right(tmp_path: Path, rule: dict[str, Any]) -> None:
+def test_bearer_route_with_matching_rule_is_valid(tmp_path: Path, rule: dict[str, Any]) -> None:
     assert told(tmp_path, policy=[{**JWT, **rule}]) == {}
 
 
 @pytest.mark.parametrize("claim", ["sub", "email", "groups"])
-def test_claims_that_say_who_somebody_is_need_an_issuer(tmp_path: Path, claim: str) -> None:
+def test_identifying_claims_need_issuer(tmp_path: Path, claim: str) -> None:
     found = told(tmp_path, policy=[{**JWT, "policy": [{"allow": {f"claim/{claim}": "x"}}]}])
     assert "matches users of the" in found[f"policy[0].policy[0].allow.claim/{claim}"]
     listed = told(tmp_path, policy=[{**JWT, "allowed_idp_claims": {claim: ["x"]}}])

@@ -45,7 +45,7 @@ def dropped() -> float:
     return metrics.registry.get_sample_value("gate_decision_log_dropped_total") or 0.0
 
 
-def test_every_refusal_is_kept_and_what_passes_once_for_each_person_and_route(tmp_path: Path) -> None:
+def test_logs_every_denial_and_first_allowed_request_per_user_and_route(tmp_path: Path) -> None:
     log = Log(tmp_path)
     assert [log.add(BOB) for _ in range(3)] == [True, True, True]
     assert [log.add(ANN) for _ in range(3)] == [True, False, False]
@@ -65,7 +65,7 @@ def test_what_passes_is_sampled(tmp_path: Path, chance: float, kept: bool) -> No
     assert log.add(ANN) is kept
 
 
-def test_nothing_is_kept_where_the_size_is_none(tmp_path: Path) -> None:
+def test_logs_nothing_if_size_is_zero(tmp_path: Path) -> None:
     assert not Log(tmp_path, decision_log_size=0).add(BOB)
 
 
@@ -93,7 +93,7 @@ async def test_a_batch_is_bounded_and_what_can_not_be_written_is_counted(tmp_pat
     assert [(line["number"], line["reason"]) for line in logged] == [(BATCH_SIZE, str(error))]
 
 
-async def test_what_waits_holds_neither_the_query_nor_headers_that_no_rule_looks_at(tmp_path: Path) -> None:
+async def test_queued_entry_has_no_query_and_only_referenced_headers(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.add(BOB, headers=((b"cookie", b"_gate=abc"),))
     await log.flush()

@@ -56,7 +56,7 @@ def test_no_secret_is_written_down() -> None:
 @pytest.mark.parametrize(
     "rule", ["k3y", {"in": ["other", "k3y"]}, {"starts_with": "k3"}, {"contains": "3"}, {"matches": "k.y"}, {"not_is": "k3y"}]
 )
-def test_no_value_is_written_down_that_a_rule_asks_for(rule: Any) -> None:
+def test_snapshot_omits_values_that_rules_compare(rule: Any) -> None:
     route = make_route(policy=[{"allow": {"http_header/X-Door": rule}}])
     asked = request("/a", headers=((b"x-door", b"k3y"),))
     decision = decide(asked, PERSON, table(route), NOW)
@@ -91,7 +91,7 @@ def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...],
     assert [(step.rule, step.value) for step in again.trace] == [(step.rule, step.value) for step in then.trace]
 
 
-def test_groups_that_were_not_told_are_in_doubt_in_a_replay() -> None:
+def test_incomplete_groups_are_unknown_in_replay() -> None:
     again = identity_from_snapshot(recorded(request(), user(groups_incomplete=True))["identity"])
     assert again is not None
     assert again.groups_incomplete
@@ -139,7 +139,7 @@ def test_temporary_access_is_written_down_where_a_rule_looks_at_it() -> None:
     assert "grants" not in recorded(request(), holder, ROUTE)["identity"]
 
 
-def test_whether_somebody_had_access_is_not_guessed() -> None:
+def test_missing_grants_are_reported_in_replay() -> None:
     route = make_route(policy=[{"allow": {"granted": True}}])
     assert missing_inputs(route, recorded(request(), PERSON, route)["request"], recorded(request(), PERSON, route)["identity"]) == ""
     before = recorded(request(), PERSON)

@@ -35,7 +35,7 @@ def judged(number: int = 0, at: float = NOW, route=ROUTE, person=BOB, **facts: A
     return DecisionLogEntry(f"r{number}", asked, decision, person, 0.002, "192.0.2.1", decided_at=at, sources=SOURCES, **facts)
 
 
-def test_a_row_says_who_where_what_why_and_by_how_old_data(keeping) -> None:
+def test_row_has_user_url_outcome_reason_and_data_age(keeping) -> None:
     row = LoggedDecision(**build_row(judged(shadow_outcome=ShadowOutcome(None, "allowed", "x")), keeping()))
     assert (row.request_id, row.user_id, row.display_name, row.url, row.route) == (
         "r0",
@@ -52,14 +52,14 @@ def test_a_row_says_who_where_what_why_and_by_how_old_data(keeping) -> None:
     assert facts["identity"]["group_ids"] == ["sales"]
 
 
-def test_a_name_that_no_database_can_hold_takes_nobody_elses_decision_with_it(database: None, keeping) -> None:
+def test_unstorable_name_does_not_lose_other_decisions(database: None, keeping) -> None:
     odd = user("", subject="2", name="a\0b\ud800")
     assert build_row(judged(person=odd), keeping())["display_name"] == "ab? (oidc/2)"
     write_entries([(judged(1, person=odd), keeping()), (judged(2), keeping())])
     assert LoggedDecision.objects.count() == 2
 
 
-def test_a_request_that_could_not_be_judged_says_why(keeping) -> None:
+def test_undecided_request_has_reason(keeping) -> None:
     row = LoggedDecision(
         **build_row(
             DecisionLogEntry("r1", request("//a"), None, None, 0.0, "", decided_at=NOW, failure="bad request", error="two readings"),
@@ -76,7 +76,7 @@ def test_a_long_trace_is_cut_at_its_beginning(keeping) -> None:
     assert facts["rules"][-1]["rule"] == "policy[0].allow"
 
 
-def test_a_long_list_is_not_written_down_whole(keeping) -> None:
+def test_long_list_is_truncated(keeping) -> None:
     route = make_route(allowed_users=[f"user{number}@corp.com" for number in range(10_000)])
     assert len(build_row(judged(route=route), keeping())["snapshot"]) < 5000
 
@@ -86,13 +86,13 @@ def test_the_oldest_go_first(database: None, keeping) -> None:
     assert list(LoggedDecision.objects.order_by("pk").values_list("request_id", flat=True)) == ["r2", "r3", "r4"]
 
 
-def test_none_is_kept_longer_than_the_age(database: None, keeping) -> None:
+def test_prunes_decisions_older_than_age(database: None, keeping) -> None:
     old = NOW - timedelta(hours=2).total_seconds()
     write_entries([(judged(0, old), keeping(decision_log_age="1h")), (judged(1), keeping(decision_log_age="1h"))])
     assert list(LoggedDecision.objects.values_list("request_id", flat=True)) == ["r1"]
 
 
-def test_a_smaller_size_is_reached_in_steps_that_nobody_waits_for(database: None, keeping) -> None:
+def test_smaller_size_is_reached_in_small_batches(database: None, keeping) -> None:
     one, kept = judged(), keeping()
     write_entries([(one, kept)] * (PRUNE_BATCH_SIZE + 10))
     write_entries([(one, keeping(decision_log_size=1))])

@@ -1,4 +1,4 @@
-"""What another process asks is kept as if it had been asked here: the decision with all that it rested on, and when somebody was seen."""
+"""The recorder logs checks of other processes like local ones, with their inputs, and reports when a session was seen."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield World(recorder, service, broker, log, *cookies, written, seen)
 
 
-async def test_a_decision_is_kept_with_what_it_rested_on(world: World) -> None:
+async def test_logs_decision_with_its_inputs(world: World) -> None:
     assert await world.ask("/bob/x") is Outcome.FORBIDDEN
     (judged,) = await world.kept()
     assert (judged.request_id, judged.client_address, judged.request.path) == ("r1", "192.0.2.7", "/bob/x")
@@ -82,20 +82,20 @@ async def test_a_session_that_is_let_in_was_seen(world: World) -> None:
     assert world.seen == [("s1", NOW, "app.example.com")]
 
 
-async def test_a_stream_that_is_judged_anew_is_no_request(world: World) -> None:
+async def test_reevaluated_stream_is_not_logged(world: World) -> None:
     assert await world.ask("/", "") is Outcome.ALLOWED
     assert await world.ask("/bob", "") is Outcome.FORBIDDEN
     assert (world.seen, await world.kept()) == ([], [])
 
 
-async def test_what_is_in_shadow_is_told_beside_the_decision(world: World) -> None:
+async def test_shadow_outcome_is_logged_with_decision(world: World) -> None:
     assert await world.ask("/soon") is Outcome.ALLOWED
     (judged,) = await world.kept()
     assert judged.shadow_outcome is not None
     assert (judged.shadow_outcome.outcome, judged.shadow_differs) == ("forbidden", True)
 
 
-async def test_what_could_not_be_decided_is_kept_and_still_fails(world: World) -> None:
+async def test_undecided_request_is_logged_and_raises(world: World) -> None:
     world.broker.is_down = True
     with pytest.raises(BrokerError):
         await world.ask("/", cookie=world.cookie_of_a_session_nobody_asked_for_yet)
@@ -103,7 +103,7 @@ async def test_what_could_not_be_decided_is_kept_and_still_fails(world: World) -
     assert (judged.decision, judged.failure, judged.error) == (None, "unavailable", "the data broker is down")
 
 
-async def test_a_path_with_two_readings_is_kept_as_a_bad_request(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ambiguous_path_is_logged_as_bad_request(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object) -> None:
         raise BadRequest("the path has two readings")
 

@@ -1,4 +1,4 @@
-"""Is what stands in shadow told, and nothing done by it?"""
+"""Shadow outcomes are reported and have no effect."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ OPEN = {"allow_any_authenticated_user": True}
 
 
 async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person: Identity | None) -> tuple[str, ShadowOutcome | None]:
-    """What the request comes to, and what it would come to."""
+    """Return the enforced outcome and the shadow outcome."""
     options = make_options(directory, policy=policy)
     decision = decide(asked, person, route_table(options), NOW)
 
@@ -53,20 +53,20 @@ async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person
         ),
     ],
 )
-async def test_what_is_in_shadow_neither_allows_nor_denies_and_is_told(tmp_path: Path, routes, person, outcome, shadow_outcome) -> None:
+async def test_shadow_rules_have_no_effect_and_are_reported(tmp_path: Path, routes, person, outcome, shadow_outcome) -> None:
     found, told = await both(tmp_path, routes, request(), person)
     assert found == outcome
     assert told is not None
     assert told.outcome == shadow_outcome
 
 
-async def test_where_nothing_in_shadow_bears_on_a_request_nothing_is_told(tmp_path: Path) -> None:
+async def test_no_shadow_outcome_without_shadow_rules(tmp_path: Path) -> None:
     routes = [{**APP, **OPEN, **SHADOW, "prefix": "/new"}, {**APP, **OPEN}]
     assert await both(tmp_path, routes, request("/old"), user()) == ("allowed", None)
     assert not ShadowPolicy(make_options(tmp_path, policy=[{**APP, **OPEN}])).has_shadow_rules
 
 
-async def test_a_host_that_only_routes_in_shadow_have_is_no_host_of_ours(tmp_path: Path) -> None:
+async def test_host_of_shadow_routes_only_is_not_served(tmp_path: Path) -> None:
     table = route_table(make_options(tmp_path, policy=[{**APP, **OPEN, **SHADOW}]))
     assert not table.has_host("app.example.com", None)
     assert table.routes() == ()
@@ -78,7 +78,7 @@ async def test_a_route_in_shadow_keeps_no_wildcard_from_its_host_but_would(tmp_p
     assert (found, told) == ("allowed", ShadowOutcome(None, Outcome.NO_ROUTE.value, ""))
 
 
-async def test_a_path_that_a_route_in_shadow_makes_doubtful_is_told(tmp_path: Path) -> None:
+async def test_path_that_shadow_route_makes_ambiguous_is_reported(tmp_path: Path) -> None:
     routes = [{**APP, **SHADOW, **OPEN, "prefix": "/admin"}, {**APP, **OPEN}]
     found, told = await both(tmp_path, routes, request("//admin/x"), user())
     assert found == "allowed"
@@ -86,7 +86,7 @@ async def test_a_path_that_a_route_in_shadow_makes_doubtful_is_told(tmp_path: Pa
     assert told.outcome == AMBIGUOUS_PATH
 
 
-async def test_on_a_route_that_is_open_to_all_it_is_asked_who_it_is(tmp_path: Path) -> None:
+async def test_shadow_rules_of_public_route_use_identity(tmp_path: Path) -> None:
     routes = [{**APP, **SHADOW, "allowed_users": ["ann@corp.com"]}, {**APP, "allow_public_unauthenticated_access": True}]
     options = make_options(tmp_path, policy=routes)
     decision = decide(request(), None, route_table(options), NOW)

@@ -69,7 +69,7 @@ def test_a_user_without_records_has_nothing_but_the_name(find: Callable[[str], R
     assert (found.identity.group_ids, found.note) == (frozenset(), note)
 
 
-def test_no_name_is_nobody(find: Callable[[str], RecordedUser]) -> None:
+def test_empty_name_is_anonymous(find: Callable[[str], RecordedUser]) -> None:
     assert find("") == RecordedUser(None)
 
 

@@ -1,4 +1,4 @@
-"""Does an explanation say all: the route, each rule with what it compared, the one that decided, and how old the data was?"""
+"""An explanation has the route, each rule with its actual value, the deciding rule, and the age of the data."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.unit.authorize.logged import APP, CHECKSUM, POLICY, log_decision
 BOB = user("bob@corp.com", subject="2")
 
 
-def test_an_invented_request_is_judged_by_the_real_table(tmp_path: Path) -> None:
+def test_simulated_request_uses_real_table(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=POLICY)
     found = explain(request("/a"), BOB, options, route_table(options), NOW)
     assert (found["outcome"], found["allowed"], found["route"]) == ("forbidden", False, options.policy[1].id)
@@ -23,7 +23,7 @@ def test_an_invented_request_is_judged_by_the_real_table(tmp_path: Path) -> None
     assert found["remedies"] == ["allowed_users: one of ann@corp.com"]
 
 
-def test_a_past_decision_is_told_as_it_was_made_though_the_policy_has_changed(database: None, tmp_path: Path) -> None:
+def test_logged_decision_is_explained_as_made_after_policy_change(database: None, tmp_path: Path) -> None:
     row = log_decision(tmp_path, "r1", BOB)
     now_open = make_options(tmp_path, policy=[{**APP, "allow_any_authenticated_user": True}])
     found = explain_logged(row, now_open, "other")
@@ -50,7 +50,7 @@ def test_inside_not_the_wish_is_the_other_way_round(tmp_path: Path) -> None:
     assert found["remedies"] == ["policy[0].allow: policy[0].allow.and[1].not.email: anything but is bob@corp.com"]
 
 
-def test_an_address_with_two_readings_says_so(tmp_path: Path) -> None:
+def test_ambiguous_url_is_reported(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=POLICY)
     found = explain(request("//open"), None, options, route_table(options), NOW)
     assert (found["outcome"], found["allowed"], found["rules"]) == ("bad request", False, [])

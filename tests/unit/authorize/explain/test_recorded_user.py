@@ -60,7 +60,7 @@ async def test_a_record_of_another_issuer_or_without_sense_is_no_user(
     assert await found(broker, tmp_path) is None
 
 
-async def test_an_id_that_nobody_has_is_no_user(broker: BreakableBroker, tmp_path: Path) -> None:
+async def test_unknown_id_is_not_a_user(broker: BreakableBroker, tmp_path: Path) -> None:
     assert await found(broker, tmp_path, "oidc/nobody", "service_account/nobody") is None
 
 

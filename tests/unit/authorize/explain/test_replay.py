@@ -47,7 +47,7 @@ def test_the_same_policy_changes_nothing(database: None, tmp_path: Path) -> None
     assert (report.replayed, report.changes, report.not_replayed) == (4, {}, {})
 
 
-def test_who_would_be_refused_let_in_or_asked_is_told_by_route_and_person(database: None, tmp_path: Path) -> None:
+def test_replay_reports_changes_by_route_and_user(database: None, tmp_path: Path) -> None:
     for number, (person, target) in enumerate([(ANN, "/a"), (ANN, "/b"), (BOB, "/a"), (None, "/open")]):
         log_decision(tmp_path, f"r{number}", person, target)
     report = replayed(tmp_path, [{**APP, "allowed_users": ["bob@corp.com"], "name": "Wages"}])
@@ -57,7 +57,7 @@ def test_who_would_be_refused_let_in_or_asked_is_told_by_route_and_person(databa
     assert Reason.USER_NOT_LISTED.value in refused.reason
 
 
-def test_a_route_that_is_gone_refuses_whom_it_let_in_or_led_to_sign_in(database: None, tmp_path: Path) -> None:
+def test_removed_route_is_newly_denied(database: None, tmp_path: Path) -> None:
     log_decision(tmp_path, "r1", ANN)
     log_decision(tmp_path, "r2", None)
     assert kinds(replayed(tmp_path, [{**APP, "path": "/other"}])) == [(NEWLY_DENIED, "ann@corp.com", 1), (NEWLY_DENIED, "anonymous", 1)]

@@ -41,13 +41,13 @@ def test_a_request_is_what_a_browser_sends() -> None:
 
 
 @pytest.mark.parametrize("url", ["app.example.com", "ftp://a/", "https://a@b/", "https://a\x00/", "https://a:99999/", "https://a/%zz", ""])
-def test_what_can_not_be_asked_for_is_refused(url: str) -> None:
+def test_invalid_request_is_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="invalid URL"):
         simulate_request(url, "GET", PORTS)
 
 
 @pytest.mark.parametrize("method", ["delete", "Get", "GET ", "A" * 33])
-def test_a_method_that_gate_refuses_is_not_judged_as_another(method: str) -> None:
+def test_invalid_method_is_rejected(method: str) -> None:
     with pytest.raises(ValueError, match="upper-case"):
         simulate_request("https://app.example.com/", method, PORTS)
 

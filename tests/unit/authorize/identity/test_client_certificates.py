@@ -39,7 +39,7 @@ def usage(*, signs: bool = False, certifies: bool = False) -> tuple[x509.KeyUsag
     return x509.KeyUsage(signs, False, False, False, False, certifies, False, False, False), True
 
 
-def test_good_certificates_are_good() -> None:
+def test_accepts_valid_certificates() -> None:
     assert problem(ANN) == ""
     assert problem(MIDDLE.issue(now=NOW), MIDDLE) == ""
     assert problem(MIDDLE.issue(now=NOW), ANN, MIDDLE, ROOT) == ""
@@ -71,7 +71,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_certificate_is_told_from_a_good_one(kind: str) -> None:
+def test_rejects_invalid_certificate_with_reason(kind: str) -> None:
     chain, words = BAD[kind]
     found = problem(*chain)
     assert words in found
@@ -88,12 +88,12 @@ def test_a_bad_certificate_is_told_from_a_good_one(kind: str) -> None:
     ],
     ids=["expired", "for servers", "no authority", "may not certify"],
 )
-def test_a_bad_intermediate_vouches_for_nobody(details: dict) -> None:
+def test_rejects_invalid_intermediate(details: dict) -> None:
     middle = ROOT.issue("middle", **{"is_authority": True, "usages": (), "now": NOW, **details})
     assert problem(middle.issue(now=NOW), middle)
 
 
-def test_an_authority_that_is_no_longer_valid_or_may_not_delegate_vouches_for_nobody() -> None:
+def test_rejects_expired_or_constrained_authority() -> None:
     old = authority(now=NOW, begins=-9 * DAY, ends=-DAY)
     assert problem(old.issue(now=NOW), trusted=old)
     short = authority(now=NOW, path_length=0)
@@ -143,7 +143,7 @@ def verdict(certificates: ClientCertificates, shown: ClientCertificate | None, c
     return found.verdicts[ca.id]
 
 
-def test_without_a_certificate_or_an_authority_nothing_is_judged() -> None:
+def test_no_verdict_without_certificate_or_authority() -> None:
     certificates = ClientCertificates()
     for shown, ca in ((None, ROOT_CA), (parse_certificate((ANN.der,)), None)):
         bare = request(client_certificate=shown)
@@ -162,7 +162,7 @@ def test_a_verdict_that_is_remembered_ends_with_the_certificate_and_counts_for_o
     assert repr(certificates) == "<ClientCertificates 1 good chains>"
 
 
-def test_what_was_said_before_does_not_count() -> None:
+def test_previous_verdict_is_discarded() -> None:
     forged = ClientCertificate("00", "00", "CN=x", (b"junk",), {ROOT_CA.id: ""})
     assert verdict(ClientCertificates(), forged, ROOT_CA)
 

@@ -1,4 +1,4 @@
-"""What the records of a person amount to."""
+"""Identity that is built from a user's records."""
 
 from typing import Any
 
@@ -71,20 +71,20 @@ def test_an_email_that_is_not_verified_matches_no_rule(place: str, verified: Any
     assert (found.verified_email, found.email) == ("ann@corp.com" if usable else "", "Ann@corp.com")
 
 
-def test_an_address_of_another_issuer_matches_no_rule_whoever_may_tell_it() -> None:
+def test_external_address_matches_no_rule() -> None:
     assert identity(email="ann@corp.com", session_of="oidc").verified_email == "ann@corp.com"
     found = identity(email="ann@corp.com", session_of=JWT)
     assert (found.verified_email, found.email) == ("", "")
 
 
-def test_a_claim_that_is_no_address_of_the_session_s_provider_says_nothing() -> None:
+def test_unauthoritative_email_claim_is_ignored() -> None:
     session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"email": ["bob@other.com"], "mail": "ann@corp.com"})
     facts = IdentityInputs(session, UserRecord("oidc/1", "ann@corp.com"), None)
     found = build_identity(facts, a_provider(domains=frozenset({"corp.com"})))
     assert (found.verified_email, found.claims["email"]) == ("ann@corp.com", NullValues())
 
 
-def test_the_claims_of_another_issuer_are_its_own_and_its_groups_none_of_ours() -> None:
+def test_external_claims_are_kept_and_groups_ignored() -> None:
     found = identity(
         claims={"email": "ann@x.com", "mail": "ann@x.com"}, session_of=JWT, facts={"matchable_group_names": frozenset({"Sales"})}
     )
@@ -93,7 +93,7 @@ def test_the_claims_of_another_issuer_are_its_own_and_its_groups_none_of_ours() 
     assert (unverified["email"], unverified["mail"]) == (NullValues(), NullValues())
 
 
-def test_the_address_of_a_session_that_began_under_another_one_is_no_claim() -> None:
+def test_address_of_other_session_is_not_a_claim() -> None:
     found = identity(claims={"email": "old@corp.com"}, email="new@corp.com", email_verified=True)
     assert (found.verified_email, found.claims["email"]) == ("", NullValues())
 
@@ -156,7 +156,7 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
         ({"email": ""}, "", ""),
     ],
 )
-def test_an_address_of_the_record_counts_for_sessions_that_began_under_it(own: dict[str, Any], verified_email: str, told: str) -> None:
+def test_record_address_counts_for_sessions_started_with_it(own: dict[str, Any], verified_email: str, told: str) -> None:
     """Another session of the account may have written it."""
     found = identity(email="Ann@corp.com", email_verified=True, claims=own)
     assert (found.verified_email, found.email) == (verified_email, told)
@@ -173,7 +173,7 @@ def test_a_session_has_no_claim_of_another_one(name: str) -> None:
     ("said", "authenticated"),
     [(ABSENT, 0.0), (None, 0.0), (400, 400.0), (1000.5, 1000.0), (5000, 1000.0), ("400", 0.0), (True, 0.0), ([400], 0.0), (-5, 0.0)],
 )
-def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the_session_began(said: Any, authenticated: float) -> None:
+def test_auth_time_is_the_providers_and_not_after_session_start(said: Any, authenticated: float) -> None:
     assert identity(claims={} if said is ABSENT else {"auth_time": said}).auth_time == authenticated
 
 
@@ -188,7 +188,7 @@ def test_somebody_proved_who_they_are_when_the_provider_says_and_never_after_the
         ({}, False),
     ],
 )
-def test_groups_that_the_provider_keeps_elsewhere_are_not_told(claims: dict[str, Any], is_untold: bool) -> None:
+def test_distributed_groups_claim_makes_groups_incomplete(claims: dict[str, Any], is_untold: bool) -> None:
     assert identity(claims=claims).groups_incomplete is is_untold
     assert not identity(claims=claims, groups_claim=None).groups_incomplete
 
@@ -206,7 +206,7 @@ def test_groups_that_the_provider_keeps_elsewhere_are_not_told(claims: dict[str,
         (DirectoryUser("oidc/1"), False, False),
     ],
 )
-def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_known(
+def test_user_without_directory_record_has_incomplete_groups(
     claims: dict[str, Any],
     groups_claim: str | None,
     expects_groups: bool,
@@ -251,9 +251,9 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
         ({"a.b": {"c": 1}, "a": {"b": {"c": []}}}, "a.b.c", True),
     ],
 )
-def test_groups_that_the_provider_was_to_tell_and_did_not_are_not_known(claims: dict[str, Any], groups_claim: str, is_told: bool) -> None:
+def test_missing_groups_claim_makes_groups_incomplete(claims: dict[str, Any], groups_claim: str, is_told: bool) -> None:
     assert identity(claims=claims, groups_claim=groups_claim, expects_groups=True).groups_incomplete is not is_told
-    # Who may have groups from a directory need not have the claim; what can't be read in it counts all the same.
+    # Users with groups from a directory need no groups claim.  An unreadable claim still makes their groups incomplete.
     is_missing = groups_claim not in flattened(claims)
     assert identity(claims=claims, groups_claim=groups_claim).groups_incomplete is not (is_told or is_missing)
     assert not identity(claims=claims, groups_claim="", expects_groups=True).groups_incomplete

@@ -1,4 +1,4 @@
-"""Who is behind a session id, and for how long that is believed."""
+"""Identity of a session, and how long it is cached."""
 
 import asyncio
 import gc
@@ -72,13 +72,13 @@ async def test_an_identity_is_loaded_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("id", ["s2", "", "S1"])
-async def test_an_unknown_session_is_nobody(world: World, id: str) -> None:
+async def test_unknown_session_has_no_identity(world: World, id: str) -> None:
     broker, _, loader = world
     await broker.sign_in("s1")
     assert await loader.load(id, NOW) is None
 
 
-async def test_an_expired_session_is_nobody(world: World) -> None:
+async def test_expired_session_has_no_identity(world: World) -> None:
     broker, _, loader = world
     await broker.sign_in()
     assert await loader.load("s1", 2000.0) is None
@@ -103,14 +103,14 @@ async def test_an_expired_session_is_nobody(world: World) -> None:
         (USER, {"nonsense": 1}),
     ],
 )
-async def test_a_malformed_record_lets_nobody_in(world: World, type: str, broken: dict[str, object]) -> None:
+async def test_malformed_record_has_no_identity(world: World, type: str, broken: dict[str, object]) -> None:
     broker, _, loader = world
     await broker.sign_in()
     await broker.put(type, "s1" if type == SESSION else "oidc/1", broken)
     assert await loader.load("s1", NOW) is None
 
 
-async def test_somebody_without_a_user_record_has_no_email(world: World) -> None:
+async def test_user_without_record_has_no_email(world: World) -> None:
     broker, _, loader = world
     await broker.sign_in(claims={"email": "ann@corp.com"})
     await broker.delete(USER, "oidc/1")
@@ -247,13 +247,13 @@ async def test_groups_have_names_only_where_the_provider_keeps_them_unique(
 @pytest.mark.parametrize(
     "changed", [{"user_id": "google/1"}, {"issuer": "https://idp.example.com/"}, {"issuer": "https://other.example"}, {"issuer": ""}]
 )
-async def test_a_session_of_another_provider_is_nobody(world: World, changed: dict[str, str]) -> None:
+async def test_session_of_other_provider_has_no_identity(world: World, changed: dict[str, str]) -> None:
     broker, _, loader = world
     await broker.sign_in(**changed)
     assert await loader.load("s1", NOW) is None
 
 
-async def test_a_record_of_another_issuer_lends_nothing_to_whoever_has_the_same_id(world: World) -> None:
+async def test_record_of_other_issuer_is_ignored(world: World) -> None:
     broker, _, loader = world
     await broker.sign_in(claims={"team": "blue"})
     theirs = UserRecord("oidc/1", "ceo@corp.com", True, "Boss", {"team": "red", "groups": ["admins"]}, issuer="https://other.example")
@@ -272,7 +272,7 @@ async def test_a_record_of_another_issuer_lends_nothing_to_whoever_has_the_same_
         (ISSUER, "https://other.example", ("g1",), False),
     ],
 )
-async def test_the_directory_of_another_issuer_puts_nobody_into_a_group(
+async def test_directory_of_other_issuer_adds_no_groups(
     world: World, tmp_path: Path, of_person: str, of_group: str, groups: tuple[str, ...], is_untold: bool
 ) -> None:
     broker, replica, _ = world
@@ -306,7 +306,7 @@ async def test_a_group_named_like_the_id_of_another_does_not_pass_for_it(world: 
     assert (found.group_ids, found.group_names) == ({"evil"}, {"00g2"})
 
 
-async def test_a_loader_that_a_reload_replaced_is_not_kept_alive(world: World, tmp_path: Path) -> None:
+async def test_replaced_loader_is_garbage_collected(world: World, tmp_path: Path) -> None:
     broker, replica, _ = world
     old = IdentityLoader(replica, SessionReader(make_options(tmp_path)))
     old_id = id(old)
@@ -317,7 +317,7 @@ async def test_a_loader_that_a_reload_replaced_is_not_kept_alive(world: World, t
     assert not any(id(thing) == old_id and isinstance(thing, IdentityLoader) for thing in gc.get_objects())
 
 
-async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_something_else(world: World) -> None:
+async def test_bearer_identity_is_rebuilt_only_on_directory_change(world: World) -> None:
     broker, _, loader = world
     session, user = SessionRecord("token", "oidc/1", "1", "oidc", 1000.0, 2000.0), UserRecord("oidc/1", "ann@corp.com")
     before = None
@@ -342,9 +342,7 @@ async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_some
 
 
 @pytest.mark.parametrize(("attribute", "is_refused"), [("userName", True), ("externalId", False)])
-async def test_whom_a_token_names_is_refused_in_whatever_case_the_user_name_was_deactivated(
-    world: World, tmp_path: Path, attribute: str, is_refused: bool
-) -> None:
+async def test_bearer_token_of_deactivated_user_is_rejected(world: World, tmp_path: Path, attribute: str, is_refused: bool) -> None:
     broker, replica, _ = world
     options = make_options(tmp_path, scim_user_id=attribute, scim_token="a-token-of-32-characters-and-more")
     loader = IdentityLoader(replica, SessionReader(options))
@@ -362,7 +360,7 @@ async def test_whom_a_token_names_is_refused_in_whatever_case_the_user_name_was_
 
 
 @pytest.mark.parametrize("provider", ["gone", "", "google", "service_account"])
-async def test_whom_a_token_names_of_a_provider_that_is_not_configured_is_nobody(world: World, provider: str) -> None:
+async def test_bearer_token_of_unconfigured_provider_is_rejected(world: World, provider: str) -> None:
     _, _, loader = world
     session = SessionRecord("token", f"{provider}/1", "1", provider, 1000.0, 2000.0, issuer=ISSUER)
     assert isinstance(await loader.for_bearer(session, UserRecord(f"{provider}/1", "ann@corp.com")), InvalidToken)
@@ -402,7 +400,7 @@ async def test_temporary_access_is_part_of_an_identity_as_it_changes(access_worl
     assert after.grants == {}
 
 
-async def test_temporary_access_of_another_issuers_person_is_not_theirs(access_world: World) -> None:
+async def test_grant_of_other_issuers_user_is_ignored(access_world: World) -> None:
     broker, _, loader = access_world
     await broker.sign_in()
     await give(broker, "wiki", issuer="https://other.example.com")
@@ -421,21 +419,21 @@ async def test_where_no_rule_looks_at_temporary_access_nobodys_is_read(world: Wo
     assert (found.grants, broker.reads - reads) == ({}, 3)
 
 
-def test_a_configuration_says_whether_temporary_access_is_looked_at(tmp_path: Path) -> None:
+def test_grants_are_loaded_only_if_rules_use_them(tmp_path: Path) -> None:
     replica = Replica(MemoryStore())
     route = {"from": "https://a.example.com", "to": "http://127.0.0.1:9"}
     for policy, expected in (({"allow": {"granted": True}}, True), ({"allow": {"groups": "a"}}, False)):
         assert IdentityLoader.from_options(make_options(tmp_path, policy=[{**route, "policy": policy}]), replica)._uses_grants is expected
 
 
-async def test_temporary_access_that_makes_no_sense_names_nobody(access_world: World) -> None:
+async def test_malformed_grant_has_no_identity(access_world: World) -> None:
     broker, _, loader = access_world
     await broker.sign_in()
     await broker.put(ACCESS_GRANT, "oidc/1", {"user_id": "oidc/1", "issuer": ISSUER, "held": [{"route": 1}]})
     assert await loader.load("s1", NOW) is None
 
 
-async def test_what_is_left_of_a_directory_says_nothing_of_people_who_have_none(world: World, tmp_path: Path) -> None:
+async def test_leftover_directory_records_are_ignored(world: World, tmp_path: Path) -> None:
     broker, replica, _ = world
     said = {"id": "oidc", "provider": "oidc", "url": ISSUER, "client_id": "gate", "client_secret": "secret"}
     loader = IdentityLoader(replica, SessionReader(make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=[said])))
@@ -456,9 +454,7 @@ def entries(directory: Path, **corp: Any) -> Options:
     return make_options(directory, **dict.fromkeys(PLACEHOLDERS), identity_providers=[said, partner])
 
 
-async def test_a_directory_of_several_tells_the_groups_of_its_own_people_by_the_names_of_its_own_groups(
-    world: World, tmp_path: Path
-) -> None:
+async def test_each_directory_names_its_own_groups(world: World, tmp_path: Path) -> None:
     broker, replica, _ = world
     loader = IdentityLoader(replica, SessionReader(entries(tmp_path)))
     for id, name in (("corp", "Engineering"), ("partner", "Administrators")):
@@ -467,7 +463,7 @@ async def test_a_directory_of_several_tells_the_groups_of_its_own_people_by_the_
         person = DirectoryUser(f"{id}/1", f"boss@{id}.example", group_ids=("g1",), issuer=issuer)
         await broker.put(DIRECTORY_USER, person.id, person.to_data())
         await broker.put(DIRECTORY_GROUP, f"{id}/g1", DirectoryGroup("g1", name, issuer=issuer).to_data())
-    # Left by the keys of one provider: it is nobody's here.
+    # A leftover of a provider's keys, which belongs to no configured provider.
     await broker.add_group("g1", "Owners")
     for id, name in (("corp", "Engineering"), ("partner", "Administrators")):
         found = await loader.load(f"s-{id}", NOW)
@@ -483,7 +479,7 @@ async def test_a_name_is_no_group_s_that_has_it_as_an_id_in_the_same_directory(w
     await broker.put(DIRECTORY_USER, "corp/1", DirectoryUser("corp/1", group_ids=("g1", "g2"), issuer="https://corp.example").to_data())
     for id, name in (("g1", "taken"), ("g2", "theirs"), ("taken", "")):
         await broker.put(DIRECTORY_GROUP, f"corp/{id}", DirectoryGroup(id, name, issuer="https://corp.example").to_data())
-    # What partner calls its groups takes nothing away from corp's.
+    # Group names of one provider do not affect those of another.
     await broker.put(DIRECTORY_GROUP, "partner/theirs", DirectoryGroup("theirs", issuer="https://partner.example").to_data())
     found = await loader.load("s", NOW)
     assert found is not None
@@ -501,7 +497,7 @@ async def test_an_address_of_a_directory_is_of_its_provider_s_domains(world: Wor
     assert (found.directory_email, found.verified_email, found.email) == ("", "", "")
 
 
-async def test_of_whom_a_directory_that_is_read_has_no_record_groups_are_unknown(world: World, tmp_path: Path) -> None:
+async def test_user_missing_in_directory_has_unknown_groups(world: World, tmp_path: Path) -> None:
     broker, replica, _ = world
     okta = {"provider": "okta", "directory_file": None, "service_account": '{"api_key": "k"}'}
     loader = IdentityLoader(replica, SessionReader(entries(tmp_path, **okta)))

@@ -1,4 +1,4 @@
-"""What counts as a carried token, and that whatever counts is taken out before forwarding."""
+"""Tokens that count as credentials, and their removal before forwarding."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_one_header_has_one_reading(value: bytes, read: tuple[str, str], tmp_pat
         assert dict(left)[b"authorization"] == b""
 
 
-def test_several_authorization_headers_carry_nothing() -> None:
+def test_several_authorization_headers_are_ignored() -> None:
     assert parse_authorization(with_headers(b"Gate abc", b"Gate abc")) == ("", "")
     assert parse_authorization(with_headers(b"Basic eA==", b"Gate abc")) == ("", "")
 
@@ -64,7 +64,7 @@ def test_several_authorization_headers_carry_nothing() -> None:
         ("", ""),
     ],
 )
-def test_the_query_carries_one_token_under_one_name(query: str, token: str) -> None:
+def test_query_token_must_be_unique(query: str, token: str) -> None:
     assert parse_query_token(request(f"/?{query}")) == token
     if token:
         assert b"abc" not in without_token(query.encode())
@@ -82,7 +82,7 @@ def test_the_query_carries_one_token_under_one_name(query: str, token: str) -> N
         (b"user-agent", b" mozilla/4.0"),
     ],
 )
-def test_no_link_makes_who_opens_it_act_as_its_author(header: tuple[bytes, bytes]) -> None:
+def test_browser_query_token_is_ignored(header: tuple[bytes, bytes]) -> None:
     assert parse_query_token(request("/?gate_session=abc", headers=[(b"x-a", b"1"), header])) == ""
 
 
@@ -95,11 +95,11 @@ def test_no_link_makes_who_opens_it_act_as_its_author(header: tuple[bytes, bytes
         [(b"x-note", b"text/html"), (b"x-agent", b"Mozilla/5.0")],
     ],
 )
-def test_a_program_s_token_counts(headers: list[tuple[bytes, bytes]]) -> None:
+def test_program_token_is_accepted(headers: list[tuple[bytes, bytes]]) -> None:
     assert parse_query_token(request("/?gate_session=abc", headers=headers)) == "abc"
 
 
-def test_who_asks_for_a_tunnel_may_speak_as_to_a_proxy_and_has_one_credential() -> None:
+def test_tunnel_accepts_one_proxy_authorization() -> None:
     def read(method: str, *names: bytes) -> tuple[str, str]:
         return parse_authorization(request("/", "db.example.com:5432", method, headers=[(name, b"Gate abc") for name in names]))
 
@@ -120,6 +120,6 @@ def test_who_asks_for_a_tunnel_may_speak_as_to_a_proxy_and_has_one_credential() 
         ("/", [b"Gate abc", b"Gate abc"], False, True),
     ],
 )
-def test_a_token_of_ours_is_known_and_so_is_what_can_not_be_read(target: str, values: list[bytes], is_ours: bool, unreadable: bool) -> None:
+def test_detects_gate_tokens_and_malformed_headers(target: str, values: list[bytes], is_ours: bool, unreadable: bool) -> None:
     shown = request(target, headers=[(b"x-a", b"1"), *((b"authorization", value) for value in values)])
     assert (has_gate_token(shown), has_malformed_authorization(shown)) == (is_ours, unreadable)

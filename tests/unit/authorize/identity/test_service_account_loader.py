@@ -1,4 +1,4 @@
-"""Who shows the secret of a service account is that account, until it ends, and nobody else (classes B13, B15)."""
+"""The secret of a service account authenticates that account alone, until it expires (classes B13, B15)."""
 
 import asyncio
 import re
@@ -69,7 +69,7 @@ async def test_the_secret_is_the_account(world: World) -> None:
     assert world.broker.reads == reads
 
 
-async def test_any_other_secret_is_nobody(world: World) -> None:
+async def test_rejects_other_secret(world: World) -> None:
     token, other = new_token("ci"), new_token("other")
     await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token)))
     await world.keep(ServiceAccountRecord("other", (), 1000.0, 99_000.0, hash_token(other)))
@@ -78,7 +78,7 @@ async def test_any_other_secret_is_nobody(world: World) -> None:
         assert await world.identify(wrong, NOW) is None
 
 
-async def test_a_revoked_or_renewed_secret_is_refused_as_soon_as_the_change_is_heard_of(world: World) -> None:
+async def test_revoked_or_rotated_secret_is_rejected_after_change(world: World) -> None:
     first = await world.accounts.create("ci", [], None, "")
     assert await world.identify(first, NOW) is not None
     second = await world.accounts.rotate("ci")
@@ -90,7 +90,7 @@ async def test_a_revoked_or_renewed_secret_is_refused_as_soon_as_the_change_is_h
     assert await world.identify(second, NOW) is None
 
 
-async def test_the_old_secret_is_good_for_the_overlap(world: World) -> None:
+async def test_previous_secret_is_accepted_during_overlap(world: World) -> None:
     first = await world.accounts.create("ci", [], None, "")
     await world.accounts.rotate("ci", overlap=60)
     await settled()
@@ -125,7 +125,7 @@ async def chain(world: World) -> dict[str, str]:
 
 
 async def living(world: World, tokens: dict[str, str], now: float = NOW) -> set[str]:
-    """Who gets in: at routes, at the API, and at the desk."""
+    """Return which enforcement points accept the account: routes, the API, and approvals."""
     found = {name for name, token in tokens.items() if await world.identify(token, now) is not None}
     api = {name for name, token in tokens.items() if not isinstance(await find_account(token, world.broker, now), InvalidToken)}
     at_desk = {name for name in tokens if await load_account_identity(f"service_account/{name}", world.broker, now) is not None}
@@ -165,7 +165,7 @@ async def test_an_account_ends_when_its_maker_expires(world: World) -> None:
     assert await living(world, tokens, NOW + 600) == set()
 
 
-async def test_what_is_made_in_an_overlap_is_as_good_as_the_secret_that_made_it(world: World) -> None:
+async def test_account_created_in_overlap_expires_with_its_secret(world: World) -> None:
     old = await world.accounts.create("ci", [], None, "ops")
     new = await world.accounts.rotate("ci", overlap=60)
     tokens = {}
@@ -180,7 +180,7 @@ async def test_what_is_made_in_an_overlap_is_as_good_as_the_secret_that_made_it(
 
 
 @pytest.mark.parametrize("name", ["ci", "ci--a"])
-async def test_a_name_that_is_used_again_brings_nobody_back(world: World, name: str) -> None:
+async def test_reused_name_does_not_restore_account(world: World, name: str) -> None:
     tokens = await chain(world)
     await world.accounts.revoke(name)
     again = await world.accounts.create(name, [], None, "ann")
@@ -189,7 +189,7 @@ async def test_a_name_that_is_used_again_brings_nobody_back(world: World, name: 
 
 
 @pytest.mark.parametrize("facts", [{"maker_secret_hash": ""}, {"created_by": "service_account/ci--a"}, {"created_by": "service_account/"}])
-async def test_an_account_that_no_secret_vouches_for_is_nobody(world: World, facts: dict[str, str]) -> None:
+async def test_account_without_valid_creator_is_rejected(world: World, facts: dict[str, str]) -> None:
     tokens = await chain(world)
     record = await world.broker.get(SERVICE_ACCOUNT, "ci--a")
     assert record is not None
@@ -197,7 +197,7 @@ async def test_an_account_that_no_secret_vouches_for_is_nobody(world: World, fac
     assert (await world.identify(tokens["ci--a"], NOW) is None) == (facts != {"created_by": "service_account/"})
 
 
-async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
+async def test_malformed_or_moved_record_is_rejected(world: World) -> None:
     token = new_token("ci")
     good = ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(token))
     for wrong in ({}, {**good.to_data(), "expires": "x"}, {**good.to_data(), "more": 1}, replace(good, name="other").to_data()):
@@ -206,14 +206,14 @@ async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
         assert await world.identify(token, NOW) is None
 
 
-async def test_the_id_of_somebody_else_is_no_account_s(world: World) -> None:
+async def test_other_ids_are_not_accounts(world: World) -> None:
     await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(new_token("ci"))))
     assert await load_account_identity("service_account/ci", world.broker, NOW) is not None
     for other in ("oidc/ci", "ci", "/ci"):
         assert await load_account_identity(other, world.broker, NOW) is None
 
 
-async def test_a_broker_that_is_away_lets_nobody_in(world: World) -> None:
+async def test_unavailable_broker_raises(world: World) -> None:
     world.broker.is_down = True
     with pytest.raises(BrokerError):
         await world.identify(new_token("ci"), NOW)
@@ -241,7 +241,7 @@ async def test_an_account_of_another_server_is_another_though_its_version_is_the
         await asyncio.wait({following})
 
 
-async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
+async def test_rejection_has_reason_without_secret(world: World) -> None:
     token, ended = new_token("ci"), new_token("old")
     await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_token(new_token("ci"))))
     await world.keep(ServiceAccountRecord("old", (), 1000.0, NOW, hash_token(ended)))
@@ -258,7 +258,7 @@ async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
         assert shown not in refused.reason
 
 
-def test_rules_can_not_take_an_account_for_a_person_nor_a_person_for_an_account() -> None:
+def test_rules_do_not_confuse_accounts_and_users() -> None:
     account = build_account_identity(ServiceAccountRecord("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
     person = user("ann@corp.com", subject="service_account/ann")
 

@@ -88,7 +88,7 @@ def test_a_long_subject_does_not_slow_an_expression_down() -> None:
         ({"policy": [{"allow": {"http_method": "GET"}, "mode": "shadow"}]}, 0),
     ],
 )
-def test_a_route_lets_somebody_in_where_anything_allows(keys: dict[str, Any], allows: int) -> None:
+def test_has_allow_rule(keys: dict[str, Any], allows: int) -> None:
     route = make_route(**keys)
     assert len(compile_route(route, "policy[0]").allow_rules) == allows
     assert has_allow_rule(route) is bool(allows)
@@ -128,7 +128,7 @@ def test_where_a_decision_changes_with_time_is_known(
         ({"policy": [{"allow": {"http_method": "GET"}}]}, None, False),
     ],
 )
-def test_only_where_nobody_is_ever_let_in_unasked_are_people_asked_first(
+def test_needs_identity_unless_anonymous_requests_may_be_allowed(
     keys: dict[str, Any], client_ca: bytes | None, needs_identity: bool
 ) -> None:
     route = compile_route(make_route(**keys), "policy[0]", client_ca)

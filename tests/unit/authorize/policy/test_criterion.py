@@ -1,4 +1,4 @@
-"""How a criterion is asked: of whom, in which order, and what becomes of one that can't be evaluated."""
+"""Evaluation of criteria: input, order, and errors."""
 
 from collections.abc import Callable
 
@@ -57,7 +57,7 @@ def test_what_can_not_be_evaluated_is_unknown(error: type[Exception]) -> None:
         assert (step.value, step.holds) == (UNKNOWN, False)
 
 
-def test_before_anybody_has_signed_in_a_rule_on_people_may_be_either() -> None:
+def test_identity_rule_is_maybe_for_anonymous_caller() -> None:
     case = EvaluationContext(request(), None, NOW)
     assert identity_criterion(words(), ANSWERS, trouble(ValueError)).evaluate(case).value == MAYBE
     assert request_criterion(words(), ANSWERS, lambda case: TRUE, needs_person=True).evaluate(case).value == MAYBE

@@ -1,4 +1,4 @@
-"""What an explanation shows of the person whom a rule looked at."""
+"""Descriptions of the user in explanations."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def test_claims(values: Any, part: str) -> None:
     assert part in describe_claim(values)
 
 
-def test_people_and_nobody() -> None:
+def test_describes_users_and_anonymous_callers() -> None:
     shown = (describe_user, describe_email, describe_provider, describe_groups)
     ann = EvaluationContext(
         request(), user("ann@corp.com", subject="1", group_ids=frozenset({"g2", "g1"}), group_names=frozenset({"sales"})), NOW

@@ -43,7 +43,7 @@ def test_each_rule_decides(keys: dict[str, Any], caller: Identity | None, outcom
     assert (found.outcome, found.trace[-1].reason, found.is_allowed) == (outcome, reason, outcome is ALLOWED)
 
 
-def test_a_route_without_rules_lets_nobody_in() -> None:
+def test_route_without_rules_denies() -> None:
     assert (decision({}, user()).outcome, decision({}, None).outcome) == (FORBIDDEN, SIGN_IN)
 
 

@@ -54,7 +54,7 @@ def test_a_way_in_is_no_key_that_keeps_others_out() -> None:
     assert remedies(decide(request(), user(), table(make_route(**keys)), NOW)) == ["allowed_users: one of x@x.org"]
 
 
-def test_the_sentence_does_not_say_the_same_twice() -> None:
+def test_message_has_no_duplicate_reason() -> None:
     keys = {"allowed_users": ["x@x.org"], "allowed_domains": ["x.org"]}
     assert explained(keys, user("")).count("e-mail address") == 1
 
@@ -91,7 +91,7 @@ def test_the_rows_are_the_trace() -> None:
     ]
 
 
-def test_a_wildcard_says_that_it_stands_for_no_host_of_ours() -> None:
+def test_wildcard_mismatch_names_reserved_host() -> None:
     (look,) = route_candidates(request("/", "auth.example.com"), [make_route("*.example.com")], HTTPS, frozenset({"auth.example.com"}))
     (miss,) = look.mismatches
     assert miss.startswith("host: auth.example.com is reserved")
@@ -128,7 +128,7 @@ def test_a_route_is_passed_over_for_each_condition_that_does_not_hold() -> None:
     ]
 
 
-def test_a_route_of_another_host_is_not_looked_at() -> None:
+def test_route_of_other_host_is_no_candidate() -> None:
     assert looked("/", make_route("a.example.com"), make_route("*.other.com"), make_route()) == [(2, ())]
 
 
@@ -141,7 +141,7 @@ def test_a_route_of_another_port_is_passed_over_for_its_port() -> None:
     ]
 
 
-def test_a_wildcard_is_passed_over_where_the_host_has_routes_of_its_own() -> None:
+def test_wildcard_is_mismatch_for_host_with_own_routes() -> None:
     routes = (make_route("*.example.com"), make_route(path="/x"))
     assert looked("/", *routes) == [
         (0, ("host app.example.com *.example.com",)),
@@ -155,7 +155,7 @@ def test_a_route_in_shadow_is_passed_over_because_it_is_in_shadow() -> None:
     assert looked("/x", *routes) == [(0, ("mode shadow",)), (1, ())]
 
 
-def test_a_host_without_any_route_has_nothing_to_look_at() -> None:
+def test_host_without_routes_has_no_candidates() -> None:
     assert looked("/", make_route(), host="nowhere.test") == []
 
 
@@ -170,7 +170,7 @@ def test_a_path_with_two_readings_names_the_route_it_could_belong_to() -> None:
     assert "//admin/x as /admin/x" in reading
 
 
-def test_a_route_is_passed_over_for_what_it_carries() -> None:
+def test_route_of_other_protocol_is_mismatch() -> None:
     routes = [
         make_route(**{"from": "tcp+https://app.example.com:5432", "to": "tcp://db.internal:5432"}),
         make_route(),

@@ -24,7 +24,7 @@ def test_a_default_port_is_no_port(host: bytes, default_ports: frozenset[int], h
     assert parse_request("GET", host, b"/", b"", default_ports).host_port == host_port
 
 
-def test_the_query_is_kept_byte_for_byte() -> None:
+def test_query_is_preserved() -> None:
     query = b"x=/.gate/&y=%2e%2e/../\xc3\xa4&&=;|\\"
     assert parse_request("GET", b"h", b"/", query, HTTPS).query.encode("latin-1") == query
 
@@ -35,7 +35,7 @@ def test_a_query_that_could_end_a_line_is_refused(query: bytes) -> None:
         parse_request("GET", b"h", b"/", query, HTTPS)
 
 
-def test_the_headers_of_a_preflight_are_kept() -> None:
+def test_preflight_headers_are_preserved() -> None:
     found = parse_request("OPTIONS", b"h", b"/", b"", HTTPS, origin=b"https://a", access_control_request_method=b"PUT")
     assert (found.method, found.origin, found.access_control_request_method) == ("OPTIONS", "https://a", "PUT")
 
@@ -53,11 +53,11 @@ def test_a_method_that_could_be_mistaken_for_another_is_refused(method: str) -> 
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "QUERY", "PROPFIND", "M-SEARCH", "VERSION-CONTROL", "FOO", "X_Y", "A" * 32, ""])
-def test_any_other_method_is_judged_as_it_is_written(method: str) -> None:
+def test_other_methods_are_accepted_unchanged(method: str) -> None:
     assert parse_request(method, b"h", b"/", b"", HTTPS).method == method
 
 
-def test_a_tunnel_is_for_a_port_that_is_said_and_kept() -> None:
+def test_tunnel_requires_and_preserves_port() -> None:
     tunnel = parse_request("CONNECT", b"DB.example.com:443", b"/", b"", HTTPS)
     assert (tunnel.is_tunnel, tunnel.host_port) == (True, "db.example.com:443")
     with pytest.raises(BadRequest, match="a port"):

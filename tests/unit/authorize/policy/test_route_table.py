@@ -1,4 +1,4 @@
-"""Which route wins, and that no spelling of a path reaches past the one that protects it."""
+"""Route selection, and that no spelling of a path evades the route that protects it."""
 
 import contextlib
 import random
@@ -21,17 +21,17 @@ def test_the_first_match_in_the_list_wins() -> None:
     assert [name_of(routes, path) for path in ("/a/b", "/x", "/")] == ["a", "all", "all"]
 
 
-def test_an_exact_host_comes_before_a_wildcard_wherever_it_stands() -> None:
+def test_exact_host_precedes_wildcard() -> None:
     routes = table(make_route("*.example.com", name="wild"), make_route("app.example.com", name="exact"))
     assert (name_of(routes, host="app.example.com"), name_of(routes, host="b.example.com")) == ("exact", "wild")
 
 
-def test_a_host_with_routes_of_its_own_never_falls_back_to_the_wildcard() -> None:
+def test_host_with_own_routes_never_uses_wildcard() -> None:
     routes = table(make_route("app.example.com", name="exact", prefix="/a"), make_route("*.example.com", name="wild"))
     assert name_of(routes, "/b", "app.example.com") is None
 
 
-def test_no_wildcard_stands_for_a_host_of_ours_whatever_the_port() -> None:
+def test_wildcard_never_matches_reserved_host() -> None:
     routes = [
         make_route("*.example.com"),
         make_route("*.example.com:8443"),
@@ -44,7 +44,7 @@ def test_no_wildcard_stands_for_a_host_of_ours_whatever_the_port() -> None:
 
 
 @pytest.mark.parametrize("host", ["example.com", "a.b.example.com", "xexample.com", "example.com.evil"])
-def test_a_wildcard_stands_for_exactly_one_label(host: str) -> None:
+def test_wildcard_matches_exactly_one_label(host: str) -> None:
     assert name_of(table(make_route("*.example.com", name="wild")), host=host) is None
 
 
@@ -188,7 +188,7 @@ def test_ten_thousand_hosts_are_found_by_name() -> None:
     assert repr(routes) == "<RouteTable 10000 routes, 10000 hosts>"
 
 
-def test_routes_that_stay_are_compiled_once_and_anew_for_another_authority_of_all() -> None:
+def test_unchanged_routes_are_reused_unless_client_ca_changes() -> None:
     kept, gone, new = make_route("a.example.com"), make_route("b.example.com"), make_route("c.example.com")
     first = RouteTable.build((kept, gone), client_ca=None)
     second = RouteTable.build((new, kept), client_ca=None, previous=first)

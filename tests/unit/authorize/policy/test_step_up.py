@@ -1,4 +1,4 @@
-"""Who may enter, but signed in too weakly or too long ago, is led to a stronger sign-in; nobody else is, and nobody is let in."""
+"""An allowed user whose sign-in is too weak or too old is redirected to a stronger one.  No other outcome changes."""
 
 from typing import Any
 
@@ -57,19 +57,19 @@ def test_a_refusal_by_rules_on_the_sign_in_itself_is_lifted_by_another_one() -> 
         {"allowed_idp_claims": {"acr": ["mfa"]}, **MFA},
     ):
         assert judged(keys, person("pwd", issued_at=NOW - 9 * 3600)).outcome is STEP_UP, keys
-    # Who is strong enough already, and still refused, is refused.
+    # A user whose sign-in is strong enough, and who is denied, remains denied.
     assert judged({"policy": [{"allow": {"acr": "hw"}}], **MFA}, person("mfa")).outcome is FORBIDDEN
     assert judged({"policy": [{"allow": {"email": "x@x.org"}}], **MFA}, person("pwd")).outcome is FORBIDDEN
 
 
-def test_what_needs_no_person_is_not_let_past_it() -> None:
+def test_requirement_applies_without_identity() -> None:
     by_address = {"policy": [{"allow": {"source_ip": "192.0.2.0/24"}}], **MFA}
     assert judged(by_address, None, source_ip="192.0.2.1").outcome is SIGN_IN
     assert judged(by_address, person("pwd"), source_ip="192.0.2.1").outcome is STEP_UP
     assert judged(by_address, person("mfa"), source_ip="192.0.2.1").outcome is ALLOWED
 
 
-def test_a_preflight_carries_no_person_and_passes() -> None:
+def test_preflight_needs_no_step_up() -> None:
     asked = {"method": "OPTIONS", "origin": b"https://a.example", "access_control_request_method": b"GET"}
     decision = judged({**ANY, **MFA, "cors_allow_preflight": True}, None, **asked)
     assert decision.is_allowed
@@ -94,7 +94,7 @@ def test_the_trace_shows_it_as_a_step() -> None:
     }  # fmt: skip
 
 
-def test_routes_that_ask_for_nothing_compile_to_nothing() -> None:
+def test_routes_without_requirements_have_none() -> None:
     (plain,) = table(make_route(**ANY)).routes()
     assert (plain.authentication_requirements, plain.is_time_dependent) == ((), False)
     (timed,) = table(make_route(**ANY, **AGE)).routes()

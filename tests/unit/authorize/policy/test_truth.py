@@ -39,5 +39,5 @@ def test_several_possible_answers_combine_to_all_that_may_come_of_them(one: int,
         assert table[one][other] == expected
 
 
-def test_who_might_be_anybody_decides_nothing_alone() -> None:
+def test_maybe_alone_decides_nothing() -> None:
     assert (AND[MAYBE][FALSE], AND[MAYBE][TRUE], OR[MAYBE][TRUE], NOT[MAYBE]) == (FALSE, MAYBE, TRUE, MAYBE)

@@ -1,4 +1,4 @@
-"""What is called unreachable is: the route table itself never finds it, whatever is asked."""
+"""The route table never matches a route that is reported as unreachable."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ CI = "https://ci.example.com"
         ("auth0|5f7c8ec7c33c6c004bbafe82", EntryKind.SUBJECT, "auth0|5f7c8ec7c33c6c004bbafe82", ""),
     ],
 )
-def test_the_form_says_what_is_named(written: str, kind: EntryKind, name: str, provider: str) -> None:
+def test_entry_kind_follows_from_form(written: str, kind: EntryKind, name: str, provider: str) -> None:
     entry = parse_user_entry(written)
     assert (entry.kind, entry.name, entry.provider, entry.is_issuer_qualified) == (kind, name, provider, provider.startswith("https://"))
 
@@ -30,6 +30,6 @@ def test_the_form_says_what_is_named(written: str, kind: EntryKind, name: str, p
 @pytest.mark.parametrize(
     "written", ["", "/", "/alice", "oidc/", CI, f"{CI}#", f"{CI}/team", "a@b@c", "@corp.example", "ann@", "ann@corp..example"]
 )
-def test_what_can_be_nobody_s_name_is_refused(written: str) -> None:
+def test_unmatchable_entry_is_rejected(written: str) -> None:
     with pytest.raises(ValueError, match=r"must have|matches no user|is not an e-mail address"):
         parse_user_entry(written)

@@ -1,4 +1,4 @@
-"""A request comes back from Envoy's words as it went in, and somebody's Envoy is read by the same door as our own listener."""
+"""A request survives the conversion to Envoy's attributes, and external Envoys are parsed like gate's listener."""
 
 from urllib.parse import quote
 
@@ -43,7 +43,7 @@ def told_by_envoy(**http: object) -> pb.CheckRequest:
     return told
 
 
-def test_what_an_envoy_tells_is_made_canonical():
+def test_envoy_request_is_canonicalized():
     told = told_by_envoy(host="APP.example.com.:443", path="/a/../b?x=1", headers={":path": "/other", "cookie": "a=b; _gate=y"})
     back, cookies = from_check_request(told, HTTPS)
     assert (back.host_port, back.path, back.query) == ("app.example.com", "/b", "x=1")
@@ -65,7 +65,7 @@ def test_a_certificate_that_can_not_be_read_is_none():
         assert from_check_request(told, HTTPS)[0].client_certificate is None
 
 
-def test_a_certificate_that_was_shown_for_another_name_does_not_count():
+def test_certificate_for_other_server_name_is_ignored():
     told = told_by_envoy()
     told.attributes.source.certificate = quote(authority().issue("ann").pem.decode())
     for server_name, counts in (("", True), ("APP.example.com", True), ("other.example.com", False), ("example.com", False)):

@@ -1,4 +1,4 @@
-"""What our own proxies are told, and what somebody's Envoy is: who may ask, by which route, in which words."""
+"""Responses to gate's proxies and to external Envoys, and which callers are accepted."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -42,7 +42,7 @@ POLICY = [
 
 
 class Envoy:
-    """Asks as an Envoy does: plain headers, and a bearer token of its own."""
+    """External Envoy: it sends plain headers and its own bearer token."""
 
     def __init__(self, channel: grpc.aio.Channel, cookies: SessionCookies, service: AuthorizeService, broker: Any, secret: SharedSecret):
         self.channel, self.cookies, self.service, self.broker, self.secret = channel, cookies, service, broker, secret
@@ -91,7 +91,7 @@ def denied(answer: pb.CheckResponse) -> dict[str, str]:
     return {option.header.key: option.header.value for option in answer.denied_response.headers}
 
 
-async def test_who_is_let_in_is_described_and_cleaned(envoy):
+async def test_allowed_request_gets_identity_headers_and_removals(envoy):
     claimed = {"x_gate_jwt_assertion": "forged", "x_gate_claim_email": "boss@corp.com", "X_Gate_Claim_groups": "admins", "x_other": "1"}
     answer = await envoy.ask(cookie=envoy.cookie(), authorization="Gate abc", **claimed)
     assert answer.status.code == code_pb2.OK
@@ -106,7 +106,7 @@ async def test_who_is_let_in_is_described_and_cleaned(envoy):
     assert "s1" not in str(answer.dynamic_metadata)
 
 
-async def test_an_answer_that_was_given_before_is_nobody_elses(envoy):
+async def test_cached_response_is_not_shared_between_users(envoy):
     await envoy.broker.sign_in("s2", "oidc/2", email="eve@corp.com")
     await settled()
     cookies = {"ann@corp.com": envoy.cookie(), "eve@corp.com": envoy.cookie("s2"), "": "", "long": f"{envoy.cookie()}; a={'x' * 4000}"}
@@ -124,7 +124,7 @@ async def test_an_answer_that_was_given_before_is_nobody_elses(envoy):
     assert (await envoy.ask(cookie=envoy.cookie("s2"), x_gate_role="admin")).status.code == code_pb2.PERMISSION_DENIED
 
 
-async def test_who_is_not_signed_in_is_sent_to_sign_in_with_the_cookie_that_binds_it(envoy):
+async def test_anonymous_caller_is_redirected_with_binding_cookie(envoy):
     answer = await envoy.ask("/x?a=1", accept="text/html")
     assert answer.status.code == code_pb2.PERMISSION_DENIED
     assert answer.denied_response.status.code == 302
@@ -136,7 +136,7 @@ async def test_who_is_not_signed_in_is_sent_to_sign_in_with_the_cookie_that_bind
     assert script.denied_response.status.code == 401
 
 
-async def test_who_is_refused_is_told_why_as_a_page_or_as_json(envoy):
+async def test_denied_caller_gets_reason_as_page_or_json(envoy):
     page = await envoy.ask("/bob", cookie=envoy.cookie(), accept="text/html")
     assert page.denied_response.status.code == 403
     assert Reason.USER_NOT_LISTED.value in page.denied_response.body
@@ -159,7 +159,7 @@ async def test_an_unknown_host_is_not_let_through(envoy):
     assert (await envoy.ask(host="unknown.example.com", cookie=envoy.cookie())).denied_response.status.code == 404
 
 
-async def test_a_route_that_the_envoy_names_must_be_the_one_that_is_judged(envoy):
+async def test_rejects_other_route_than_envoys(envoy):
     routes = envoy.service.routes.routes()
     allowed = await envoy.ask("/", cookie=envoy.cookie(), extensions={ROUTE: routes[-1].id})
     assert allowed.status.code == code_pb2.OK
@@ -168,13 +168,13 @@ async def test_a_route_that_the_envoy_names_must_be_the_one_that_is_judged(envoy
         assert refused.denied_response.status.code == 503
 
 
-async def test_without_the_broker_nobody_is_let_in_but_where_everybody_is(envoy):
+async def test_without_broker_only_public_routes_are_allowed(envoy):
     envoy.broker.is_down = True
     assert (await envoy.ask("/", cookie=envoy.cookie())).denied_response.status.code == 503
     assert (await envoy.ask("/public")).status.code == code_pb2.OK
 
 
-async def test_extensions_for_our_own_proxies_mean_nothing_from_others(envoy):
+async def test_internal_extensions_of_external_envoy_are_ignored(envoy):
     extensions = {"gate_purpose": "attest", SYNC_TOKEN: "life:99"}
     answer = await envoy.ask("/bob", cookie=envoy.cookie(), extensions=extensions)
     assert answer.denied_response.status.code == 403
@@ -195,7 +195,7 @@ async def test_an_envoy_s_token_opens_no_other_method(envoy):
         assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_an_envoy_without_metadata_of_its_own_tells_its_token_in_what_it_asks(envoy):
+async def test_accepts_token_in_context_extensions(envoy):
     """The Envoys of Envoy Gateway: a SecurityPolicy can't say metadata."""
     answer = await envoy.ask(token="", extensions={"gate_token": BEARER}, cookie=envoy.cookie())
     assert (answer.status.code, added(answer)["x-gate-claim-email"]) == (code_pb2.OK, "ann@corp.com")
@@ -212,7 +212,7 @@ async def test_an_envoy_without_metadata_of_its_own_tells_its_token_in_what_it_a
         ("", {"gate_token": BEARER, "gate_route": "x" * 600_000}),
     ],
 )
-async def test_what_an_envoy_asks_without_the_right_token_is_answered_nothing(envoy, token, extensions):
+async def test_rejects_envoy_without_valid_token(envoy, token, extensions):
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await envoy.ask("/public", token=token, extensions=extensions)
     assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -239,7 +239,7 @@ async def test_a_token_in_a_question_opens_no_other_method(envoy):
     assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_a_bad_token_of_ours_is_not_saved_by_one_in_the_question(envoy):
+async def test_invalid_gate_token_is_rejected_despite_extension_token(envoy):
     asked = pb.CheckRequest()
     asked.attributes.context_extensions["gate_token"] = BEARER
     call = envoy.channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
@@ -248,7 +248,7 @@ async def test_a_bad_token_of_ours_is_not_saved_by_one_in_the_question(envoy):
     assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_a_bad_token_of_ours_is_not_saved_by_a_bearer(envoy):
+async def test_invalid_gate_token_is_rejected_despite_bearer(envoy):
     call = envoy.channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
     for token in ("x", SharedSecret([b"y" * 32]).token(CHECK)):
         with pytest.raises(grpc.aio.AioRpcError) as error:

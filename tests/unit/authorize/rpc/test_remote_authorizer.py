@@ -1,4 +1,4 @@
-"""What authorize answers is believed only where it is about the route that this proxy will use."""
+"""A response of authorize counts only for the route that this proxy uses."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ async def test_the_route_and_what_was_seen_go_with_the_question(tmp_path):
     ],
     ids=repr,
 )
-async def test_an_answer_that_is_not_understood_lets_nobody_in(tmp_path, change):
+async def test_unknown_response_raises(tmp_path, change):
     channel = Channel()
     remote = authorizer(tmp_path, channel)
     channel.metadata = {"outcome": "ALLOWED", "route": remote.routes.routes()[0].id, "trace": [STEP], **change}
@@ -74,7 +74,7 @@ async def test_an_answer_that_is_not_understood_lets_nobody_in(tmp_path, change)
         await remote.check(request(), [])
 
 
-async def test_what_a_later_release_says_of_an_identity_is_passed_over(tmp_path):
+async def test_unknown_identity_fields_are_ignored(tmp_path):
     channel = Channel()
     remote = authorizer(tmp_path, channel)
     identity = {"session_id": "s", "user_id": "oidc/1", "subject": "1", "provider": "oidc", "expires_at": 9.0, "shoe_size": 43}
@@ -93,12 +93,12 @@ async def test_nothing_at_all_is_no_permission(tmp_path):
     ("code", "kind"),
     [(grpc.StatusCode.INVALID_ARGUMENT, BadRequest), (grpc.StatusCode.UNAVAILABLE, BrokerError), (grpc.StatusCode.UNKNOWN, BrokerError)],
 )
-async def test_a_failure_is_told_by_whose_it_is(tmp_path, code, kind):
+async def test_failures_map_to_errors(tmp_path, code, kind):
     with pytest.raises(kind):
         await authorizer(tmp_path, Channel(error=RpcError(code, "x"))).check(request(), [])
 
 
-async def test_a_request_without_a_route_is_asked_of_nobody(tmp_path):
+async def test_request_without_route_is_decided_locally(tmp_path):
     channel = Channel()
     assert (await authorizer(tmp_path, channel).check(request(host="unknown.example.com"), [])).decision.route is None
     assert channel.asked == []

@@ -38,7 +38,7 @@ def plan(options: Options, **query: str) -> str:
     return TimelineFilters.of(query, BERLIN, options.policy).rows().order_by("-decided_at", "-id").explain()
 
 
-def test_a_person_is_found_by_name_by_id_and_by_a_part(options: Options) -> None:
+def test_filters_by_name_id_and_part(options: Options) -> None:
     for name in ("ann", "anna", "bob"):
         decided(name)
     assert [found(options, user=wanted) for wanted in ("ann@corp.com", "oidc/ann", "NN", "carol")] == [
@@ -96,7 +96,7 @@ def test_a_span_ends_now(options: Options) -> None:
 
 
 @pytest.mark.parametrize("query", [{"from": "soon"}, {"to": "2027-13-01"}, {"q": "after:soon"}])
-def test_what_can_not_be_asked_finds_nothing_rather_than_everything(options: Options, query: dict[str, str]) -> None:
+def test_invalid_filter_matches_nothing(options: Options, query: dict[str, str]) -> None:
     decided("ann")
     filters = TimelineFilters.of(query, BERLIN, options.policy)
     assert (list(filters.rows()), len(filters.problems)) == ([], 1)
@@ -132,7 +132,7 @@ def logged(database: None, tmp_path: Path) -> None:
         ("BOB a1", ["/a"], ""),
     ],
 )
-def test_a_word_is_looked_for_where_its_form_says(text: str, found: list[str], index: str) -> None:
+def test_word_is_searched_by_its_form(text: str, found: list[str], index: str) -> None:
     rows = search(LoggedDecision.objects.all(), text)
     assert [row.url.removeprefix("app.example.com") for row in rows] == found
     assert index in rows.explain()
@@ -150,7 +150,7 @@ def test_of_a_large_log_the_newest_are_looked_through_for_what_no_index_has(monk
 
 
 @pytest.mark.usefixtures("logged")
-def test_more_words_than_anybody_writes_are_not_looked_for() -> None:
+def test_excess_words_are_ignored() -> None:
     assert search(LoggedDecision.objects.all(), "corp " * 8 + "nothing " * 1000).count() == 4
 
 

@@ -1,4 +1,4 @@
-"""Are decisions told by the days and hours of a zone, page after page, each once?"""
+"""The timeline lists decisions by day and hour of a zone, each once over all pages."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def test_the_newest_come_first_under_their_day_and_hour() -> None:
     assert told(paginate(rows, "", KOLKATA), KOLKATA) == [("2027-01-16", [("04:00 +0530", 2), ("03:00 +0530", 1)])]
 
 
-def test_the_hour_that_is_there_twice_in_autumn_is_told_twice() -> None:
+def test_repeated_autumn_hour_is_listed_separately() -> None:
     decided(datetime(2027, 10, 31, 0, 30, tzinfo=UTC), datetime(2027, 10, 31, 1, 30, tzinfo=UTC))
     page = paginate(LoggedDecision.objects.all(), "", BERLIN)
     assert told(page, BERLIN) == [("2027-10-31", [("02:00 +0100", 1), ("02:00 +0200", 1)])]
@@ -56,7 +56,7 @@ def test_pages_hold_each_decision_once_also_of_the_same_moment(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("before", ["x", "-1", "1-", "1-x", "９-9", "9" * 30 + "-1", "1-" + "9" * 30, "1" * 18 + "-" + "9" * 19])
-def test_a_place_that_is_none_begins_at_the_newest_or_finds_what_it_says(before: str) -> None:
+def test_invalid_position_selects_newest_page(before: str) -> None:
     decided(datetime(1970, 1, 1, tzinfo=UTC))
     assert len(paginate(LoggedDecision.objects.all(), before, UTC_ZONE).days) == 1
 
@@ -70,7 +70,7 @@ def asked(wanted: str, session: dict[str, Any]) -> tuple[str, bool, bool]:
     return str(found.zone), bool(found.problem), found.is_chosen
 
 
-def test_nobody_has_chosen_until_somebody_does() -> None:
+def test_zone_is_unchosen_by_default() -> None:
     session: dict[str, Any] = {}
     assert asked("", session) == ("Asia/Kolkata", False, False)
     assert asked("Europe/Berlin", session) == ("Europe/Berlin", False, True)
@@ -79,13 +79,13 @@ def test_nobody_has_chosen_until_somebody_does() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["Mars/Olympus", "../UTC", "/etc/passwd", "utc\x00", "x" * 5000])
-def test_what_is_no_zone_is_told_and_changes_nothing(wanted: str) -> None:
+def test_invalid_zone_is_reported_and_ignored(wanted: str) -> None:
     session: dict[str, Any] = {}
     assert asked(wanted, session) == ("Asia/Kolkata", True, True)
     assert session == {}
 
 
-def test_a_zone_that_was_kept_by_another_release_is_none() -> None:
+def test_unknown_stored_zone_is_ignored() -> None:
     assert asked("", {"timeline_zone": "Mars/Olympus"})[0] == "Asia/Kolkata"
 
 

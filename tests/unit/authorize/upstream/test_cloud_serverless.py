@@ -45,7 +45,7 @@ def with_account(tmp_path: Path, cloud: Cloud, clock: Clock) -> IdentityTokens:
     return IdentityTokens(make_options(tmp_path, cloud_serverless_authentication_service_account=encoded), clock)
 
 
-async def test_the_metadata_server_is_asked_once_for_each_audience(tokens: IdentityTokens, cloud: Cloud) -> None:
+async def test_metadata_token_is_fetched_once_per_audience(tokens: IdentityTokens, cloud: Cloud) -> None:
     first = await tokens.token_for(SERVICE)
     assert jwt.decode(first, options={"verify_signature": False})["aud"] == SERVICE
     assert await tokens.token_for(SERVICE) == first
@@ -123,7 +123,7 @@ async def test_a_server_that_is_away_is_a_failure_with_a_log_line(tmp_path: Path
     assert (entry["audience"], entry["reason"]) == (SERVICE, "ConnectError")
 
 
-async def test_neither_token_nor_key_is_shown(tmp_path: Path, cloud: Cloud, clock: Clock, logged: Any) -> None:
+async def test_repr_has_no_token_or_key(tmp_path: Path, cloud: Cloud, clock: Clock, logged: Any) -> None:
     tokens = with_account(tmp_path, cloud, clock)
     token = await tokens.token_for(SERVICE)
     cloud.answer = (200, b'{"id_token": 5}')

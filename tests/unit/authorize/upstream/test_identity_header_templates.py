@@ -1,4 +1,4 @@
-"""A route's own words about the caller: what is not known is left out, and nobody is told of as somebody else."""
+"""Headers of a route's templates: unknown values are omitted, and no user can pass for another."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def told(tmp_path: Path, identity: Identity | None, /, *, certificate: ClientCer
     return {name.decode(): value.decode() for name, value in first}
 
 
-def test_a_preset_says_what_is_known_and_leaves_out_the_rest(tmp_path: Path) -> None:
+def test_preset_omits_unknown_values(tmp_path: Path) -> None:
     person = user(groups=("g1", "Sales, EU"), claims={"preferred_username": ("ann",)})
     assert told(tmp_path, person, identity_headers="remote-user") == {
         "remote-user": "oidc/1",
@@ -50,7 +50,7 @@ def test_a_preset_says_what_is_known_and_leaves_out_the_rest(tmp_path: Path) -> 
     assert told(tmp_path, None, identity_headers="remote-user") == {}
 
 
-def test_who_another_issuer_names_is_told_of_by_their_id_alone(tmp_path: Path) -> None:
+def test_external_identity_has_only_id_and_assertion(tmp_path: Path) -> None:
     """An application would take their name for one of our people's."""
     assert told(tmp_path, FOREIGN, identity_headers="oauth2-proxy") == {}
     assert told(tmp_path, FOREIGN, identity_headers="remote-user") == {"remote-user": "https://ci.example.com#alice"}
@@ -61,7 +61,7 @@ def test_who_another_issuer_names_is_told_of_by_their_id_alone(tmp_path: Path) -
 
 @pytest.mark.parametrize("empty", [("",), [""], ""])
 def test_an_empty_claim_is_none(tmp_path: Path, empty: Any) -> None:
-    """An application may take an empty name for that of a request of its own, or for its first account."""
+    """An application may treat an empty name as internal, or as its first account."""
     person = user(claims={"preferred_username": empty})
     assert "x-forwarded-preferred-username" not in told(tmp_path, person, identity_headers="oauth2-proxy")
     with pytest.raises(NoIdentity):
@@ -82,7 +82,7 @@ def test_authorization_in_nobodys_name_is_refused(tmp_path: Path) -> None:
             told(tmp_path, nobody, **keys)
 
 
-def test_what_is_the_requests_own_is_each_requests(tmp_path: Path) -> None:
+def test_request_variables_are_rendered_per_request(tmp_path: Path) -> None:
     made = IdentityHeaders(make_options(tmp_path), SigningKey.from_options(make_options(tmp_path)))
     keys = {"X-Trace": "${user}/${request_id}", "X-Certificate": "${client_certificate.fingerprint}", "X-User": "${user}"}
     route, person = compile_route(make_route(set_request_headers=keys), "policy[0]"), user()

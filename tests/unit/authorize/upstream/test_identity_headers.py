@@ -1,4 +1,4 @@
-"""What an upstream is told, and that nobody can make it be told more."""
+"""Identity headers that an upstream receives, and that no client can add to them."""
 
 import itertools
 from pathlib import Path
@@ -43,7 +43,7 @@ def claims(key: SigningKey, token: str, audience: str = "app.example.com") -> di
     return jwt.decode(token, jwt.PyJWK(key.jwk()), algorithms=[key.algorithm], audience=audience, options=options)
 
 
-def test_the_assertion_says_who_for_whom_and_until_when(made: IdentityHeaders, key: SigningKey) -> None:
+def test_assertion_has_subject_audience_and_expiry(made: IdentityHeaders, key: SigningKey) -> None:
     token = headers(made, user(name="Ann", groups=("g1", "Sales"), directory_email="ann@directory.org"))[ASSERTION.decode()]
     assert claims(key, token) == {
         "iss": "auth.example.com:8443",
@@ -64,14 +64,14 @@ def test_without_a_directory_the_email_is_the_providers(made: IdentityHeaders, k
     assert "email" not in claims(key, headers(made, user("", session_id="s2"))[ASSERTION.decode()])
 
 
-def test_an_unverified_email_is_not_told_to_upstreams(made: IdentityHeaders, key: SigningKey) -> None:
+def test_unverified_email_is_not_released(made: IdentityHeaders, key: SigningKey) -> None:
     """Upstreams take the address for the person's own, so one that anybody could have claimed is left out."""
     sent = headers(made, user("ceo@corp.com", verified_email=""))
     assert "email" not in claims(key, sent[ASSERTION.decode()])
     assert "x-gate-claim-email" not in sent
 
 
-def test_what_another_issuer_says_of_its_people_is_not_told_as_ours(tmp_path: Path, key: SigningKey) -> None:
+def test_external_claims_are_not_released(tmp_path: Path, key: SigningKey) -> None:
     made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=[*CLAIMS, "roles"], groups_claim="roles"), key)
     said = {"email": ("ceo@corp.com",), "name": ("CEO",), "groups": ("g1",), "roles": ("g1",), "team": ("ci",)}
     who = user("", user_id="https://ci.example.com#bot", subject="bot", provider="jwt", claims=said)
@@ -80,7 +80,7 @@ def test_what_another_issuer_says_of_its_people_is_not_told_as_ours(tmp_path: Pa
     assert sent == {"x-gate-claim-user": "https://ci.example.com#bot", "x-gate-claim-team": "ci"}
 
 
-def test_of_nobody_the_assertion_says_nothing_but_for_whom(made: IdentityHeaders, key: SigningKey) -> None:
+def test_anonymous_assertion_has_only_issuer_and_audience(made: IdentityHeaders, key: SigningKey) -> None:
     found = headers(made, None)
     assert claims(key, found.pop(ASSERTION.decode())) == {"iss": "auth.example.com:8443", "aud": "app.example.com"}
     assert found == {}
@@ -128,7 +128,7 @@ def test_a_claim_of_the_provider_does_not_replace_what_is_attested(made: Identit
 
 
 @pytest.mark.parametrize("claim", ["name", "given_name", "family_name", "middle_name", "nickname"])
-def test_no_claim_that_names_people_is_the_address_or_the_id_of_another(tmp_path: Path, key: SigningKey, claim: str) -> None:
+def test_name_claims_never_equal_other_users_address_or_id(tmp_path: Path, key: SigningKey, claim: str) -> None:
     made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=[claim]), key)
     route = compile_route(make_route(pass_identity_headers=True, set_request_headers={"Remote-Name": f"${{claim.{claim}}}"}), "policy[0]")
     for number, (value, told) in enumerate(
@@ -138,7 +138,7 @@ def test_no_claim_that_names_people_is_the_address_or_the_id_of_another(tmp_path
         assert (found.get(f"x-gate-claim-{claim}"), found.get("remote-name")) == (told, told)
 
 
-def test_a_route_that_does_not_pass_identity_headers_tells_nothing(made: IdentityHeaders) -> None:
+def test_route_without_identity_headers_sends_none(made: IdentityHeaders) -> None:
     assert made.headers_for(request(), compile_route(make_route(), "policy[0]"), user(), NOW) == ()
     own = compile_route(make_route(prefix="/own", set_request_headers={"X-User": "${user}"}), "policy[1]")
     assert headers(made, user(), route=own) == {"x-user": "oidc/1"}
@@ -170,12 +170,12 @@ def test_an_assertion_is_signed_once_for_a_session_route_and_host(made: Identity
     assert all(other is not first for other in others)
 
 
-def test_a_changed_identity_is_never_told_from_the_cache(made: IdentityHeaders) -> None:
+def test_changed_identity_is_not_served_from_cache(made: IdentityHeaders) -> None:
     headers(made, user(groups=("admin",)))
     assert "x-gate-claim-groups" not in headers(made, user())
 
 
-def test_in_its_last_minute_an_assertion_is_signed_anew(made: IdentityHeaders) -> None:
+def test_assertion_is_renewed_in_its_last_minute(made: IdentityHeaders) -> None:
     caller = user()
     first = made.headers_for(request(), ROUTE, caller, 1939.0)
     assert made.headers_for(request(), ROUTE, caller, 1939.9) is first
@@ -253,7 +253,7 @@ def test_a_filter_leaves_the_groups_that_the_upstream_needs(
     assert told(tmp_path, key, route, **settings) == (groups, ",".join(groups) or None)
 
 
-def test_for_the_persons_own_eyes_the_filter_of_all_routes_counts(tmp_path: Path, key: SigningKey) -> None:
+def test_own_assertion_uses_global_group_filter(tmp_path: Path, key: SigningKey) -> None:
     made = IdentityHeaders(make_options(tmp_path, jwt_groups_filter=["g1"]), key)
     assert claims(key, made.assertion(user(groups=("g1", "g2")), "app.example.com"))["groups"] == ["g1"]
 

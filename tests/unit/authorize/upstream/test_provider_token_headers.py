@@ -82,7 +82,7 @@ def ann() -> Identity:
     return user(session_id="session")
 
 
-async def test_both_tokens_stand_where_the_route_says(stage: Stage) -> None:
+async def test_both_tokens_are_in_configured_headers(stage: Stage) -> None:
     session = await stage.renewals.signed_in()
     assert await stage.tokens(BOTH).headers_for(BOTH, ann()) == (
         (b"x-access", session.access_token.encode()),
@@ -129,7 +129,7 @@ async def test_an_id_token_that_is_not_verified_yet_is_waited_for(stage: Stage) 
     assert SessionTokens.of(replace(half, unverified_id_token="")).cannot_be_refreshed("id_token", stage.clock() + 7201)
 
 
-async def test_where_a_refresh_brings_no_id_token_there_is_one_refresh_and_then_words(stage: Stage) -> None:
+async def test_refresh_without_id_token_is_tried_once(stage: Stage) -> None:
     await stage.renewals.signed_in()
     await stage.change(access_token_expires=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7000)
     stage.clock.ahead = 7200
@@ -148,7 +148,7 @@ async def test_without_a_refresh_token_a_token_is_used_to_its_end_and_no_further
         await tokens.headers_for(ACCESS, person)
 
 
-async def test_a_provider_in_trouble_is_a_refusal_that_is_not_asked_for_again_at_once(stage: Stage) -> None:
+async def test_failed_refresh_is_not_retried_immediately(stage: Stage) -> None:
     await stage.renewals.signed_in()
     stage.idp.bend.answers["/token"] = Answer(500)
     stage.clock.ahead = 3601
@@ -179,7 +179,7 @@ async def test_what_is_no_token_goes_nowhere(stage: Stage, token: str) -> None:
         await stage.tokens(ACCESS).headers_for(ACCESS, ann())
 
 
-async def test_who_has_not_signed_in_at_this_provider_has_no_token(stage: Stage) -> None:
+async def test_user_of_other_provider_has_no_token(stage: Stage) -> None:
     await stage.renewals.signed_in()
     for person in (user(session_id="another"), user(session_id="bearer/x")):
         with pytest.raises(NoIdentity, match="not signed in"):
@@ -189,7 +189,7 @@ async def test_who_has_not_signed_in_at_this_provider_has_no_token(stage: Stage)
         await stage.tokens(ACCESS).headers_for(ACCESS, ann())
 
 
-async def test_of_nobody_a_header_is_left_out_and_an_authorization_is_refused(stage: Stage) -> None:
+async def test_anonymous_header_is_omitted_and_authorization_rejected(stage: Stage) -> None:
     assert await stage.tokens(BOTH).headers_for(BOTH, None) == ()
     with pytest.raises(NoIdentity, match="signed-in user"):
         await stage.tokens(ACCESS).headers_for(ACCESS, None)
@@ -206,7 +206,7 @@ async def test_a_changed_record_is_read_again_and_a_session_that_ended_gives_not
         await tokens.headers_for(ACCESS, ann())
 
 
-async def test_no_token_is_in_what_is_logged_or_shown(stage: Stage) -> None:
+async def test_tokens_are_neither_logged_nor_displayed(stage: Stage) -> None:
     session = await stage.renewals.signed_in(access_token="the-marker")
     stage.idp.bend.answers["/token"] = Answer(500)
     tokens = stage.tokens(ACCESS)
@@ -222,7 +222,7 @@ async def test_no_token_is_in_what_is_logged_or_shown(stage: Stage) -> None:
     assert session.id_token not in shown
 
 
-async def test_nothing_is_asked_for_a_route_without_tokens(stage: Stage) -> None:
+async def test_route_without_tokens_needs_no_broker(stage: Stage) -> None:
     plain = compile_route(make_route(), "policy[0]")
     tokens = ProviderTokens(stage.options, [plain], None, time.time)
     assert await tokens.headers_for(plain, ann()) == ()

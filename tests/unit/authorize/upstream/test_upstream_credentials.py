@@ -1,4 +1,4 @@
-"""In whose name a cluster is asked, and that it is never asked in nobody's."""
+"""Impersonation on a cluster, and that it never lacks an identity."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def made(tmp_path: Path, *routes: CompiledRoute, **settings: object) -> Upstream
     return UpstreamCredentials(options, RouteTable.build([compiled.route for compiled in routes], client_ca=None), told)
 
 
-async def test_a_cluster_is_told_for_whom(credentials: UpstreamCredentials) -> None:
+async def test_cluster_gets_impersonation_headers(credentials: UpstreamCredentials) -> None:
     assert await credentials.headers_for(CLUSTER, user(groups=("g1", "Sales"))) == (
         (b"authorization", b"Bearer the-cluster-token"),
         (b"impersonate-user", b"ann@corp.com"),
@@ -49,14 +49,14 @@ async def test_a_cluster_is_told_for_whom(credentials: UpstreamCredentials) -> N
     )
 
 
-async def test_an_old_application_gets_its_user_and_password_whoever_asks(tmp_path: Path) -> None:
+async def test_basic_auth_is_sent_for_every_user(tmp_path: Path) -> None:
     old = compile_route(make_route("old.example.com", basic_auth={"user": "gate", "password": "pass"}), "policy[0]")
     found = made(tmp_path, old)
     for person in (user(), None):
         assert await found.headers_for(old, person) == ((b"authorization", b"Basic Z2F0ZTpwYXNz"),)
 
 
-async def test_the_token_never_goes_without_a_person(credentials: UpstreamCredentials) -> None:
+async def test_cluster_token_requires_identity(credentials: UpstreamCredentials) -> None:
     with pytest.raises(NoIdentity):
         await credentials.headers_for(CLUSTER, None)
 
@@ -73,7 +73,7 @@ async def test_the_token_never_goes_without_a_person(credentials: UpstreamCreden
         (user("änn@corp.com"), b"oidc/1"),
     ],
 )
-def test_a_person_is_named_by_what_nobody_else_can_have(person: object, name: bytes) -> None:
+def test_impersonated_name_is_unique(person: object, name: bytes) -> None:
     assert impersonated_user(person) == name  # type: ignore[arg-type]
 
 
@@ -83,13 +83,13 @@ def test_a_name_is_passed_as_it_is_or_not_at_all(subject: str) -> None:
         impersonated_user(user("", subject=subject))
 
 
-async def test_nobody_is_put_into_a_group_that_the_cluster_keeps_for_itself(credentials: UpstreamCredentials) -> None:
+async def test_reserved_groups_are_not_impersonated(credentials: UpstreamCredentials) -> None:
     groups = ("system:masters", "System:masters", " system:masters", "é", "a\nb", "ok")
     found = await credentials.headers_for(CLUSTER, user(groups=groups))
     assert [value for name, value in found if name == b"impersonate-group"] == [b"ok"]
 
 
-async def test_what_was_made_is_kept_while_the_person_is_the_same(credentials: UpstreamCredentials) -> None:
+async def test_headers_are_cached_per_identity(credentials: UpstreamCredentials) -> None:
     ann = user(groups=("admins",))
     first = await credentials.headers_for(CLUSTER, ann)
     assert await credentials.headers_for(CLUSTER, ann) is first
@@ -136,7 +136,7 @@ def test_an_audience_is_an_https_url_without_a_path(to: str, audience: str) -> N
     assert audience_for(parse_url(to)) == audience
 
 
-def test_a_token_is_not_shown(credentials: UpstreamCredentials, tmp_path: Path) -> None:
+def test_repr_has_no_token(credentials: UpstreamCredentials, tmp_path: Path) -> None:
     assert repr(credentials) == "<UpstreamCredentials of 1 clusters, 1 serverless, 0 basic>"
     assert TOKEN not in repr(CLUSTER.route)
     old = compile_route(make_route(basic_auth={"user": "gate", "password": TOKEN}), "policy[0]")

@@ -17,7 +17,7 @@ def test_every_criterion_that_can_be_written_can_be_made() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_is_compared_can_be_shown(seed: int) -> None:
+def test_every_actual_value_can_be_described(seed: int) -> None:
     for caller in (None, user(claims={"team": ("a",), "acr": ("b",)})):
         for comparison in iter_comparisons(parse_policy({"allow": Cases(seed).expression(0)})):
             criterion = build_criterion(comparison)

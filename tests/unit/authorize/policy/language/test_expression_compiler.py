@@ -110,11 +110,11 @@ def test_one_allow_block_of_several_is_enough_and_one_deny_block_too_much() -> N
         pytest.param([{"deny": FALSE}], {}, FORBIDDEN, id="nothing that could let anybody in"),
     ],
 )  # fmt: skip
-def test_nobody_is_led_to_sign_in_where_that_can_help_and_only_there(policy: Any, keys: dict[str, Any], outcome: Outcome) -> None:
+def test_anonymous_caller_is_prompted_only_if_sign_in_may_help(policy: Any, keys: dict[str, Any], outcome: Outcome) -> None:
     assert decision(policy, None, keys).outcome is outcome
 
 
-def test_a_preflight_is_not_kept_out_by_what_only_a_person_could_decide() -> None:
+def test_preflight_ignores_identity_deny_rules() -> None:
     keys = {"cors_allow_preflight": True, "allow_any_authenticated_user": True}
     found = decision([{"deny": ANN}], None, keys, **PREFLIGHT)
     assert (found.outcome, found.is_preflight) == (ALLOWED, True)
@@ -136,7 +136,7 @@ def test_the_trace_names_each_criterion_by_its_place_and_ends_with_the_block() -
     assert found.trace[-1].reason is Reason.ALLOWED_BY_POLICY
 
 
-def test_a_step_says_what_it_compared_and_what_it_would_hold_for() -> None:
+def test_step_has_actual_and_expected_value() -> None:
     found = decision([{"allow": {"source_ip": {"not_cidr": "10.0.0.0/8"}}}], user(), source_ip="10.1.2.3")
     words = found.trace[0].description
     assert words is not None
@@ -156,7 +156,7 @@ def test_a_step_says_what_it_compared_and_what_it_would_hold_for() -> None:
         ([{"allow": TRUE}, {"deny": UNKNOWN}], Reason.DENY_UNKNOWN),
     ],
 )
-def test_a_refused_person_is_told_what_is_true_of_them(policy: Any, reason: Reason) -> None:
+def test_denied_user_gets_disclosed_reason(policy: Any, reason: Reason) -> None:
     assert user_message(decision(policy, user())).params == {"reasons": reason.value}
 
 

@@ -1,4 +1,4 @@
-"""When does access that was given for a while let somebody in?"""
+"""When temporary access allows a request."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_access_holds_from_its_beginning_to_its_end(span: GrantPeriod, expected:
     assert outcome(holder(span=span)) is expected
 
 
-def test_nobody_else_gets_in_by_it() -> None:
+def test_grant_allows_only_its_user() -> None:
     assert outcome(user()) is Outcome.FORBIDDEN
     assert outcome(user(group_ids=frozenset({"writers"}))) is Outcome.ALLOWED
     assert outcome(None) is Outcome.SIGN_IN
@@ -97,7 +97,7 @@ def test_a_decision_that_looks_at_it_depends_on_time() -> None:
     assert compiled.is_time_dependent
 
 
-def test_the_explanation_says_from_when_to_when() -> None:
+def test_explanation_has_grant_period() -> None:
     (compiled,) = table(WIKI).routes()
     found = evaluate_route(request(), holder(), compiled, NOW)
     (row,) = [row for row in trace_rows(found) if row["rule"].endswith("granted")]
@@ -108,11 +108,11 @@ def test_the_explanation_says_from_when_to_when() -> None:
     assert any("temporary access" in way for way in remedies(refused))
 
 
-def test_outside_of_a_route_nobody_has_any() -> None:
+def test_no_grant_without_route() -> None:
     assert not criterion({"granted": True}).evaluate(EvaluationContext(request(), holder(), NOW)).holds
 
 
-def test_of_somebody_described_it_has_no_end() -> None:
+def test_simulated_grant_does_not_expire() -> None:
     found = criterion({"granted": True}).description.actual(
         EvaluationContext(request(), holder(span=GrantPeriod(float("-inf"), float("inf"))), NOW, WIKI)
     )

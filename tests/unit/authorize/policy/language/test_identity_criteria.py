@@ -1,4 +1,4 @@
-"""What the policy language can ask of a person."""
+"""Criteria of the policy language on the identity."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ UNVERIFIED = user("")
         ({"acr": "two"}, user(claims={"acr": ("two", "one")}), None),
     ],
 )  # fmt: skip
-def test_people(written: dict[str, Any], caller: Identity, expected: bool | None) -> None:
+def test_identity_criteria(written: dict[str, Any], caller: Identity, expected: bool | None) -> None:
     assert answer(written, caller) is expected
     assert answer(written, None) == "maybe"
 
@@ -124,14 +124,14 @@ DOTTED = flattened({"resource_access": {"my.app": {"roles": ["a"]}, "c.d": {"e.f
         (r"realm\.role", None),
     ],
 )
-def test_a_claim_whose_dots_are_escaped_otherwise_is_not_known_to_be_missing(path: str, exists: bool | None, should_exist: bool) -> None:
+def test_claim_with_other_escapes_is_unknown(path: str, exists: bool | None, should_exist: bool) -> None:
     expected = exists if exists is None or should_exist else not exists
     assert answer({f"claim/{path}": {"exists": should_exist}}, user(claims=DOTTED)) is expected
     if exists is None:
         assert answer({f"claim/{path}": {"not_is": "blocked"}}, user(claims=DOTTED)) is None
 
 
-def test_a_strength_beside_what_can_t_be_compared_is_not_known() -> None:
+def test_acr_with_incomparable_value_is_unknown() -> None:
     assert answer({"acr": "two"}, user(claims={"acr": PartialValues(("two",))})) is None
     assert answer({"acr": "two"}, user(claims={"acr": ListedValues(("two",))})) is True
 

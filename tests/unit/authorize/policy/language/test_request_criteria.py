@@ -1,4 +1,4 @@
-"""What the policy language can ask of a request."""
+"""Criteria of the policy language on the request."""
 
 import re
 from typing import Any
@@ -98,7 +98,7 @@ def test_an_explanation_names_the_reading_that_differs() -> None:
     assert re.fullmatch("/users;%2Fx, .* as /users/x", compared(EvaluationContext(request("/users;%2Fx"), None, NOW)))
 
 
-def test_a_secret_header_is_not_shown() -> None:
+def test_secret_header_is_not_displayed() -> None:
     case = EvaluationContext(request(headers=[(b"x-api-key", b"s3cret")]), None, NOW)
     assert "s3cret" not in criterion({"http_header/X-Api-Key": "x"}).description.actual(case)
 

@@ -97,7 +97,7 @@ def test_allowed_claims(wanted: dict[str, tuple[Any, ...]], claims: dict[str, tu
     check("allowed_idp_claims", wanted, user(claims=claims), reason)
 
 
-def test_any_user_needs_somebody() -> None:
+def test_any_user_requires_sign_in() -> None:
     check("allow_any_authenticated_user", True, user(""), Reason.SIGNED_IN)
 
 
@@ -111,7 +111,7 @@ def test_any_user_needs_somebody() -> None:
         ("OPTIONS", {"access_control_request_method": b"PUT"}, False),
     ],
 )
-def test_only_a_whole_preflight_is_one(method: str, headers: dict[str, bytes], holds: bool) -> None:
+def test_only_complete_preflight_matches(method: str, headers: dict[str, bytes], holds: bool) -> None:
     (step,) = steps("cors_allow_preflight", True, None, request(method=method, **headers))
     assert (step.holds, step.reason) == (holds, Reason.PREFLIGHT if holds else Reason.NOT_PREFLIGHT)
 
@@ -129,7 +129,7 @@ def test_only_a_whole_preflight_is_one(method: str, headers: dict[str, bytes], h
         ("max_age", "15m"),
     ],
 )
-def test_nobody_satisfies_a_rule_about_people(key: str, value: Any) -> None:
+def test_anonymous_caller_satisfies_no_identity_rule(key: str, value: Any) -> None:
     (step,) = steps(key, value, None)
     assert (step.rule, step.holds, step.reason) == (key, False, Reason.NOT_SIGNED_IN)
 

@@ -303,7 +303,7 @@ def test_a_host_that_is_not_one_name_is_refused(raw: bytes) -> None:
         canonical_host(raw)
 
 
-def test_a_plain_path_is_written_as_it_is_judged_but_for_the_case_of_escapes():
+def test_canonical_path_differs_only_in_case_of_escapes():
     for raw in (b"/", b"/a%2fb", b"/a%2Fb", b"/a;b//c"):
         require_canonical(raw, canonical_path(raw))
     for raw in (b"/a/../b", b"/%61", b"/./a", b"/a/%2e%2e/b"):
@@ -325,6 +325,6 @@ def test_a_plain_path_is_written_as_it_is_judged_but_for_the_case_of_escapes():
         (b"/..%2f/../a", "parent directory"),
     ],
 )
-def test_the_first_problem_of_a_path_is_told(raw: bytes, problem: str) -> None:
+def test_first_path_error_is_reported(raw: bytes, problem: str) -> None:
     with pytest.raises(BadRequest, match=problem):
         canonical_path(raw)

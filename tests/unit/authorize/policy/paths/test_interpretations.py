@@ -62,7 +62,7 @@ def test_what_readers_take_a_path_for(path: str, found: set[str]) -> None:
     assert is_unambiguous(path) is (interpretations(path) == (path,)) or "%25" in path
 
 
-# What no reader takes apart, in names as people give them: raw, or as programs encode them.
+# Characters that delimit nothing, in file names: raw, or as clients encode them.
 ORDINARY = string.ascii_letters + string.digits + "-._~!$&'()*+,=:@ äöß€漢字"
 
 
@@ -89,7 +89,7 @@ def test_every_reader_serves_one_of_the_readings(reader: Reader, written: str) -
     except BadRequest:
         return
     found = served(reader, path)
-    # What is no UTF-8 once it is decoded again stands in no model.
+    # Text that is not UTF-8 after a second decoding is in no model.
     assert found is None or "%EF%BF%BD" in found or configured_forms(found)[0] in taken_for
 
 
@@ -104,7 +104,7 @@ def test_no_reading_climbs(written: str) -> None:
         assert not {".", ".."} & set(reading.split("/"))
 
 
-def test_a_long_path_is_read_in_full_and_not_kept() -> None:
+def test_long_path_is_interpreted_and_not_cached() -> None:
     path = "/a" * 4000 + ";%2Fx"
     assert set(interpretations(path)) == {path, "/a" * 4000, "/a" * 4000 + ";/x", "/a" * 4000 + "/x"}
 
@@ -159,7 +159,7 @@ def test_a_path_that_is_read_in_more_ways_is_refused(path: str) -> None:
 
 
 @given(PATHS)
-def test_no_path_has_more_readings_than_can_be_looked_at(written: str) -> None:
+def test_interpretations_are_limited(written: str) -> None:
     try:
         assert len(interpretations(canonical_path(written.encode()))) <= MAX_INTERPRETATIONS
     except BadRequest:
