@@ -126,18 +126,18 @@ async def first_of(found: AsyncGenerator[Any], most: int = MOST_READ) -> list[An
 
 
 def _waits(desk: Any, held: HeldRequest, caller: AccessActor | None) -> dict[str, Any]:
-    asked, route = held.asked, desk.rules.route(held.asked.route)
+    access_request, route = held.asked, desk.rules.route(held.asked.route)
     asking = None if route is None else route.access_requests
     return {
-        "asked": asked,
-        "person_url": _person_url(asked.user_id),
-        "value": f"{held.id} {asked.nonce}",
-        "duration": format_duration(asked.duration),
+        "asked": access_request,
+        "person_url": _person_url(access_request.user_id),
+        "value": f"{held.id} {access_request.nonce}",
+        "duration": format_duration(access_request.duration),
         "needed": 0 if asking is None else asking.approvals,
         "is_gone": route is None,
-        "since": time_element(asked.asked),
-        "until": time_element(asked.expires),
-        "can_decide": caller is not None and desk.can_decide(caller, asked),
+        "since": time_element(access_request.asked),
+        "until": time_element(access_request.expires),
+        "can_decide": caller is not None and desk.can_decide(caller, access_request),
     }
 
 

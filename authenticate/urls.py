@@ -23,13 +23,13 @@ from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import client_metadata, jwks
 from foundation.web.message import Message
 from foundation.web.problem_details import API_PATH
-from foundation.web.responses import error_page
+from foundation.web.responses import render_error
 
 
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
     """The callback page.  `authenticate_callback_path` is a setting of the running process, not of Django's, so it is compared here."""
     if "/" + path != page_context(request).options.authenticate_callback_path:
-        return error_page(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
+        return render_error(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
     return await callback(request)
 
 

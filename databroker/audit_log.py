@@ -24,7 +24,7 @@ from databroker.models import AuditEntry, Session, User
 from databroker.records import SessionRecord
 from foundation.email_address import unambiguous_name
 from foundation.errors import GateError
-from foundation.web.plain_text import plain_text
+from foundation.web.plain_text import sanitize_text
 
 log = structlog.get_logger(__name__)
 
@@ -227,7 +227,7 @@ def _entry(actor: Actor, moment: float | None = None, **texts: str) -> AuditEntr
     when = timezone.now() if moment is None else datetime.fromtimestamp(moment, UTC)
     texts |= {"who": actor.name, "kind": actor.kind.value, "account": actor.id}
     lengths = {field.name: getattr(field, "max_length", None) for field in AuditEntry._meta.fields}
-    return AuditEntry(when=when, **{name: plain_text(text)[: lengths[name]] for name, text in texts.items()})
+    return AuditEntry(when=when, **{name: sanitize_text(text)[: lengths[name]] for name, text in texts.items()})
 
 
 def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Exponential backoff: doubling delays with a cap, and jitter so that many clients don't return at once."""
+"""Exponential backoff with a cap and jitter, so that many clients do not retry at the same moment."""
 
 import asyncio
 import random
@@ -13,45 +13,50 @@ MAX_DELAY = 5.0  # seconds
 Result = TypeVar("Result")
 
 
-def backoff_delay(attempt: int, first: float, up_to: float = MAX_DELAY, *, jitter: float = 1.0) -> float:
-    """Seconds before the next try: `attempt` counts from 0, `jitter` from 0 (half of the delay) to 1 (all of it)."""
-    # Beyond 30 doublings any cap is reached, and 2**attempt would outgrow a float.
-    return min(up_to, first * 2 ** min(attempt, 30)) * (0.5 + jitter / 2)
+def backoff_delay(attempt: int, initial_delay: float, max_delay: float = MAX_DELAY, *, jitter: float = 1.0) -> float:
+    """Return the delay before the next attempt in seconds.
+
+    `attempt` counts from 0. `jitter` is between 0 (half of the delay) and 1 (the full delay).
+    """
+    # 30 doublings exceed any cap, and a larger exponent would overflow a float.
+    return min(max_delay, initial_delay * 2 ** min(attempt, 30)) * (0.5 + jitter / 2)
 
 
-def retry_after(written: str, now: float) -> float | None:
-    """Seconds that a Retry-After asks for at `now`, Unix time (RFC 9110 10.2.3): a number, or a date, which may be over."""
-    if written.isascii() and written.isdigit():
-        return float(written[:9])
-    return seconds_until(written, now)
+def retry_after(value: str, now: float) -> float | None:
+    """Parse a Retry-After value (RFC 9110 10.2.3) into seconds from `now` (Unix time); a date in the past is negative."""
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    return seconds_until(value, now)
 
 
-def seconds_until(written: str, now: float) -> float | None:
-    """Seconds from `now` to an HTTP date."""
+def seconds_until(value: str, now: float) -> float | None:
+    """Return the seconds from `now` until an HTTP date, or None if it is malformed."""
     try:
-        return parsedate_to_datetime(written).timestamp() - now
+        return parsedate_to_datetime(value).timestamp() - now
     except (ValueError, TypeError, OverflowError):
         return None
 
 
-def backoff_delays(first: float, up_to: float = MAX_DELAY) -> Iterator[float]:
-    """Delays of one attempt after the other, in seconds, with random jitter; without end."""
+def backoff_delays(initial_delay: float, max_delay: float = MAX_DELAY) -> Iterator[float]:
+    """Yield the delays of successive attempts in seconds, with random jitter, without end."""
     for attempt in count():
-        yield backoff_delay(attempt, first, up_to, jitter=random.random())  # noqa: S311 - spreads load, guards nothing
+        yield backoff_delay(attempt, initial_delay, max_delay, jitter=random.random())  # noqa: S311 - spreads load, guards nothing
 
 
 async def retry(
     work: Callable[[], Awaitable[Result]],
-    unable: Callable[[GateError], object],
-    first: float,
-    problems: tuple[type[GateError], ...] = (BrokerError,),
+    on_error: Callable[[GateError], object],
+    initial_delay: float,
+    errors: tuple[type[GateError], ...] = (BrokerError,),
 ) -> Result:
-    """Result of `work`, which is begun anew as often as it ends with one of `problems`: `unable` is told, then there is a pause, the first
-    one of `first` seconds at most."""
-    waits = backoff_delays(first)
+    """Return the result of `work`, which is retried with backoff after each of the expected errors.
+
+    `on_error` is called with each error. `initial_delay` is the maximum initial_delay delay in seconds.
+    """
+    delays = backoff_delays(initial_delay)
     while True:
         try:
             return await work()
-        except problems as error:
-            unable(error)
-            await asyncio.sleep(next(waits))
+        except errors as error:
+            on_error(error)
+            await asyncio.sleep(next(delays))

@@ -1,6 +1,6 @@
-"""Bounded caches of what others say: by number and by bytes, so that nobody's words fill the memory.
+"""Caches with a maximum number of entries and a maximum size in bytes.
 
-Whoever may choose a name, an address, a token or a claim chooses how long it is, too.
+Clients and providers choose names, addresses, tokens and claims, and therefore their length.
 """
 
 from collections import OrderedDict
@@ -20,34 +20,34 @@ MIB = 1024 * 1024
 def bounded_lru_cache(
     max_entries: int, *, max_key_length: int, size: Callable[..., int] = len
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """`lru_cache` for at most `most` calls whose arguments are no longer than `longest` together; any other is worked out anew.
+    """Return an `lru_cache` decorator that caches only calls whose arguments are at most `max_key_length` long together.
 
-    `size` gives the length of all arguments, in bytes or characters; `len` is for one alone.  What comes of them must not be longer
-    than they are by more than a few hundred bytes.
+    `size` returns the length of all arguments, in bytes or characters; the default, `len`, is for a single argument. A result may exceed
+    its arguments by a few hundred bytes at most, because only the arguments are measured.
     """
 
-    def remembering(function: Callable[..., T]) -> Callable[..., T]:
+    def decorate(function: Callable[..., T]) -> Callable[..., T]:
         cached = lru_cache(maxsize=max_entries)(function)
 
-        def of_one(argument: Any) -> T:
+        def call_single(argument: Any) -> T:
             return cached(argument) if len(argument) <= max_key_length else function(argument)
 
-        def of_several(*arguments: Any) -> T:
+        def call_multiple(*arguments: Any) -> T:
             return cached(*arguments) if size(*arguments) <= max_key_length else function(*arguments)
 
-        short: Any = update_wrapper(of_one if size is len else of_several, function)
+        short: Any = update_wrapper(call_single if size is len else call_multiple, function)
         short.cache_info = cached.cache_info
-        remembers: Callable[..., T] = short
-        return remembers
+        typed: Callable[..., T] = short
+        return typed
 
-    return remembering
+    return decorate
 
 
 class MemoCache(dict[K, V]):
-    """Results of a function of one argument, by the argument: `remembered[argument]`, which is no call where it is known.
+    """Dictionary that computes and stores the result of a function of one argument; a cached look-up makes no Python call.
 
-    For at most `most` arguments, each no longer than `longest`, and `most_bytes` of arguments; where there are more, all are forgotten.
-    `size` gives the length of one.  What comes of it must not be longer than it by more than a few hundred bytes.
+    It stores arguments of at most `max_key_length` each, up to `max_entries` and `max_key_bytes` in total, and clears itself when full.
+    `size` returns the length of an argument. A result may exceed its argument by a few hundred bytes at most.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class MemoCache(dict[K, V]):
     ):
         super().__init__()
         self._function = function
-        self._most, self._longest, self._size = max_entries, max_key_length, size
-        self._most_bytes = max_entries * max_key_length if max_key_bytes is None else max_key_bytes
+        self._max_entries, self._max_key_length, self._size = max_entries, max_key_length, size
+        self._max_bytes = max_entries * max_key_length if max_key_bytes is None else max_key_bytes
         self.bytes = 0
 
     def __missing__(self, argument: K) -> V:
         result, size = self._function(argument), self._size(argument)
-        if size > self._longest:
+        if size > self._max_key_length:
             return result
-        if len(self) >= self._most or self.bytes + size > self._most_bytes:
+        if len(self) >= self._max_entries or self.bytes + size > self._max_bytes:
             self.clear()
             self.bytes = 0
         self[argument] = result
@@ -78,58 +78,58 @@ class MemoCache(dict[K, V]):
 
 
 def total_length(*parts: Any) -> int:
-    """The length of texts, and of tuples of them, however deep."""
+    """Return the total length of texts and nested tuples of texts; any other value counts as 8."""
     return sum(len(part) if isinstance(part, str | bytes) else total_length(*part) if isinstance(part, tuple) else 8 for part in parts)
 
 
 class BoundedCache(Generic[K, V]):
-    """A mapping of at most `most` values that weigh no more than `most_bytes` together; what was put longest ago makes room.
+    """Mapping with at most `max_entries` values and `max_bytes` in total; the oldest entries are evicted first.
 
-    One that weighs more than a hundredth of all is not kept.
+    A value larger than a hundredth of `max_bytes` is not stored.
     """
 
     def __init__(self, max_entries: int, max_bytes: int):
-        self._most, self._most_bytes = max_entries, max_bytes
-        self._held: OrderedDict[K, V] = OrderedDict()
-        self._weights: dict[K, int] = {}
+        self._max_entries, self._max_bytes = max_entries, max_bytes
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._sizes: dict[K, int] = {}
         self.bytes = 0
-        # No method: most of what a request asks is known, and each call of ours costs it more than the look does.
-        self.get: Callable[[K], V | None] = self._held.get
+        # Bound directly, because most look-ups are hits and a Python-level method costs more than the look-up itself.
+        self.get: Callable[[K], V | None] = self._values.get
 
     def __repr__(self) -> str:
-        return f"<BoundedCache {len(self._held)} of {self.bytes} bytes>"
+        return f"<BoundedCache {len(self._values)} of {self.bytes} bytes>"
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._values)
 
     def __contains__(self, key: K) -> bool:
-        return key in self._held
+        return key in self._values
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Hold a value; `weight` in bytes, with the key's."""
+        """Store a value; `size` is in bytes and includes the key."""
         self.pop(key)
-        if size * 100 > self._most_bytes:
+        if size * 100 > self._max_bytes:
             return
-        self._held[key] = value
-        self._weights[key] = size
+        self._values[key] = value
+        self._sizes[key] = size
         self.bytes += size
-        while len(self._held) > self._most or self.bytes > self._most_bytes:
-            gone, _ = self._held.popitem(last=False)
-            self.bytes -= self._weights.pop(gone)
+        while len(self._values) > self._max_entries or self.bytes > self._max_bytes:
+            evicted, _ = self._values.popitem(last=False)
+            self.bytes -= self._sizes.pop(evicted)
 
     def pop(self, key: K) -> None:
-        if key in self._held:
-            del self._held[key]
-            self.bytes -= self._weights.pop(key)
+        if key in self._values:
+            del self._values[key]
+            self.bytes -= self._sizes.pop(key)
 
     def clear(self) -> None:
-        self._held.clear()
-        self._weights.clear()
+        self._values.clear()
+        self._sizes.clear()
         self.bytes = 0
 
 
 def estimate_size(value: Any) -> int:
-    """Bytes of a value and all that it holds: texts, numbers, collections and dataclasses.  What is shared counts each time."""
+    """Return the approximate size of a value in bytes: texts, numbers, collections and dataclasses. Shared objects count each time."""
     total = getsizeof(value)
     if isinstance(value, Mapping):
         return total + sum(estimate_size(key) + estimate_size(item) for key, item in value.items())

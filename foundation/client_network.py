@@ -1,4 +1,4 @@
-"""Client networks: by what clients are told apart where each may have so much and no more."""
+"""Client networks, the unit of limits per client, and a concurrency limit that uses them."""
 
 from collections import Counter
 from ipaddress import ip_network
@@ -9,8 +9,9 @@ from foundation.values import parse_ip
 
 @bounded_lru_cache(4096, max_key_length=64)  # clients choose their addresses
 def client_network(address: str) -> str:
-    """The network of an address: an IPv4 address itself; of an IPv6 address its /64, because who has that network has all of its
-    addresses; any other text itself.
+    """Return the network of an address: an IPv4 address itself, or the /64 of an IPv6 address.
+
+    One client usually has a complete /64. Any other text is returned unchanged.
     """
     if (ip := parse_ip(address)) is None:
         return address
@@ -18,23 +19,24 @@ def client_network(address: str) -> str:
 
 
 class ConcurrencyLimit:
-    """A limit on how many at a time, and fewer of one network, so that nobody alone takes the slots of all others.
+    """Limit on concurrent operations in total and per network, so that one client cannot exhaust all slots.
 
-    Of several processes that serve the same people (`among`) each has its share: together they let in no more.
+    With several `processes`, each gets its share of both limits.
     """
 
     def __init__(self, total: int, per_network: int, processes: int = 1):
-        self._of_all, self._of_one = max(1, total // processes), max(1, per_network // processes)
-        self._taken: Counter[str] = Counter()
+        self._total, self._per_network = max(1, total // processes), max(1, per_network // processes)
+        self._acquired: Counter[str] = Counter()
 
     def acquire(self, network: str) -> bool:
-        """Take a slot, False where there is none; else somebody must `leave` it.  "" is nobody in particular, whom only the number of
-        all bounds.
+        """Acquire a slot; return False if none is free. Each acquired slot must be released.
+
+        An empty network counts against the total only.
         """
-        if self._taken.total() >= self._of_all or (network and self._taken[network] >= self._of_one):
+        if self._acquired.total() >= self._total or (network and self._acquired[network] >= self._per_network):
             return False
-        self._taken[network] += 1
+        self._acquired[network] += 1
         return True
 
     def release(self, network: str) -> None:
-        self._taken -= Counter((network,))
+        self._acquired -= Counter((network,))

@@ -1,4 +1,4 @@
-"""Connection errors: any client library's exception in, a fault with words for the operator out."""
+"""Classification of connection errors: exceptions of any client library become a failure with a message for the operator."""
 
 import errno
 import socket
@@ -8,16 +8,16 @@ from enum import Enum
 
 # X509_V_ERR_* of OpenSSL, as `SSLCertVerificationError.verify_code` has them.
 _EXPIRED, _NOT_YET_VALID = 10, 9
-_OTHER_NAMES = frozenset({62, 63, 64})  # host name, e-mail, IP address
-# What OpenSSL calls an answer that is no TLS record; which of them depends on its release and on the first bytes.
+_HOSTNAME_MISMATCHES = frozenset({62, 63, 64})  # host name, e-mail, IP address
+# OpenSSL's reasons for a response that is not TLS; which one depends on its version and on the first bytes.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
-_WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA", "ALERT_CERTIFICATE_", "ALERT_ACCESS_DENIED")
+_CLIENT_CERT_REQUIRED = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA", "ALERT_CERTIFICATE_", "ALERT_ACCESS_DENIED")
 _UNREACHABLE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL})
-_TLS_ALERT = (r"\x15\x03", "\x15\x03")  # the first bytes of an alert, as a parser of HTTP quotes them
+_TLS_ALERT = (r"\x15\x03", "\x15\x03")  # the first bytes of an alert, as HTTP parsers quote them
 
 
 class ConnectFailure(Enum):
-    """Reason of a failed connection: `words` continue "<host>:<port> "; `advice` tells the operator what to look at."""
+    """Reason of a failed connection: `message` continues "<host>:<port> "; `advice` is for the operator."""
 
     REFUSED = "refused the connection", "nothing listens on that port, or a firewall rejects it"
     UNRESOLVED = "can't be resolved", "check the name and this machine's DNS"
@@ -38,8 +38,8 @@ class ConnectFailure(Enum):
     FD_EXHAUSTED = "was not contacted: this process is out of file descriptors", "raise its limit (LimitNOFILE=, ulimit -n)"
     UNKNOWN = "can't be reached", "check its log"
 
-    def __init__(self, words: str, advice: str):
-        self.message = words
+    def __init__(self, message: str, advice: str):
+        self.message = message
         self.advice = advice
 
     def __str__(self) -> str:
@@ -47,17 +47,17 @@ class ConnectFailure(Enum):
 
 
 def classify_failure(error: BaseException) -> ConnectFailure:
-    """The fault behind an exception; the innermost cause counts, because libraries wrap it in words that are all alike."""
+    """Return the failure behind an exception, derived from its causes, because libraries wrap them in generic errors."""
     causes = list(_causes(error))
-    for judge in (_of_tls, _of_the_system, _of_the_protocol):
+    for classify in (_classify_tls, _classify_os, _classify_protocol):
         for cause in causes:
-            if (trouble := judge(cause)) is not None:
-                return trouble
+            if (failure := classify(cause)) is not None:
+                return failure
     return ConnectFailure.UNKNOWN
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it came of, each once, the nearest first."""
+    """Yield the error and its causes, each once, breadth first."""
     waiting, seen = [error], set[int]()
     while waiting:
         error = waiting.pop(0)
@@ -65,29 +65,29 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(error))
         yield error
-        # aiohttp names causes in attributes, several attempts at once are a group, and httpcore hides its cause by `from None`.
+        # aiohttp stores causes in attributes, parallel attempts raise a group, and httpcore hides the cause with `from None`.
         inner = [getattr(error, "os_error", None), error.__cause__, error.__context__]
         inner += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
         waiting += [cause for cause in inner if isinstance(cause, BaseException)]
 
 
-def _of_tls(error: BaseException) -> ConnectFailure | None:
-    # aiohttp's own errors are ssl's by name too, without what ssl's say.
+def _classify_tls(error: BaseException) -> ConnectFailure | None:
+    # aiohttp's subclasses of ssl errors lack verify_code and reason.
     if isinstance(error, ssl.SSLCertVerificationError) and (code := getattr(error, "verify_code", None)) is not None:
-        if code in _OTHER_NAMES:
+        if code in _HOSTNAME_MISMATCHES:
             return ConnectFailure.HOSTNAME_MISMATCH
         return {_EXPIRED: ConnectFailure.EXPIRED, _NOT_YET_VALID: ConnectFailure.NOT_YET_VALID}.get(code, ConnectFailure.UNTRUSTED)
-    # A handshake that was waiting when it was given up, or a connection that was reset, is told by what stopped it.
+    # SSLWant* means that the handshake was interrupted; the cause that interrupted it is classified instead.
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLWantReadError | ssl.SSLWantWriteError):
         return None
     if not (reason := getattr(error, "reason", None)):
         return None
     if reason in _NO_TLS:
         return ConnectFailure.NO_TLS
-    return ConnectFailure.CLIENT_CERT_REQUIRED if any(name in reason for name in _WANTS_CERTIFICATE) else ConnectFailure.HANDSHAKE_FAILED
+    return ConnectFailure.CLIENT_CERT_REQUIRED if any(name in reason for name in _CLIENT_CERT_REQUIRED) else ConnectFailure.HANDSHAKE_FAILED
 
 
-def _of_the_system(error: BaseException) -> ConnectFailure | None:
+def _classify_os(error: BaseException) -> ConnectFailure | None:
     if isinstance(error, socket.gaierror):
         return ConnectFailure.UNRESOLVED
     if isinstance(error, ConnectionRefusedError):
@@ -99,11 +99,11 @@ def _of_the_system(error: BaseException) -> ConnectFailure | None:
     return ConnectFailure.FD_EXHAUSTED if error.errno in (errno.EMFILE, errno.ENFILE) else None
 
 
-def _of_the_protocol(error: BaseException) -> ConnectFailure | None:
+def _classify_protocol(error: BaseException) -> ConnectFailure | None:
     name = type(error).__name__
     if any(alert in str(error) for alert in _TLS_ALERT):
         return ConnectFailure.TLS_REQUIRED
-    # Each library has timeouts of its own, which are no TimeoutError everywhere.
+    # Not every library derives its timeouts from TimeoutError.
     if isinstance(error, TimeoutError) or name.endswith(("Timeout", "TimeoutError")):
         return ConnectFailure.TIMED_OUT
     if isinstance(error, ConnectionError | EOFError) or name in ("RemoteProtocolError", "ServerDisconnectedError"):

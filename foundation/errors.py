@@ -1,4 +1,4 @@
-"""Errors by whose fault they are.  Each is written for the one who can act on it."""
+"""Errors, grouped by cause. Each message is written for the party that can act on it."""
 
 from dataclasses import dataclass
 
@@ -6,26 +6,26 @@ from foundation.web.message import Message
 
 
 class GateError(Exception):
-    """The root of every error we raise on purpose; `status` is the HTTP status where one is needed."""
+    """Base of all errors that gate raises; `status` is the HTTP status of a response to it."""
 
     status = 500
 
     @property
     def message(self) -> str:
-        """What it says, as it was given: a Message still knows its other languages."""
+        """The message as passed to the constructor, so that a translatable `Message` keeps its translations."""
         return self.args[0] if len(self.args) == 1 and isinstance(self.args[0], str) else str(self)
 
     @property
     def operator_message(self) -> str:
-        """For logs and administrators; what a client is shown says no more than `str()`."""
+        """The text for logs and administrators, which may have details that `str()`, the text for clients, lacks."""
         return str(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a configuration: `key` is its path (`policy[3].from`), `line` and `column` count from 1.
+    """One configuration error: `key` is its path (`policy[3].from`), `line` and `column` count from 1.
 
-    `rule` is the kind of mistake, for programs that group them.
+    `rule` identifies the kind of error for tools that group them.
     """
 
     key: str
@@ -37,7 +37,7 @@ class Problem:
 
     @property
     def location(self) -> str:
-        """`config.yaml:5:3`, as far as it is known."""
+        """Source location, as in `config.yaml:5:3`, as far as it is known."""
         if self.file:
             return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         return "" if self.line is None else f"line {self.line}"
@@ -47,7 +47,7 @@ class Problem:
 
 
 class ConfigError(GateError):
-    """The operator's configuration is wrong; `problems` holds every mistake found, never only the first."""
+    """The configuration is invalid; `problems` has all errors, not only the first."""
 
     def __init__(self, problems: list[Problem]):
         self.problems = tuple(problems)
@@ -55,13 +55,13 @@ class ConfigError(GateError):
 
 
 class BadRequest(GateError):
-    """The client's request can't be accepted; the message is shown to it."""
+    """The client's request is invalid; the client receives the message."""
 
     status = 400
 
 
 class AmbiguousPath(BadRequest):
-    """An application may take the path for one of another route; which, a client is not told."""
+    """An upstream may interpret the path as one of another route. The route is for the log, not for the client."""
 
     def __init__(self, reading: str, owner: str, found: str):
         super().__init__(Message("the path is ambiguous"))
@@ -74,66 +74,66 @@ class AmbiguousPath(BadRequest):
 
 
 class PathTooAmbiguous(BadRequest):
-    """The path holds more than we work the readings of out for."""
+    """The path has more ambiguous elements than gate evaluates interpretations for."""
 
     def __init__(self) -> None:
         super().__init__(Message("the path contains too many semicolons, double slashes or encoded delimiters"))
 
 
 class SealError(BadRequest):
-    """A sealed or signed value is not ours, was changed, is for another purpose or audience, or is too old."""
+    """A sealed or signed value is forged, modified, expired, or for another purpose or audience."""
 
 
 class ProviderError(GateError):
-    """The identity provider can't be reached, or answered what its protocol forbids."""
+    """The identity provider is unreachable or violated its protocol."""
 
     status = 503
 
 
 class AccessRevoked(GateError):
-    """The session behind a running request has ended, or its route no longer lets this person in."""
+    """The session of a running request has ended, or its route no longer allows the user."""
 
     status = 401
 
 
 class BrokerError(GateError):
-    """The data broker can't be reached; whoever asks again should wait for `retry_after` seconds."""
+    """The data broker is unavailable; clients should retry after `retry_after` seconds."""
 
     status = 503
     retry_after = 5
 
 
 class UpstreamCredentialsUnavailable(GateError):
-    """The upstream wants credentials of ours that can't be had now: better no request than one without them."""
+    """gate cannot obtain the credentials that the upstream requires, so the request is not sent."""
 
     status = 503
 
 
 class NoIdentity(UpstreamCredentialsUnavailable):
-    """The upstream is told whose request it is, and there is nobody to name."""
+    """The upstream requires the identity of a user, and the request has none."""
 
     status = 403
 
 
 class UpstreamError(GateError):
-    """The upstream refused the connection or broke off before its response headers."""
+    """The upstream refused or closed the connection before its response headers."""
 
     status = 502
 
 
 class FileDescriptorsExhausted(UpstreamError):
-    """This process has no file descriptor left for a connection: nothing is said of the upstream."""
+    """This process is out of file descriptors; the error does not concern the upstream."""
 
     status = 503
 
 
 class EnvoyUnavailable(UpstreamError):
-    """Only Envoy forwards to upstreams with HTTP/2, and it can't take this request now: at its start, or with no control connection."""
+    """Only Envoy forwards to HTTP/2 upstreams, and it is starting or has no control connection."""
 
     status = 503
 
 
 class UpstreamTimeout(UpstreamError):
-    """The upstream did not answer within the route's timeout."""
+    """The upstream did not respond within the route's timeout."""
 
     status = 504

@@ -1,4 +1,4 @@
-"""Readiness: what each part of gate knows of itself, without asking anybody, and whether requests can be judged and carried."""
+"""Readiness of gate's components, from their own state and without further requests."""
 
 import json
 import time
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class ReadinessState(StrEnum):
-    """State of a part.  FAILING: requests can't be judged or carried here, so a balancer should send them elsewhere."""
+    """State of a component. FAILING: this process cannot authorize or forward requests, so load balancers should avoid it."""
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -18,14 +18,14 @@ class ReadinessState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """Readiness of a part, and why, in words for operators; never a secret."""
+    """State of a component with a reason for operators, which contains no secret."""
 
     name: str
     state: ReadinessState = ReadinessState.OK
     reason: str = ""
 
     def __str__(self) -> str:
-        """One line, whatever the reason was made of."""
+        """Return one line, even if the reason has several."""
         return " ".join(f"{self.name}: {self.state}{': ' if self.reason else ''}{self.reason}".split())
 
 
@@ -39,7 +39,7 @@ def failing(name: str, reason: str) -> ComponentStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReadinessReport:
-    """Report over all parts of this process."""
+    """Readiness of all components of this process."""
 
     components: tuple[ComponentStatus, ...]
 
@@ -49,12 +49,12 @@ class ReadinessReport:
 
     @property
     def status(self) -> int:
-        """Status for HTTP: 200, or 503 where balancers should send requests elsewhere."""
+        """HTTP status: 200, or 503 if load balancers should use other processes."""
         return 200 if self.is_ready else 503
 
     def summary(self) -> str:
-        told = [str(part) for part in self.components if part.state is not ReadinessState.OK]
-        return "; ".join(["ready" if self.is_ready else "not ready", *told])
+        details = [str(part) for part in self.components if part.state is not ReadinessState.OK]
+        return "; ".join(["ready" if self.is_ready else "not ready", *details])
 
     def as_text(self) -> str:
         return "\n".join(["ready" if self.is_ready else "not ready", *map(str, self.components), ""])
@@ -65,23 +65,23 @@ class ReadinessReport:
 
 
 def format_utc(seconds: float) -> str:
-    """Time of Unix seconds, UTC, to the second (RFC 3339)."""
+    """Format Unix seconds as RFC 3339 in UTC, to the second."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class HealthTracker:
-    """Health of what is asked now and then: when it last worked, or since when it does not, and why."""
+    """Health of a dependency that is used from time to time: its error, and the time of its last change."""
 
     def __init__(self, clock: Callable[[], float] = time.time):
         self._clock = clock
         self.error = ""
-        self.changed_at = 0.0  # Unix seconds: of the trouble, or of the last time it worked; 0 where neither is known
+        self.changed_at = 0.0  # Unix seconds: start of the error, or last success; 0 if unknown
 
     def mark_up(self) -> None:
         self.error, self.changed_at = "", self._clock()
 
     def mark_down(self, reason: str, failed_at: float | None = None) -> None:
-        """Trouble, `since` earlier than now where that is known."""
+        """Record an error; `failed_at` is its start if it began earlier."""
         if failed_at is not None or not self.error:
             self.changed_at = self._clock() if failed_at is None else failed_at
         self.error = reason

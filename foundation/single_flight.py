@@ -1,4 +1,4 @@
-"""Single flight: concurrent callers that need the same work share one run of it."""
+"""Single flight: concurrent callers of the same work share one execution."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class SingleFlight(Generic[K, V]):
-    """Background runs of work, at most one for each key; a caller that is cancelled cancels nothing for the others."""
+    """Background runs of work, at most one per key; a cancelled caller does not cancel the run for others."""
 
     def __init__(self, name: str):
         self._name = name  # of the tasks
@@ -33,7 +33,7 @@ class SingleFlight(Generic[K, V]):
         return task
 
     def drop(self, key: K) -> None:
-        """Let later callers start a new run; those that wait get the result of the old one."""
+        """Make later callers start a new run; waiting callers still get the result of the old one."""
         self._running.pop(key, None)
 
     def is_current(self, key: K) -> bool:
@@ -43,7 +43,7 @@ class SingleFlight(Generic[K, V]):
     async def _run(self, key: K, work: Callable[[], Awaitable[V]]) -> V | GateError:
         try:
             return await work()
-        except GateError as error:  # returned, because nobody may be left to wait for it
+        except GateError as error:  # returned, because an exception without a waiting caller would be logged as unhandled
             return error
         finally:
             if self.is_current(key):

@@ -1,4 +1,4 @@
-"""Setting values: secrets, addresses, URLs, files.  Pure, so that policy may import it."""
+"""Types of setting values: secrets, addresses, URLs, files. Pure, so that `authorize.policy` may import it."""
 
 import ipaddress
 import re
@@ -12,17 +12,17 @@ from foundation.bounded_cache import bounded_lru_cache
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(\d{1,5}))?")
-_VISIBLE = re.compile(r"[!-\[\]-~]*")  # no backslash: browsers read it as a slash
+_VISIBLE = re.compile(r"[!-\[\]-~]*")  # no backslash, because browsers treat it as a slash
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-# Nearly every host: already in canonical form.  Of the names whose last label begins with a digit only whole IPv4 addresses are.
+# Fast path: hosts in canonical form already. A last label that starts with a digit is accepted in IPv4 addresses only.
 _PLAIN_HOST = re.compile(rf"(?:{_LABEL.pattern}\.)*[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?|(?:{_BYTE}\.){{3}}{_BYTE}")
 _UPSTREAM_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 
 
 class SecretBytes(bytes):
-    """Bytes that do not show themselves in logs or messages; `reveal()` gives them plain."""
+    """Bytes that are masked in logs and messages; `reveal()` returns the value."""
 
     def __repr__(self) -> str:
         return "<secret>"
@@ -37,7 +37,7 @@ class SecretBytes(bytes):
 
 
 class SecretText(str):
-    """Text that does not show itself in logs or messages: `str(secret)` is masked too, so use `reveal()`."""
+    """Text that is masked in logs and messages, also by `str()`; `reveal()` returns the value."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class SecretText(str):
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A listening address.  An empty host means every address; an IPv6 address is written without brackets here."""
+    """Listening address. An empty host means all addresses; an IPv6 host has no brackets."""
 
     host: str
     port: int
@@ -66,7 +66,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """An absolute URL.  `host` is lower-case ASCII, an IPv6 address keeps its brackets; `port` is None for the scheme's own."""
+    """Absolute URL. `host` is lower-case ASCII, with brackets around IPv6; `port` is None for the scheme's default."""
 
     scheme: str
     host: str
@@ -88,7 +88,7 @@ class Url:
 
 @dataclass(frozen=True, slots=True)
 class WatchedFile:
-    """A file that a setting names, as it was when the configuration was loaded."""
+    """Content of a file that a setting names, as of the load of the configuration."""
 
     path: Path
     content: bytes = field(repr=False)
@@ -96,16 +96,16 @@ class WatchedFile:
 
 @dataclass(frozen=True, slots=True)
 class CertificatePair:
-    """A certificate chain and its key, both PEM; `source` is the setting they came from."""
+    """Certificate chain and key, both PEM; `source` is the setting that names them."""
 
     certificate: bytes
     key: SecretBytes
     source: str
 
 
-@bounded_lru_cache(256, max_key_length=64)  # each upstream's host is asked for by several
+@bounded_lru_cache(256, max_key_length=64)  # several callers parse the host of each upstream
 def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """IP address, without brackets; None for anything else."""
+    """Parse an IP address without brackets; return None for anything else."""
     try:
         return ipaddress.ip_address(text)
     except ValueError:
@@ -120,12 +120,15 @@ def is_loopback(host: str) -> bool:
 
 
 def is_encrypted_or_local(scheme: str, host: str) -> bool:
-    """Whether nobody reads or changes on the way what goes to this URL: by TLS, or without leaving this machine."""
+    """Return whether traffic to this URL is protected in transit: by TLS, or because it stays on this machine."""
     return scheme == "https" or (scheme == "http" and is_loopback(host))
 
 
 def parse_url(text: str, *, wildcard: bool = False, underscore: bool = False) -> Url:
-    """The URL in a text; ValueError with the reason.  `wildcard` allows `*.` in front, `underscore` allows `_` in host names."""
+    """Parse an absolute URL. Raise ValueError with the reason.
+
+    `wildcard` allows a leading `*.`, `underscore` allows `_` in host names.
+    """
     match = _URL.fullmatch(text)
     if match is None or not match[2]:
         raise ValueError("needs a scheme and a host, as in https://app.example.com, and no fragment")
@@ -150,7 +153,7 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
 
 
 def canonical_host(text: str, *, wildcard: bool = False, underscore: bool = False) -> str:
-    """The host as lower-case ASCII (IDNA A-labels) without the trailing dot; ValueError for what can't be a host."""
+    """Return the host as lower-case ASCII (IDNA A-labels) without trailing dot. Raise ValueError if it is invalid."""
     if len(text) <= 253 and _PLAIN_HOST.fullmatch(text):
         return text
     if text.startswith("["):
@@ -167,7 +170,7 @@ def canonical_host(text: str, *, wildcard: bool = False, underscore: bool = Fals
     if len(name) > 253 or not all(label.fullmatch(part) for part in labels):
         raise ValueError("the host may contain only letters, digits, hyphens and dots")
     if re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1]):
-        # WHATWG URL 3.5: such a host is an IPv4 address, whatever its form; only the plain form is unambiguous.
+        # WHATWG URL 3.5 parses such a host as IPv4 in any notation; only dotted decimal is unambiguous.
         _plain_ipv4(star + name)
     return star + name
 

@@ -25,8 +25,8 @@ from authenticate.service import page_context
 from authorize.policy.identity import Identity
 from databroker.admin.read_only_admin import SESSION_KEY
 from databroker.audit_log import USER_ID_KEY, Actor, ActorKind, record_action
-from foundation.web.plain_text import plain_text
-from foundation.web.responses import error_page
+from foundation.web.plain_text import sanitize_text
+from foundation.web.responses import render_error
 from gateproject.configuration_page import register as register_configuration_page
 from gateproject.dashboard import dashboard_of
 from gateproject.middleware import ADMIN
@@ -95,7 +95,7 @@ class GateAdminSite(AdminSite):
             advice = "The settings admin_allowed_users and admin_allowed_groups list the administrators."
             somebody_else = f"/.gate/signout/?{urlencode({'gate_redirect_uri': own.authenticate.origin + _target(request)})}"
             links = (("View my account", "/.gate/"), ("Sign in as another user", somebody_else))
-            return error_page(request, 403, reason, advice=advice, links=links)
+            return render_error(request, 403, reason, advice=advice, links=links)
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
         request.session[USER_ID_KEY] = identity.user_id
@@ -122,7 +122,7 @@ def _django_user(identity: Identity) -> AbstractBaseUser:
         user.set_unusable_password()
     # The frame of each page greets them by `first_name`; the audit log takes the address or the name (`administrator`).
     user.email = identity.email[:254] if identity.verified_email else ""
-    user.first_name = plain_text(identity.name or user.email or identity.user_id)[:150]
+    user.first_name = sanitize_text(identity.name or user.email or identity.user_id)[:150]
     user.is_staff = user.is_superuser = user.is_active = True
     user.save()
     return user

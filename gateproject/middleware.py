@@ -17,7 +17,7 @@ from foundation.auth_challenges import missing_headers
 from foundation.errors import BrokerError
 from foundation.web.languages import LANGUAGES, preferred_language
 from foundation.web.message import Message
-from foundation.web.responses import error_page
+from foundation.web.responses import render_error
 from proxy.service import page_context
 
 log = structlog.get_logger(__name__)
@@ -127,14 +127,14 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
             advice = "Cached sessions stay valid for a short time. The log has the cause; try again in a moment."
         else:
             reason, advice = Message("Your session can't be loaded at the moment."), Message("Try again in a minute.")
-        response = error_page(request, 503, reason, advice=advice)
+        response = render_error(request, 503, reason, advice=advice)
         response.headers["Retry-After"] = str(getattr(exception, "retry_after", BrokerError.retry_after))
         return response
 
 
 def _no_such_method(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """In place of Django's answer, which is empty: a reload of what a button has led to asks for a page that only buttons open."""
-    page = error_page(request, 405, Message("This method is not supported here."), links=((Message("Your applications"), "/.gate/"),))
+    page = render_error(request, 405, Message("This method is not supported here."), links=((Message("Your applications"), "/.gate/"),))
     page.headers["Allow"] = response.headers["Allow"]
     return page
 

@@ -82,7 +82,7 @@ def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
     hops = _received_hops(incoming)
     for hop in reversed(hops):
         if parse_ip(hop) is None:
-            MALFORMED.tell(header="X-Forwarded-For", peer=peer, entry=hop[:_MAX_CACHED_LENGTH])
+            MALFORMED.emit(header="X-Forwarded-For", peer=peer, entry=hop[:_MAX_CACHED_LENGTH])
             return ""
         if hop not in trusted:
             return hop

@@ -10,7 +10,7 @@ from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.policy_request import CONNECT, ClientCertificate, PolicyRequest
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Receive
-from foundation.web.brand import NO_SITE_FACTS, SiteFacts
+from foundation.web.brand import EMPTY_SITE_INFO, SiteInfo
 from foundation.web.message import Message
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
@@ -36,7 +36,7 @@ class IncomingRequest:
     request_id: str
     started_at: float
     response_reason: str = ""
-    site: SiteFacts = NO_SITE_FACTS
+    site: SiteInfo = EMPTY_SITE_INFO
     client_address: str = ""
     is_trusted: bool = False
 

@@ -365,5 +365,5 @@ def format_duration(seconds: float) -> Message:
     for minutes, one, several in _UNITS:
         number, left = divmod(left, minutes)
         if number:
-            parts.append(one if number == 1 else several.filled(number=number))
+            parts.append(one if number == 1 else several.with_params(number=number))
     return reduce(lambda longer, shorter: Message("%(longer)s %(shorter)s", longer=longer, shorter=shorter), parts)

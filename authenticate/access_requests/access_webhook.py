@@ -18,7 +18,7 @@ from foundation.client_tls import client_context
 from foundation.connection_errors import classify_failure
 from foundation.tasks import spawn
 from foundation.values import SecretText
-from foundation.web.plain_text import plain_text
+from foundation.web.plain_text import sanitize_text
 
 log = structlog.get_logger(__name__)
 
@@ -143,5 +143,5 @@ def sign(secret: bytes, body: bytes, timestamp: int) -> str:
 
 def escape_chat_markup(text: str) -> str:
     """Return text for a chat, without markup, and escaped as Slack requires."""
-    plain = _MARKUP.sub(lambda found: {"[": "(", "]": ")", "@": "(at)"}.get(found[0], " "), plain_text(text))
+    plain = _MARKUP.sub(lambda found: {"[": "(", "]": ")", "@": "(at)"}.get(found[0], " "), sanitize_text(text))
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

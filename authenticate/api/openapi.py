@@ -8,7 +8,7 @@ from pydantic.json_schema import models_json_schema
 
 from authenticate.api.api_operation import ApiOperation
 from authenticate.api.operation_registry import OPERATIONS
-from foundation.web.problem_details import API_PATH, PROBLEM, phrase
+from foundation.web.problem_details import API_PATH, PROBLEM, reason_phrase
 
 REF = "#/components/schemas/{model}"
 # Error statuses of every operation.
@@ -98,14 +98,14 @@ def _query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
 def _responses(operation: ApiOperation) -> dict[str, Any]:
     statuses = {*ALWAYS, *operation.problems, *((413, 415) if operation.body is not None else ())}
     problems = {str(status): _problem(status) for status in sorted(statuses)}
-    success: dict[str, Any] = {"description": "Success." if operation.response is None else phrase(operation.status)}
+    success: dict[str, Any] = {"description": "Success." if operation.response is None else reason_phrase(operation.status)}
     if operation.response is not None:
         success["content"] = {"application/json": {"schema": _reference(operation.response)}}
     return {str(operation.status): success, **problems}
 
 
 def _problem(status: int) -> dict[str, Any]:
-    return {"description": phrase(status), "content": {PROBLEM: {"schema": {"$ref": REF.format(model="Problem")}}}}
+    return {"description": reason_phrase(status), "content": {PROBLEM: {"schema": {"$ref": REF.format(model="Problem")}}}}
 
 
 def _reference(model: type[BaseModel]) -> dict[str, str]:

@@ -103,7 +103,7 @@ class Portal:
         key = shown.id, shown.needs_step_up, is_favourite, language
         if (tile := self._tiles.get(key)) is None:
             icon = shown.icon
-            tile = self._tiles[key] = pages.fragment(
+            tile = self._tiles[key] = pages.render_fragment(
                 "authenticate/tile.html",
                 language,
                 app=shown,

@@ -102,7 +102,7 @@ class ProviderHttp:
         try:
             with span("provider", CLIENT, {"http.request.method": method, "server.address": _host(url)}) as traced:
                 async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
-                    traced.note({"http.response.status_code": response.status_code})
+                    traced.set_attributes({"http.response.status_code": response.status_code})
                     self._scope.learn(response)
                     body = await _bounded(response, self._max_body)
                     status, size = str(response.status_code), len(body)

@@ -83,7 +83,7 @@ class ProviderLogout:
         while self._notes and self._notes[0] <= now - SIGN_IN_TAKES:
             self._notes.popleft()
         if len(self._notes) >= MAX_NOTES:
-            self._full.tell(maximum=MAX_NOTES)
+            self._full.emit(maximum=MAX_NOTES)
             return
         self._notes.append(now)
         await self._sessions.note_sign_out(issuer, subject="", sid=sid, issued=now, now=now)

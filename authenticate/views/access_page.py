@@ -44,7 +44,9 @@ DURATIONS = (HOUR // 4, HOUR // 2, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 12 * HOUR
 @csrf_exempt
 async def access(request: HttpRequest) -> HttpResponse:
     if request.method in METHODS and not page_context(request).authenticate.access.rules:
-        return responses.error_page(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
+        return responses.render_error(
+            request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),)
+        )
     return await _access(request)
 
 
@@ -59,7 +61,7 @@ async def _access(request: HttpRequest, service: AuthenticateService, session: S
     actor = await actor_for(page_context(request), session)
     if actor is None:
         reason = Message("Your session has ended, or your profile could not be loaded.")
-        return responses.error_page(request, 403, reason, links=(view_helpers.SIGN_IN_AGAIN,))
+        return responses.render_error(request, 403, reason, links=(view_helpers.SIGN_IN_AGAIN,))
     return await (_change if request.method == "POST" else _page)(request, service, actor)
 
 
@@ -68,14 +70,14 @@ async def _change(request: HttpRequest, service: AuthenticateService, actor: Acc
     try:
         await _dispatch(request, service, actor)
     except AccessError as error:
-        return responses.error_page(request, error.status, Sentence("%(error)s.", error=error.message), links=BACK)
+        return responses.render_error(request, error.status, Sentence("%(error)s.", error=error.message), links=BACK)
     except AuditLogAway:
         reason = Message("The audit log is unavailable. Nothing was changed; try again in a minute.")
-        return responses.error_page(request, 503, reason, advice=RETRY_LATER, links=BACK)
+        return responses.render_error(request, 503, reason, advice=RETRY_LATER, links=BACK)
     except BrokerError as error:
         log.error("access request update failed", reason=str(error), request_id=page_context(request).request_id)
         reason = Message("The data broker is unavailable. Nothing was changed.")
-        return responses.error_page(request, 503, reason, advice=RETRY_LATER, links=BACK)
+        return responses.render_error(request, 503, reason, advice=RETRY_LATER, links=BACK)
     response = responses.redirect(SENT if request.POST.get("do") == "ask" else PAGE)
     response.status_code = 303
     return response
@@ -117,7 +119,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, actor: Acces
     granted = [each async for each in access_requests.grants_visible_to(actor)]
     pending = [held async for held in access_requests.pending_for(actor)]
     requests = await access_requests.list_for(actor)
-    response = responses.page(
+    response = responses.render_page(
         request,
         "authenticate/access.html",
         form_targets="",

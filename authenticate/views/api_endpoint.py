@@ -31,7 +31,7 @@ async def api(request: HttpRequest, path: str) -> HttpResponse:
         if path == OPENAPI_PATH:
             return _document(request)
         if request.method == "OPTIONS" and (methods := allowed_methods(path)):
-            return responses.finished(HttpResponse(status=204, headers={"Allow": methods}))
+            return responses.finalize(HttpResponse(status=204, headers={"Allow": methods}))
         return await _dispatch(request, path)
     except ApiProblem as problem:
         if problem.reason:
@@ -66,20 +66,20 @@ async def _dispatch(request: HttpRequest, path: str) -> HttpResponse:
             gate.request_id,
         )
         response = await operation.handler(ApiCall(context, principal, id, query, body))
-    return responses.finished(HttpResponse(status=204)) if response is None else _json(response, operation.status)
+    return responses.finalize(HttpResponse(status=204)) if response is None else _json(response, operation.status)
 
 
 def _json(response: BaseModel, status: int) -> HttpResponse:
     content = response.model_dump_json(by_alias=True).encode() + b"\n"
-    return responses.finished(HttpResponse(content, status=status, content_type="application/json"))
+    return responses.finalize(HttpResponse(content, status=status, content_type="application/json"))
 
 
 def _document(request: HttpRequest) -> HttpResponse:
     """Return the OpenAPI document.  It is public, because it has nothing of this installation."""
     if request.method in ("GET", "HEAD"):
-        return responses.json_page(openapi_document())
+        return responses.json_response(openapi_document())
     if request.method == "OPTIONS":
-        return responses.finished(HttpResponse(status=204, headers={"Allow": "GET, HEAD, OPTIONS"}))
+        return responses.finalize(HttpResponse(status=204, headers={"Allow": "GET, HEAD, OPTIONS"}))
     raise ApiProblem(405, "this endpoint is read-only").with_header("Allow", "GET, HEAD, OPTIONS")
 
 
@@ -99,4 +99,4 @@ def _problem(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
     incoming.response_reason = str(problem)
     content = problem_document(problem.status, str(problem), request_id, **problem.members)
     headers = {**problem.headers, "X-Request-Id": request_id}
-    return responses.finished(HttpResponse(content, status=problem.status, content_type=PROBLEM, headers=headers))
+    return responses.finalize(HttpResponse(content, status=problem.status, content_type=PROBLEM, headers=headers))

@@ -56,7 +56,7 @@ class CallbackView(GateCallbackView):
 
     def _missing_scope_page(self, error: ScopeReduced) -> HttpResponse:
         self._log_refusal(str(error))
-        response = responses.error_page(
+        response = responses.render_error(
             self.request,
             403,
             Message("The identity provider did not grant a required permission: %(scopes)s.", scopes=error.missing),
@@ -67,7 +67,7 @@ class CallbackView(GateCallbackView):
 
     def _claims_too_large_page(self, error: ClaimsTooLarge) -> HttpResponse:
         self._log_refusal(str(error))
-        response = responses.error_page(
+        response = responses.render_error(
             self.request,
             403,
             Message("The identity provider sends more data about you than this site accepts."),
@@ -100,7 +100,7 @@ class CallbackView(GateCallbackView):
             return self._step_up_failed_page(WEAK)
         if error != "access_denied":
             return self._restart_page(Message("The identity provider could not sign you in."))
-        response = responses.error_page(
+        response = responses.render_error(
             self.request,
             401,
             Message("The sign-in was cancelled, or your account at the identity provider may not use this site."),
@@ -146,7 +146,7 @@ class CallbackView(GateCallbackView):
     def _deactivated_page(self) -> HttpResponse:
         self._log_refusal("the provider deactivated this user (SCIM)")
         reason, advice = Message("Your account is deactivated."), Message("If this is a mistake, contact your administrator.")
-        return self._clear_attempt(responses.error_page(self.request, 403, reason, advice=advice))
+        return self._clear_attempt(responses.render_error(self.request, 403, reason, advice=advice))
 
     async def _handle_step_up_failure(self, step_up: StepUpRequest, shortfall: str) -> HttpResponse:
         """Retry a sign-in that does not meet the step-up requirements once, with forced re-authentication; then show an error page.
@@ -170,7 +170,7 @@ class CallbackView(GateCallbackView):
             "the provider returned no auth_time in the ID token despite max_age. Configure it to send auth_time, "
             "or remove max_age from the route (docs/guides/identity-providers/README.md)"
         )
-        response = responses.error_page(
+        response = responses.render_error(
             self.request,
             403,
             UNTOLD,
@@ -181,7 +181,7 @@ class CallbackView(GateCallbackView):
 
     def _step_up_failed_page(self, shortfall: str) -> HttpResponse:
         self._log_refusal(shortfall)
-        response = responses.error_page(
+        response = responses.render_error(
             self.request,
             403,
             shortfall,
@@ -205,7 +205,7 @@ class CallbackView(GateCallbackView):
 
     def _restart_page(self, reason: str) -> HttpResponse:
         links = ((Message("Start again"), self._target_url()),)
-        return self._clear_attempt(responses.error_page(self.request, 400, reason, advice=view_helpers.START_AGAIN, links=links))
+        return self._clear_attempt(responses.render_error(self.request, 400, reason, advice=view_helpers.START_AGAIN, links=links))
 
     def _log_refusal(self, reason: str) -> None:
         log.warning("sign-in refused", reason=reason, request_id=page_context(self.request).request_id)

@@ -41,12 +41,12 @@ def _sign_in_url(request: HttpRequest) -> str:
 )
 async def portal(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     if view_helpers.wants_json(request):
-        return responses.json_page(await build_user_profile(service, session))
+        return responses.json_response(await build_user_profile(service, session))
     applications, search = await _applications(request, session), request.GET.get("q", "")[:MAX_SEARCH_LENGTH]
     headers = view_helpers.cookie_headers(request)
     token, cookie = service.csrf.token_for(headers, service.clock(), bound_to=session.id)
     profile = await build_user_profile(service, session)
-    response = responses.page(
+    response = responses.render_page(
         request,
         "authenticate/portal.html",
         form_targets="",
@@ -54,7 +54,7 @@ async def portal(request: HttpRequest, service: AuthenticateService, session: Se
         files=portal_files(service),
         style=pages.static_path(STYLE),
         script=pages.static_path(SCRIPT),
-        page=await service.portal.page(applications, search, _parse_page_number(request.GET.get("page", "")), responses.language()),
+        page=await service.portal.page(applications, search, _parse_page_number(request.GET.get("page", "")), responses.current_language()),
         recent=() if search else applications.recent,
         count=len(applications.all),
         search=search,
@@ -72,7 +72,7 @@ async def portal_json(request: HttpRequest, service: AuthenticateService, sessio
     """Return the applications as JSON in the order of the page, for other dashboards."""
     applications = await _applications(request, session)
     favourites = {each.id for each in applications.favourites}
-    return responses.json_page(
+    return responses.json_response(
         {
             "applications": [{**_to_json(each), "favourite": each.id in favourites} for each in applications.all],
             "recent": [each.key for each in applications.recent],
@@ -87,11 +87,11 @@ async def change_portal(request: HttpRequest, service: AuthenticateService, sess
     found = (await _applications(request, session)).find(search_text)
     if found is None:
         reason = Message("Application not found; nothing was changed.")
-        return responses.error_page(request, 404, reason, links=BACK)
+        return responses.render_error(request, 404, reason, links=BACK)
     edit = preferences.toggle_favourite if "favourite" in request.POST else preferences.record_opened
     await preferences.update_preferences(service.broker, session, edit, found.key, service.clock())
     if "favourite" not in request.POST:
-        return responses.finished(HttpResponse(status=204))
+        return responses.finalize(HttpResponse(status=204))
     response = responses.redirect(f"{PAGE}#a-{found.id}")
     response.status_code = 303
     return response
@@ -102,7 +102,7 @@ async def why(request: HttpRequest, service: AuthenticateService, session: Sessi
     """Check access to an application.  Only listed applications are searched, so the page does not disclose others."""
     search_text = " ".join(request.GET.get("address", "")[:MAX_SEARCH_LENGTH].split())
     user = (await build_user_profile(service, session))["user"]
-    return responses.page(
+    return responses.render_page(
         request,
         "authenticate/why.html",
         files=portal_files(service),
@@ -120,22 +120,22 @@ async def why(request: HttpRequest, service: AuthenticateService, session: Sessi
 async def icon(request: HttpRequest, name: str) -> HttpResponse:
     found = page_context(request).authenticate.portal.icons.find(name)
     if found is None:
-        return responses.error_page(request, 404, Message("This page does not exist."))
+        return responses.render_error(request, 404, Message("This page does not exist."))
     response = HttpResponse(found.content, content_type=found.media_type)
     response.headers["Cache-Control"] = "private, max-age=604800, immutable"
     # So that an SVG that is opened as a page can run nothing.
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox; frame-ancestors 'none'"
     response.headers["Content-Disposition"] = f'inline; filename="icon.{"png" if found.media_type == PNG else "svg"}"'
-    return responses.finished(response)
+    return responses.finalize(response)
 
 
 def _parse_page_number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= MAX_PAGE_DIGITS else 1
 
 
-def portal_files(service: AuthenticateService) -> pages.PageFiles:
+def portal_files(service: AuthenticateService) -> pages.PageAssets:
     origin = service.origin
-    return pages.PageFiles(
+    return pages.PageAssets(
         script=f"{origin}{pages.STATIC_PATH}{SCRIPT}",
         style=f"{origin}{pages.STATIC_PATH}{STYLE}",
         icons=f"{origin}{ICONS}",

@@ -28,14 +28,14 @@ async def _refresh(request: HttpRequest, service: AuthenticateService, session: 
         return _retry_later_page(request, Message("Your session is being refreshed."), 5)
     except SessionEnded:
         reason = Message("The identity provider no longer confirms this session, so it has ended.")
-        response = responses.error_page(request, 401, reason, links=(view_helpers.SIGN_IN_AGAIN,))
+        response = responses.render_error(request, 401, reason, links=(view_helpers.SIGN_IN_AGAIN,))
         return responses.with_cookies(
             response, service.sessions.clear_cookies(view_helpers.cookie_headers(request), service.host_port, request.path)
         )
     except ProviderError as error:
         return view_helpers.provider_error_page(request, error, DASHBOARD)
     if view_helpers.wants_json(request):
-        return responses.json_page({"status": 200, "reason": "Your session is refreshed."})
+        return responses.json_response({"status": 200, "reason": "Your session is refreshed."})
     response = responses.redirect(DASHBOARD)
     response.status_code = 303
     return response
@@ -47,6 +47,6 @@ def seconds_until_allowed(service: AuthenticateService, session: SessionRecord) 
 
 
 def _retry_later_page(request: HttpRequest, reason: str, wait: float) -> HttpResponse:
-    response = responses.error_page(request, 429, reason, advice=Message("Try again later."), links=BACK)
+    response = responses.render_error(request, 429, reason, advice=Message("Try again later."), links=BACK)
     response.headers["Retry-After"] = str(int(wait) + 1)
     return response

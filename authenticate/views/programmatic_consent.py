@@ -60,10 +60,12 @@ async def programmatic_consent(request: HttpRequest) -> HttpResponse:
     try:
         consent_request = service.program_requests.open(sealed, service.clock())
     except SealError:
-        return responses.error_page(request, 400, Message("This sign-in link of a program is invalid or has expired."), advice=START_AGAIN)
+        return responses.render_error(
+            request, 400, Message("This sign-in link of a program is invalid or has expired."), advice=START_AGAIN
+        )
     route = service.targets.target(consent_request.origin, gate.authorize.is_route_origin)
     if route is None:
-        return responses.error_page(
+        return responses.render_error(
             request, 400, Message("The redirect address of this program is no longer configured."), advice=START_AGAIN
         )
     now, step_up = service.clock(), StepUpRequest(consent_request.acr_values, consent_request.max_age)
@@ -81,7 +83,7 @@ async def programmatic_consent(request: HttpRequest) -> HttpResponse:
 def _wrong_provider_page(request: HttpRequest, service: AuthenticateService, sealed: str) -> HttpResponse:
     """Return the page for users of a provider that no route of the host accepts: their token would be useless."""
     back = urlencode({"gate_redirect_uri": f"{service.origin}{PATH}?request={sealed}"})
-    return responses.error_page(
+    return responses.render_error(
         request,
         403,
         Sentence("%(error)s.", error=Reason.OTHER_PROVIDER.value),
@@ -114,7 +116,7 @@ async def _consent_page(
     token, cookie = service.csrf.token_for(view_helpers.cookie_headers(request), service.clock(), bound_to=session.id)
     record = await service.broker.get(USER, session.user_id)
     user = user_of(session, record)
-    response = responses.page(
+    response = responses.render_page(
         request,
         "authenticate/program.html",
         # Its form redirects to the client application.

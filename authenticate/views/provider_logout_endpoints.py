@@ -35,7 +35,7 @@ async def backchannel_logout(request: HttpRequest) -> HttpResponse:
         return _invalid_token_response(request, str(error))
     except (ProviderError, BrokerError) as error:
         return _unavailable_response(request, error)
-    return responses.finished(HttpResponse())
+    return responses.finalize(HttpResponse())
 
 
 @require_GET
@@ -56,17 +56,17 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
         framed_by = await service.provider_logout.origins(issuer)
     except ProviderError as error:
         return view_helpers.provider_error_page(request, error, "/.gate/")
-    return responses.page(request, "authenticate/signed_out.html", framed_by=framed_by, everywhere=False)
+    return responses.render_page(request, "authenticate/signed_out.html", framed_by=framed_by, everywhere=False)
 
 
 def _invalid_token_response(request: HttpRequest, reason: str) -> HttpResponse:
     log.warning("logout token rejected", reason=reason, request_id=page_context(request).request_id)
-    return responses.json_page({"error": "invalid_request", "error_description": reason}, status=400)
+    return responses.json_response({"error": "invalid_request", "error_description": reason}, status=400)
 
 
 def _unavailable_response(request: HttpRequest, error: ProviderError | BrokerError) -> HttpResponse:
     log.error("logout token verification failed", reason=str(error), request_id=page_context(request).request_id)
     body = {"error": "temporarily_unavailable", "error_description": "the logout token can't be verified now"}
-    response = responses.json_page({**body}, status=503)
+    response = responses.json_response({**body}, status=503)
     response.headers["Retry-After"] = "30"
     return response

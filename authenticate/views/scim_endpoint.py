@@ -21,7 +21,7 @@ from databroker.records import Record
 from foundation.auth_challenges import INVALID_TOKEN
 from foundation.errors import BrokerError
 from foundation.web.message import Message
-from foundation.web.responses import error_page, finished
+from foundation.web.responses import finalize, render_error
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ ScimResources = ScimUsers | ScimGroups
 async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
     service = page_context(request).authenticate
     if not service.scim_access:
-        return error_page(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
+        return render_error(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
     try:
         if (provider_id := service.scim_access.authenticate(request.headers.get("Authorization", ""))) is None:
             log.warning("SCIM request rejected", reason="wrong token", request_id=page_context(request).request_id)
@@ -102,7 +102,7 @@ async def _resources(request: HttpRequest, directory: ScimDirectory, resources: 
         case "DELETE", True:
             deleted = await resources.delete(id, if_match)
             await _audit(request, resources, "deleted", deleted, audit_text.action(deleted, None))
-            return finished(HttpResponse(status=204))
+            return finalize(HttpResponse(status=204))
         case _:
             raise ScimError(405, f"{request.method} is not allowed here")
 
@@ -170,7 +170,7 @@ def _list_response(resources: list[dict[str, Any]], total: int, start: int) -> d
 
 
 def _json(status: int, document: Mapping[str, Any]) -> HttpResponse:
-    return finished(HttpResponse(json.dumps(document).encode(), status=status, content_type="application/scim+json"))
+    return finalize(HttpResponse(json.dumps(document).encode(), status=status, content_type="application/scim+json"))
 
 
 async def _audit(request: HttpRequest, resources: ScimResources, what: str, record: Record, action: str, **more: Any) -> None:

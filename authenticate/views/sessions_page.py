@@ -59,7 +59,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
         found = await service.sessions.own(session, request.POST.get("end", ""), service.clock())
         if found is None:
             reason = Message("Session not found; nothing was changed. It may have ended already.")
-            return responses.error_page(request, 404, reason, links=BACK)
+            return responses.render_error(request, 404, reason, links=BACK)
         if found.id in (session.id, *session.superseded_ids):
             return responses.redirect("/.gate/signout/")  # which asks for confirmation, and clears the cookies
         chosen = [found]
@@ -76,7 +76,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
             ended=ended,
             all=len(chosen),
         )
-        return responses.error_page(request, 503, reason, advice=Message("Press the button again in a minute."), links=BACK)
+        return responses.render_error(request, 503, reason, advice=Message("Press the button again in a minute."), links=BACK)
     response = responses.redirect(PAGE)
     response.status_code = 303
     return response
@@ -99,7 +99,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
     token, cookie = service.csrf.token_for(headers, now, bound_to=session.id)
     profile = await build_user_profile(service, session)
     claims, technical = _claims(profile["claims"])
-    response = responses.page(
+    response = responses.render_page(
         request,
         "authenticate/sessions.html",
         form_targets="",

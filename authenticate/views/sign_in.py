@@ -21,7 +21,7 @@ from foundation.crypto.signed_urls import UrlExpired
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
 from foundation.web.message import Message
-from foundation.web.pages import PageFiles
+from foundation.web.pages import PageAssets
 
 CHOOSE_PATH, SIGNED_QUERY = "/.gate/choose", "gate_choice"
 
@@ -111,12 +111,12 @@ def _select_provider(
 def _selection_page(request: HttpRequest, candidates: Providers, selection: ProviderSelection) -> HttpResponse:
     """Return the selection page.  Each choice is a link; no attempt has started."""
     service = page_context(request).authenticate
-    return responses.page(
+    return responses.render_page(
         request,
         "authenticate/choose.html",
         status=400 if selection.address else 200,
         form_targets="",
-        files=PageFiles(icons=f"{service.origin}{ICONS}"),
+        files=PageAssets(icons=f"{service.origin}{ICONS}"),
         action=CHOOSE_PATH,
         choice=selection.query,
         providers=[
@@ -134,7 +134,7 @@ def _selection_page(request: HttpRequest, candidates: Providers, selection: Prov
 
 def _tampered_page(request: HttpRequest) -> HttpResponse:
     reason = Message("This sign-in link is incomplete or was modified.")
-    return responses.error_page(request, 400, reason, advice=Message("Open the page that you wanted again."))
+    return responses.render_error(request, 400, reason, advice=Message("Open the page that you wanted again."))
 
 
 def _expired_page(request: HttpRequest, error: UrlExpired) -> HttpResponse:
@@ -142,4 +142,4 @@ def _expired_page(request: HttpRequest, error: UrlExpired) -> HttpResponse:
     target = gate.authenticate.targets.target(error.params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     links = ((Message("Open the page again"), str(target)),) if target is not None else ()
     advice = Message("Sign-in links expire after a few minutes. Open the page that you wanted again.")
-    return responses.error_page(request, 400, Message("This sign-in link has expired."), advice=advice, links=links)
+    return responses.render_error(request, 400, Message("This sign-in link has expired."), advice=advice, links=links)

@@ -84,19 +84,19 @@ def _next_response(request: HttpRequest, url: str, *, everywhere: bool = False) 
     if url:
         return responses.redirect(url)
     if view_helpers.wants_json(request):
-        return responses.json_page({"status": 200, "reason": f"You are signed out{' on all devices' if everywhere else ''}."})
-    return responses.page(request, "authenticate/signed_out.html", everywhere=everywhere)
+        return responses.json_response({"status": 200, "reason": f"You are signed out{' on all devices' if everywhere else ''}."})
+    return responses.render_page(request, "authenticate/signed_out.html", everywhere=everywhere)
 
 
 def _confirmation_page(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
     """Return the confirmation page with a CSRF token.  Nothing has changed yet."""
     token, cookie = service.csrf.token_for(view_helpers.cookie_headers(request), service.clock(), bound_to=_csrf_binding(session))
     if view_helpers.wants_json(request):
-        response = responses.error_page(request, 400, Message("Sign-out needs a CSRF token of this session; nothing was changed."))
+        response = responses.render_error(request, 400, Message("Sign-out needs a CSRF token of this session; nothing was changed."))
     else:
         target = service.targets.target(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
         redirect_uri = str(target) if target is not None else ""
-        response = responses.page(
+        response = responses.render_page(
             request,
             "authenticate/sign_out.html",
             status=400,

@@ -15,10 +15,10 @@ from foundation.client_network import client_network
 from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BadRequest, ProviderError
 from foundation.telemetry import metrics
-from foundation.web.languages import preferred_type
+from foundation.web.languages import preferred_media_type
 from foundation.web.message import Message, Sentence
 from foundation.web.pages import Links
-from foundation.web.responses import error_page, redirect
+from foundation.web.responses import redirect, render_error
 
 log = structlog.get_logger(__name__)
 
@@ -49,12 +49,12 @@ def has_valid_csrf_token(request: HttpRequest, service: AuthenticateService, ses
 
 
 def wants_json(request: HttpRequest) -> bool:
-    return preferred_type(request.headers.get("Accept", "")) == "json"
+    return preferred_media_type(request.headers.get("Accept", "")) == "json"
 
 
 def provider_error_page(request: HttpRequest, error: Exception, retry_url: str) -> HttpResponse:
     log.error("sign-in failed at the identity provider", error=str(error), request_id=page_context(request).request_id)
-    response = error_page(
+    response = render_error(
         request,
         503,
         Message("Sign-in is temporarily unavailable: the identity provider is not responding."),
@@ -96,7 +96,7 @@ def sign_in_slot(request: HttpRequest, provider: str) -> Iterator[None]:
 
 def too_many_sign_ins_page(request: HttpRequest) -> HttpResponse:
     """Return the page for TooManySignIns.  Nothing was consumed, so the same request can be repeated."""
-    response = error_page(
+    response = render_error(
         request,
         503,
         Message("Too many sign-ins from your network are in progress."),
@@ -123,10 +123,10 @@ def requires_session(
             is_change, session = request.method not in ("GET", "HEAD"), await get_session(request)
             if session is None:
                 url = "" if is_change else sign_in_url(request)
-                return redirect(url) if url else error_page(request, 401, NOT_SIGNED_IN, links=(SIGN_IN_AGAIN,))
+                return redirect(url) if url else render_error(request, 401, NOT_SIGNED_IN, links=(SIGN_IN_AGAIN,))
             service = page_context(request).authenticate
             if is_change and not has_valid_csrf_token(request, service, session):
-                return error_page(request, 400, EXPIRED, links=back)
+                return render_error(request, 400, EXPIRED, links=back)
             return await view(request, service, session)
 
         # Django's CSRF token protects the admin; gate's forms have their own, bound to the session.
@@ -144,6 +144,6 @@ def renders_bad_request(view: View) -> View:
             return await view(request, *args, **kwargs)
         except BadRequest as error:
             reason = Sentence("%(error)s.", error=error.message)
-            return error_page(request, 400, reason, advice=START_AGAIN, links=(SIGN_IN_AGAIN,))
+            return render_error(request, 400, reason, advice=START_AGAIN, links=(SIGN_IN_AGAIN,))
 
     return answer

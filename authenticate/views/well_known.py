@@ -21,8 +21,8 @@ async def jwks(request: HttpRequest) -> HttpResponse:
             "reason": "No signing_key is configured.",
             "request_id": page_context(request).request_id,
         }
-        return responses.json_page(document, status=404)
-    response = responses.json_page(await service.published_keys.jwks())
+        return responses.json_response(document, status=404)
+    response = responses.json_response(await service.published_keys.jwks())
     # Upstreams may cache the keys for a minute; a new key reaches every process shortly.
     response.headers["Cache-Control"] = "public, max-age=60"
     return response
@@ -41,4 +41,4 @@ async def client_metadata(request: HttpRequest) -> HttpResponse:
         document |= {f"{channel}_logout_supported": has_logout, f"{channel}_logout_session_supported": has_logout}
         if has_logout:
             document |= {f"{channel}_logout_uri": service.origin + path, f"{channel}_logout_session_required": True}
-    return responses.json_page(document)
+    return responses.json_response(document)

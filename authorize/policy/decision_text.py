@@ -16,7 +16,7 @@ from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
 from foundation.errors import PathTooAmbiguous
-from foundation.web.message import Message, enumerated
+from foundation.web.message import Message, join_list
 
 # Reasons that a denied user cannot act on.
 _UNDISCLOSED = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})
@@ -58,7 +58,7 @@ def user_message(decision: Decision) -> Message:
     reasons = [reason.value for reason in found if reason not in _BLOCK_LEVEL] or [reason.value for reason in found]
     if not reasons:
         return Message("You don't have access to this page: no rule allows it.")
-    return Message("You don't have access to this page: %(reasons)s.", reasons=enumerated(reasons))
+    return Message("You don't have access to this page: %(reasons)s.", reasons=join_list(reasons))
 
 
 def trace_rows(decision: Decision) -> list[dict[str, Any]]:

@@ -147,9 +147,9 @@ class ProviderTokens:
         now = self._clock()
         for kind in kinds:
             if not _HEADER_SAFE.fullmatch(held.values[kind]):
-                raise NoIdentity(_UNUSABLE.filled(token=_TOKEN_NAMES[kind]))
+                raise NoIdentity(_UNUSABLE.with_params(token=_TOKEN_NAMES[kind]))
             if held.cannot_be_refreshed(kind, now):
-                raise NoIdentity(_EXPIRED.filled(token=_TOKEN_NAMES[kind]))
+                raise NoIdentity(_EXPIRED.with_params(token=_TOKEN_NAMES[kind]))
         return held
 
     async def _read(self, session_id: str) -> SessionTokens:

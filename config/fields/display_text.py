@@ -4,7 +4,7 @@ from typing import Any
 
 from config.fields.basic_types import text
 from config.fields.field_type import FieldType
-from foundation.web.plain_text import is_plain
+from foundation.web.plain_text import is_sanitized
 
 
 def display_text(max_length: int) -> FieldType:
@@ -14,7 +14,7 @@ def display_text(max_length: int) -> FieldType:
         written = text(value).strip()
         if len(written) > max_length:
             raise ValueError(f"must be at most {max_length} characters long")
-        if not is_plain(written):
+        if not is_sanitized(written):
             raise ValueError("must not contain invisible or bidirectional control characters")
         return written
 

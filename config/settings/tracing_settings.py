@@ -9,7 +9,7 @@ from pydantic import Field
 from config.fields.basic_types import Number, WebUrl, host_port
 from config.fields.field_type import HOST_PORT, FieldType, choice_type
 from config.validation import Finding, Rule, Settings
-from foundation.telemetry.tracing.tracer import SAME_AS
+from foundation.telemetry.tracing.tracer import PROVIDER_ALIASES
 from foundation.values import HostPort
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Agent = Annotated[HostPort, FieldType("string", _agent, HOST_PORT)]
 
 def _check_endpoint(settings: "Options") -> Iterator[Finding]:
     provider = settings.tracing_provider or ""
-    back_end = SAME_AS.get(provider, provider)
+    back_end = PROVIDER_ALIASES.get(provider, provider)
     if back_end == "thrift" and not (settings.tracing_thrift_collector_endpoint or settings.tracing_thrift_agent_endpoint):
         yield ("tracing_provider",), f"{provider} needs tracing_thrift_collector_endpoint or tracing_thrift_agent_endpoint"
     if back_end in ("span", "otlp") and not settings.tracing_span_endpoint:

@@ -11,7 +11,7 @@ from databroker.records import ACCESS_GRANT, Record, UserRecord
 from databroker.store.base import VersionConflict
 from foundation.errors import GateError
 from foundation.web.message import Message
-from foundation.web.plain_text import is_plain
+from foundation.web.plain_text import is_sanitized
 
 LONGEST = 30 * 86400.0  # seconds
 # Somebody else may write the same person's record at that moment; as often in a row they don't.
@@ -136,8 +136,8 @@ def checked(access: TemporaryAccess, now: float) -> TemporaryAccess:
 def checked_why(written: str) -> str:
     """A reason as it may be shown to others: one line, without what can't be seen."""
     why = " ".join(written.split())
-    if not why or len(why) > LONGEST_WHY or not is_plain(why):
-        raise AccessError(_SAY_WHY.filled(most=LONGEST_WHY))
+    if not why or len(why) > LONGEST_WHY or not is_sanitized(why):
+        raise AccessError(_SAY_WHY.with_params(most=LONGEST_WHY))
     return why
 
 

@@ -1,4 +1,4 @@
-"""CSRF token of sign-out, on GET and on POST: proof that one of our own pages asked for it."""
+"""CSRF tokens for gate's own forms and sign-out links."""
 
 import hmac
 import secrets
@@ -15,7 +15,7 @@ HEADER = "X-CSRF-Token"
 
 
 class CsrfTokens:
-    """CSRF tokens: a random value in a sealed cookie of this browser; pages carry it masked anew each time (against BREACH)."""
+    """CSRF tokens: a random value in a sealed cookie; each page gets a freshly masked copy (against BREACH)."""
 
     def __init__(self, options: CryptoConfig):
         self.cookie_name = cookies.host_prefixed_name(f"{options.cookie_name}_csrf", secure=options.cookie_secure)
@@ -23,7 +23,10 @@ class CsrfTokens:
         self._sealer = Sealer(options.cookie_secret, "csrf cookie")
 
     def token_for(self, cookie_headers: Iterable[bytes], now: float, *, bound_to: str = "") -> tuple[str, str | None]:
-        """(masked token for a page, Set-Cookie value or None).  `bound_to`: the session id, so that another person's is refused."""
+        """Return the masked token for a page and a Set-Cookie value or None.
+
+        `bound_to` is the session id, so that the token is invalid in other sessions.
+        """
         token = self._from_cookie(cookie_headers, now, bound_to)
         set_cookie = None
         if token is None:

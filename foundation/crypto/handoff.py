@@ -1,5 +1,6 @@
-"""Hand-over token: how the authenticate service gives a route host the session of the browser that it sends back there, or of the person
-who has agreed to a program.
+"""Handoff token: transfers a session from the authenticate service to a route host.
+
+The receiver is the browser that is redirected there, or the client application that the user has authorized.
 """
 
 import secrets
@@ -13,8 +14,10 @@ TO_BROWSER, TO_CLIENT_APPLICATION = "hand-over", "programmatic hand-over"  # nev
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """An opened token.  Its receiver still has to spend `id`, see that the session lives, and find the browser's `attempt_id`; one to a
-    program has none, and then has to look at `redirect_uri`.
+    """Opened handoff token.
+
+    The receiver must consume `id`, check that the session is valid, and match `attempt_id` with the browser's sign-in attempt. A token for
+    a client application has no attempt; the receiver checks `redirect_uri` instead.
     """
 
     id: str
@@ -25,7 +28,7 @@ class Handoff:
 
 
 class HandoffTokens:
-    """Sealer of hand-over tokens under `shared_secret`, because the two ends may be different services."""
+    """Sealer of handoff tokens, with keys of `shared_secret`, because the two ends may be different services."""
 
     def __init__(self, options: CryptoConfig, purpose: str = TO_BROWSER):
         self._sealer = Sealer(options.shared_secret, purpose)
@@ -35,6 +38,6 @@ class HandoffTokens:
         return self._sealer.seal(claims, audience=host_port, expires_at=now + LIFETIME)
 
     def open(self, token: str, host_port: str, now: float) -> Handoff:
-        """The hand-over; SealError where the token is not ours, not for this route host, or older than five minutes."""
+        """Open a token. Raise SealError if it is forged, for another route host, or older than five minutes."""
         claims = self._sealer.open(token, audience=host_port, now=now)
         return Handoff(claims["id"], claims["sid"], claims["attempt"], claims["to"], claims["exp"])

@@ -1,7 +1,7 @@
-"""Programmatic login: what a program and its person carry between our services, and the token that the program keeps.
+"""Programmatic login: the sealed request of a client application, and the token that it receives.
 
-The values, and the hand-over between them (`hand_over.py`), are never interchangeable, nor with a session cookie: each is sealed for its
-own purpose and audience.
+They are not interchangeable with each other, with handoff tokens (`handoff.py`) or with session cookies, because each is sealed for a
+purpose and an audience.
 """
 
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from foundation.crypto.sealing import CryptoConfig, Sealer
 from foundation.crypto.session_cookie import SessionToken
 
-# A person reads, signs in with a second factor, and answers.
+# Time for the user to read the page, sign in with a second factor, and decide.
 REQUEST_LIFETIME = 900.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProgrammaticRequest:
-    """A program's request to act for whoever agrees: at the route host of `origin`; `redirect_uri` is where its token goes.
+    """Request of a client application for access on behalf of a user, at the route host of `origin`.
 
-    `acr_values` and `max_age`, in seconds, are what the sign-in behind the token must come up to; `providers` are those whose people are
-    taken there, () for any.
+    The token is sent to `redirect_uri`. `acr_values` and `max_age` (seconds) are requirements on the sign-in; `providers` restricts the
+    identity providers, () for any.
     """
 
     origin: str
@@ -29,7 +29,7 @@ class ProgrammaticRequest:
 
 
 class ProgrammaticRequests:
-    """Sealed requests from the sign-in page to the page that asks the person; both are the authenticate host's."""
+    """Sealed requests, passed from the sign-in page to the consent page on the authenticate host."""
 
     def __init__(self, options: CryptoConfig):
         self._sealer = Sealer(options.cookie_secret, "programmatic request")
@@ -46,7 +46,7 @@ class ProgrammaticRequests:
 
 
 class ProgrammaticTokens:
-    """Tokens of programs: the session of the person who agreed, for one route host, whatever `cookie_domain` says."""
+    """Tokens of client applications: the session of the user who authorized it, for one route host regardless of `cookie_domain`."""
 
     def __init__(self, options: CryptoConfig):
         self._sealer = Sealer(options.cookie_secret, "programmatic token")
@@ -55,6 +55,6 @@ class ProgrammaticTokens:
         return self._sealer.seal({"sid": session_id, "iat": issued_at, "exp": expires_at}, audience=host_port, expires_at=expires_at)
 
     def open(self, token: str, host_port: str, now: float) -> SessionToken:
-        """The opened token; SealError where it is not one of ours for this host, or has expired."""
+        """Open a token. Raise SealError if it is forged, for another host, or expired."""
         claims = self._sealer.open(token, audience=host_port, now=now)
         return SessionToken(claims["sid"], claims["iat"], claims["exp"])

@@ -1,4 +1,4 @@
-"""Sealing of small values: the one door for everything of ours that travels through a browser."""
+"""Sealing of small values: authenticated encryption of everything that gate sends through a browser."""
 
 import base64
 import binascii
@@ -23,12 +23,12 @@ MAX_SEALED = 8192
 
 # enforcement-point: Services and certificates: Key derivation
 def derive_key(secret: bytes, purpose: str) -> bytes:
-    """A 256-bit key for one purpose (HKDF-SHA256, RFC 5869): no two uses of a secret share a key."""
+    """Derive a 256-bit key for one purpose (HKDF-SHA256, RFC 5869), so that no two uses of a secret share a key."""
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"gate/1/" + purpose.encode()).derive(secret)
 
 
 def derive_keys(secrets: Sequence[bytes], purpose: str) -> tuple[bytes, ...]:
-    """One key for each secret, in the same order: the first is for what is made now, all of them for what is there."""
+    """Derive a key from each secret, in order: the first seals new values, all of them open existing ones."""
     return tuple(derive_key(secret, purpose) for secret in secrets)
 
 
@@ -37,7 +37,7 @@ def to_text(value: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """The bytes of unpadded URL-safe base64, one spelling a value: anything that would not come back the same is a ValueError."""
+    """Decode unpadded URL-safe base64. Raise ValueError for any but the canonical encoding."""
     try:
         value = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (UnicodeEncodeError, binascii.Error) as error:
@@ -49,12 +49,12 @@ def from_text(text: str) -> bytes:
 
 # enforcement-point: Sign-in and sign-out: Sealed values that pass through a browser
 class Sealer:
-    """AES-256-GCM under keys of its own purpose; the audience is bound as associated data, the expiry is inside.
+    """AES-256-GCM with keys for one purpose. The audience is associated data; the expiry is part of the plaintext.
 
-    The first secret seals, all of them open: so a secret can be replaced without anybody noticing.
+    The first secret seals, and all of them open, so secrets can be rotated without invalidating values.
 
-    Nonces are 96 random bits from the operating system, so they stay apart across forks and restarts (NIST SP 800-38D 8.2.2:
-    up to 2^32 values a key).
+    Nonces are 96 random bits from the operating system, so they stay unique across forks and restarts (NIST SP 800-38D 8.2.2:
+    up to 2^32 values per key).
     """
 
     def __init__(self, secrets: Sequence[bytes], purpose: str):
@@ -65,17 +65,15 @@ class Sealer:
         return f"<Sealer {self.purpose}>"
 
     def seal(self, claims: dict[str, Any], *, audience: str, expires_at: float) -> str:
-        """The sealed `claims` (JSON values): URL-safe text that only `open` with the same audience reads, until `expires` (Unix
-        seconds).
-        """
+        """Seal `claims` (JSON values) into URL-safe text for an audience, valid until `expires_at` (Unix seconds)."""
         nonce = os.urandom(NONCE_BYTES)
         plain = json.dumps([expires_at, claims], separators=(",", ":")).encode()
         return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, audience.encode()))
 
     def open(self, sealed: str, *, audience: str, now: float) -> dict[str, Any]:
-        """The claims; SealError, always with the same words, where the value is not exactly one of ours for this audience.
+        """Return the claims. Raise SealError, with one message for all causes, if the value was not sealed for this audience.
 
-        One that another release made may lack a claim: that is a SealError for whoever reads it.
+        A value of another release may lack a claim; then `Claims` raises SealError on access.
         """
         if not NONCE_BYTES + TAG_BYTES < len(sealed) <= MAX_SEALED:
             raise SealError("this token is not valid")
@@ -91,7 +89,7 @@ class Sealer:
 
 
 def decrypt(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes:
-    """The plaintext in a box of nonce, ciphertext and tag; SealError where none of the ciphers opens it."""
+    """Decrypt a box of nonce, ciphertext and tag. Raise SealError if no cipher opens it."""
     for cipher in ciphers:
         try:
             return cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], associated)
@@ -101,18 +99,18 @@ def decrypt(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes:
 
 
 class Claims(dict[str, Any]):
-    """Claims of a sealed value, made by whichever release was in force then."""
+    """Claims of a sealed value, which another release of gate may have sealed."""
 
     def __missing__(self, name: str) -> Any:
         raise SealError("this token was made by another release of gate")
 
 
 class SealedValueExpired(SealError):
-    """A sealed value that is ours, unchanged and for this audience, but too old."""
+    """A genuine sealed value for this audience that has expired."""
 
 
 class CryptoConfig(Protocol):
-    """Values of the configuration; the keys of `cookie_secret` and `shared_secret` are 32 bytes each, the newest first."""
+    """Configuration values that this package uses. The keys of `cookie_secret` and `shared_secret` are 32 bytes each, newest first."""
 
     cookie_name: str
     cookie_secret: tuple[SecretBytes, ...]

@@ -1,8 +1,8 @@
-"""Service account token: how its secret is made, read, and compared.
+"""Service account token: creation, parsing and verification.
 
     gate_sa_<name>_<43 random characters><6 of a checksum>
 
-The prefix and the checksum let secret scanners find a leaked one, and tell it from what only looks like one, without asking us.
+The prefix and the checksum let secret scanners find leaked tokens offline, without false positives.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import string
 import zlib
 
 PREFIX = "gate_sa_"
-# A name is part of headers, rules and records: one spelling each.
+# Names occur in headers, rules and records, so each has exactly one spelling.
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 SECRET_CHARACTERS = 43  # of 62: 256 bits
 CHECKSUM_CHARACTERS = 6
@@ -27,7 +27,7 @@ def new_token(name: str) -> str:
 
 
 def parse_name(token: str) -> str:
-    """The account that a token claims to be of, "" where it is no such token.  Whether the secret is right is for `is_secret`."""
+    """Return the account name in a token, or "" if the token is malformed. The secret is not checked: see `verify_token`."""
     match = _TOKEN.fullmatch(token)
     if match is None or not hmac.compare_digest(_checksum(token[:-CHECKSUM_CHARACTERS]), token[-CHECKSUM_CHARACTERS:]):
         return ""
@@ -35,13 +35,13 @@ def parse_name(token: str) -> str:
 
 
 def hash_token(token: str) -> str:
-    """The hash that is kept of a secret.  A fast one does: nobody guesses 256 bits."""
+    """Return the hash that is stored. A fast hash suffices for 256 random bits."""
     return hashlib.sha256(b"gate service account\0" + token.encode()).hexdigest()
 
 
 # enforcement-point: Identity: Service account secret
-def verify_token(token: str, kept_hash: str) -> bool:
-    return hmac.compare_digest(hash_token(token), kept_hash)
+def verify_token(token: str, stored_hash: str) -> bool:
+    return hmac.compare_digest(hash_token(token), stored_hash)
 
 
 def _checksum(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Session cookie: what it holds, for whom it is valid, and how it is set and cleared."""
+"""Session cookie: its content, the hosts it is valid for, and how it is set and cleared."""
 
 import hmac
 import json
@@ -18,17 +18,17 @@ from foundation.errors import SealError
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
-# Nothing shorter is a sealed session; skipping it keeps the work small when a sibling domain plants cookies of our name.
+# Length below which a value cannot be a sealed session; skipping it bounds the work when a sibling domain plants cookies.
 MIN_SEALED_LENGTH = 60
-# Opened cookies that are remembered: about 16 MB.
+# Opened cookies in the cache, about 16 MB.
 MAX_CACHED = 20_000
-# Whole Cookie headers whose sessions are known: nearly every request of a browser carries the same as the one before.
+# Complete Cookie headers in the cache, because most requests of a browser repeat the header of the one before.
 MAX_CACHED_HEADERS, MAX_CACHED_HEADER_BYTES = 8_000, 8 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class SessionToken:
-    """The content of a session cookie; times are Unix seconds.  Who the session belongs to stays in the data broker."""
+    """Content of a session cookie; times are Unix seconds. The user is stored in the data broker only."""
 
     session_id: str
     issued_at: float
@@ -37,11 +37,11 @@ class SessionToken:
 
 # enforcement-point: Identity: Session cookie
 class SessionCookies:
-    """Seals, opens, sets and clears session cookies.  One is bound to the host it was issued for, or to `cookie_domain` where that
-    covers it, and counts beside its companion only (docs/decisions/cookies.md).
+    """Seals, opens, sets and clears session cookies (docs/decisions/cookies.md).
 
-    The companion names the session and the host, under a key of ours, in a cookie that no other host can set.  Where the name of the
-    session cookie itself has the prefix of those, it needs none; without `cookie_secure` there can be none.
+    A cookie is bound to the host it was issued for, or to `cookie_domain` if that covers the host. It is valid only together with its
+    binding cookie: a MAC over session and host in a `__Host-` cookie, which no other host can set. A session cookie whose name has the
+    `__Host-` prefix needs none, and without `cookie_secure` there is none.
     """
 
     def __init__(self, options: CryptoConfig):
@@ -65,7 +65,7 @@ class SessionCookies:
         return f"domain:{self._domain}" if self.covers(host_port) else f"host:{host_port}"
 
     def covers(self, host_port: str) -> bool:
-        """Whether `cookie_domain` covers this host; elsewhere the cookie is host-only."""
+        """Return whether `cookie_domain` covers this host; otherwise the cookie is host-only."""
         host = host_port.rsplit(":", 1)[0]
         return bool(self._domain) and (host == self._domain or host.endswith("." + self._domain))
 
@@ -73,15 +73,15 @@ class SessionCookies:
         return self._sealer.seal({"sid": session_id, "iat": issued, "exp": expires}, audience=self.audience(host_port), expires_at=expires)
 
     def open(self, value: str, host_port: str, now: float) -> SessionToken:
-        """The token; SealError where the value is not one of ours for this host, or has expired."""
+        """Return the token. Raise SealError if the value is forged, for another host, or expired."""
         return self._open_cached(value, host_port, now).token
 
     async def active_session(
         self, cookie_headers: Iterable[bytes], host_port: str, now: float, find: Callable[[str, float], Awaitable[T | None]]
     ) -> T | None:
-        """The result of `find`, of an id and `now`, for the one live session that counts here; it says None of a session that has ended.
+        """Return the result of `find(session_id, now)` for the only valid session; None if there is none, or more than one.
 
-        Two that differ count as none: without companions nobody can tell which of them was planted.
+        `find` returns None for an ended session. Two live sessions are rejected, because without binding cookies either may be planted.
         """
         found = []
         for session_id in dict.fromkeys([token.session_id for token in self.valid_sessions(cookie_headers, host_port, now)]):
@@ -92,9 +92,9 @@ class SessionCookies:
         return found[0] if len(found) == 1 else None
 
     def valid_sessions(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Sequence[SessionToken]:
-        """The sessions of the cookies that open here and have their companion.
+        """Return the sessions of all cookies that open at this host and have their binding cookie.
 
-        Remembered by the exact headers and the host, which it follows from; only where some count, so nobody else's fill the memory.
+        Cached by the exact headers and the host. Requests without a valid session are not cached, so they cannot fill the cache.
         """
         browser = (tuple(cookie_headers), host_port)
         known = self._known.get(browser)
@@ -117,12 +117,12 @@ class SessionCookies:
         return [each.token for each in opened if any(each.has_companion(value) for value in companions)]
 
     def all_session_ids(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> list[str]:
-        """The ids of all sessions whose cookies open here, companion or not: nobody acts by them, but who signs out ends them."""
+        """Return the ids of all sessions whose cookies open here, even without binding cookie. Only sign-out uses them."""
         opened = self._open_all(cookies.parse(cookie_headers), host_port, now)
         return list(dict.fromkeys(each.token.session_id for each in opened))
 
     def set_cookies(self, session_id: str, host_port: str, *, issued_at: float, expires_at: float, now: float) -> list[str]:
-        """Set-Cookie values: the session, and its companion."""
+        """Return the Set-Cookie values of the session and its binding."""
         value, max_age = self.seal(session_id, host_port, issued_at, expires_at), max(0, int(expires_at - now))
         return [
             self._cookie(value, host_port, max_age),
@@ -130,20 +130,23 @@ class SessionCookies:
         ]
 
     def clear_cookies(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
-        """Set-Cookie values that delete the cookies that `set_cookies` made, by the same name, path and domain (RFC 6265 5.3), and those
-        that others have set."""
+        """Return Set-Cookie values that delete the cookies of `set_cookies` (RFC 6265 5.3) and conflicting ones of other hosts."""
         return [self._cookie("", host_port, 0), *self._binding_cookie("", 0), *self.clear_conflicting(cookie_headers, host_port, path)]
 
     def clear_conflicting(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
-        """Set-Cookie values for who is not signed in: none, or where the request for `path` carried several cookies of our name, the end
-        of all of them.  Without companions two good ones would lock a browser out until one expires."""
+        """Return Set-Cookie values that delete all session cookies if the request for `path` has several, else an empty list.
+
+        Without binding cookies, two valid session cookies would lock the browser out until one expires.
+        """
         if cookies.is_host_prefixed(self.name) or sum(name == self._raw_name for name, _ in cookies.parse(cookie_headers)) < 2:
             return []
         return cookies.expire_all_paths(self.name, host_port, path, secure=self._secure)
 
     def _open_all(self, pairs: Iterable[tuple[bytes, bytes]], host_port: str, now: float) -> list["_OpenedCookie"]:
-        """Tokens of all cookies that open: browsers send cookies with longer paths first (RFC 6265 5.4), so a sibling domain can plant
-        any number in front of the real one.  The listener's limit on headers bounds the work.
+        """Open all session cookies and return those that are valid.
+
+        Browsers send cookies with longer paths first (RFC 6265 5.4), so a sibling domain can plant any number before the genuine one. The
+        listener's header limit bounds the work.
         """
         found = []
         for name, value in pairs:
@@ -153,8 +156,9 @@ class SessionCookies:
         return found
 
     def _open_cached(self, value: str, host_port: str, now: float) -> "_OpenedCookie":
-        """Token by the exact value and its host, so that one browser's cookie is decrypted once; only what opened is remembered, so
-        nobody else's values fill the memory.  A reload makes another object, which trusts only the keys of its own.
+        """Open a value through a cache keyed by value and host, so that each cookie is decrypted once.
+
+        Only valid cookies are cached, so forged ones cannot fill the cache. A reload creates a new object with a new cache and keys.
         """
         opened = self._opened.get((value, host_port))
         if opened is None:
@@ -174,9 +178,9 @@ class SessionCookies:
         return opened
 
     def _binding_values(self, session_id: str, host_port: str) -> tuple[bytes, ...]:
-        """The companion's value under each key; the first is for what is made now.  The host is this one, `cookie_domain` or not."""
-        told = json.dumps([session_id, host_port]).encode()
-        return tuple(to_text(hmac.digest(key, told, "sha256")).encode() for key in self._companion_keys)
+        """Return the binding value under each key; the first is for new cookies. It names this host even with `cookie_domain`."""
+        bound = json.dumps([session_id, host_port]).encode()
+        return tuple(to_text(hmac.digest(key, bound, "sha256")).encode() for key in self._companion_keys)
 
     def _cookie(self, value: str, host_port: str, max_age: int) -> str:
         domain = self._domain if self.covers(host_port) else ""
@@ -188,7 +192,7 @@ class SessionCookies:
 
 @dataclass(frozen=True, slots=True)
 class _ValidSessions:
-    """Sessions that count together, until the first of them ends."""
+    """Valid sessions of one Cookie header, until the first of them expires."""
 
     tokens: Sequence[SessionToken]
     until: float

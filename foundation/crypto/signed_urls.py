@@ -1,4 +1,4 @@
-"""Signed, expiring URLs: how a route host and the authenticate service tell each other where a browser comes from."""
+"""Signed, expiring URLs, by which route hosts and the authenticate service pass parameters through the browser."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ ISSUED, EXPIRY, SIGNATURE = "gate_issued", "gate_expiry", "gate_signature"
 
 
 class UrlExpired(SealError):
-    """A signed URL that is ours and unchanged, but too old; `params` may be used to offer a fresh start, after the usual checks."""
+    """A genuine signed URL that has expired; after the usual checks, `params` may be used to start again."""
 
     def __init__(self, params: dict[str, str]):
         self.params = params
@@ -23,18 +23,18 @@ class UrlExpired(SealError):
 
 # enforcement-point: Sign-in and sign-out: Signed URLs
 class UrlSigner:
-    """HMAC-SHA256 under keys of `shared_secret` over the URL with its query sorted by key: the first signs, all verify."""
+    """HMAC-SHA256 over the URL with its query sorted by key. The first key of `shared_secret` signs, all of them verify."""
 
     def __init__(self, options: CryptoConfig):
         self._keys = derive_keys(options.shared_secret, "signed URL")
 
     def sign(self, url: str, params: dict[str, str], now: float) -> str:
-        """`url` (without a query) with `params` and a signature that holds for five minutes, plus one of leeway."""
+        """Return `url` (without query) with `params` and a signature that is valid for five minutes, plus one of leeway."""
         signed = {**params, ISSUED: str(int(now)), EXPIRY: str(int(now) + LIFETIME)}
         return f"{_join(url, signed)}&{SIGNATURE}={_signature(self._keys[0], url, signed)}"
 
     def verify(self, url: str, now: float) -> dict[str, str]:
-        """The params; SealError where anything in the URL was changed, UrlExpired where it is only too old."""
+        """Return the params. Raise UrlExpired if a genuine URL has expired, SealError for any other."""
         base, params = _split(url)
         claimed_signature = params.pop(SIGNATURE, "")
         claimed = claimed_signature.encode()
@@ -61,7 +61,7 @@ def _split(url: str) -> tuple[str, dict[str, str]]:
     except ValueError as error:
         raise SealError("this link is invalid or was modified") from error
     params = dict(pairs)
-    # A key given twice has no one meaning (parameter pollution), so it can't have been signed by us.
+    # A duplicate key is ambiguous (parameter pollution), so gate never signs one.
     if len(params) != len(pairs):
         raise SealError("this link is invalid or was modified")
     return f"{parts.scheme}://{parts.netloc}{parts.path}", params

@@ -1,4 +1,4 @@
-"""Signing key of what upstreams are told: loaded from `signing_key`, or made for this process."""
+"""Key that signs the identity assertions for upstreams: from `signing_key`, or generated at start."""
 
 import base64
 import hashlib
@@ -23,17 +23,17 @@ _MEMBERS = {"ES256": ("kty", "crv", "x", "y"), "EdDSA": ("kty", "crv", "x"), "RS
 
 
 class SigningKey:
-    """A private key and the one algorithm it is used with.  `is_configured` is False for a generated one."""
+    """Private key and its only algorithm. `is_configured` is False for a generated key."""
 
     def __init__(self, private_key: PrivateKey, algorithm: str, *, is_configured: bool):
         self.algorithm = algorithm
         self.is_configured = is_configured
         self._private_key = private_key
-        # The members that RFC 7638 3.2 and RFC 8037 2 require, exactly.
+        # Exactly the members that RFC 7638 3.2 and RFC 8037 2 require.
         public = get_default_algorithms()[algorithm].to_jwk(private_key.public_key(), as_dict=True)
         self._public_members = {name: public[name] for name in _MEMBERS[algorithm]}
         self.kid = thumbprint(self._public_members)
-        # Upstreams of the reference see `alg` and `kid` only; PyJWT leaves `typ` out when it is None.
+        # Pomerium sends `alg` and `kid` only; PyJWT omits `typ` if it is None.
         self._header = {"kid": self.kid, "typ": None}
 
     def __repr__(self) -> str:
@@ -41,8 +41,9 @@ class SigningKey:
 
     @classmethod
     def from_options(cls, options: CryptoConfig, previous: "SigningKey | None" = None) -> "SigningKey":
-        """The key; `previous` is the one before a reload: a generated one of the same algorithm stays, so that running upstreams need
-        not learn another.
+        """Return the configured key, or a generated one.
+
+        `previous` is the key before a reload. A generated key of the same algorithm is reused, so that upstreams need not fetch a new one.
         """
         if options.signing_key is not None:
             return cls._of_pem(options.signing_key, options.signing_key_algorithm, is_configured=True)
@@ -55,12 +56,12 @@ class SigningKey:
 
     @classmethod
     def generated(cls, pem: bytes, algorithm: str) -> "SigningKey":
-        """Key that another process of this gate has made; `pem` is its `private_pem`."""
+        """Return the key that another worker process generated; `pem` is its `private_pem`."""
         return cls._of_pem(pem, algorithm, is_configured=False)
 
     @classmethod
     def _of_pem(cls, pem: bytes, algorithm: str, *, is_configured: bool) -> "SigningKey":
-        """The key of a PEM file that fits the algorithm: the configuration was checked (config/fields/pem.py)."""
+        """Load a PEM key; the configuration has checked that it fits the algorithm."""
         return cls(load_pem_private_key(pem, password=None), algorithm, is_configured=is_configured)  # type: ignore[arg-type]
 
     def private_pem(self) -> bytes:
@@ -70,29 +71,29 @@ class SigningKey:
         return jwt.encode(claims, self._private_key, algorithm=self.algorithm, headers=self._header)
 
     def jwk(self) -> dict[str, str]:
-        """The public half, as the key set of `/.well-known/gate/jwks.json` has it (RFC 7517)."""
+        """Return the public key as in `/.well-known/gate/jwks.json` (RFC 7517)."""
         return {"use": "sig", "alg": self.algorithm, "kid": self.kid, **self._public_members}
 
     def public_key_base64(self) -> str:
-        """Base64 of the DER SubjectPublicKeyInfo."""
+        """Return the DER SubjectPublicKeyInfo in base64."""
         der = self._private_key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return base64.b64encode(der).decode("ascii")
 
 
 # enforcement-point: Upstream requests: Published public keys
 def validate_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
-    """The members of a public key for signatures, exactly, under the name that follows from it; else ValueError."""
+    """Return the members of a public signing key. Raise ValueError for missing or extra members, or a `kid` that is not its thumbprint."""
     kind = _MEMBERS.get(str(claimed.get("alg")))
     if kind is None or claimed.get("use") != "sig" or claimed.keys() != {"use", "alg", "kid", *kind}:
         raise ValueError("not a public key of gate")
     members = {name: str(claimed[name]) for name in kind}
     if claimed["kid"] != thumbprint(members):
-        raise ValueError("a key with a wrong key id")
+        raise ValueError("the key id is not the thumbprint")
     return {"use": "sig", "alg": str(claimed["alg"]), "kid": str(claimed["kid"]), **members}
 
 
 def thumbprint(public_members: dict[str, str]) -> str:
-    """JWK thumbprint (RFC 7638): SHA-256 over the required members, sorted, without white space; lower-case hex."""
+    """Return the JWK thumbprint (RFC 7638) in lower-case hex: SHA-256 over the sorted required members."""
     return hashlib.sha256(json.dumps(public_members, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""gRPC channel to another of our services: a token for each call, a deadline, and nothing believed that is not proven."""
+"""gRPC channel to another gate service, with mutual authentication and a deadline for each call."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from foundation.values import DEFAULT_PORTS, CertificatePair, Url
 
 
 class RpcConfig(Protocol):
-    """Values of the configuration, for both ends of a call."""
+    """Configuration values of clients and servers."""
 
     grpc_insecure: bool
     certificate_authority: bytes | None
@@ -36,9 +36,9 @@ class RpcConfig(Protocol):
     def certificate_pairs(self) -> tuple[CertificatePair, ...]: ...
 
 
-RETRY_DELAY = 0.05  # seconds before a call is repeated; until its connection is back it waits by itself
+RETRY_DELAY = 0.05  # seconds; gRPC itself waits for the connection to come back
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
-# What a server says by itself, without a method having run: believed without proof, because it is a failure either way.
+# Codes that gRPC sends before a method runs; accepted without authentication, because the call fails either way.
 _UNAUTHENTICATED_CODES = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED}
 )
@@ -48,21 +48,21 @@ RPC = {"rpc.system": "grpc"}
 
 
 class RpcError(GateError):
-    """A call to another service failed; `code` is gRPC's."""
+    """A call to another service failed; `code` is the gRPC status code."""
 
     status = 503
 
-    def __init__(self, code: grpc.StatusCode, words: str):
-        self.code, self.details = code, words
-        super().__init__(f"{code.name.lower().replace('_', ' ')}: {words}")
+    def __init__(self, code: grpc.StatusCode, details: str):
+        self.code, self.details = code, details
+        super().__init__(f"{code.name.lower().replace('_', ' ')}: {details}")
 
 
 # enforcement-point: Services and certificates: Responses of other services
 class RpcChannel:
-    """The connections to one service.  Belongs to the event loop that calls first; makes none before."""
+    """Connections to one service, opened by the first call and used on its event loop only."""
 
     def __init__(self, address: Url | Path, options: RpcConfig, secret: SharedSecret):
-        """`address` of another process, or the socket of one of ours on this machine, which needs no TLS."""
+        """`address` is a URL, or the path of a Unix socket, which needs no TLS."""
         self._target = grpc_target(address)
         self._secret = secret
         self._timeout = options.grpc_client_timeout.total_seconds()
@@ -79,9 +79,10 @@ class RpcChannel:
         return f"<RpcChannel {self._target}>"
 
     async def call(self, method: str, request: Message, response_type: type[Message], *, idempotent: bool = False) -> Message:
-        """The answer within `grpc_client_timeout`; RpcError.
+        """Return the response within `grpc_client_timeout`. Raise RpcError.
 
-        A server that is not there is waited for.  One that broke off may have done the work: only where `idempotent` is it asked again.
+        The call waits for a server that is down. After a lost connection it is retried only if it is `idempotent`, because the server may
+        have processed it.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
@@ -95,11 +96,14 @@ class RpcChannel:
             await asyncio.sleep(RETRY_DELAY)
 
     async def stream(self, method: str, request: Message, response_type: type[Message], idle_timeout: float) -> AsyncGenerator[Message]:
-        """Each message as it comes; RpcError when the stream breaks, and when nothing came for `silence` seconds.  Waits for no server."""
+        """Yield the messages of a stream. Raise RpcError if it breaks or is idle for `idle_timeout` seconds.
+
+        Fails immediately if the server is down.
+        """
         token, sent = self._secret.token(method), request.SerializeToString()
         self._calls.register_methods([method])
         call = self._open().unary_stream(method)(sent, metadata=((TOKEN, token),))
-        began, status, received = time.perf_counter(), grpc.StatusCode.CANCELLED, 0
+        started_at, status, received = time.perf_counter(), grpc.StatusCode.CANCELLED, 0
         try:
             async with asyncio.timeout(idle_timeout):
                 self._secret.verify_proof(method, token, await call.initial_metadata())
@@ -119,14 +123,14 @@ class RpcChannel:
             status = failure.code
             raise failure from error
         finally:
-            self._calls.observe(method, status, time.perf_counter() - began, len(sent), received)
+            self._calls.observe(method, status, time.perf_counter() - started_at, len(sent), received)
             call.cancel()
 
     @property
     def is_connected(self) -> bool:
-        """Whether a server was there when one was looked for last; asks none, but lets gRPC look for one."""
+        """Whether the last connection attempt succeeded; starts an attempt if there was none."""
         state = self._open().get_state(try_to_connect=True)
-        # Idle and connecting say nothing of a connection that has merely come of age.
+        # A connection that reached its maximum age is idle or connecting, so these states do not mean that the server is down.
         self._was_connected = state is grpc.ChannelConnectivity.READY or (
             self._was_connected and state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
         )
@@ -143,9 +147,9 @@ class RpcChannel:
         if (multicallable := self._methods.get(method)) is None:
             multicallable = self._methods[method] = self._open().unary_unary(method)
             self._calls.register_methods([method])
-        told = ((TOKEN, token), (TRACEPARENT, trace)) if trace else ((TOKEN, token),)
-        call = multicallable(sent, metadata=told, timeout=timeout, wait_for_ready=True)
-        began, status = time.perf_counter(), grpc.StatusCode.CANCELLED
+        metadata = ((TOKEN, token), (TRACEPARENT, trace)) if trace else ((TOKEN, token),)
+        call = multicallable(sent, metadata=metadata, timeout=timeout, wait_for_ready=True)
+        started_at, status = time.perf_counter(), grpc.StatusCode.CANCELLED
         try:
             self._secret.verify_proof(method, token, await call.initial_metadata())
             received = await call
@@ -156,16 +160,16 @@ class RpcChannel:
             status = failure.code
             raise failure from error
         finally:
-            self._calls.observe(method, status, time.perf_counter() - began, len(sent), len(received))
+            self._calls.observe(method, status, time.perf_counter() - started_at, len(sent), len(received))
             call.cancel()
 
     async def _failure(self, call: Any, error: AuthenticationFailed | grpc.aio.AioRpcError) -> RpcError:
-        """Error of a call; that of an answer without proof is believed only where it says that nothing was done."""
+        """Return the error of a call; an unauthenticated status is accepted only if it means that no method ran."""
         if isinstance(error, grpc.aio.AioRpcError):
             return RpcError(error.code(), error.details() or "")
         code = grpc.StatusCode.OK
         with contextlib.suppress(TimeoutError):
-            # A refusal's code comes with its metadata; who goes on talking instead has told enough.
+            # A rejection sends its code with the metadata; any other server is not waited for.
             async with asyncio.timeout(0.2):
                 code = await call.code()
         if code in _UNAUTHENTICATED_CODES:
@@ -182,7 +186,7 @@ class RpcChannel:
 
 
 def grpc_target(url: Url | Path) -> str:
-    """gRPC's name for where to connect to; an address is taken as it is, a name is asked of DNS."""
+    """Return the gRPC target of a URL or socket path: IP addresses as they are, names resolved by DNS."""
     if isinstance(url, Path):
         return f"unix:{url}"
     port = url.port or DEFAULT_PORTS[url.scheme]
@@ -193,28 +197,28 @@ def grpc_target(url: Url | Path) -> str:
 
 def channel_options(options: RpcConfig) -> list[tuple[str, Any]]:
     policy = "round_robin" if options.grpc_client_dns_roundrobin else "pick_first"
-    chosen: list[tuple[str, Any]] = [
+    arguments: list[tuple[str, Any]] = [
         ("grpc.service_config", f'{{"loadBalancingConfig":[{{"{policy}":{{}}}}]}}'),
-        ("grpc.service_config_disable_resolution", 1),  # nothing that DNS says may change how we call
-        ("grpc.enable_http_proxy", 0),  # nor a proxy variable, where we call
+        ("grpc.service_config_disable_resolution", 1),  # DNS must not change the service config
+        ("grpc.enable_http_proxy", 0),  # nor a proxy environment variable the target
         ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
-        # A server that comes back is found within two seconds, and a connection that died in silence within twenty.
+        # Detects a restarted server within two seconds, and a dead connection within twenty.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 1000),
         ("grpc.max_reconnect_backoff_ms", 2000),
         ("grpc.dns_min_time_between_resolutions_ms", 1000),
         ("grpc.keepalive_time_ms", 10000),
         ("grpc.keepalive_timeout_ms", 3000),
-        # Of a connection that is written to: by default a minute.
+        # For connections with pending writes; the default is a minute.
         ("grpc.http2.ping_timeout_ms", 10000),
     ]
     if options.override_certificate_name is not None:
-        chosen.append(("grpc.ssl_target_name_override", options.override_certificate_name))
-    return chosen
+        arguments.append(("grpc.ssl_target_name_override", options.override_certificate_name))
+    return arguments
 
 
 def root_certificates(certificate_authority: bytes | None) -> bytes | None:
-    """PEM of the system's authorities and ours beside them; None for gRPC's own list, where neither is to be found."""
+    """Return the system's CAs and the configured one as PEM; None, for gRPC's built-in list, if there are none."""
     paths = ssl.get_default_verify_paths()
     file = Path(paths.cafile or paths.openssl_cafile)
     system = file.read_bytes() if file.is_file() else b""

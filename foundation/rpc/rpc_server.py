@@ -1,4 +1,4 @@
-"""gRPC server of our services: one port, over TLS as configured; only who proves to know `shared_secret` is answered."""
+"""gRPC server of gate's services, with authentication by `shared_secret` and TLS as configured."""
 
 import asyncio
 import time
@@ -24,11 +24,11 @@ from foundation.telemetry.tracing.trace_context import TRACEPARENT
 from foundation.values import CertificatePair, HostPort
 
 MAX_READS, MAX_READS_PER_ADDRESS = 64, 16
-READ_TIMEOUT = 3.0  # seconds, waiting for a turn included: of what a client sends at once nothing waits
+READ_TIMEOUT = 3.0  # seconds, including the wait for a slot; a message that the client sends immediately arrives in time
 
 
 def rejecting_handler(reason: str) -> grpc.RpcMethodHandler:
-    """Return a handler that refuses a call of any kind without reading its message."""
+    """Return a handler that rejects a call of any kind without reading its message."""
 
     async def refuse(_: Any, context: grpc.aio.ServicerContext) -> bytes:
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
@@ -38,7 +38,7 @@ def rejecting_handler(reason: str) -> grpc.RpcMethodHandler:
 
 
 class BoundedReader:
-    """Reader of the messages of callers that have proven nothing: of some at once, and each for a short time."""
+    """Reader of messages of unauthenticated callers, with limits on concurrency and time."""
 
     def __init__(self) -> None:
         self._late = BoundedLog("grpc request timed out")
@@ -46,13 +46,13 @@ class BoundedReader:
         self._turns_by_address = WeakValueDictionary[str, asyncio.Semaphore]()
 
     def bounded(self, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Return the handler with its messages read within the bounds."""
+        """Return the handler with its messages read within the limits."""
         read, write = handler.request_deserializer or bytes, handler.response_serializer
         if handler.request_streaming:
 
             async def many(_: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-                async for answer in handler.stream_stream(self._messages(read, context), context):
-                    yield answer
+                async for response in handler.stream_stream(self._messages(read, context), context):
+                    yield response
 
             return grpc.stream_stream_rpc_method_handler(many, response_serializer=write)
         behavior: Any = handler.unary_stream if handler.response_streaming else handler.unary_unary
@@ -80,7 +80,7 @@ class BoundedReader:
             async with asyncio.timeout(READ_TIMEOUT), turns, self._turns:
                 return await context.read()
         except TimeoutError:
-            self._late.tell(client=address)
+            self._late.emit(client=address)
         await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the message did not arrive in time")
         raise AssertionError("abort raises")
 
@@ -88,21 +88,21 @@ class BoundedReader:
 log = structlog.get_logger(__name__)
 REJECTED_CALLS = BoundedLog("grpc call rejected")
 
-# Nothing is told there but that the process serves, and which methods exist.
+# Public: they disclose only that the process serves, and which methods exist.
 PUBLIC_SERVICES = ("/grpc.health.v1.Health/", "/grpc.reflection.v1alpha.ServerReflection/")
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
-MAX_CONCURRENT_STREAMS = 256  # of one connection
-GRACE_SECONDS = 1.0  # streams never end by themselves
+MAX_CONCURRENT_STREAMS = 256  # per connection
+GRACE_SECONDS = 1.0  # streams do not end by themselves
 _CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 409: grpc.StatusCode.ABORTED, 503: grpc.StatusCode.UNAVAILABLE}
 
-# Does a request prove its caller?
+# Authenticates a caller by its serialized request.
 RequestAuth = Callable[[bytes], bool]
-# Is this caller of this method, with this metadata, somebody who may call it without a token?  Where only its request can tell: by what.
+# Returns whether a call of this method with this metadata is allowed without a token, or a function that decides by the request.
 AlternateAuth = Callable[[str, Metadata], bool | RequestAuth]
 
 
 class RpcServer:
-    """The server of one event loop.  `add` everything, `open`, then `start`."""
+    """Server of one event loop: `add` all services, then `bind`, then `start`."""
 
     def __init__(self, options: RpcConfig, secret: SharedSecret, alternate_auth: AlternateAuth = lambda method, metadata: False):
         self._options = options
@@ -125,7 +125,7 @@ class RpcServer:
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(methods)),))
 
     def bind(self, address: HostPort) -> None:
-        """Take the port; ConfigError where it can't be had.  Nobody is answered before `start`."""
+        """Bind the port. Raise ConfigError if it is not available. Calls are served only after `start`."""
         reflection.enable_server_reflection(self._services, self._server)
         where = f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host or '[::]'}:{address.port}"
         try:
@@ -138,12 +138,12 @@ class RpcServer:
         self._address = f"{where.rpartition(':')[0]}:{self.port}"
 
     def bind_unix(self, path: Path) -> None:
-        """Serve the other processes of this gate at a socket in a directory that is ours alone, without TLS."""
+        """Serve gate's other processes at a Unix socket in a private directory, without TLS."""
         self._server.add_insecure_port(f"unix:{path}")
         self._address = str(path)
 
     def reload(self, options: RpcConfig) -> None:
-        """Take over the certificates of these options for new connections."""
+        """Use the certificates of these options for new connections."""
         self._certificates.pairs = options.certificate_pairs
 
     async def start(self) -> None:
@@ -154,17 +154,17 @@ class RpcServer:
         log.info("grpc listener started", address=self._address, tls=not self._options.grpc_insecure and self.port > 0)
 
     async def stop(self) -> None:
-        """Health says so first, then what is under way has a moment; streams end with it."""
+        """Report NOT_SERVING, give running calls `GRACE_SECONDS`, then end them and all streams."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(GRACE_SECONDS)
 
 
 # enforcement-point: Services and certificates: Authentication of gRPC calls
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Interceptor of every method: no token, no service.
+    """Interceptor that authenticates the caller of every method.
 
-    Nothing of a message is read before the caller is proven.  Where the message is the proof, and where none is required, it is read within
-    bounds (`BoundedReader`).
+    No message is read before that. If the message itself authenticates the caller, or the method is public, it is read within limits
+    (`BoundedReader`).
     """
 
     def __init__(self, secret: SharedSecret, other_proof: AlternateAuth, calls: GrpcMetrics):
@@ -185,7 +185,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         try:
             proof, admits = self._proof(method, metadata)
         except AuthenticationFailed as error:
-            REJECTED_CALLS.tell(method=method, reason=str(error))
+            REJECTED_CALLS.emit(method=method, reason=str(error))
             self.calls.observe(method, grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
             return rejecting_handler(str(error))
         handler = await continuation(handler_call_details)
@@ -194,8 +194,10 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         return self._reader.bounded(handler) if handler and admits is not None else handler
 
     def _proof(self, method: str, metadata: Metadata) -> tuple[str, RequestAuth | None]:
-        """The proof for the caller, nothing for one who was let in without a token and could not check it; and what the request must
-        pass, where nothing else has proven the caller."""
+        """Return the proof for the caller, and the check that the request must pass if nothing else authenticates the caller.
+
+        The proof is empty for a caller without token, which could not verify it.
+        """
         other = TOKEN not in dict(metadata or ()) and self._other_proof(method, metadata)
         if callable(other):
             return "", other
@@ -203,8 +205,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _trace(metadata: Metadata) -> str:
-    """The trace that the caller names, who has proven itself by then; once, or it says nothing."""
-    if tracer.in_force() is None:
+    """Return the `traceparent` of an authenticated caller; empty if it is missing or duplicate."""
+    if tracer.current_tracer() is None:
         return ""
     named = [str(value) for name, value in metadata or () if name == TRACEPARENT]
     return named[0] if len(named) == 1 else ""
@@ -212,61 +214,61 @@ def _trace(metadata: Metadata) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedCall:
-    """A call that was let in: what proves us to its caller, and who counts it."""
+    """Accepted call: the proof for its caller, and its metrics."""
 
     method: str
     proof: str
     metrics: GrpcMetrics
-    trace: str = ""  # the caller's span, where it is traced
-    allows: RequestAuth | None = None  # who has proven nothing before is answered only where this says so
+    trace: str = ""  # the caller's span, if it is traced
+    allows: RequestAuth | None = None  # check of the request, for a caller that nothing else authenticates
 
     def span(self) -> AnySpan:
-        if not self.trace or (tracing := tracer.in_force()) is None:
+        if not self.trace or (tracing := tracer.current_tracer()) is None:
             return NO_SPAN
-        return tracing.join(self.method.removeprefix("/"), self.trace) or NO_SPAN
+        return tracing.start_remote(self.method.removeprefix("/"), self.trace) or NO_SPAN
 
     async def authenticate(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
-        """Each side proves itself: nothing of the request is used, and nothing answered, before this."""
+        """Check the request if required, and send the proof. Runs before the request is used and before any response."""
         if self.allows is not None and not self.allows(request):
-            REJECTED_CALLS.tell(method=self.method, reason=NO_TOKEN)
+            REJECTED_CALLS.emit(method=self.method, reason=NO_TOKEN)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
-        # Not where there is nothing to prove: what is sent by itself costs a fifth of a call.
+        # Only if there is a proof, because separate metadata costs a fifth of a call.
         if self.proof:
             await context.send_initial_metadata(((PROOF, self.proof),))
 
 
 def _wrap_handler(handler: grpc.RpcMethodHandler, call: AuthenticatedCall) -> grpc.RpcMethodHandler:
-    """A method that proves itself before it answers; its errors are told in words that are for callers, and it is counted."""
+    """Wrap a method handler with authentication, an error boundary, and metrics."""
     read, write = handler.request_deserializer or bytes, handler.response_serializer or bytes
 
     async def unary(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        began, status, answer = time.perf_counter(), grpc.StatusCode.CANCELLED, b""
+        started_at, status, response = time.perf_counter(), grpc.StatusCode.CANCELLED, b""
         try:
             with call.span():
                 await call.authenticate(request, context)
-                answer = write(await handler.unary_unary(read(request), context))
+                response = write(await handler.unary_unary(read(request), context))
             status = grpc.StatusCode.OK
-            return answer
+            return response
         except Exception as error:
             status = _grpc_status(error, context)
             await _abort(error, status, context, call.method)
         finally:
-            call.metrics.observe(call.method, status, time.perf_counter() - began, len(request), len(answer))
+            call.metrics.observe(call.method, status, time.perf_counter() - started_at, len(request), len(response))
 
     async def stream(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-        began, status, sent = time.perf_counter(), grpc.StatusCode.CANCELLED, 0
+        started_at, status, sent = time.perf_counter(), grpc.StatusCode.CANCELLED, 0
         try:
             await call.authenticate(request, context)
             async for message in handler.unary_stream(read(request), context):
-                answer = write(message)
-                sent += len(answer)
-                yield answer
+                response = write(message)
+                sent += len(response)
+                yield response
             status = grpc.StatusCode.OK
         except Exception as error:
             status = _grpc_status(error, context)
             await _abort(error, status, context, call.method)
         finally:
-            call.metrics.observe(call.method, status, time.perf_counter() - began, len(request), sent)
+            call.metrics.observe(call.method, status, time.perf_counter() - started_at, len(request), sent)
 
     return grpc.unary_stream_rpc_method_handler(stream) if handler.response_streaming else grpc.unary_unary_rpc_method_handler(unary)
 
@@ -275,13 +277,13 @@ def _grpc_status(error: Exception, context: grpc.aio.ServicerContext) -> grpc.St
     if isinstance(error, grpc.aio.AbortError):
         code = context.code()
         return code if isinstance(code, grpc.StatusCode) else grpc.StatusCode.UNKNOWN
-    if isinstance(error, UpstreamCredentialsUnavailable):  # to ask again at once would bring the same
+    if isinstance(error, UpstreamCredentialsUnavailable):  # not UNAVAILABLE, because an immediate retry would fail again
         return grpc.StatusCode.PERMISSION_DENIED if isinstance(error, NoIdentity) else grpc.StatusCode.FAILED_PRECONDITION
     return _CODES.get(error.status, grpc.StatusCode.INTERNAL) if isinstance(error, GateError) else grpc.StatusCode.INTERNAL
 
 
 async def _abort(error: Exception, status: grpc.StatusCode, context: grpc.aio.ServicerContext, method: str) -> NoReturn:
-    """Error boundary of gRPC: whatever went wrong, callers are told nothing of it that was not written for them."""
+    """Abort a call after an error. Callers get the message of a GateError only; details of any other error are logged."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if isinstance(error, GateError):
@@ -292,19 +294,19 @@ async def _abort(error: Exception, status: grpc.StatusCode, context: grpc.aio.Se
 
 
 class _ServedCertificates:
-    """Certificate pairs by the name that the client asks for; the first where it asks for another.  gRPC asks at each handshake."""
+    """Certificate pairs, selected by the client's SNI, else the first. gRPC queries for changes at each handshake."""
 
     def __init__(self, pairs: Sequence[CertificatePair]):
-        self.pairs = self._given = pairs
+        self.pairs = self._served = pairs
 
     def credentials(self) -> grpc.ServerCredentials:
         return grpc.dynamic_ssl_server_credentials(self._configuration(), self._changed)
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """New certificates, None where gRPC has them already; called on threads of its own."""
-        if self.pairs is self._given:
+        """Return changed certificates, or None. gRPC calls this on its own threads."""
+        if self.pairs is self._served:
             return None
-        self._given = self.pairs
+        self._served = self.pairs
         return self._configuration()
 
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
@@ -313,17 +315,17 @@ class _ServedCertificates:
 
 def _server_options(options: RpcConfig) -> list[tuple[str, int]]:
     return [
-        # Else a second process on this port would silently get half of the calls.
+        # Otherwise a second process on this port would silently receive half of the calls.
         ("grpc.so_reuseport", 0),
         ("grpc.max_connection_age_ms", _milliseconds(options.grpc_server_max_connection_age.total_seconds())),
         ("grpc.max_connection_age_grace_ms", _milliseconds(options.grpc_server_max_connection_age_grace.total_seconds())),
         ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
         ("grpc.max_concurrent_streams", MAX_CONCURRENT_STREAMS),
-        # Else the window of a stream grows with what a client sends, whether anybody reads it or not.
+        # Otherwise the flow-control window of a stream grows with the data sent, even if the server does not read it.
         ("grpc.http2.bdp_probe", 0),
-        # The identity alone: a compressed message within the bound may decompress to a thousand times as much.
+        # Only identity, because a compressed message within the limit may decompress to a thousand times its size.
         ("grpc.compression_enabled_algorithms_bitset", 1),
-        # Our clients ask every ten seconds whether a silent connection still stands.
+        # gate's clients ping idle connections every ten seconds.
         ("grpc.http2.min_ping_interval_without_data_ms", 5000),
         ("grpc.keepalive_permit_without_calls", 1),
     ]

@@ -1,4 +1,4 @@
-"""Cores that this process may use: those that it may be scheduled on, as far as its control group lets it have their time."""
+"""Number of CPUs available to this process, by its affinity and the quotas of its control groups."""
 
 import math
 import os
@@ -11,20 +11,20 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 def available_cpus(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
-    """Cores, at least 1.  A quota of one and a half is two: the half would lie idle."""
+    """Return the number of CPUs, at least 1. A fractional quota is rounded up, so that no CPU time is unused."""
     shares = [math.ceil(share) for share in _quotas(membership, groups)]
     return max(1, min([len(os.sched_getaffinity(0)), *shares]))
 
 
 def _quotas(membership: Path, groups: Path) -> Iterator[float]:
-    """Quotas in cores of the control group and of all above it, in version 2 (`cpu.max`) and in version 1."""
+    """Yield the CPU quotas of the control group and its parents, of version 2 (`cpu.max`) and version 1."""
     with suppress(OSError):
         for line in membership.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers and "cpu" not in controllers.split(","):
                 continue
             top = groups / controllers
-            # In a container the path may be that of the machine, and its own group stands at the top.
+            # In a container the path may be the host's, while the container's group is the root.
             for group in dict.fromkeys((top / path.lstrip("/"), *(top / path.lstrip("/")).parents)):
                 if group.is_relative_to(top):
                     yield from _quota(group)

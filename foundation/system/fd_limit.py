@@ -1,4 +1,4 @@
-"""File descriptor limit, raised as far as may be, and the log line for a lack of descriptors.  Measured in docs/decisions/libraries.md."""
+"""File descriptor limit: raises it to the hard limit, and reports exhaustion. Measurements: docs/decisions/libraries.md."""
 
 import fcntl
 import os
@@ -12,19 +12,20 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-MAX_PREALLOCATED = 65_536  # half a megabyte of the kernel's
+MAX_PREALLOCATED = 65_536  # half a megabyte of kernel memory
 
 
-# The share of the table that no new client may take: each may need an upstream, and files are read and written all the time.
+# A quarter of the table is reserved: clients also need upstream connections, and gate reads and writes files.
 RESERVED_SHARE = 4
-LOG_INTERVAL = 10.0  # seconds: an attack must not fill the log
+LOG_INTERVAL = 10.0  # seconds, so that an attack does not fill the log
 CLIENTS, UPSTREAMS = "clients", "upstreams"
 _logged_at: dict[str, float] = {}
 
 
 def is_exhausted(descriptor: int) -> bool:
-    """Whether no new client may come in.  `descriptor` is any open one: its copy gets the lowest number that is free, so all below are
-    taken.
+    """Return whether new clients must wait.
+
+    `descriptor` is any open one. Its duplicate gets the lowest free number, so all lower numbers are in use.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
@@ -35,21 +36,21 @@ def is_exhausted(descriptor: int) -> bool:
     return limit != resource.RLIM_INFINITY and lowest >= limit - limit // RESERVED_SHARE
 
 
-def report_exhaustion(whom: str) -> None:
-    """Report a shortage: in the metric each time, in the log now and then; `whom` is CLIENTS or UPSTREAMS."""
-    metrics.fd_exhausted.labels(whom).inc()
+def report_exhaustion(affected: str) -> None:
+    """Count an exhaustion and log it at most every `LOG_INTERVAL` seconds; `affected` is CLIENTS or UPSTREAMS."""
+    metrics.fd_exhausted.labels(affected).inc()
     now = time.monotonic()
-    if now - _logged_at.get(whom, -LOG_INTERVAL) >= LOG_INTERVAL:
-        _logged_at[whom] = now
+    if now - _logged_at.get(affected, -LOG_INTERVAL) >= LOG_INTERVAL:
+        _logged_at[affected] = now
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        log.error("out of file descriptors", limit=limit, **{"for": whom})
+        log.error("out of file descriptors", limit=limit, **{"for": affected})
 
 
 def raise_limit() -> None:
-    """Each request and each websocket takes two descriptors, and the usual soft limit is 1,024: the hard one counts.
+    """Raise the soft limit to the hard one, and preallocate the kernel's table.
 
-    The kernel's table of them grows by doubling, and a process of several threads stands still meanwhile, for 10 to 20 ms each time
-    (it waits until nobody on any core can still be reading the old one).  So it grows here, once, before anybody waits.
+    Each request and each websocket uses two descriptors, and the default soft limit is 1,024. The kernel doubles the table as it grows.
+    Each time, a process with threads stalls for 10 to 20 ms (an RCU grace period), so the table is grown once, before requests arrive.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -57,7 +58,7 @@ def raise_limit() -> None:
     highest = (MAX_PREALLOCATED if hard == resource.RLIM_INFINITY else min(hard, MAX_PREALLOCATED)) - 1
     low = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # that number and all above it are taken: then the table is as large
+        with suppress(OSError):  # fails if this number and all higher ones are in use: then the table is large enough
             os.close(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, highest))
     finally:
         os.close(low)

@@ -1,4 +1,4 @@
-"""Prometheus exposition: the page of `/metrics`, out of the registries and of families from elsewhere."""
+"""Prometheus exposition: the response of `/metrics`, from the registries and from further families."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from foundation.telemetry.metrics import registry
 
 
 class MetricFamilyText(NamedTuple):
-    """Family of metrics as lines of the text format, without their line breaks."""
+    """Metric family in the text format; `lines` have no line breaks."""
 
     kind: str
     help: str
@@ -24,32 +24,32 @@ MetricFamilies = dict[str, MetricFamilyText]
 
 
 def escape_label(value: str) -> str:
-    """Value of a label, as the text format has it between quotes."""
+    """Escape a label value for the text format."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-# Of the text format, where its kinds are fewer than the library's.
+# Types of the client library that the text format lacks.
 _KINDS = {"unknown": "untyped", "info": "gauge", "stateset": "gauge", "gaugehistogram": "histogram"}
 
 
 def collect_families(collector: Collector, service: str) -> MetricFamilies:
-    """Families of a registry.  Every sample has the label `service`; those that were declared without it get this process's.
+    """Return the families of a registry. Samples without the label `service` get this process's.
 
-    When a series began is left out: the text format has no place for it but a family of its own.
+    `_created` samples are omitted, because the text format would need a separate family for them.
     """
-    return {family: told for metric in collector.collect() for family, told in [_family(metric, service)]}
+    return dict(_family(metric, service) for metric in collector.collect())
 
 
 def _family(metric: Metric, service: str) -> tuple[str, MetricFamilyText]:
     name = f"{metric.name}_total" if metric.type == "counter" else f"{metric.name}_info" if metric.type == "info" else metric.name
-    own = f'service="{escape_label(service)}"'
+    service_label = f'service="{escape_label(service)}"'
     lines = []
     for sample in metric.samples:
         if sample.name.endswith("_created"):
             continue
         labels = ",".join([f'{key}="{escape_label(value)}"' for key, value in sample.labels.items()])
         if "service" not in sample.labels:
-            labels = f"{own},{labels}" if labels else own
+            labels = f"{service_label},{labels}" if labels else service_label
         lines.append(f"{sample.name}{{{labels}}} {floatToGoString(sample.value)}")
     return name, MetricFamilyText(
         _KINDS.get(metric.type, metric.type), metric.documentation.replace("\\", r"\\").replace("\n", r"\n"), lines
@@ -57,10 +57,10 @@ def _family(metric: Metric, service: str) -> tuple[str, MetricFamilyText]:
 
 
 class MetricsEndpoint:
-    """Page of metrics in the text format, whoever asks: OpenMetrics can't say `envoy_cluster_upstream_rq` beside
-    `envoy_cluster_upstream_rq_total`, as Envoy names them.
+    """Response of `/metrics`, always in the text format.
 
-    `families` are those beside the registries.  The call may wait, so it is made in a thread.
+    OpenMetrics does not allow both `envoy_cluster_upstream_rq` and `envoy_cluster_upstream_rq_total`, which are Envoy's names. `families`
+    returns families in addition to the registries; it may block, so it runs in a thread.
     """
 
     def __init__(
@@ -69,26 +69,26 @@ class MetricsEndpoint:
         families: Callable[[], MetricFamilies] = dict,
         extra_sources: Callable[[MetricFamilies], Awaitable[MetricFamilies]] | None = None,
     ):
-        """`extra_sources` adds what other processes of this gate have to tell."""
+        """`extra_sources` adds the metrics of gate's other processes."""
         self._service = service
         self._families = families
         self._with_others = extra_sources
 
     async def __call__(self) -> bytes:
-        told = await asyncio.to_thread(self.collect)
+        families = await asyncio.to_thread(self.collect)
         if self._with_others is not None:
-            told = await self._with_others(told)
-        return await asyncio.to_thread(_render, told)
+            families = await self._with_others(families)
+        return await asyncio.to_thread(_render, families)
 
     def collect(self) -> MetricFamilies:
-        """What this process has to tell."""
-        families = self._families()  # first, because some of the registry's numbers say how that went
+        """Return the families of this process."""
+        families = self._families()  # first, because it updates metrics in the registry
         return collect_families(registry, self._service) | collect_families(LIBRARIES, self._service) | families
 
 
-def _render(told: MetricFamilies) -> bytes:
+def _render(families: MetricFamilies) -> bytes:
     lines: list[str] = []
-    for name, family in told.items():
+    for name, family in families.items():
         if family.lines:
             lines += (f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.lines)
     lines.append("")

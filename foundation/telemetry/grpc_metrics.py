@@ -1,4 +1,4 @@
-"""gRPC call metrics: calls made or answered, by outcome, with duration and size."""
+"""gRPC metrics: calls that gate serves or makes, by status, with duration and size."""
 
 from collections.abc import Iterable
 
@@ -6,12 +6,12 @@ import grpc
 
 from foundation.telemetry import metrics
 
-# Whoever calls chooses the name: those that nobody serves share one.
+# Callers choose method names, so unregistered methods share one series.
 UNKNOWN = ("unknown", "unknown")
 
 
 class GrpcMetrics:
-    """Metrics of one side: calls `answered` here, or `made` to one host."""
+    """Metrics of one side: the `server`, or the `client` of one host."""
 
     def __init__(self, families: metrics.CallFamilies, *labels: str):
         self._families = families
@@ -28,13 +28,13 @@ class GrpcMetrics:
         return cls(metrics.grpc_client, service, host)
 
     def register_methods(self, methods: Iterable[str]) -> None:
-        """Register methods, `/package.Service/Method`, for labels of their own."""
+        """Register methods (`/package.Service/Method`), which get separate series."""
         for method in methods:
             _, service, name = method.split("/")
             self._names[method] = (name, service)
 
     def observe(self, method: str, status: grpc.StatusCode, seconds: float, request_bytes: int, response_bytes: int) -> None:
-        """Count a call.  Of what one method did with one outcome there is one series, so there are never more than our own methods make."""
+        """Count a call. There is one series per registered method and status, so their number is bounded."""
         name = self._names.get(method, UNKNOWN)
         if (series := self._series.get((name, status))) is None:
             series = self._families.labels(*self._labels, *name, status.name)

@@ -1,28 +1,28 @@
-"""HTTP call metrics: requests made or answered, by outcome, with duration and size."""
+"""HTTP metrics: requests that gate serves or sends, by status, with duration and size."""
 
 from functools import cache
 
 from foundation.telemetry import metrics
 
-# Whoever asks chooses method and host, and applications choose their statuses: beyond these, one series is shared.
+# Clients choose methods and hosts, and applications choose statuses, so other methods and further series share one.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT"})
 OTHER = "other"
-# The status where the client left before there was an answer.
+# Status if the client disconnected before the response (nginx).
 CLIENT_CLOSED = 499
 MAX_SERIES = 500
 
-Named = tuple[str, str, str]  # host, method, status
+Labels = tuple[str, str, str]  # host, method, status
 
 
 class HttpMetrics:
-    """Metrics of one side, by a `service` and a host that the caller keeps few: it names the host `other` where nobody knows it."""
+    """Metrics of one side. Callers pass `other` as the host if it is not a configured one, which bounds the number of series."""
 
     def __init__(self, families: metrics.CallFamilies, service: str):
         self._families = families
         self._service = service
-        self._series: dict[Named, metrics.CallMetrics] = {}
+        self._series: dict[Labels, metrics.CallMetrics] = {}
 
-    # One for each side and service, or each reload would have series, and a bound, of its own.
+    # Cached per side and service, so that series and their limit survive a reload.
     @classmethod
     @cache
     def server(cls, service: str) -> "HttpMetrics":
@@ -36,18 +36,18 @@ class HttpMetrics:
     def observe(
         self, host: str, method: str, status: str, seconds: float, request_bytes: int | None = None, response_bytes: int | None = None
     ) -> None:
-        """Count a call; `status` is three digits, or what became of the request instead; of bodies that nobody counted there is no size."""
+        """Count a request. `status` is three digits or the outcome; body sizes are None if they were not counted."""
         self.series(host, method, status).observe(seconds, request_bytes, response_bytes)
 
     def series(self, host: str, method: str, status: str) -> metrics.CallMetrics:
-        """Metrics that such a call counts in."""
-        named = (host, method, status)
-        if (known := self._series.get(named)) is not None:
-            return known
+        """Return the metrics for these label values."""
+        labels = (host, method, status)
+        if (series := self._series.get(labels)) is not None:
+            return series
         if method not in METHODS:
-            named = (host, OTHER, status)
-        if len(self._series) >= MAX_SERIES and named not in self._series:
-            named = (OTHER, OTHER, OTHER)
-        if (series := self._series.get(named)) is None:
-            series = self._series[named] = self._families.labels(self._service, *named)
+            labels = (host, OTHER, status)
+        if len(self._series) >= MAX_SERIES and labels not in self._series:
+            labels = (OTHER, OTHER, OTHER)
+        if (series := self._series.get(labels)) is None:
+            series = self._series[labels] = self._families.labels(self._service, *labels)
         return series

@@ -1,4 +1,4 @@
-"""Log format: JSON by default, coloured and readable with gate_debug; one format for our lines and everybody else's."""
+"""Log format: JSON by default, coloured text with gate_debug, for gate and all libraries."""
 
 import json
 import logging
@@ -13,14 +13,14 @@ import structlog
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 
-# Chatty libraries: what they have to say at info is not an operator's business.
-QUIET = (
+# Libraries whose info level is not relevant to operators.
+QUIET_LOGGERS = (
     *("daphne", "django.channels", "asyncio", "httpx", "httpcore", "aiohttp", "mozilla_django_oidc", "urllib3"),
     *("opentelemetry", "acme"),
 )
 
 
-# What each line says of the process that writes it, where there are several: `{"worker": 2}`.
+# Fields that every line of this process has if there are several processes: `{"worker": 2}`.
 worker: dict[str, int] = {}
 
 _access = logging.getLogger("gate.access")
@@ -29,15 +29,15 @@ _is_readable = False
 
 @lru_cache(2)
 def _second(now: int) -> str:
-    """Date and time of a second, which hundreds of lines share."""
+    """Format a Unix second; cached, because hundreds of lines share it."""
     return datetime.fromtimestamp(now, UTC).isoformat().removesuffix("+00:00")
 
 
 def log_access(level: int, fields: dict[str, Any]) -> None:
-    """Write the line about one request.
+    """Write the access log line of one request.
 
-    Written directly, in the same form as every other line: through the general machinery it took a third of the data plane's
-    time (bench/peers.py, with and without the access log).
+    It is written directly, in the format of all other lines, because structlog took a third of the data plane's time (bench/peers.py, with
+    and without access log).
     """
     if _is_readable:
         structlog.get_logger("gate.access").log(level, "request", **fields)
@@ -50,21 +50,21 @@ def log_access(level: int, fields: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def tell_access(level: int, told: Callable[[], dict[str, Any]]) -> None:
-    """Write the line about one request, of what is `told` where there is to be a line."""
+def log_access_lazy(level: int, build_fields: Callable[[], dict[str, Any]]) -> None:
+    """Write the access log line of one request; `build_fields` is called only if the level is enabled."""
     if _access.isEnabledFor(level):
-        log_access(level, told())
+        log_access(level, build_fields())
 
 
 def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
-    """Levels are those of the specification; `access_level` applies to the lines about proxied requests."""
+    """Configure logging; `access_level` applies to the lines about proxied requests."""
     global _is_readable
     _is_readable = readable
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.StackInfoRenderer(),
-        _worker_named,
+        _add_worker,
     ]
     renderer = structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer()
     finish = [renderer] if readable else [structlog.processors.format_exc_info, renderer]
@@ -77,16 +77,16 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
     handler = _ToStandardOutput()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, _request_named], processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]
+            foreign_pre_chain=[*shared, _add_request_id], processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(LEVELS[level])
     _access.setLevel(LEVELS[access_level])
-    for name in QUIET:
+    for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(max(LEVELS[level], logging.WARNING))
-    # Django reports each response of 400 and above.  Those that gate sent on purpose have a line of their own.
+    # Django logs each response of 400 and above; intentional ones have an access log line already.
     logging.getLogger("django.request").setLevel(logging.ERROR)
     logging.getLogger("django.request").addFilter(_has_exception)
 
@@ -96,7 +96,7 @@ def _has_exception(record: logging.LogRecord) -> bool:
 
 
 class _ToStandardOutput(logging.StreamHandler[TextIO]):
-    """Log handler on standard output, whatever that is when a line is written: it may have been replaced since (telemetry/output.py)."""
+    """Log handler that writes to the current `sys.stdout`, which telemetry/output.py may replace."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -106,14 +106,14 @@ class _ToStandardOutput(logging.StreamHandler[TextIO]):
         return sys.stdout
 
 
-def _worker_named(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Log processor: which of several processes says this."""
+def _add_worker(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add the worker number to a log event."""
     event.update(worker)
     return event
 
 
-def _request_named(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Log processor: a failure that Django reports carries the id that its page shows."""
+def _add_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add the request id to an error that Django logs; the error page shows the same id."""
     request = getattr(event["_record"], "request", None)
     if request is not None and "gate" in getattr(request, "scope", {}):
         event["request_id"] = request.scope["gate"].request_id
@@ -122,12 +122,12 @@ def _request_named(_logger: Any, _method: str, event: MutableMapping[str, Any]) 
 
 log = structlog.get_logger(__name__)
 
-MAX_LINES = 10  # of one kind, in each second
+MAX_LINES = 10  # per event and second
 SUPPRESSED = "log lines were suppressed"
 
 
 class BoundedLog:
-    """Log of one kind of event.  Of those beyond the bound the next second's first line is preceded by their count."""
+    """Rate-limited log of one event. The number of suppressed lines is logged before the next line."""
 
     def __init__(self, event: str, *, level: str = "warning", clock: Callable[[], float] = time.monotonic):
         self._event, self._level = event, level
@@ -135,10 +135,10 @@ class BoundedLog:
         self._second = 0.0
         self._lines = self._suppressed = 0
 
-    def tell(self, **fields: Any) -> None:
+    def emit(self, **fields: Any) -> None:
         now = self._clock()
         if now - self._second >= 1.0:
-            self._tell_suppressed()
+            self._log_suppressed()
             self._second, self._lines = now, 0
         if self._lines < MAX_LINES:
             self._lines += 1
@@ -146,7 +146,7 @@ class BoundedLog:
         else:
             self._suppressed += 1
 
-    def _tell_suppressed(self) -> None:
+    def _log_suppressed(self) -> None:
         if self._suppressed:
             getattr(log, self._level)(SUPPRESSED, of=self._event, lines=self._suppressed)
             self._suppressed = 0

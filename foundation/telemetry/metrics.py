@@ -1,4 +1,4 @@
-"""Metrics: every one is declared here, once."""
+"""Declarations of all metrics, except those that follow Envoy's names."""
 
 import platform
 from bisect import bisect_left
@@ -17,7 +17,7 @@ Kind = TypeVar("Kind", Counter, Gauge, Histogram)
 
 
 class DeclaredMetric(NamedTuple):
-    """Declared metric; `labels` beside `service`, which every sample has."""
+    """Declared metric; `labels` excludes `service`, which every sample has."""
 
     name: str
     kind: str
@@ -29,8 +29,8 @@ declared: list[DeclaredMetric] = []
 
 
 def _declare(kind: str, name: str, help: str, labels: Sequence[str]) -> None:
-    written = f"{name}_total" if kind == "counter" else name
-    declared.append(DeclaredMetric(written, kind, help, tuple(label for label in labels if label != "service")))
+    exposed = f"{name}_total" if kind == "counter" else name
+    declared.append(DeclaredMetric(exposed, kind, help, tuple(label for label in labels if label != "service")))
 
 
 def _declared(kind: type[Kind], name: str, help: str, labels: Sequence[str] = (), **keys: Any) -> Kind:
@@ -121,13 +121,13 @@ storage_operation_duration = _histogram(
 _MILLISECONDS = (0.1, 0.3, 0.6, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 _BYTES = tuple(2**power for power in range(4, 21, 2))  # 16 bytes to 1 MiB
 
-# Hosts, methods and statuses make many series of what is told of HTTP, so each has few buckets.
+# HTTP metrics have many series (hosts, methods, statuses), so each has few buckets.
 _HTTP_MILLISECONDS = (2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
 _HTTP_BYTES = tuple(2**power for power in (8, 10, 12, 14, 16, 18, 20, 23, 26, 30))  # 256 bytes to 1 GiB
 
 
 class Distribution:
-    """Numbers as a histogram tells them: how many, their sum, and how many up to each of the `bounds`."""
+    """Counts of a histogram: the sum, and the number of values up to each of the `bounds`."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -141,13 +141,13 @@ class Distribution:
         self._sum += number
 
     def snapshot(self) -> tuple[list[tuple[str, float]], float]:
-        """(number up to each bound, sum)."""
+        """Return the cumulative count up to each bound, and the sum."""
         up_to = accumulate(list(self._counts))
         return list(zip((*map(floatToGoString, self._bounds), "+Inf"), up_to, strict=True)), self._sum
 
 
 class CallMetrics:
-    """Metrics of calls of one kind, when they end; of a gRPC stream all of it together."""
+    """Metrics of completed calls with the same labels; a gRPC stream is one call."""
 
     __slots__ = ("milliseconds", "request_bytes", "requests", "response_bytes")
 
@@ -157,7 +157,7 @@ class CallMetrics:
         self.request_bytes, self.response_bytes = Distribution(sizes), Distribution(sizes)
 
     def observe(self, seconds: float, request_bytes: int | None, response_bytes: int | None) -> None:
-        """Count a call; None: nobody counted."""
+        """Count a call; a size of None was not measured."""
         self.requests += 1
         self.milliseconds.observe(seconds * 1000)
         if request_bytes is not None:
@@ -167,15 +167,15 @@ class CallMetrics:
 
 
 class CallFamilies(Collector):
-    """Families of metrics of calls, by labels.
+    """Metric families of calls, by labels.
 
-    Counted on the event loop with plain numbers: a metric of the library takes a lock each time, and looks at its buckets one by one.
+    Counts are plain numbers on the event loop, because the library's metrics take a lock and scan their buckets linearly.
     """
 
     def __init__(
         self,
         prefix: str,
-        words: str,
+        calls: str,
         labels: Sequence[str],
         *,
         milliseconds: Sequence[float] = _MILLISECONDS,
@@ -184,11 +184,11 @@ class CallFamilies(Collector):
         self._labels = labels
         self._bounds = milliseconds, sizes
         self._series: dict[tuple[str, ...], CallMetrics] = {}
-        self._requests = f"{prefix}_requests", f"Number of {words}."
+        self._requests = f"{prefix}_requests", f"Number of {calls}."
         self._distributions = (
-            ("milliseconds", f"{prefix}_request_duration_ms", f"Duration of {words}, milliseconds."),
-            ("request_bytes", f"{prefix}_request_size_bytes", f"Request size of {words}, bytes."),
-            ("response_bytes", f"{prefix}_response_size_bytes", f"Response size of {words}, bytes."),
+            ("milliseconds", f"{prefix}_request_duration_ms", f"Duration of {calls}, milliseconds."),
+            ("request_bytes", f"{prefix}_request_size_bytes", f"Request size of {calls}, bytes."),
+            ("response_bytes", f"{prefix}_response_size_bytes", f"Response size of {calls}, bytes."),
         )
         _declare("counter", *self._requests, labels)
         for _, name, help in self._distributions:
@@ -196,13 +196,13 @@ class CallFamilies(Collector):
         registry.register(self)
 
     def labels(self, *labels: str) -> CallMetrics:
-        """Metrics of the calls with these labels."""
+        """Return the metrics of calls with these labels."""
         if (series := self._series.get(labels)) is None:
             series = self._series[labels] = CallMetrics(*self._bounds)
         return series
 
     def collect(self) -> Iterable[Metric]:
-        """Families; called in any thread."""
+        """Yield the families; safe in any thread."""
         series = list(self._series.items())
         requests = CounterMetricFamily(*self._requests, labels=self._labels)
         for labels, each in series:
@@ -215,17 +215,17 @@ class CallFamilies(Collector):
             yield family
 
 
-def _rpc(side: str, did: str, *labels: str) -> CallFamilies:
-    return CallFamilies(f"grpc_{side}", f"gRPC calls {did}", [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"])
+def _grpc(side: str, calls: str, *labels: str) -> CallFamilies:
+    return CallFamilies(f"grpc_{side}", f"gRPC calls {calls}", [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"])
 
 
-def _http(side: str, words: str) -> CallFamilies:
+def _http(side: str, calls: str) -> CallFamilies:
     labels = ["service", "host", "http_method", "http_status"]
-    return CallFamilies(f"http_{side}", words, labels, milliseconds=_HTTP_MILLISECONDS, sizes=_HTTP_BYTES)
+    return CallFamilies(f"http_{side}", calls, labels, milliseconds=_HTTP_MILLISECONDS, sizes=_HTTP_BYTES)
 
 
-grpc_client = _rpc("client", "made by gate", "service", "host")
-grpc_server = _rpc("server", "served by gate", "service")
+grpc_client = _grpc("client", "made by gate", "service", "host")
+grpc_server = _grpc("server", "served by gate", "service")
 http_client = _http("client", "HTTP requests to the identity provider and its directory")
 http_server = _http("server", "HTTP requests from clients, answered by gate or forwarded")
 
@@ -242,15 +242,15 @@ config_last_reload_success_timestamp = _gauge(
 
 
 def watch_connections(count: Callable[[], tuple[int, int]]) -> None:
-    """Gauges of the kvstore's connections: `count` gives all and the idle ones; asked whenever somebody reads the metrics."""
+    """Set the kvstore connection gauges from `count`, which returns (all, idle) and is called at each scrape."""
     kvstore_connections.set_function(lambda: count()[0])
     kvstore_idle_connections.set_function(lambda: count()[1])
 
 
-def set_certificate_expiries(source: str, ends: Mapping[str, float]) -> None:
-    """Expiry of the certificates of one source, by a name that each is for, in place of those that the source set before."""
-    before, _expiries[source] = _expiries.get(source, {}), ends
-    for name in before.keys() | ends.keys():
+def set_certificate_expiries(source: str, expiries: Mapping[str, float]) -> None:
+    """Replace the certificate expiries of one source; `expiries` maps names to Unix seconds."""
+    before, _expiries[source] = _expiries.get(source, {}), expiries
+    for name in before.keys() | expiries.keys():
         if found := [each[name] for each in _expiries.values() if name in each]:
             certificate_expiry.labels(name).set(min(found))
         else:
@@ -260,27 +260,27 @@ def set_certificate_expiries(source: str, ends: Mapping[str, float]) -> None:
 _expiries: dict[str, Mapping[str, float]] = {}
 
 
-def record_directory_sync(provider: str, at: float, entries: Mapping[str, int]) -> None:
-    """A good reading of this provider's directory at `at` (Unix seconds), with so many entries of each kind."""
-    directory_last_success.labels(provider).set(at)
+def record_directory_sync(provider: str, synced_at: float, entries: Mapping[str, int]) -> None:
+    """Record a complete directory sync at `synced_at` (Unix seconds), with the number of entries of each kind."""
+    directory_last_success.labels(provider).set(synced_at)
     for kind, number in entries.items():
         directory_entries.labels(provider, kind).set(number)
-    _told_directories.setdefault(provider, set()).update(entries)
+    _synced_directories.setdefault(provider, set()).update(entries)
 
 
-def remove_directories(kept: Collection[str]) -> None:
-    """Directories of providers that have none any more are told no more: their age would be an alert for ever."""
-    for provider in _told_directories.keys() - set(kept):
+def remove_directories(current: Collection[str]) -> None:
+    """Remove the series of providers without a directory, whose age would otherwise trigger alerts."""
+    for provider in _synced_directories.keys() - set(current):
         directory_last_success.remove(provider)
-        for kind in _told_directories.pop(provider):
+        for kind in _synced_directories.pop(provider):
             directory_entries.remove(provider, kind)
 
 
-_told_directories: dict[str, set[str]] = {}
+_synced_directories: dict[str, set[str]] = {}
 
 
 def set_build_info(service: str, version: str) -> None:
-    """Build information; `version` is `v<release>+<revision>`."""
+    """Set `gate_build_info`; `version` is `v<release>+<revision>`."""
     release, _, revision = version.removeprefix("v").partition("+")
     build_info.labels(service, release, revision, platform.python_version()).set(1)
 

@@ -1,4 +1,4 @@
-"""Operator pages at `metrics_address`: an ASGI application with `/metrics`, `/readyz` and `/livez`, and nothing else."""
+"""Monitoring endpoints at `metrics_address`: an ASGI application with `/metrics`, `/readyz` and `/livez`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,15 +9,15 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from foundation.readiness import ReadinessReport
 from foundation.web.asgi_types import Send, respond
-from foundation.web.languages import preferred_type
+from foundation.web.languages import preferred_media_type
 
 _PLAIN = "text/plain; charset=utf-8"
 
 
-class OperatorPages:
-    """ASGI application; answers without reading a body: nobody has a reason to send one.
+class MonitoringApp:
+    """ASGI application of the endpoints, which never reads a request body.
 
-    `metrics` makes the page of `/metrics`, one at a time.  Who reads this may know all that an operator may.
+    `metrics` renders `/metrics`, one request at a time. Readiness reasons are for operators, so access must be restricted.
     """
 
     def __init__(self, metrics: Callable[[], Awaitable[bytes]], readiness: Callable[[], ReadinessReport]):
@@ -43,7 +43,7 @@ class OperatorPages:
 
     async def _readiness_page(self, scope: dict[str, Any]) -> tuple[int, str, bytes]:
         report = self._readiness()
-        if _wants_json(scope):
+        if _accepts_json(scope):
             return report.status, "application/json", report.as_json().encode()
         return report.status, _PLAIN, report.as_text().encode()
 
@@ -51,7 +51,7 @@ class OperatorPages:
         return 200, _PLAIN, b"OK\n"
 
 
-def _wants_json(scope: dict[str, Any]) -> bool:
+def _accepts_json(scope: dict[str, Any]) -> bool:
     format = parse_qs(scope.get("query_string", b"").decode("ascii", "replace")).get("format")
     accept = b",".join(value for name, value in scope["headers"] if name == b"accept")
-    return format == ["json"] or (format is None and preferred_type(accept.decode("ascii", "replace")) == "json")
+    return format == ["json"] or (format is None and preferred_media_type(accept.decode("ascii", "replace")) == "json")

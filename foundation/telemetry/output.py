@@ -1,6 +1,6 @@
-"""Non-blocking output: a thread writes to standard output; what waits for it is bounded, and the rest counted.
+"""Non-blocking output: a thread writes to standard output from a bounded buffer, and dropped lines are counted.
 
-A full pipe makes each write wait until somebody reads: on the event loop every request, `/ping` and SIGTERM would wait with it.
+A write to a full pipe blocks until the reader continues. On the event loop it would block every request, `/ping` and SIGTERM.
 """
 
 import atexit
@@ -20,23 +20,23 @@ from queue import SimpleQueue
 
 from foundation.telemetry import logs, metrics
 
-MOST_LINES, MOST_BYTES = 10_000, 4 * 1024 * 1024  # that wait to be read
-# Lines that come together are written together: under load one call of the kernel for hundreds.
-TOGETHER = 0.005  # seconds
-AT_ONCE = 64 * 1024  # bytes, as much as a pipe takes
-LAST_WORDS = 2.0  # seconds: so long may what was said last take at the end of the process
-DROPPED = "log lines dropped"
+MAX_LINES, MAX_BYTES = 10_000, 4 * 1024 * 1024  # in the buffer
+# Lines are batched, so that under load one system call writes hundreds.
+BATCH_DELAY_SECONDS = 0.005
+MAX_BATCH_BYTES = 64 * 1024  # the capacity of a pipe
+SHUTDOWN_FLUSH_SECONDS = 2.0  # maximum time to write the buffer when the process ends
+DROPPED_MESSAGE = "log lines dropped"
 
 
-class Turn:
-    """Turn of one of several processes at the output that all of them have: what it writes meanwhile stands together.
+class ProcessLock:
+    """Lock between processes that share an output, so that their batches do not interleave.
 
-    `descriptor` is that of a file which they have inherited; the kernel gives back the turn of a process that ends.
+    `descriptor` is an inherited file; the kernel releases the lock of a process that ends.
     """
 
     def __init__(self, descriptor: int):
         self._descriptor = descriptor
-        self._lock = threading.Lock()  # the kernel's is the process's, whichever thread took it
+        self._lock = threading.Lock()  # fcntl locks belong to the process, not to a thread
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -48,31 +48,31 @@ class Turn:
 
 
 class NonBlockingOutput(io.TextIOBase):
-    """A text stream to a file descriptor whose `write` never waits.
+    """Text stream to a file descriptor whose `write` never blocks.
 
-    Lines keep their order; those that find no room are dropped until half of it is free again, and where they would have been stands
-    how many they were.
+    Lines keep their order. When the buffer is full, lines are dropped until half of it is free, and a notice in their place has their
+    number.
     """
 
     def __init__(
         self,
         descriptor: int,
         *,
-        told: Callable[[int], str],
-        most_lines: int = MOST_LINES,
-        most_bytes: int = MOST_BYTES,
-        turn: "Turn | None" = None,
+        drop_notice: Callable[[int], str],
+        max_lines: int = MAX_LINES,
+        max_bytes: int = MAX_BYTES,
+        lock: "ProcessLock | None" = None,
     ):
-        """`turn` is that of the processes that write to the same descriptor."""
+        """`drop_notice` formats the number of dropped lines; `lock` is shared by all processes that write to the descriptor."""
         self._descriptor = descriptor
-        self._turn: AbstractContextManager[None] = turn or nullcontext()
-        self._told = told
-        self._most_lines, self._most_bytes = most_lines, most_bytes
+        self._process_lock: AbstractContextManager[None] = lock or nullcontext()
+        self._drop_notice = drop_notice
+        self._max_lines, self._max_bytes = max_lines, max_bytes
         self._waiting: deque[str] = deque()
         self._size = 0
         self._dropped = 0
         self._is_awake = False
-        # Reentrant, and the queue is by its nature: a finalizer may log while its own thread holds the one or the other.
+        # Reentrant, as is SimpleQueue, because a finalizer may log while its thread holds the lock.
         self._lock = threading.RLock()
         self._wake: SimpleQueue[None] = SimpleQueue()
         threading.Thread(target=self._run, name=f"output {descriptor}", daemon=True).start()
@@ -97,7 +97,7 @@ class NonBlockingOutput(io.TextIOBase):
         with self._lock:
             if self._has_room(len(text)):
                 if self._dropped:
-                    self._tell_dropped()
+                    self._report_dropped()
                 self._put(text)
             else:
                 self._dropped += 1
@@ -105,19 +105,19 @@ class NonBlockingOutput(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Nothing to do, and nobody to wait for."""
+        """Do nothing, because flushing would block."""
 
-    def finish(self, seconds: float = LAST_WORDS) -> bool:
-        """Wait until all is written, for so many seconds; whether it is."""
+    def drain(self, seconds: float = SHUTDOWN_FLUSH_SECONDS) -> bool:
+        """Wait up to `seconds` until the buffer is written; return whether it is."""
         deadline = time.monotonic() + seconds
         while self._is_awake and time.monotonic() < deadline:
-            _pause(TOGETHER)  # no event of threading: a finalizer that logs while it is set would wait for itself
+            _pause(BATCH_DELAY_SECONDS)  # not a threading.Event, because a finalizer that logs inside `set` would deadlock
         return not self._is_awake
 
     def _has_room(self, size: int) -> bool:
-        # Who has begun to drop goes on until there is room for more than one: else each second line would tell of the one before.
+        # Hysteresis: without it, every second line would be a drop notice.
         part = 2 if self._dropped else 1
-        return len(self._waiting) < self._most_lines // part and self._size + size <= self._most_bytes // part
+        return len(self._waiting) < self._max_lines // part and self._size + size <= self._max_bytes // part
 
     def _put(self, text: str) -> None:
         self._waiting.append(text)
@@ -126,33 +126,33 @@ class NonBlockingOutput(io.TextIOBase):
             self._is_awake = True
             self._wake.put(None)
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         number, self._dropped = self._dropped, 0
-        self._put(self._told(number))
+        self._put(self._drop_notice(number))
 
-    def _take(self) -> str:
-        """The text to write next; empty where nothing waits, and then whoever comes must wake us."""
+    def _next_batch(self) -> str:
+        """Return the next batch; if it is empty, the thread sleeps until the next `write`."""
         with self._lock:
             if not self._waiting and self._dropped:
-                self._tell_dropped()
-            taken: list[str] = []
+                self._report_dropped()
+            batch: list[str] = []
             size = 0
-            while self._waiting and size < AT_ONCE:
+            while self._waiting and size < MAX_BATCH_BYTES:
                 text = self._waiting.popleft()
-                taken.append(text)
+                batch.append(text)
                 size += len(text)
             self._size -= size
-            if not taken:
+            if not batch:
                 self._is_awake = False
-            return "".join(taken)
+            return "".join(batch)
 
     def _run(self) -> None:
         while True:
             self._wake.get()
-            _pause(TOGETHER)
-            while text := self._take():
+            _pause(BATCH_DELAY_SECONDS)
+            while text := self._next_batch():
                 data = text.encode("utf-8", "backslashreplace")
-                with self._turn:
+                with self._process_lock:
                     self._write_all(data)
 
     def _write_all(self, data: bytes) -> None:
@@ -160,42 +160,42 @@ class NonBlockingOutput(io.TextIOBase):
         while left:
             try:
                 left = left[os.write(self._descriptor, left) :]
-            except BlockingIOError:  # somebody else has made it so: the other ends of a terminal share one state
+            except BlockingIOError:  # another process made the shared terminal non-blocking
                 select.select([], [self._descriptor], [])
-            except OSError:  # nobody will ever read this
+            except OSError:  # the reader is gone
                 metrics.log_lines_dropped.inc(bytes(left).count(b"\n"))
                 return
 
 
 def _pause(seconds: float) -> None:
-    """Sleep by `select`: `time.sleep` waits until a time of day under some tools that pretend another one."""
+    """Sleep with `select`, because tools that fake the clock also change `time.sleep`."""
     select.select([], [], [], seconds)
 
 
-def told_as_json(number: int) -> str:
+def format_drop_notice(number: int) -> str:
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return json.dumps({"event": DROPPED, "level": "warning", "time": now, **logs.worker, "lines": number}) + "\n"
+    return json.dumps({"event": DROPPED_MESSAGE, "level": "warning", "time": now, **logs.worker, "lines": number}) + "\n"
 
 
-def make_output_non_blocking(turns: int | None = None) -> None:
-    """Replace standard output and error of this process; at its end what was said last is written, within a bound.
+def install_non_blocking_output(lock_fd: int | None = None) -> None:
+    """Replace standard output and error with non-blocking streams, which are drained at exit.
 
-    Nothing happens where somebody has replaced them already.  `turns` is the file of `Turn`, where other processes write there, too.
+    Streams that were replaced before are left alone. `lock_fd` is the file of the `ProcessLock` of several processes.
     """
-    turn = None if turns is None else Turn(turns)
+    lock = None if lock_fd is None else ProcessLock(lock_fd)
     for name in ("stdout", "stderr"):
         before = getattr(sys, name)
         if isinstance(before, NonBlockingOutput) or before is None or before is not getattr(sys, f"__{name}__"):
             continue
         with suppress(OSError, ValueError):
             before.flush()
-            output = NonBlockingOutput(before.fileno(), told=told_as_json, turn=turn)
+            output = NonBlockingOutput(before.fileno(), drop_notice=format_drop_notice, lock=lock)
             setattr(sys, name, output)
-            atexit.register(output.finish)
+            atexit.register(output.drain)
 
 
-def finish_output(seconds: float = LAST_WORDS) -> None:
-    """Wait until what was said is written, for so many seconds; for a process that somebody may end by a signal, past `atexit`."""
+def drain_output(seconds: float = SHUTDOWN_FLUSH_SECONDS) -> None:
+    """Wait up to `seconds` until all output is written, for a process that may end by a signal, without `atexit`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, NonBlockingOutput):
-            stream.finish(seconds)
+            stream.drain(seconds)

@@ -1,78 +1,80 @@
-"""Languages of our pages, each with its catalogue (docs/decisions/pages.md), and what a client would rather read (RFC 9110 12.5)."""
+"""Languages and catalogs of gate's pages (docs/decisions/pages.md), and content negotiation (RFC 9110 12.5)."""
 
 import gettext
 from pathlib import Path
 
-from foundation.web.message import translated
+from foundation.web.message import localize_value
 
 LOCALE = Path(__file__).parents[1] / "locale"
 DOMAIN = "gate"
 ENGLISH = "en"
-TRANSLATED = ("de", "es", "fr")
-LANGUAGES = (ENGLISH, *TRANSLATED)
-_BETWEEN_THOUSANDS = {ENGLISH: ",", "de": ".", "es": ".", "fr": "\u202f"}
+TRANSLATED_LANGUAGES = ("de", "es", "fr")
+LANGUAGES = (ENGLISH, *TRANSLATED_LANGUAGES)
+_THOUSANDS_SEPARATORS = {ENGLISH: ",", "de": ".", "es": ".", "fr": "\u202f"}
 
-# Read with this module: a catalogue that is missing or broken ends the start, and no visitor waits for one.
-_CATALOGUES: dict[str, gettext.NullTranslations] = {language: gettext.translation(DOMAIN, LOCALE, [language]) for language in TRANSLATED}
-_CATALOGUES[ENGLISH] = gettext.NullTranslations()
-
-
-def catalogue(language: str) -> gettext.NullTranslations:
-    """Catalogue of a language; that of English, which changes nothing, where we have none."""
-    return _CATALOGUES.get(language, _CATALOGUES[ENGLISH])
+# Loaded at import, so that a missing or broken catalog fails at start and no request waits for it.
+_CATALOGS: dict[str, gettext.NullTranslations] = {
+    language: gettext.translation(DOMAIN, LOCALE, [language]) for language in TRANSLATED_LANGUAGES
+}
+_CATALOGS[ENGLISH] = gettext.NullTranslations()
 
 
-def in_language(said: str, language: str) -> str:
-    """Message in a language; what is none stays as it is."""
-    return str(translated(said, catalogue(language).gettext))
+def catalog(language: str) -> gettext.NullTranslations:
+    """Return the catalog of a language, or the English one, which translates nothing."""
+    return _CATALOGS.get(language, _CATALOGS[ENGLISH])
 
 
-def number_in(language: str, number: int) -> str:
-    """Number as a language writes it; Spanish groups from five digits on."""
-    return str(number) if language == "es" and number < 10_000 else f"{number:,}".replace(",", _BETWEEN_THOUSANDS[language])
+def translate(text: str, language: str) -> str:
+    """Translate a `Message`; any other text is returned unchanged."""
+    return str(localize_value(text, catalog(language).gettext))
 
 
-LONGEST_HEADER = 500  # characters of Accept-Language that are looked at
+def format_number(language: str, number: int) -> str:
+    """Format a number with the thousands separator of a language; Spanish groups from five digits on."""
+    return str(number) if language == "es" and number < 10_000 else f"{number:,}".replace(",", _THOUSANDS_SEPARATORS[language])
 
 
-def preferred_type(accept: str) -> str:
-    """ "html", "json" or "text": the media type that this client would rather read (RFC 9110 12.5.1, the most wanted of the three)."""
-    best, best_weight = "text", 0.0
+MAX_HEADER_LENGTH = 500  # characters of Accept-Language that are parsed
+
+
+def preferred_media_type(accept: str) -> str:
+    """Return "html", "json" or "text", the media type with the highest quality (RFC 9110 12.5.1)."""
+    best, best_quality = "text", 0.0
     for item in accept.lower().split(","):
         media_type, *parameters = (part.strip() for part in item.split(";"))
         kind = {"text/html": "html", "application/xhtml+xml": "html", "application/json": "json"}.get(media_type)
         if kind is None and media_type.startswith("application/") and media_type.endswith("+json"):
             kind = "json"
-        weight = _weight(parameters)
-        if kind and weight > best_weight:
-            best, best_weight = kind, weight
+        quality = _quality(parameters)
+        if kind and quality > best_quality:
+            best, best_quality = kind, quality
     return best
 
 
 def preferred_language(accept_language: str) -> str:
-    """The one of our languages that this client would rather read (RFC 9110 12.5.4); English where it names none of them.
+    """Return the supported language with the highest quality (RFC 9110 12.5.4), English by default.
 
-    `de-AT` is German to us.  Of those wanted alike the first counts; `*` stands for all that are not named.
+    `de-AT` counts as German. The first of equal qualities wins; `*` applies to all languages that are not listed.
     """
-    weights: dict[str, float] = {}
-    for item in accept_language[:LONGEST_HEADER].lower().split(","):
+    qualities: dict[str, float] = {}
+    for item in accept_language[:MAX_HEADER_LENGTH].lower().split(","):
         tag, *parameters = (part.strip() for part in item.split(";"))
         language = tag.partition("-")[0]
         if language in LANGUAGES or language == "*":
-            weights[language] = max(weights.get(language, 0.0), _weight(parameters))
-    others = weights.pop("*", 0.0)
-    weights |= {language: others for language in LANGUAGES if language not in weights}
-    best = max(weights, key=weights.__getitem__)
-    return best if weights[best] > 0 else ENGLISH
+            qualities[language] = max(qualities.get(language, 0.0), _quality(parameters))
+    others = qualities.pop("*", 0.0)
+    qualities |= {language: others for language in LANGUAGES if language not in qualities}
+    best = max(qualities, key=qualities.__getitem__)
+    return best if qualities[best] > 0 else ENGLISH
 
 
-def _weight(parameters: list[str]) -> float:
-    """Quality value (12.4.2): 1 where there is none, 0 where it is none."""
+def _quality(parameters: list[str]) -> float:
+    """Return the quality value (12.4.2): 1 by default, 0 if it is malformed."""
     for parameter in parameters:
         if parameter.startswith("q="):
             try:
-                weight = float(parameter[2:])
+                quality = float(parameter[2:])
             except ValueError:
                 return 0.0
-            return weight if 0.0 <= weight <= 1.0 else 0.0
+            return quality if 0.0 <= quality <= 1.0 else 0.0
     return 1.0

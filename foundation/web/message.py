@@ -1,14 +1,14 @@
-"""Messages: texts of ours for people, which are English until a page puts them into its reader's language."""
+"""Translatable messages: English text that a page translates into the language of its reader."""
 
 from collections.abc import Callable
 from typing import Any, Self
 
 
 class Message(str):
-    """Text for people, in English as a `str`; catalogues know it by `msgid`, which names its `params` as %(name)s.
+    """Translatable text; as a `str` it is English. Catalogs contain its `msgid`, which has `params` as %(name)s.
 
-    Whoever writes logs, JSON or anything else for programs takes it as the text that it is.  What is cut, joined or formatted is a
-    plain `str` again and stays English on every page: a message in another one is a parameter of that.
+    Logs, JSON and other machine-readable output use it as a plain string. Slicing, joining and formatting return a plain `str`, which
+    stays English on every page; to combine messages, pass one as a parameter of another.
     """
 
     __slots__ = ("msgid", "params")
@@ -16,45 +16,47 @@ class Message(str):
     params: dict[str, Any]
 
     def __new__(cls, msgid: str, **params: Any) -> Self:
-        made = super().__new__(cls, cls._finished(msgid % params if params else msgid))
-        made.msgid, made.params = msgid, params
-        return made
+        message = super().__new__(cls, cls._finalize(msgid % params if params else msgid))
+        message.msgid, message.params = msgid, params
+        return message
 
     def __reduce__(self) -> Any:
-        return _again, (type(self), self.msgid, self.params)
+        return _rebuild, (type(self), self.msgid, self.params)
 
-    def by(self, translate: Callable[[str], str]) -> str:
-        """The text by a catalogue, and its parameters that are messages, too."""
-        said = translate(self.msgid)
-        return self._finished(said % {name: translated(value, translate) for name, value in self.params.items()} if self.params else said)
+    def localize(self, translate: Callable[[str], str]) -> str:
+        """Return the text translated by a catalog function, including parameters that are messages."""
+        text = translate(self.msgid)
+        return self._finalize(
+            text % {name: localize_value(value, translate) for name, value in self.params.items()} if self.params else text
+        )
 
-    def filled(self, **params: Any) -> Self:
-        """The same with these parameters."""
+    def with_params(self, **params: Any) -> Self:
+        """Return the same message with these parameters."""
         return type(self)(self.msgid, **params)
 
     @staticmethod
-    def _finished(text: str) -> str:
+    def _finalize(text: str) -> str:
         return text
 
 
 class Sentence(Message):
-    """Message that begins with a capital, whatever it begins with."""
+    """Message whose first letter is capitalized."""
 
     __slots__ = ()
 
     @staticmethod
-    def _finished(text: str) -> str:
+    def _finalize(text: str) -> str:
         return f"{text[:1].upper()}{text[1:]}"
 
 
-def translated(said: Any, translate: Callable[[str], str]) -> Any:
-    """Message by a catalogue; anything else, such as words of the operator, as it is."""
-    return said.by(translate) if isinstance(said, Message) else said
+def localize_value(value: Any, translate: Callable[[str], str]) -> Any:
+    """Translate a message; any other value, such as text of the operator, is returned unchanged."""
+    return value.localize(translate) if isinstance(value, Message) else value
 
 
-def enumerated(said: list[Message]) -> Message:
-    """`one, another, and a third`."""
-    first, *more = said
+def join_list(messages: list[Message]) -> Message:
+    """Join messages as in `one, another, and a third`."""
+    first, *more = messages
     if not more:
         return first
     for each in more[:-1]:
@@ -62,5 +64,5 @@ def enumerated(said: list[Message]) -> Message:
     return Message("%(some)s, and %(last)s", some=first, last=more[-1])
 
 
-def _again(kind: type[Message], msgid: str, params: dict[str, Any]) -> Message:
+def _rebuild(kind: type[Message], msgid: str, params: dict[str, Any]) -> Message:
     return kind(msgid, **params)

@@ -1,14 +1,14 @@
-"""Page context: what a Django view of ours knows of its request, and which parts of gate it may ask.
+"""Page context: the request and the services that a Django view of gate uses.
 
-There is one, made by gateproject/asgi.py.  Each layer describes as much of it as that layer may import, beside the service that it adds,
-and gives `request_context` that type.
+gateproject/asgi.py creates it. Each package declares a protocol with the attributes that it may import, and annotates
+`request_context` with it.
 """
 
 from typing import Any, Protocol
 
 
 class PageContext(Protocol):
-    """Page context as far as every floor knows it.  `incoming` is the request as gate read it, proxy's IncomingRequest."""
+    """Attributes of the page context that are available in every package. `incoming` is proxy's `IncomingRequest`."""
 
     @property
     def incoming(self) -> Any: ...
@@ -16,7 +16,7 @@ class PageContext(Protocol):
     def request_id(self) -> str: ...
     @property
     def client_address(self) -> str:
-        """Address of the client, behind trusted proxies theirs."""
+        """Address of the client, as forwarded by trusted proxies."""
         ...
 
     @property
@@ -24,5 +24,5 @@ class PageContext(Protocol):
 
 
 def request_context(request: Any) -> Any:
-    """Return the page context of a Django request that came in by gateproject/asgi.py.  Raise KeyError for any other."""
+    """Return the page context of a Django request. Raise KeyError if gateproject/asgi.py did not set one."""
     return request.scope["gate"]

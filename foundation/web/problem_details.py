@@ -1,4 +1,4 @@
-"""Errors by status: their phrases and next steps, and problem documents (RFC 9457), the one form that every answer of the API has."""
+"""Errors by status: reason phrases, advice, and problem details (RFC 9457), the error format of the API."""
 
 import json
 from http import HTTPStatus
@@ -8,9 +8,9 @@ from foundation.web.message import Message
 
 PROBLEM = "application/problem+json"
 API_PATH = "/.gate/api/"
-# Older than the API: the portal's own list, which a browser's session opens, and the programs' sign-in of route hosts.
-_BESIDE = (f"{API_PATH}portal.json", f"{API_PATH}v1/")
-# As RFC 9110 names them (15.5), which Python does since 3.13; and nginx's own.
+# Not part of the API: the portal's list, which uses the browser's session, and programmatic login on route hosts.
+_EXCLUDED = (f"{API_PATH}portal.json", f"{API_PATH}v1/")
+# Phrases of RFC 9110 15.5, which Python has since 3.13, and nginx's 495.
 _PHRASES = {
     413: "Content Too Large",
     414: "URI Too Long",
@@ -20,22 +20,30 @@ _PHRASES = {
 }
 
 
-def is_api(path: str) -> bool:
-    """Whether errors below this path are for programs, whatever they accept."""
-    return path.startswith(API_PATH) and not path.startswith(_BESIDE)
+def is_api_path(path: str) -> bool:
+    """Return whether errors on this path are problem details regardless of the Accept header."""
+    return path.startswith(API_PATH) and not path.startswith(_EXCLUDED)
 
 
 def problem_document(status: int, detail: str, request_id: str, **members: Any) -> bytes:
-    """`members` are extensions (3.2).  No type has a page of its own, so the title is the status's (4.2.1)."""
-    said = {"type": "about:blank", "title": phrase(status), "status": status, "detail": detail, "request_id": request_id, **members}
-    return json.dumps(said, ensure_ascii=True).encode() + b"\n"
+    """Return a problem document. `members` are extensions (3.2). The type is about:blank, so the title is the reason phrase (4.2.1)."""
+    document = {
+        "type": "about:blank",
+        "title": reason_phrase(status),
+        "status": status,
+        "detail": detail,
+        "request_id": request_id,
+        **members,
+    }
+    return json.dumps(document, ensure_ascii=True).encode() + b"\n"
 
 
-def phrase(status: int) -> str:
+def reason_phrase(status: int) -> str:
     try:
-        return _PHRASES.get(status) or HTTPStatus(status).phrase
+        phrase = _PHRASES.get(status) or HTTPStatus(status).phrase
     except ValueError:
         return "Error"
+    return phrase
 
 
 _BY_STATUS = {
@@ -57,8 +65,8 @@ _BY_STATUS = {
     501: Message("Use another browser or program."),
     505: Message("Use another browser or program."),
 }
-_ELSE = Message("Try again in a moment.")
+_FALLBACK_ADVICE = Message("Try again in a moment.")
 
 
-def next_step(status: int) -> Message:
-    return _BY_STATUS.get(status, _ELSE)
+def default_advice(status: int) -> Message:
+    return _BY_STATUS.get(status, _FALLBACK_ADVICE)

@@ -1,4 +1,4 @@
-"""Times on pages: in the zone of `time_zone`, which is named, until the browser shows its own (static/times.js)."""
+"""Times on pages, in `time_zone`; static/times.js replaces them with the browser's time zone."""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -10,7 +10,7 @@ from django.utils.timezone import localtime
 from django.utils.translation import get_language
 
 TimeForm = Literal["day", "clock", "short", "exact", "long", "full"]
-# In Django's letters, which write months in the language of the page; times.js has the same forms in words of the browser.
+# Django date formats, which use the page's language; times.js has the same forms in the browser's locale.
 FORMS: dict[TimeForm, str] = {
     "day": "j M Y e",
     "clock": "H:i e",
@@ -19,13 +19,13 @@ FORMS: dict[TimeForm, str] = {
     "long": "j M Y, H:i e",
     "full": "j M Y, H:i:s e",
 }
-# Day and month where a language writes them otherwise.
+# Day and month in languages that format them differently.
 _DAY, _DAY_IN = "j M", {"de": "j. M", "es": "j b", "fr": "j b"}
 
 
-def time_element(known: datetime | float, form: TimeForm = "full") -> SafeString:
-    """A `<time>` of a moment: aware, or in Unix seconds."""
-    at = known if isinstance(known, datetime) else datetime.fromtimestamp(known, UTC)
+def time_element(value: datetime | float, form: TimeForm = "full") -> SafeString:
+    """Return a `<time>` element; `value` is an aware datetime or Unix seconds."""
+    moment = value if isinstance(value, datetime) else datetime.fromtimestamp(value, UTC)
     letters = FORMS[form].replace(_DAY, _DAY_IN.get(get_language() or "", _DAY))
-    written, moment = date_format(localtime(at), letters), at.astimezone(UTC).isoformat(timespec="seconds")
-    return format_html('<time datetime="{}" data-form="{}">{}</time>', moment, form, written)
+    text, machine_readable = date_format(localtime(moment), letters), moment.astimezone(UTC).isoformat(timespec="seconds")
+    return format_html('<time datetime="{}" data-form="{}">{}</time>', machine_readable, form, text)

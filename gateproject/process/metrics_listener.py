@@ -6,7 +6,7 @@ import structlog
 
 from config.options import Options
 from foundation.errors import ConfigError
-from foundation.telemetry.monitoring_app import OperatorPages
+from foundation.telemetry.monitoring_app import MonitoringApp
 from foundation.values import HostPort
 from proxy.listener.listeners import PlainHttpListener, bind
 
@@ -16,7 +16,7 @@ SETTING = "metrics_address"
 
 
 class MetricsListener:
-    def __init__(self, pages: OperatorPages) -> None:
+    def __init__(self, pages: MonitoringApp) -> None:
         self._pages = pages
         self.is_on = True  # false where a server that is not ours listens
         self._served: tuple[HostPort, PlainHttpListener] | None = None

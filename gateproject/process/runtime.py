@@ -32,7 +32,7 @@ from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricFamilies, MetricsEndpoint
 from foundation.telemetry.logs import configure_logs
-from foundation.telemetry.monitoring_app import OperatorPages
+from foundation.telemetry.monitoring_app import MonitoringApp
 from foundation.telemetry.tracing import tracer
 from foundation.version import version
 from foundation.web.asgi_types import Application
@@ -116,10 +116,10 @@ class Runtime:
         with made_beside_requests():
             self.services = self.builder.build(self.options, key=given and given.key(self.options.signing_key_algorithm))
         self.status, self.in_force = self._status_now(), given.read_in_force() if given else InForce(self.source.source_map)
-        tracer.use(self.services.tracing)
+        tracer.set_tracer(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
         self.metrics_page = MetricsEndpoint(self.options.service_label, self._families, self.peers.collect_metrics)
-        self._metrics = MetricsListener(OperatorPages(self.metrics_page, self.readiness))
+        self._metrics = MetricsListener(MonitoringApp(self.metrics_page, self.readiness))
         self._metrics.is_on = self.peers.is_primary
         self._manager = SystemdNotifier(lambda: self.readiness().summary())
         if self.peers.is_primary:
@@ -342,7 +342,7 @@ class Runtime:
         steps: list[tuple[str, ReloadStep]] = [
             ("open streams", resources.streams.on_policy_change),
             ("metrics", lambda: self._metrics.serve(options, taken)),
-            ("tracing", lambda: tracer.use(services.tracing)),
+            ("tracing", lambda: tracer.set_tracer(services.tracing)),
             ("data broker", lambda: self.databroker.use(options.shared_secret, staleness, counted)),
             ("upstreams", lambda: resources.reconfigure(options, state)),
             ("decision log", self._keep_decisions),

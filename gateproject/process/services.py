@@ -96,7 +96,7 @@ class ServiceBuilder:
             proxy = ProxyService(options, served(pipeline), self.resources)
         if kind in ANSWERS_ENVOYS:
             ext_authz = ExtAuthzResponder(options, served(pipeline))
-        tracing = tracer.Tracer.of(options, previous.tracing if previous else None)
+        tracing = tracer.Tracer.from_options(options, previous.tracing if previous else None)
         before = previous.listener if previous else None
         listener = ListenerState.build(options, before, self.wants_certificate, self.acme)
         parts = (authorize, bearers, authenticate, directory, proxy, ext_authz, signing_key)

@@ -18,7 +18,7 @@ from databroker.store.factory import open_store
 from databroker.store.sealed import SealedStore, UnusableStore
 from foundation.errors import BrokerError, ConfigError, Problem
 from foundation.telemetry.logs import configure_logs
-from foundation.telemetry.output import make_output_non_blocking
+from foundation.telemetry.output import install_non_blocking_output
 from gateproject.process.config_report import NO_FILE
 from gateproject.process.database_migrations import migrate
 from gateproject.process.runtime import Runtime
@@ -72,7 +72,7 @@ async def _check_secret(options: Options) -> None:
 def from_settings() -> Runtime:
     """Runtime, as the configuration says that Django's settings have loaded; exits where it has problems."""
     worker = settings.GATE_WORKER
-    make_output_non_blocking(None if worker is None else worker.turns)
+    install_non_blocking_output(None if worker is None else worker.turns)
     with exits_with_problems():
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR

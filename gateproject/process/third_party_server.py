@@ -12,7 +12,7 @@ import structlog
 from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.system.fd_limit import raise_limit
-from foundation.telemetry.output import finish_output
+from foundation.telemetry.output import drain_output
 from foundation.web.asgi_types import Application, Receive, Send
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import SERVES_GRPC_ONLY
@@ -75,7 +75,7 @@ class OtherServer:
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self._runtime.stop()
-                await asyncio.to_thread(finish_output)  # uvicorn ends by the signal that it was sent
+                await asyncio.to_thread(drain_output)  # uvicorn ends by the signal that it was sent
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

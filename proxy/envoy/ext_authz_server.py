@@ -15,7 +15,7 @@ import structlog
 
 from config.routes.route import Route
 from foundation.errors import GateError
-from foundation.telemetry.tracing.tracer import in_force
+from foundation.telemetry.tracing.tracer import current_tracer
 from foundation.web.asgi_types import Header
 from proxy.envoy.envoy_request_head import EnvoyRequestHead
 from proxy.envoy.proxied.active_requests import CarriedRequests
@@ -116,7 +116,7 @@ class ExtAuthzServer:
         judged = await pipeline.evaluate_shadow(judged, context)
         pipeline.recorder.record_allowed(judged)
         # Only now, as gate's own plane traces what it carries.
-        trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, context, outgoing)
+        trace = None if (tracing := current_tracer()) is None else CarriedTrace.begin(tracing, context, outgoing)
         return CarriedRequest(plane, context, judged, outgoing, head, cluster, service.request_counter, trace)
 
     async def handle_script_call(self, head: bytes, body: str) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Headers, Send, respond
-from foundation.web.problem_details import next_step
+from foundation.web.problem_details import default_advice
 from proxy.listener.tls.acme_state import AcmeState
 
 HEALTH = ("/ping", "/healthz")
@@ -42,7 +42,7 @@ class HttpsRedirects:
                 return 200, [(b"content-type", b"application/octet-stream")], proof.encode("ascii")
             location = _location(scope)
         except BadRequest as error:
-            return error.status, _PLAIN, f"This address can't be used: {error}.\n{next_step(error.status)}\n".encode()
+            return error.status, _PLAIN, f"This address can't be used: {error}.\n{default_advice(error.status)}\n".encode()
         # RFC 6797 7.2: what a browser is told of https by http, anybody on the way could have said.
         headers = [(name, value) for name, value in self._headers().items() if name.lower() != "strict-transport-security"]
         extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]

@@ -10,8 +10,8 @@ from authorize.decision_log.decision_log import DecisionLog, DecisionLogEntry, O
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
-from foundation.telemetry.logs import tell_access
-from foundation.telemetry.tracing.spans import active
+from foundation.telemetry.logs import log_access_lazy
+from foundation.telemetry.tracing.spans import active_span
 from foundation.web.asgi_types import Send
 from proxy.forwarding.http_forwarding import Ending, ForwardResult
 from proxy.incoming_request import IncomingRequest
@@ -91,8 +91,8 @@ class RequestRecorder:
         if context.status is None:
             context.status = (result.status or CLIENT_CLOSED) if result else 500
         is_trouble = bool(context.log_detail) or (result is not None and result.ending is Ending.BROKE_OFF)
-        tell_access(logging.WARNING if is_trouble else logging.INFO, context.log_fields)
-        if active() is not None:
+        log_access_lazy(logging.WARNING if is_trouble else logging.INFO, context.log_fields)
+        if active_span() is not None:
             check = context.decision.check if context.decision is not None else None
             tell_trace(context.incoming, check, context.status, is_trouble=is_trouble)
         if context.decision_seconds is not None:
@@ -132,7 +132,7 @@ class PageLog:
     def emit(self) -> None:
         status = CLIENT_CLOSED if self._status is None else self._status
         level = logging.WARNING if status >= 500 else logging.INFO
-        tell_access(level, partial(self._fields, status))
+        log_access_lazy(level, partial(self._fields, status))
 
     def _fields(self, status: int) -> dict[str, object]:
         fields = _request_fields(self._incoming, status)

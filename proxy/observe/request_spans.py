@@ -8,7 +8,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.policy_request import PolicyRequest
 from foundation.telemetry.tracing import spans
-from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
+from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Attributes, Span, current_span
 from foundation.telemetry.tracing.tracer import Tracer
 from foundation.web.asgi_types import Send
 from proxy.forwarding.http_forwarding import Ending, ForwardResult
@@ -21,9 +21,9 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS
 def request_span(tracer: Tracer, incoming: IncomingRequest, at: int | None = None) -> Span | None:
     """Root span of a request, where it is traced; it began `at` nanoseconds since 1970, or now."""
     method = _known(incoming.scope["method"])
-    span = tracer.begin(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, at=at)
+    span = tracer.start_root(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, at=at)
     if span is not None:
-        span.note({"http.request.method": method, "gate.request_id": incoming.request_id})
+        span.set_attributes({"http.request.method": method, "gate.request_id": incoming.request_id})
     return span
 
 
@@ -39,19 +39,19 @@ def status_noted(span: Span, send: Send) -> Send:
 
 
 def note_status(span: AnySpan, status: int) -> None:
-    span.note({"http.response.status_code": status})
+    span.set_attributes({"http.response.status_code": status})
     if status >= 500:
-        span.fail(str(status))
+        span.set_error(str(status))
 
 
 def name_page(request: PolicyRequest) -> None:
     """Name the span of a page of ours; the name has the beginning of its path only, so that there are few names."""
-    if span := current():
+    if span := current_span():
         span.name(f"{_known(request.method)} {'/'.join(request.path.split('/')[:3])}")
-        span.note(_read(request))
+        span.set_attributes(_read(request))
 
 
-def decided(decision: Decision) -> Facts:
+def decided(decision: Decision) -> Attributes:
     reason = decision.trace[-1].reason.value if decision.trace else ""
     name = (decision.route.route.name or "") if decision.route else ""
     return {
@@ -65,22 +65,22 @@ def decided(decision: Decision) -> Facts:
 async def judged_in_span(asked: Awaitable[AuthorizationResult]) -> AuthorizationResult:
     with spans.span("authorize") as span:
         check = await asked
-        span.note(decided(check.decision))
+        span.set_attributes(decided(check.decision))
         return check
 
 
 def tell_trace(incoming: IncomingRequest, check: AuthorizationResult | None, status: int | None, *, is_trouble: bool) -> None:
     """Set the attributes of the root span: the request as a whole."""
-    request, span = incoming.request, current()
-    span.note(_read(request))
+    request, span = incoming.request, current_span()
+    span.set_attributes(_read(request))
     if check is not None:
-        span.note(decided(check.decision))
+        span.set_attributes(decided(check.decision))
         if check.decision.route is not None:
             span.name(f"{_known(request.method)} {place_of(check.decision.route)}")
     if status is not None:
         note_status(span, status)
     if is_trouble:
-        span.fail(str(status or "error"))
+        span.set_error(str(status or "error"))
 
 
 def place_of(route: CompiledRoute) -> str:
@@ -99,21 +99,21 @@ async def carried_in_span(outgoing: OutgoingRequest, carried: Awaitable[ForwardR
 def upstream_span(outgoing: OutgoingRequest) -> AnySpan:
     """Span of what is to be carried.  The upstream hears of it in place of what the client said."""
     url = outgoing.upstream.url
-    facts: Facts = {"http.request.method": _known(outgoing.method), "server.address": url.raw_host or "", "server.port": url.port or 0}
+    facts: Attributes = {"http.request.method": _known(outgoing.method), "server.address": url.raw_host or "", "server.port": url.port or 0}
     span = spans.span("upstream", CLIENT, facts)
-    outgoing.headers = span.in_headers(outgoing.headers)
+    outgoing.headers = span.with_trace_headers(outgoing.headers)
     return span
 
 
 def note_carried(span: AnySpan, result: ForwardResult) -> None:
-    span.note({"gate.ending": result.ending.value, "gate.bytes_sent": result.bytes_sent})
+    span.set_attributes({"gate.ending": result.ending.value, "gate.bytes_sent": result.bytes_sent})
     if result.status is not None:
         note_status(span, result.status)
     if result.ending in (Ending.BROKE_OFF, Ending.TIMED_OUT):
-        span.fail(result.ending.value)
+        span.set_error(result.ending.value)
 
 
-def _read(request: PolicyRequest) -> Facts:
+def _read(request: PolicyRequest) -> Attributes:
     return {"server.address": request.host, "url.path": request.path}
 
 

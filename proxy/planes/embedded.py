@@ -19,7 +19,7 @@ from foundation.errors import (
     UpstreamTimeout,
 )
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
-from foundation.telemetry.tracing.spans import active
+from foundation.telemetry.tracing.spans import active_span
 from foundation.web.asgi_types import Header, Receive, Send
 from proxy.forwarding.http_forwarding import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
 from proxy.forwarding.tcp_tunnel import TunnelLimits, carry_tcp
@@ -129,7 +129,7 @@ class EmbeddedDataPlane:
 
         with self.track(judged, outgoing.selection, outgoing.statistics) as handle:
             answer = self.forward_request(outgoing, receive, send, handle, switch)
-            result = await (answer if active() is None else carried_in_span(outgoing, answer))
+            result = await (answer if active_span() is None else carried_in_span(outgoing, answer))
             handle.status, handle.ending = result.status, result.ending
             if outgoing.statistics is not None:
                 _record_tunnel_bytes(outgoing.statistics, result)

@@ -5,7 +5,7 @@ from config.options import Options
 from foundation.bounded_cache import bounded_lru_cache, total_length
 from foundation.errors import GateError
 from foundation.web.asgi_types import Header
-from foundation.web.brand import SiteFacts
+from foundation.web.brand import SiteInfo
 from proxy.incoming_request import IncomingRequest, new_request_id
 from proxy.observe.request_recorder import RequestContext
 from proxy.planes.pipeline import AuthorizationPipeline
@@ -85,7 +85,7 @@ def _classify_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[by
     return names, tuple(name for name in names if name not in ENVOY_MANAGED_HEADERS and is_internal_header(fold(name)))
 
 
-def _incoming(asked: EnvoyRequest, site: SiteFacts) -> IncomingRequest:
+def _incoming(asked: EnvoyRequest, site: SiteInfo) -> IncomingRequest:
     scope = {
         "method": asked.request.method,
         "headers": list(asked.headers),

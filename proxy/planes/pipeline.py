@@ -11,7 +11,7 @@ from authorize.decision_log.shadow_policy import log_shadow_outcome
 from authorize.policy.decision import Decision
 from config.options import Options
 from foundation.telemetry import metrics
-from foundation.telemetry.tracing.spans import active
+from foundation.telemetry.tracing.spans import active_span
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_recorder import RequestContext, RequestRecorder
 from proxy.observe.request_spans import judged_in_span
@@ -40,7 +40,7 @@ class AuthorizationPipeline:
         incoming, changes, began = context.incoming, self._streams.change_count, time.perf_counter()
         check = self.authorizer.check(incoming.request, incoming.cookies, incoming.request_id)
         try:
-            checked = await (check if active() is None else judged_in_span(check))
+            checked = await (check if active_span() is None else judged_in_span(check))
         finally:
             context.decision_seconds = time.perf_counter() - began
         context.decision = judged = RequestDecision(incoming, checked, self.clock(), changes)

@@ -7,7 +7,7 @@ from foundation.auth_challenges import missing_headers
 from foundation.web import pages
 from foundation.web.asgi_types import AsgiMessage, Header, Headers, Send, respond
 from foundation.web.languages import preferred_language
-from foundation.web.problem_details import PROBLEM, is_api
+from foundation.web.problem_details import PROBLEM, is_api_path
 from proxy.incoming_request import IncomingRequest
 from proxy.sign_in.sign_in_urls import SignInRedirects
 from proxy.verdict import Deny, Redirect, SignIn
@@ -54,7 +54,7 @@ async def send_denial(incoming: IncomingRequest, refusal: Deny, send: Send) -> i
         return status
     accept = "application/json" if incoming.is_programmatic else incoming.header(b"accept") or "text/plain" * incoming.is_connect
     # The path as it came: it may be what is wrong.
-    accept = PROBLEM if is_api((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
+    accept = PROBLEM if is_api_path((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
     brand, help_links = incoming.site.brand, incoming.site.help_links(incoming.request.host_port, incoming.request_id)
     content_type, body = pages.error_response(
         status,
@@ -67,9 +67,9 @@ async def send_denial(incoming: IncomingRequest, refusal: Deny, send: Send) -> i
         help_links=help_links,
         brand=brand,
     )
-    headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers(style=brand.style)]
+    headers = [(name.lower().encode(), value.encode()) for name, value in pages.security_headers(style=brand.style)]
     headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode())]
-    headers += [(b"vary", pages.vary(content_type).encode()), *incoming.site.headers, *refusal.headers]
+    headers += [(b"vary", pages.vary_header(content_type).encode()), *incoming.site.headers, *refusal.headers]
     await send_response(send, status, headers, body, head_only=incoming.is_head)
     return status
 

@@ -5,11 +5,11 @@ import base64
 from config.fields import image
 from config.options import Options
 from config.settings.brand_settings import BrandSettings
-from foundation.web.brand import NO_BRAND, Brand, SiteFacts
+from foundation.web.brand import NO_BRAND, Brand, SiteInfo
 
 
-def build_site_facts(options: Options, headers: tuple[tuple[bytes, bytes], ...] = ()) -> SiteFacts:
-    return SiteFacts(options.support_contact or "", headers, _brand(options.brand))
+def build_site_facts(options: Options, headers: tuple[tuple[bytes, bytes], ...] = ()) -> SiteInfo:
+    return SiteInfo(options.support_contact or "", headers, _brand(options.brand))
 
 
 def _brand(settings: BrandSettings | None) -> Brand:
@@ -19,4 +19,4 @@ def _brand(settings: BrandSettings | None) -> Brand:
     if settings.logo is not None:
         content = settings.logo.content
         logo = f"data:{image.detect_image_type(content)};base64,{base64.b64encode(content).decode()}"
-    return Brand.of(settings.name, logo, settings.accent)
+    return Brand.from_options(settings.name, logo, settings.accent)

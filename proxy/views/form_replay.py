@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from foundation.web.message import Message
-from foundation.web.responses import error_page, page, redirect
+from foundation.web.responses import redirect, render_error, render_page
 from foundation.web.times import time_element
 from proxy.responses.denials import FORM_GONE_HINT, SIGN_IN_LOOP, SIGN_IN_LOOP_HINT
 from proxy.service import page_context
@@ -22,12 +22,12 @@ async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
     if identity is None:
         if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
             links = ((Message("Try again"), origin + incoming.request.path),)
-            return error_page(request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_HINT, links=links, set_cookies=[proxy.sign_in_loops.clear()])
+            return render_error(request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_HINT, links=links, set_cookies=[proxy.sign_in_loops.clear()])
         return redirect(*proxy.sign_in_urls.begin(incoming, origin.partition("://")[0], now))
     form = await proxy.data_plane.saved_forms.load(incoming, id, now)
     if form is None:
-        return error_page(request, 410, GONE, advice=FORM_GONE_HINT, links=((Message("Open the application"), "/"),))
-    return page(
+        return render_error(request, 410, GONE, advice=FORM_GONE_HINT, links=((Message("Open the application"), "/"),))
+    return render_page(
         request,
         "kept_form.html",
         # The application decides where its answer leads, and browsers apply the policy to that, too.

@@ -8,7 +8,7 @@ from databroker.broker_client import consume_once
 from databroker.records import SESSION
 from foundation.errors import SealError
 from foundation.web.message import Message
-from foundation.web.responses import error_page, finished, redirect
+from foundation.web.responses import finalize, redirect, render_error
 from proxy.service import page_context
 from proxy.sign_in.redirect_uris import with_token
 
@@ -29,11 +29,11 @@ async def login(request: HttpRequest) -> HttpResponse:
     given = request.GET.getlist("gate_redirect_uri")
     redirect_uri = own.proxy.redirect_uris.redirect_uri(given[0]) if len(given) == 1 else None
     if redirect_uri is None:
-        return error_page(request, 400, NOT_ALLOWED, advice=NOT_ALLOWED_ADVICE)
+        return render_error(request, 400, NOT_ALLOWED, advice=NOT_ALLOWED_ADVICE)
     route = own.proxy.tunnel_route(own.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
     asked, providers = own.incoming.request, own.proxy.providers_for(own.incoming.request)
     url = own.proxy.sign_in_urls.for_program(own.proxy.origin_for(asked), redirect_uri, own.proxy.clock(), route, providers)
-    return finished(HttpResponse(url, content_type="text/plain; charset=utf-8"))
+    return finalize(HttpResponse(url, content_type="text/plain; charset=utf-8"))
 
 
 async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpResponse:
@@ -71,4 +71,4 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
 def _refused(request: HttpRequest, reason: str) -> HttpResponse:
     own = page_context(request)
     log.info("client token denied", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
-    return error_page(request, 400, reason, advice=START_AGAIN)
+    return render_error(request, 400, reason, advice=START_AGAIN)

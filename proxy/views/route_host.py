@@ -15,7 +15,7 @@ from databroker.records import SESSION
 from foundation.crypto.handoff import Handoff
 from foundation.errors import BadRequest, SealError
 from foundation.web.message import Message
-from foundation.web.responses import error_page, redirect
+from foundation.web.responses import redirect, render_error
 from proxy.planes.original_request import parse_original_url
 from proxy.responses.denials import SIGN_IN_LOOP, SIGN_IN_LOOP_HINT
 from proxy.service import page_context
@@ -46,7 +46,7 @@ async def callback(request: HttpRequest) -> HttpResponse:
     except SealError:
         return await _continue_or_refuse(request, "/", Message("This sign-in link is not valid here, or has expired."))
     if _origin(hand_over.redirect_uri) != own.proxy.origin_for(own.incoming.request):
-        return error_page(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
+        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
     return await _accept(request, hand_over)
 
 
@@ -85,7 +85,7 @@ async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) ->
     if await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None:
         return redirect(target)
     log.info("session transfer rejected", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
-    return error_page(request, 400, reason, advice=START_AGAIN, links=((Message("Open the application"), target),))
+    return render_error(request, 400, reason, advice=START_AGAIN, links=((Message("Open the application"), target),))
 
 
 @require_http_methods(["GET"])
@@ -100,13 +100,13 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
         route = own.authorize.routes.match(asked)
     except BadRequest as error:
-        return error_page(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.message), advice=START_AGAIN)
+        return render_error(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.message), advice=START_AGAIN)
     if target.origin != proxy.origin_for(incoming.request):
-        return error_page(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
+        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
     now, host_port = proxy.clock(), incoming.request.host_port
     if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
         links = ((Message("Try again"), target.url),)
-        return error_page(
+        return render_error(
             request, 400, SIGN_IN_LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]
         )
     if await _may_return(request, asked, route):
@@ -143,10 +143,10 @@ async def assertion(request: HttpRequest) -> HttpResponse:
     own = page_context(request)
     attestation = await own.authorize.attest(own.incoming.request, own.incoming.cookies)
     if attestation.identity is None:
-        return error_page(request, 401, Message("You are not signed in."), links=((Message("Sign in"), "/"),))
+        return render_error(request, 401, Message("You are not signed in."), links=((Message("Sign in"), "/"),))
     if not attestation.assertion:
         # An upstream that trusts the assertion may be reachable past us.
-        return error_page(
+        return render_error(
             request, 403, Message("You don't have access to any application on this host."), links=((Message("Open the application"), "/"),)
         )
     return HttpResponse(
@@ -155,7 +155,7 @@ async def assertion(request: HttpRequest) -> HttpResponse:
 
 
 async def unknown(request: HttpRequest) -> HttpResponse:
-    return error_page(request, 404, Message("This page does not exist."), links=((Message("Open the application"), "/"),))
+    return render_error(request, 404, Message("This page does not exist."), links=((Message("Open the application"), "/"),))
 
 
 def _origin(url: str) -> str:

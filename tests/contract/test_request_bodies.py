@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foundation.web.problem_details import next_step
+from foundation.web.problem_details import default_advice
 from proxy.envoy.envoy_request_head import MAX_BUFFERED_BODY
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
@@ -128,7 +128,7 @@ async def test_a_get_over_http_2_that_has_more_than_its_head_is_refused_for_good
 
     async with CanaryUpstream(port=PORT) as upstream:
         answer = await asyncio.to_thread(asked)
-        assert (answer.status, answer.body.decode()) == (411, f"411 \n{next_step(411)}\n")
+        assert (answer.status, answer.body.decode()) == (411, f"411 \n{default_advice(411)}\n")
         assert "x-gate-" not in str(answer.headers)
         assert upstream.requests == []
 

@@ -58,7 +58,8 @@ async def test_ending_a_session_in_the_admin_ends_it_on_its_host(gate: RunningGa
         await sign_in(carol, gate.url("app.localhost"), "carol")
         await sign_in(alice, admin(gate), "alice")
         dashboard = await carol.get(gate.url("authenticate.localhost", "/.gate/"), headers={"Accept": "application/json"})
-        if dashboard.is_redirect:
+        is_redirect = dashboard.is_redirect
+        if is_redirect:
             dashboard = await follow(carol, dashboard)
         session_id = dashboard.json()["session"]["id"]
         listing = await alice.get(admin(gate, "databroker/session/"), headers=HTML)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from foundation.web.problem_details import next_step
+from foundation.web.problem_details import default_advice
 from tests.support.browser import headless_browser
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
@@ -128,7 +128,7 @@ def test_what_can_not_be_read_is_answered_with_a_next_step_and_logged(gate: Runn
         client.send(unreadable.replace(b"%b", b"%b:%d" % (OPEN.encode(), gate.port)))
         answer = client.response()
     assert answer.status == status, answer
-    assert answer.body.decode().splitlines()[1:] == [next_step(status)], answer
+    assert answer.body.decode().splitlines()[1:] == [default_advice(status)], answer
     assert status != 426 or b"proxy_http_version 1.1" in answer.body
     request_id = answer.header("x-request-id")
     line = gate.wait_for_event("request rejected by listener", lambda line: line["request_id"] == request_id)

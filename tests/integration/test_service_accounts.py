@@ -76,7 +76,7 @@ async def test_an_account_is_made_used_renewed_listed_and_revoked(own_gate: Runn
 
     wait_until(lambda: is_last_use_known(own_gate), "the last use is written down")
     (listed,) = (account for account in json.loads(command(own_gate, "list", "--json")) if account["name"] == "ci")
-    assert listed["last_used"]
+    assert listed["last_used_at"]
     assert listed["last_host"].startswith(("deploy.localhost", "only-ci.localhost"))
     command(own_gate, "revoke", "ci")
     await until(own_gate, second, 401)

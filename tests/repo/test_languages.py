@@ -9,25 +9,25 @@ import pytest
 from babel.messages.catalog import Catalog
 
 from authorize.policy.reasons import Reason
-from foundation.web.languages import TRANSLATED
+from foundation.web.languages import TRANSLATED_LANGUAGES
 from tests.repo.test_layout import ROOT, trees
 from tests.support.catalogues import compiled, path_of, po, renewed, texts, written
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|<[^>]+>")
 # Functions whose words are for people, and where they stand: the number of the first such argument, and the names of others.
-_SAYING_VERBS = {"error_page": (2, {"reason", "advice", "links"}), "Deny": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
+_SAYING_VERBS = {"render_error": (2, {"reason", "advice", "links"}), "Deny": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
 # For the people who set something up, or for programs: English.
 ENGLISH_ALONE = {"proxy/verdict_builder.py", "gateproject/admin_site.py"}
 
 
-@pytest.mark.parametrize("language", TRANSLATED)
+@pytest.mark.parametrize("language", TRANSLATED_LANGUAGES)
 def test_every_text_is_translated_and_no_other(language: str) -> None:
     assert written(language).get("You don't have access") is not None
     assert po(renewed(language)) == path_of(language, "po").read_bytes(), "run `make words`, then translate what is new"
     assert [message.id for message in written(language) if message.id and not all(_forms(message.string))] == []
 
 
-@pytest.mark.parametrize("language", TRANSLATED)
+@pytest.mark.parametrize("language", TRANSLATED_LANGUAGES)
 def test_a_translation_has_the_same_places_and_is_certain(language: str) -> None:
     catalogue = written(language)
     for message in catalogue:
@@ -43,7 +43,7 @@ def test_a_translation_has_the_same_places_and_is_certain(language: str) -> None
     assert len(list(catalogue)) > 200
 
 
-@pytest.mark.parametrize("language", TRANSLATED)
+@pytest.mark.parametrize("language", TRANSLATED_LANGUAGES)
 def test_what_is_compiled_is_what_is_written(language: str) -> None:
     assert compiled(written(language)) == path_of(language, "mo").read_bytes(), "run `make words`"
 

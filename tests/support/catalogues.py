@@ -14,7 +14,7 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
-from foundation.web.languages import DOMAIN, LOCALE, TRANSLATED
+from foundation.web.languages import DOMAIN, LOCALE, TRANSLATED_LANGUAGES
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("foundation", "databroker", "authorize", "authenticate", "proxy", "gateproject")
@@ -76,7 +76,7 @@ def po(catalogue: Catalog) -> bytes:
 
 
 def main() -> None:
-    for language in TRANSLATED:
+    for language in TRANSLATED_LANGUAGES:
         made = renewed(language)
         path_of(language, "po").write_bytes(po(made))
         path_of(language, "mo").write_bytes(compiled(written(language)))

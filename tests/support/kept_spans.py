@@ -17,7 +17,7 @@ class KeptSpans:
         self.now, self.chance, self.asked = 0.0, 0.5, 0
         self.spans: list[ReadableSpan] = []
         chosen = {"tracing_provider": "span", "tracing_span_endpoint": "http://127.0.0.1:9/", "tracing_sample_rate": 1, **settings}
-        self.tracer = Tracer(make_options(directory, **chosen), clock=lambda: self.now, chance=self._chance)
+        self.tracer = Tracer(make_options(directory, **chosen), clock=lambda: self.now, random_value=self._chance)
         self.tracer._exporter = Exporter(self.spans.extend, "memory")
         self.tracer.start()
 
@@ -31,8 +31,8 @@ class KeptSpans:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        tracer.use(self.tracer)
+        tracer.set_tracer(self.tracer)
         try:
             yield
         finally:
-            tracer.use(None)
+            tracer.set_tracer(None)

@@ -97,7 +97,8 @@ async def pick_in_form(authorization_url: str, person: str = "alice") -> str:
     async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
         response = await client.get(authorization_url)
         for _ in range(8):
-            if response.is_redirect:
+            is_redirect = response.is_redirect
+            if is_redirect:
                 url = urljoin(str(response.url), response.headers["location"])
                 if urlsplit(url).netloc != urlsplit(authorization_url).netloc:
                     return url

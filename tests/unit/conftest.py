@@ -11,7 +11,7 @@ from config.options import Options
 from databroker.store.memory import MemoryStore
 from foundation.telemetry import logs, metrics
 from foundation.telemetry.http_metrics import HttpMetrics
-from foundation.telemetry.logs import QUIET
+from foundation.telemetry.logs import QUIET_LOGGERS
 from tests.support.clock import Clock
 from tests.support.options import make_options
 
@@ -33,7 +33,7 @@ def logging_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     configured = structlog.get_config()
-    levels = {name: logging.getLogger(name).level for name in (*QUIET, "django.request", "gate.access")}
+    levels = {name: logging.getLogger(name).level for name in (*QUIET_LOGGERS, "django.request", "gate.access")}
     filters = list(logging.getLogger("django.request").filters)
     yield
     logging.getLogger("django.request").filters[:] = filters

@@ -1,4 +1,4 @@
-"""Spans as the Datadog agent takes them: MessagePack for `PUT /v0.4/traces`, a list of traces, each a list of its spans."""
+"""Encoding of spans for the Datadog agent: MessagePack for `PUT /v0.4/traces`, a list of traces, each a list of spans."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,30 +7,30 @@ import msgpack
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from foundation.telemetry.tracing.trace_context import context_of
+from foundation.telemetry.tracing.trace_context import span_context
 
-_LOW = (1 << 64) - 1  # ids have 64 bits there; the upper half of a trace's travels in a tag
+_LOW = (1 << 64) - 1  # Datadog ids have 64 bits; the upper half of a trace id is sent in a tag
 _KINDS = {SpanKind.SERVER: "server", SpanKind.CLIENT: "client", SpanKind.INTERNAL: "internal"}
 _TYPES = {SpanKind.SERVER: "web", SpanKind.CLIENT: "http"}
-KEEP = 1  # the sampling priority of what was chosen by chance
+KEEP = 1  # AUTO_KEEP, the sampling priority of randomly sampled traces
 
 
-def headers(spans: Sequence[ReadableSpan]) -> dict[str, str]:
-    traces = len({context_of(span).trace_id for span in spans})
+def request_headers(spans: Sequence[ReadableSpan]) -> dict[str, str]:
+    traces = len({span_context(span).trace_id for span in spans})
     return {"Content-Type": "application/msgpack", "X-Datadog-Trace-Count": str(traces), "Datadog-Meta-Lang": "python"}
 
 
-def encoded(spans: Sequence[ReadableSpan], service: str) -> bytes:
+def encode(spans: Sequence[ReadableSpan], service: str) -> bytes:
     traces: dict[int, list[dict[str, Any]]] = {}
     for span in spans:
-        traces.setdefault(context_of(span).trace_id, []).append(_span(span, service))
+        traces.setdefault(span_context(span).trace_id, []).append(_span(span, service))
     packed: bytes = msgpack.packb(list(traces.values()))
     return packed
 
 
 def _span(span: ReadableSpan, service: str) -> dict[str, Any]:
-    own, start, end = context_of(span), span.start_time or 0, span.end_time or 0
-    meta: dict[str, str] = {"span.kind": _KINDS.get(span.kind, "internal"), "_dd.p.tid": f"{own.trace_id >> 64:016x}"}
+    ids, start, end = span_context(span), span.start_time or 0, span.end_time or 0
+    meta: dict[str, str] = {"span.kind": _KINDS.get(span.kind, "internal"), "_dd.p.tid": f"{ids.trace_id >> 64:016x}"}
     metrics: dict[str, float] = {}
     for name, value in (span.attributes or {}).items():
         if isinstance(value, bool | str):
@@ -43,8 +43,8 @@ def _span(span: ReadableSpan, service: str) -> dict[str, Any]:
         metrics["_sampling_priority_v1"] = KEEP
         metrics["_top_level"] = 1
     return {
-        "trace_id": own.trace_id & _LOW,
-        "span_id": own.span_id,
+        "trace_id": ids.trace_id & _LOW,
+        "span_id": ids.span_id,
         "parent_id": 0 if span.parent is None else span.parent.span_id,
         "service": service,
         "name": "gate.request" if span.kind is SpanKind.SERVER else f"gate.{span.name.split(' ')[0].lower()}",

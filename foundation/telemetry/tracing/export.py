@@ -1,4 +1,4 @@
-"""Span exporter to a back-end, which may be away; on the thread of OpenTelemetry's batch processor, never a request's."""
+"""Span exporters of the tracing backends; they run on the thread of OpenTelemetry's batch processor."""
 
 import socket
 import ssl
@@ -20,20 +20,18 @@ from foundation.values import HostPort, Url
 log = structlog.get_logger(__name__)
 
 TIMEOUT = 5.0  # seconds
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds in which a back-end that failed is left alone
+INITIAL_BACKOFF, MAX_BACKOFF = 1.0, 300.0  # seconds between attempts after a failure
 
 Spans = Sequence[ReadableSpan]
 Send = Callable[[Spans], None]
 
 
-class SpansRejected(Exception):
-    """The back-end answered, and did not take the spans."""
+class ExportRejected(Exception):
+    """The backend responded with an error status."""
 
 
 class Exporter(SpanExporter):
-    """Exporter with backoff: while a back-end fails, its spans are dropped and counted, and it is asked ever more rarely; the log says
-    so once.
-    """
+    """Exporter with backoff. While the backend fails, spans are dropped and counted, and one warning is logged."""
 
     def __init__(self, send: Send, target: str, clock: Callable[[], float] = time.monotonic):
         self._send = send
@@ -47,10 +45,10 @@ class Exporter(SpanExporter):
             return self._drop(spans)
         try:
             self._send(spans)
-        except (OSError, ValueError, httpx.HTTPError, SpansRejected) as error:
+        except (OSError, ValueError, httpx.HTTPError, ExportRejected) as error:
             if not self._failures:
-                log.warning("trace export failed", target=self._target, problem=_words(error))
-            self._not_before = self._clock() + backoff_delay(self._failures, FIRST_PAUSE, LONGEST_PAUSE)
+                log.warning("trace export failed", target=self._target, problem=_describe(error))
+            self._not_before = self._clock() + backoff_delay(self._failures, INITIAL_BACKOFF, MAX_BACKOFF)
             self._failures += 1
             return self._drop(spans)
         if self._failures:
@@ -69,43 +67,43 @@ class Exporter(SpanExporter):
         return True
 
 
-def exporter(back_end: str, target: Url | HostPort, service: str, authorities: bytes | None) -> Exporter:
-    """The exporter of a back-end; `target` is a URL for all but the agents."""
-    if back_end == "monitor":
+def exporter(backend: str, target: Url | HostPort, service: str, authorities: bytes | None) -> Exporter:
+    """Return the exporter for a backend; `target` is a `HostPort` for the agents, else a URL."""
+    if backend == "monitor":
         url = f"http://{target}/v0.4/traces"
-        return Exporter(lambda spans: _post(url, datadog.encoded(spans, service), datadog.headers(spans), None, "PUT"), url)
+        return Exporter(lambda spans: _post(url, datadog.encode(spans, service), datadog.request_headers(spans), None, "PUT"), url)
     if isinstance(target, HostPort):
-        return Exporter(lambda spans: _datagrams(target, jaeger.datagrams(spans, service)), f"udp://{target}")
+        return Exporter(lambda spans: _send_datagrams(target, jaeger.encode_datagrams(spans, service)), f"udp://{target}")
     url, tls = str(target), client_context(authorities) if target.scheme == "https" else None
     encode: Callable[[Spans], bytes] = {
-        "thrift": lambda spans: jaeger.batch(spans, service),
-        "span": lambda spans: zipkin.encoded(spans, service),
+        "thrift": lambda spans: jaeger.encode_batch(spans, service),
+        "span": lambda spans: zipkin.encode(spans, service),
         "otlp": lambda spans: encode_spans(spans).to_json().encode(),
-    }[back_end]
-    media_type = jaeger.MEDIA_TYPE if back_end == "thrift" else "application/json"
-    # The log names the target without its query: some back-ends take a key there.
+    }[backend]
+    media_type = jaeger.MEDIA_TYPE if backend == "thrift" else "application/json"
+    # The target is logged without its query, which may have an API key.
     return Exporter(lambda spans: _post(url, encode(spans), {"Content-Type": media_type}, tls), f"{target.origin}{target.path}")
 
 
 def _post(url: str, body: bytes, headers: dict[str, str], tls: ssl.SSLContext | None, method: str = "POST") -> None:
-    """Post spans on a connection of its own: there is one batch in seconds, and none to keep alive through a reload."""
-    # trust_env off: a proxy variable would send what the setting names elsewhere.
+    """Post spans on a new connection: batches are seconds apart, and no connection must survive a reload."""
+    # trust_env off, because a proxy environment variable must not redirect spans.
     with (
         httpx.Client(verify=tls or False, timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client,
-        client.stream(method, url, content=body, headers={"User-Agent": "gate", **headers}) as answer,
+        client.stream(method, url, content=body, headers={"User-Agent": "gate", **headers}) as response,
     ):
-        if not answer.is_success:
-            raise SpansRejected(f"the response has status {answer.status_code}")
+        if not response.is_success:
+            raise ExportRejected(f"the response has status {response.status_code}")
 
 
-def _datagrams(address: HostPort, datagrams: list[bytes]) -> None:
-    """Send spans as datagrams; to an agent that has gone they are lost without a word."""
+def _send_datagrams(address: HostPort, datagrams: list[bytes]) -> None:
+    """Send spans as datagrams, which are lost silently if the agent is down."""
     family, kind, protocol, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as sender:
         for datagram in datagrams:
             sender.sendto(datagram, where)
 
 
-def _words(error: Exception) -> str:
-    """Words of an error for our log; a response's own do not belong there."""
-    return str(error) if isinstance(error, SpansRejected) else type(error).__name__
+def _describe(error: Exception) -> str:
+    """Describe an error for the log, without text from a response."""
+    return str(error) if isinstance(error, ExportRejected) else type(error).__name__

@@ -1,6 +1,6 @@
-"""Spans of the few requests that are traced; of all others nothing is ever made.
+"""Spans of traced requests; untraced requests create no objects.
 
-A span holds names, statuses, hosts and paths: no query, no header, no cookie, nobody's name, and no error's words.
+A span has names, statuses, hosts and paths, but no queries, headers, cookies, user names or error messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from typing import Any, Self
 from foundation.telemetry.tracing import trace_context
 from foundation.web.asgi_types import Header
 
-Facts = Mapping[str, str | int | bool]
+Attributes = Mapping[str, str | int | bool]
 
 SERVER, CLIENT, INTERNAL = "SERVER", "CLIENT", "INTERNAL"
 
@@ -20,15 +20,15 @@ _current: ContextVar["Span | None"] = ContextVar("span", default=None)
 
 
 class Span:
-    """A piece of work of a request that is traced: it lasts from its making to the end of the `with` block, or to `end`."""
+    """Operation of a traced request, from its creation to the end of the `with` block or to `end`."""
 
-    __slots__ = ("_inner", "_token", "_tracer", "is_open", "writes_b3")
+    __slots__ = ("_inner", "_token", "_tracer", "b3_enabled", "is_open")
 
-    def __init__(self, tracer: Any, inner: Any, *, writes_b3: bool):
+    def __init__(self, tracer: Any, inner: Any, *, b3_enabled: bool):
         self._tracer = tracer
         self._inner = inner
         self._token: Token[Span | None] | None = None
-        self.writes_b3 = writes_b3
+        self.b3_enabled = b3_enabled
         self.is_open = True
 
     def __bool__(self) -> bool:
@@ -42,12 +42,12 @@ class Span:
         if self._token is not None:
             _current.reset(self._token)
         if kind is not None:
-            self.fail(kind.__name__)
+            self.set_error(kind.__name__)
         self.end()
 
     @contextmanager
-    def resumed(self) -> Iterator[None]:
-        """Context in which it is the span of now, and at whose end it goes on."""
+    def activate(self) -> Iterator[None]:
+        """Make this the current span in a `with` block that does not end it."""
         token = _current.set(self)
         try:
             yield
@@ -55,48 +55,48 @@ class Span:
             _current.reset(token)
 
     def end(self, at: int | None = None) -> None:
-        """End now, or at a time that somebody else has measured, in nanoseconds since 1970."""
+        """End the span now, or at a given time in nanoseconds since 1970."""
         self.is_open = False
         self._inner.end(at)
 
-    def after(self, seconds: float) -> int:
-        """So long after its beginning, in nanoseconds since 1970."""
+    def at_offset(self, seconds: float) -> int:
+        """Return the time that is `seconds` after the start of the span, in nanoseconds since 1970."""
         return int(self._inner.start_time) + round(seconds * 1e9)
 
-    def note(self, facts: Facts) -> None:
-        self._inner.set_attributes(facts)
+    def set_attributes(self, attributes: Attributes) -> None:
+        self._inner.set_attributes(attributes)
 
     def name(self, name: str) -> None:
         self._inner.update_name(name)
 
-    def fail(self, kind: str) -> None:
-        """Mark as failed; `kind` is a word for what went wrong: an error's own words may hold anything."""
+    def set_error(self, kind: str) -> None:
+        """Mark the span as failed; `kind` is an error type, because messages may have secrets."""
         from opentelemetry.trace import StatusCode
 
         self._inner.set_attribute("error.type", kind)
         self._inner.set_status(StatusCode.ERROR)
 
-    def below(self, name: str, kind: str, facts: Facts, at: int | None = None) -> "Span":
-        """A span below this one, that began `at` nanoseconds since 1970, or now."""
+    def child(self, name: str, kind: str, attributes: Attributes, at: int | None = None) -> "Span":
+        """Start a child span, now or at a time in nanoseconds since 1970."""
         from opentelemetry.trace import SpanKind, set_span_in_context
 
-        inner = self._tracer.start_span(name, set_span_in_context(self._inner), SpanKind[kind], facts, start_time=at)
-        return Span(self._tracer, inner, writes_b3=self.writes_b3)
+        inner = self._tracer.start_span(name, set_span_in_context(self._inner), SpanKind[kind], attributes, start_time=at)
+        return Span(self._tracer, inner, b3_enabled=self.b3_enabled)
 
     @property
     def traceparent(self) -> str:
-        own = self._inner.get_span_context()
-        return trace_context.traceparent(own.trace_id, own.span_id)
+        ids = self._inner.get_span_context()
+        return trace_context.traceparent(ids.trace_id, ids.span_id)
 
-    def in_headers(self, headers: Iterable[Header]) -> list[Header]:
-        """`headers` with this trace in the place of any other."""
-        own = self._inner.get_span_context()
-        kept = [header for header in headers if header[0].lower() not in trace_context.NAMES]
-        return kept + trace_context.headers_of(own.trace_id, own.span_id, own.trace_state.to_header(), writes_b3=self.writes_b3)
+    def with_trace_headers(self, headers: Iterable[Header]) -> list[Header]:
+        """Return `headers` with all trace headers replaced by those of this span."""
+        ids = self._inner.get_span_context()
+        others = [header for header in headers if header[0].lower() not in trace_context.TRACE_HEADERS]
+        return others + trace_context.inject_headers(ids.trace_id, ids.span_id, ids.trace_state.to_header(), b3_enabled=self.b3_enabled)
 
 
 class _NoSpan:
-    """The span of a request that is not traced: the same, and nothing."""
+    """Null object for requests that are not traced."""
 
     __slots__ = ()
 
@@ -109,13 +109,13 @@ class _NoSpan:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def note(self, facts: Facts) -> None:
-        """Ask `if span:` first where making the facts takes time."""
+    def set_attributes(self, attributes: Attributes) -> None:
+        """Do nothing. Callers check `if span:` if the attributes are expensive to build."""
 
     def name(self, name: str) -> None:
         pass
 
-    def fail(self, kind: str) -> None:
+    def set_error(self, kind: str) -> None:
         pass
 
     def end(self, at: int | None = None) -> None:
@@ -125,26 +125,26 @@ class _NoSpan:
     def traceparent(self) -> str:
         return ""
 
-    def in_headers(self, headers: Iterable[Header]) -> list[Header]:
+    def with_trace_headers(self, headers: Iterable[Header]) -> list[Header]:
         return list(headers)
 
 
 NO_SPAN = _NoSpan()
-_NOTHING: Facts = {}
+_NO_ATTRIBUTES: Attributes = {}
 
 AnySpan = Span | _NoSpan
 
 
-def span(name: str, kind: str = INTERNAL, facts: Facts = _NOTHING) -> AnySpan:
-    """A span below the one of now, to be entered by `with`; where nothing is traced, one that is nothing."""
-    above = _current.get()
-    # What a request left running goes on without it: its work belongs to no request any more.
-    return above.below(name, kind, facts) if above is not None and above.is_open else NO_SPAN
+def span(name: str, kind: str = INTERNAL, attributes: Attributes = _NO_ATTRIBUTES) -> AnySpan:
+    """Return a child of the current span for a `with` block, or `NO_SPAN` if the request is not traced."""
+    parent = _current.get()
+    # Background work that outlives its request is not traced.
+    return parent.child(name, kind, attributes) if parent is not None and parent.is_open else NO_SPAN
 
 
-# Is this request traced?  None for nearly all, who pay for no more than this question.
-active = _current.get
+# The current span, None if the request is not traced: the only cost of tracing for such a request.
+active_span = _current.get
 
 
-def current() -> AnySpan:
+def current_span() -> AnySpan:
     return _current.get() or NO_SPAN

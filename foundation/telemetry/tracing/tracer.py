@@ -1,4 +1,4 @@
-"""Tracer: decides before anything is made of a request whether it is traced; the back-end is told by a thread of its own."""
+"""Tracer: samples requests before any span is created, and exports spans on a background thread."""
 
 import random
 import threading
@@ -8,16 +8,16 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from foundation.telemetry.tracing.spans import SERVER, Span
-from foundation.telemetry.tracing.trace_context import TRACEPARENT, ParentSpan, parent_of
+from foundation.telemetry.tracing.trace_context import TRACEPARENT, ParentSpan, extract_parent
 from foundation.values import HostPort, Url
 from foundation.web.asgi_types import Header
 
-# What back-ends are called elsewhere -> the specification's word.
-SAME_AS = {"datadog": "monitor", "jaeger": "thrift", "zipkin": "span"}
+# Product name -> value of tracing_provider.
+PROVIDER_ALIASES = {"datadog": "monitor", "jaeger": "thrift", "zipkin": "span"}
 
 
-class TracerSettings(Protocol):
-    """Values of the configuration: which back-end is sent spans, where it is, and of what part of the requests (0 to 1)."""
+class TracingConfig(Protocol):
+    """Configuration values: the backend, its address, and the share of requests that are traced (0 to 1)."""
 
     certificate_authority: bytes | None
     tracing_provider: str | None
@@ -31,12 +31,12 @@ class TracerSettings(Protocol):
     def service_label(self) -> str: ...
 
 
-# Of traces that others began and want kept, so many a second: whoever is believed may pass on what a client wrote.
-MOST_JOINED = 50
-QUEUE = 2048  # spans
-SEND_EVERY = 2000  # milliseconds
-LONGEST_VALUE = 256  # characters
-MOST_FACTS = 32  # of one span
+# Maximum remote traces per second, because a trusted proxy may pass on headers that a client wrote.
+MAX_REMOTE_PER_SECOND = 50
+MAX_QUEUED_SPANS = 2048  # spans
+EXPORT_INTERVAL_MILLISECONDS = 2000  # milliseconds
+MAX_VALUE_LENGTH = 256  # characters
+MAX_ATTRIBUTES = 32  # per span
 
 _SETTINGS = (
     "tracing_provider",
@@ -51,25 +51,27 @@ _SETTINGS = (
 
 
 class Tracer:
-    """Tracer of one configuration, built off the event loop; nothing runs before `start`, and everything ends with `stop`."""
+    """Tracer of one configuration, built off the event loop and inactive until `start`."""
 
-    def __init__(self, options: TracerSettings, clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random):
+    def __init__(
+        self, options: TracingConfig, clock: Callable[[], float] = time.monotonic, random_value: Callable[[], float] = random.random
+    ):
         from foundation.telemetry.tracing.export import exporter
 
         self.settings = _settings(options)
-        back_end = str(SAME_AS.get(str(options.tracing_provider), options.tracing_provider))
+        backend = str(PROVIDER_ALIASES.get(str(options.tracing_provider), options.tracing_provider))
         self._rate = float(options.tracing_sample_rate)
-        self._speaks_b3 = back_end == "span"
+        self._b3_enabled = backend == "span"
         self._service = options.service_label
-        self._clock, self._chance = clock, chance
-        self._window, self._joined = 0.0, 0
-        self._exporter = exporter(back_end, target_of(options, back_end), self._service, options.certificate_authority)
+        self._clock, self._random_value = clock, random_value
+        self._window, self._remote_traces = 0.0, 0
+        self._exporter = exporter(backend, export_target(options, backend), self._service, options.certificate_authority)
         self._provider: Any = None
         self._tracer: Any = None
 
     @classmethod
-    def of(cls, options: TracerSettings, previous: "Tracer | None" = None) -> "Tracer | None":
-        """The tracer, None where nothing is traced; `previous` where nothing of it has changed."""
+    def from_options(cls, options: TracingConfig, previous: "Tracer | None" = None) -> "Tracer | None":
+        """Return the tracer, or None without tracing_provider; `previous` is reused if no setting has changed."""
         if options.tracing_provider is None:
             return None
         return previous if previous is not None and previous.settings == _settings(options) else cls(options)
@@ -82,61 +84,64 @@ class Tracer:
 
         if self._provider is not None:
             return
-        # Everything is said here, so that no environment variable of OpenTelemetry changes what is sent, or where.
-        limits = SpanLimits(max_span_attributes=MOST_FACTS, max_span_attribute_length=LONGEST_VALUE, max_links=1, max_events=0)
+        # All parameters are explicit, so that OpenTelemetry's environment variables change nothing.
+        limits = SpanLimits(max_span_attributes=MAX_ATTRIBUTES, max_span_attribute_length=MAX_VALUE_LENGTH, max_links=1, max_events=0)
         resource = Resource({"service.name": self._service})
         self._provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, span_limits=limits, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(self._exporter, QUEUE, SEND_EVERY, 512, 10_000))
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter, MAX_QUEUED_SPANS, EXPORT_INTERVAL_MILLISECONDS, 512, 10_000))
         self._tracer = self._provider.get_tracer("gate")
 
     def stop(self, timeout: float = 2.0) -> None:
-        """Send what is left.  A back-end that takes no spans is left after `timeout` seconds."""
+        """Export the remaining spans, waiting at most `timeout` seconds for the backend."""
         if self._provider is None:
             return
         end = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         end.start()
         end.join(timeout)
 
-    def begin(self, name: str, headers: Iterable[Header], *, is_trusted: bool, at: int | None = None) -> Span | None:
-        """The first span of a request, to be entered by `with`; None for one that is not traced.  It began `at` nanoseconds since 1970,
-        or now.
+    def start_root(self, name: str, headers: Iterable[Header], *, is_trusted: bool, at: int | None = None) -> Span | None:
+        """Return the root span of a request for a `with` block, or None if the request is not sampled.
 
-        Who is trusted says which trace it belongs to, and whether that is kept, within a bound.  Anybody else's trace is no more
-        than linked from ours, where chance lets it be kept.
+        It starts now, or at `at` in nanoseconds since 1970. A trusted peer determines the trace and, up to a rate limit, the sampling
+        decision. The trace of any other peer is only linked, if gate samples the request.
         """
         if self._tracer is None:
             return None
-        parent = parent_of(headers, reads_b3=self._speaks_b3) if is_trusted else None
-        if not self._keeps(parent):
+        parent = extract_parent(headers, b3_enabled=self._b3_enabled) if is_trusted else None
+        if not self._is_sampled(parent):
             return None
-        linked = None if is_trusted else parent_of(headers, reads_b3=self._speaks_b3)
-        return self._started(name, parent, linked, at)
+        linked = None if is_trusted else extract_parent(headers, b3_enabled=self._b3_enabled)
+        return self._start_span(name, parent, linked, at)
 
-    def join(self, name: str, named: str) -> Span | None:
-        """The span of a call by one of our own services, which names its span only where it is kept."""
-        return self.begin(name, [(TRACEPARENT.encode(), named.encode("latin-1", "replace"))], is_trusted=True) if named else None
+    def start_remote(self, name: str, traceparent: str) -> Span | None:
+        """Return the span of a call by another gate service, which sends `traceparent` only for sampled spans."""
+        return (
+            self.start_root(name, [(TRACEPARENT.encode(), traceparent.encode("latin-1", "replace"))], is_trusted=True)
+            if traceparent
+            else None
+        )
 
-    def _keeps(self, parent: ParentSpan | None) -> bool:
+    def _is_sampled(self, parent: ParentSpan | None) -> bool:
         if parent is None or parent.is_sampled is None:
-            return self._chance() < self._rate
-        return parent.is_sampled and self._may_join()
+            return self._random_value() < self._rate
+        return parent.is_sampled and self._allow_remote()
 
-    def _may_join(self) -> bool:
+    def _allow_remote(self) -> bool:
         now = self._clock()
         if now - self._window >= 1:
-            self._window, self._joined = now, 0
-        self._joined += 1
-        return self._joined <= MOST_JOINED
+            self._window, self._remote_traces = now, 0
+        self._remote_traces += 1
+        return self._remote_traces <= MAX_REMOTE_PER_SECOND
 
-    def _started(self, name: str, parent: ParentSpan | None, linked: ParentSpan | None, at: int | None) -> Span:
+    def _start_span(self, name: str, parent: ParentSpan | None, linked: ParentSpan | None, at: int | None) -> Span:
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, NonRecordingSpan, SpanKind, set_span_in_context
 
-        empty = Context()  # never what a library may have put there
-        above = empty if parent is None else set_span_in_context(NonRecordingSpan(_remote(parent)), empty)
+        empty = Context()  # without a context that a library may have set
+        parent_context = empty if parent is None else set_span_in_context(NonRecordingSpan(_remote(parent)), empty)
         links = () if linked is None else (Link(_remote(linked)),)
-        inner = self._tracer.start_span(name, above, SpanKind[SERVER], links=links, start_time=at)
-        return Span(self._tracer, inner, writes_b3=self._speaks_b3)
+        inner = self._tracer.start_span(name, parent_context, SpanKind[SERVER], links=links, start_time=at)
+        return Span(self._tracer, inner, b3_enabled=self._b3_enabled)
 
 
 def _remote(parent: ParentSpan) -> Any:
@@ -146,42 +151,42 @@ def _remote(parent: ParentSpan) -> Any:
     return SpanContext(parent.trace_id, parent.span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED), trace_state=state)
 
 
-def target_of(options: TracerSettings, back_end: str) -> Url | HostPort:
-    """The address that spans go to; ValueError where there is none, which the settings' rules have refused before."""
+def export_target(options: TracingConfig, backend: str) -> Url | HostPort:
+    """Return the address of a backend. Raise ValueError if it is missing, which the configuration rejects."""
     target = {
         "monitor": options.tracing_monitor_address,
         "thrift": options.tracing_thrift_collector_endpoint or options.tracing_thrift_agent_endpoint,
         "span": options.tracing_span_endpoint,
         "otlp": options.tracing_span_endpoint,
-    }[back_end]
+    }[backend]
     if target is None:
         raise ValueError("a tracing provider without its endpoint is refused when the configuration is loaded")
     return target
 
 
-def _settings(options: TracerSettings) -> tuple[object, ...]:
+def _settings(options: TracingConfig) -> tuple[object, ...]:
     return tuple(getattr(options, name) for name in _SETTINGS)
 
 
-_in_force: Tracer | None = None
+_current: Tracer | None = None
 
 
-def use(tracer: Tracer | None) -> None:
-    """Take over a tracer in this process; the one of before sends what it has, beside everything else."""
-    global _in_force
-    before = _in_force
+def set_tracer(tracer: Tracer | None) -> None:
+    """Set the tracer of this process; the previous one exports its remaining spans in the background."""
+    global _current
+    before = _current
     if tracer is not None:
         tracer.start()
-    _in_force = tracer
+    _current = tracer
     if before is not None and before is not tracer:
         threading.Thread(target=before.stop, name="replaced tracer", daemon=True).start()
 
 
 def stop() -> None:
-    """Stop the tracer at the end of the process: waits for the last spans, for a moment."""
-    if _in_force is not None:
-        _in_force.stop()
+    """Stop the tracer at the end of the process, waiting briefly for the last spans."""
+    if _current is not None:
+        _current.stop()
 
 
-def in_force() -> Tracer | None:
-    return _in_force
+def current_tracer() -> Tracer | None:
+    return _current

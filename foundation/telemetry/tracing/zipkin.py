@@ -1,4 +1,4 @@
-"""Spans as Zipkin takes them: a JSON list for `POST /api/v2/spans` (https://zipkin.io/zipkin-api/)."""
+"""Encoding of spans for Zipkin: a JSON list for `POST /api/v2/spans` (https://zipkin.io/zipkin-api/)."""
 
 import json
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from foundation.telemetry.tracing.trace_context import context_of
+from foundation.telemetry.tracing.trace_context import span_context
 
 _KINDS = {SpanKind.SERVER: "SERVER", SpanKind.CLIENT: "CLIENT"}
 
 
-def encoded(spans: Sequence[ReadableSpan], service: str) -> bytes:
+def encode(spans: Sequence[ReadableSpan], service: str) -> bytes:
     return json.dumps([_span(span, service) for span in spans], separators=(",", ":")).encode()
 
 
@@ -21,23 +21,23 @@ def _span(span: ReadableSpan, service: str) -> dict[str, Any]:
     tags = {name: _text(value) for name, value in (span.attributes or {}).items()}
     if span.status.status_code is StatusCode.ERROR:
         tags["error"] = tags.get("error.type", "true")
-    own = context_of(span)
-    made: dict[str, Any] = {
-        "traceId": f"{own.trace_id:032x}",
-        "id": f"{own.span_id:016x}",
+    ids = span_context(span)
+    fields: dict[str, Any] = {
+        "traceId": f"{ids.trace_id:032x}",
+        "id": f"{ids.span_id:016x}",
         "name": span.name,
         "timestamp": start // 1000,  # microseconds
-        "duration": max((end - start) // 1000, 1),  # 0 would mean unknown
+        "duration": max((end - start) // 1000, 1),  # 0 means unknown
         "localEndpoint": {"serviceName": service},
         "tags": tags,
     }
     if span.parent is not None:
-        made["parentId"] = f"{span.parent.span_id:016x}"
+        fields["parentId"] = f"{span.parent.span_id:016x}"
     if span.kind in _KINDS:
-        made["kind"] = _KINDS[span.kind]
+        fields["kind"] = _KINDS[span.kind]
     if span.kind is SpanKind.CLIENT and "server.address" in tags:
-        made["remoteEndpoint"] = {"serviceName": tags["server.address"]}
-    return made
+        fields["remoteEndpoint"] = {"serviceName": tags["server.address"]}
+    return fields
 
 
 def _text(value: object) -> str:

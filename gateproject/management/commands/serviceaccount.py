@@ -118,9 +118,9 @@ class Command(ConfiguredCommand):
         for account in found:
             self.stdout.write(
                 f"{account['name']}: groups {', '.join(account['groups']) or 'none'}; "
-                f"at the API {', '.join(account['permissions']) or 'nothing'}; ends {account['expires'] or 'never'}; "
-                f"last used {account['last_used'] or 'never, as far as known'}{_where(account)}; "
-                f"made {account['created']} by {account['created_by']}"
+                f"at the API {', '.join(account['permissions']) or 'nothing'}; ends {account['expires_at'] or 'never'}; "
+                f"last used {account['last_used_at'] or 'never, as far as known'}{_where(account)}; "
+                f"made {account['created_at']} by {account['created_by']}"
                 f"{', invalid because its creator was revoked' if account['ended_with_maker'] else ''}"
             )
         if not found:
@@ -176,11 +176,11 @@ def _described(account: ServiceAccountRecord, row: ServiceAccount | None, has_en
         "name": account.name,
         "groups": list(account.groups),
         "permissions": list(account.permissions),
-        "created": _moment(account.created),
+        "created_at": _moment(account.created),
         "created_by": account.created_by,
-        "rotated": _moment(account.rotated),
-        "expires": _moment(account.expires) if account.expires < NEVER else "",
-        "last_used": row.last_seen_at.strftime("%Y-%m-%dT%H:%M:%SZ") if row is not None and row.last_seen_at is not None else "",
+        "rotated_at": _moment(account.rotated),
+        "expires_at": _moment(account.expires) if account.expires < NEVER else "",
+        "last_used_at": row.last_seen_at.strftime("%Y-%m-%dT%H:%M:%SZ") if row is not None and row.last_seen_at is not None else "",
         "last_host": row.last_host if row is not None else "",
         "ended_with_maker": has_ended,
     }

@@ -24,19 +24,19 @@ class CarriedTrace:
         if root is None:
             return None
         if context.decision is not None:
-            judging = root.below("authorize", INTERNAL, decided(context.decision.check.decision), began)
-            judging.end(judging.after(context.decision_seconds or 0.0))
-        with root.resumed():
+            judging = root.child("authorize", INTERNAL, decided(context.decision.check.decision), began)
+            judging.end(judging.at_offset(context.decision_seconds or 0.0))
+        with root.activate():
             return cls(root, upstream_span(outgoing))
 
     def record(self, recorder: RequestRecorder, context: RequestContext, trouble: str) -> None:
         """Record its end.  `trouble` is a word for why there is no result."""
         if context.result is None:
-            self._upstream.fail(trouble)
+            self._upstream.set_error(trouble)
         else:
             note_carried(self._upstream, context.result)
-        with self._root.resumed():
+        with self._root.activate():
             recorder.record(context)
-        ended = None if context.total_seconds is None else self._root.after(context.total_seconds)
+        ended = None if context.total_seconds is None else self._root.at_offset(context.total_seconds)
         self._upstream.end(ended)
         self._root.end(ended)

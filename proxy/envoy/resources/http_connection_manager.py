@@ -6,7 +6,7 @@ Envoy decides nothing: it reads a request, passes paths and hosts on as they cam
 from pathlib import Path
 
 from config.options import Options
-from foundation.web.problem_details import next_step
+from foundation.web.problem_details import default_advice
 from proxy.envoy.resources.bootstrap import TYPE, Json, file_log, watched
 from proxy.envoy.resources.certificate_secrets import certificate_names
 from proxy.envoy.resources.file_discovery import certificate_file
@@ -99,7 +99,7 @@ def _is(status: int, operator: str = "EQ") -> Json:
 
 def _text(status: int) -> Json:
     reason = HTTP_1_1_REQUIRED if status == 426 else "%LOCAL_REPLY_BODY%"
-    return _format(f"%RESPONSE_CODE% {reason}\n{next_step(status)}\n")
+    return _format(f"%RESPONSE_CODE% {reason}\n{default_advice(status)}\n")
 
 
 def _format(text: str) -> Json:

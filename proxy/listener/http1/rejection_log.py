@@ -19,4 +19,4 @@ def record_rejection(refused: RequestRejected, client: object) -> None:
 
 
 def log_rejection(client: str, status: int, reason: str, request_id: str) -> None:
-    _LOG.tell(client=client, status=status, reason=reason, request_id=request_id)
+    _LOG.emit(client=client, status=status, reason=reason, request_id=request_id)

@@ -7,7 +7,7 @@ from authorize.policy.policy_request import require_method
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Headers
 from foundation.web.field_values import has_c1_control
-from foundation.web.problem_details import next_step
+from foundation.web.problem_details import default_advice
 from proxy.listener.listener_limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
@@ -45,7 +45,7 @@ class RequestRejected(BadRequest):
     @property
     def body(self) -> bytes:
         """Body of the answer: what is wrong, and what to do next."""
-        return f"{self.status} {self}\n{self.hint or next_step(self.status)}\n".encode()
+        return f"{self.status} {self}\n{self.hint or default_advice(self.status)}\n".encode()
 
 
 @dataclass(slots=True)
@@ -187,7 +187,7 @@ def _malformed(lines: bytes) -> RequestRejected:
     """Refusal of malformed header lines.  A browser sends a malformed cookie with each request until somebody deletes it."""
     for line in _COOKIE_LINE.findall(lines):
         if HEADER_LINE.fullmatch(line) is None or has_c1_control(line):
-            return RequestRejected(400, "The Cookie header is malformed.", next_step(431))
+            return RequestRejected(400, "The Cookie header is malformed.", default_advice(431))
     return RequestRejected(400, "A header line is malformed.")
 
 

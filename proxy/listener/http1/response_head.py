@@ -7,10 +7,10 @@ from email.utils import formatdate
 from http import HTTPStatus
 
 from foundation.web.asgi_types import Header
-from foundation.web.problem_details import phrase
+from foundation.web.problem_details import reason_phrase
 from proxy.listener.http1.request_head import TOKEN, RequestRejected
 
-_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, phrase(status).encode()) for status in HTTPStatus}
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, reason_phrase(status).encode()) for status in HTTPStatus}
 # The framing of our connection is ours; an application that says otherwise would desynchronise it.
 _OURS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding"})
 _WATCHED = _OURS | {b"content-length"}

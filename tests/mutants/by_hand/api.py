@@ -70,7 +70,7 @@ picture.without("an SVG is read as a browser reads it", "_SvgValidator.__init__"
 color = door("config.fields.color", "unit/config/fields/test_color.py")
 color.without("a color is nothing but one", "color", replaced("_HEX.fullmatch(written)", "_HEX.match(written)"))
 accent = door("foundation.web.brand", "unit/foundation/web/test_brand.py")
-accent.without("text in the accent can be read", "readable", replaced("contrast(each, ground) >= ENOUGH", "True"))
+accent.without("text in the accent can be read", "adjust_for_contrast", replaced("contrast(each, ground) >= MIN_CONTRAST", "True"))
 
 choices = door("authenticate.portal.preferences", "unit/authenticate/portal/test_preferences.py")
 choices.without(
@@ -89,16 +89,16 @@ own.without(
 )
 
 page_text = door("foundation.web.plain_text", "unit/foundation/web/test_plain_text.py")
-page_text.without("what turns text is marked", "plain_text", replaced("_ODD.sub(INSTEAD, text)", "text"))
+page_text.without("what turns text is marked", "sanitize_text", replaced("_UNSAFE.sub(REPLACEMENT, text)", "text"))
 
 page = door("foundation.web.pages", "unit/foundation/web/test_languages.py")
 page.without(
     "what a message holds is no markup",
-    "_words",
-    replaced('in_language(said, context["language"])', 'Markup(in_language(said, context["language"]))'),
+    "_translated",
+    replaced('translate(text, context["language"])', 'Markup(translate(text, context["language"]))'),
 )
 
 preferences = door("foundation.web.languages", "unit/foundation/web/test_languages.py")
 preferences.without(
-    "a long header is not read whole", "preferred_language", replaced("accept_language[:LONGEST_HEADER]", "accept_language")
+    "a long header is not read whole", "preferred_language", replaced("accept_language[:MAX_HEADER_LENGTH]", "accept_language")
 )

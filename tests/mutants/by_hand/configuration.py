@@ -246,11 +246,11 @@ page_metrics = door(
 )
 page_metrics.without("clients' methods make no series of our pages", "PageMetricsMiddleware.label_metric", never('"method" in labels'))
 door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py").without(
-    "last log lines are written", "make_output_non_blocking", skips("atexit.register(output.finish)")
+    "last log lines are written", "install_non_blocking_output", skips("atexit.register(output.drain)")
 )
 door("gateproject.process.database_migrations", "unit/gateproject/process/test_database_migrations.py").without(
     "a database of a newer release is left alone", "migrate", skips("_require_known(loader)")
 )
 door("gateproject.process.start", "unit/gateproject/process/test_start.py").without(
-    "a running gate waits for no reader", "from_settings", skips("make_output_non_blocking(...)")
+    "a running gate waits for no reader", "from_settings", skips("install_non_blocking_output(...)")
 )

@@ -32,7 +32,7 @@ response_headers.without(
 
 cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")
 cookies.without("gate's cookies are recognized in any case", "is_gate_cookie", replaced("name.lower()", "name"))
-cookies.without("binding cookies are recognized", "is_gate_cookie", never('read.startswith(own + b"_")'))
+cookies.without("binding cookies are recognized", "is_gate_cookie", never('each.startswith(gate_name + b"_")'))
 cookies.without(
     "cookies with a prefix are recognized",
     "is_gate_cookie",
@@ -162,9 +162,11 @@ upstream.without("little is held for a slow reader", "UpstreamExchange.begin", p
 
 pages = door("foundation.web.pages", "unit/foundation/web/test_pages.py")
 pages.without("pages escape what they show", "_environment", passes(autoescape="False"))
-pages.without("no script of an application runs in a page of gate", "headers", replaced("hash_source(TIMES_SCRIPT)", "\"'self'\""))
+pages.without("no script of an application runs in a page of gate", "security_headers", replaced("csp_hash(TIMES_SCRIPT)", "\"'self'\""))
 pages.without(
-    "a page has the style that its brand's hash names", "headers", replaced("[style, files.style]", "[NO_BRAND.style, files.style]")
+    "a page has the style that its brand's hash names",
+    "security_headers",
+    replaced("[style, files.style]", "[NO_BRAND.style, files.style]"),
 )
 
 forwarding_headers = door("proxy.rewriting.forwarded_headers", "unit/proxy/rewriting/test_forwarded_headers.py")

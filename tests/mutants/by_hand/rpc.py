@@ -4,7 +4,7 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import constant, replaced
 
 secret = door("foundation.rpc.shared_secret", "unit/foundation/rpc/test_shared_secret.py")
-secret.without("a token is for its method", "_mac", replaced(r'f"{method}\n{words}"', 'f"{words}"'))
+secret.without("a token is for its method", "_mac", replaced(r'f"{method}\n{payload}"', 'f"{words}"'))
 secret.without(
     "a token expires",
     "SharedSecret.verify_token",

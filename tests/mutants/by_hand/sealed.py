@@ -30,7 +30,7 @@ session_cookie.without("a companion is one host's", "SessionCookies._binding_val
 session_cookie.without(
     "a binding cookie is made under a derived key",
     "SessionCookies._binding_values",
-    replaced('hmac.digest(key, told, "sha256")', 'hmac.digest(b"known", told, "sha256")'),
+    replaced('hmac.digest(key, bound, "sha256")', 'hmac.digest(b"known", bound, "sha256")'),
 )
 session_cookie.without("a companion has its session's end", "SessionCookies._binding_cookie", passes(max_age="9"))
 session_cookie.without("two live sessions are none", "SessionCookies.active_session", replaced("len(found) == 1", "found"))
@@ -45,7 +45,7 @@ prefix = door(
     "unit/foundation/crypto/test_session_cookie.py",
 )
 prefix.without("no other host sets a cookie of this host", "host_prefixed_name", replaced("HOST_PREFIX + name", "name"))
-prefix.without("a planted cookie is cleared where it is", "expire_all_paths", lacks("*_domains_of(host_port)"))
+prefix.without("a planted cookie is cleared where it is", "expire_all_paths", lacks("*_parent_domains(host_port)"))
 
 admin_cookies = door("gateproject.settings", "unit/gateproject/test_settings.py")
 admin_cookies.without("no other host plants an admin's session", "cookie_settings", passes(secure="False"))

@@ -67,7 +67,7 @@ databroker_admin.without(
 audit = door("databroker.audit_log", "unit/databroker/test_audit_log.py", "unit/databroker/admin/test_session_admin.py")
 audit.without("a failure is reported as a failure", "AuditLog.step", replaced("action.failure", "action"))
 audit.without("nothing becomes a formula in a spreadsheet", "_plain", replaced('_FORMULA.sub(r"\\1\'", text)', "text"))
-audit.without("no text of an entry stops the others", "_entry", replaced("plain_text(text)", "text"))
+audit.without("no text of an entry stops the others", "_entry", replaced("sanitize_text(text)", "text"))
 audit.without("no sign-in is named by an unverified address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")'))
 
 entries = door("databroker.models", "unit/databroker/test_audit_log.py")

@@ -39,8 +39,8 @@ backchannel.without(
     "no page of others clears our cookie",
     "frontchannel_logout",
     replaced(
-        'return responses.page(request, "authenticate/signed_out.html", framed_by=framed_by, everywhere=False)',
-        'response = responses.page(request, "authenticate/signed_out.html", framed_by=framed_by, everywhere=False)\nreturn responses.with_cookies(response, service.sessions.clear_cookies([], service.host_port, request.path))',
+        'return responses.render_page(request, "authenticate/signed_out.html", framed_by=framed_by, everywhere=False)',
+        'response = responses.render_page(request, "authenticate/signed_out.html", framed_by=framed_by, everywhere=False)\nreturn responses.with_cookies(response, service.sessions.clear_cookies([], service.host_port, request.path))',
     ),
 )
 

@@ -9,14 +9,14 @@ from django.utils.translation import get_language
 from structlog.testing import capture_logs
 
 from foundation.errors import BadRequest, BrokerError
-from foundation.web.brand import NO_SITE_FACTS
+from foundation.web.brand import EMPTY_SITE_INFO
 from gateproject.middleware import LanguageMiddleware, ResponseHeadersMiddleware, StoreUnavailableMiddleware
 
 
 def page_of() -> SimpleNamespace:
     read = SimpleNamespace(host_port="auth.example.com")
     return SimpleNamespace(
-        request_id="id1", incoming=SimpleNamespace(request_id="id1", response_reason="", site=NO_SITE_FACTS, request=read)
+        request_id="id1", incoming=SimpleNamespace(request_id="id1", response_reason="", site=EMPTY_SITE_INFO, request=read)
     )
 
 

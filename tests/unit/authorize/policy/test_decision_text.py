@@ -10,7 +10,7 @@ from authorize.policy.decision_text import remedies, route_candidates, trace_row
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from config.routes.route import Route
-from foundation.web.message import Message, enumerated
+from foundation.web.message import Message, join_list
 from tests.unit.authorize.builders import HTTPS, NOW, make_route, request, table, user
 
 
@@ -33,7 +33,7 @@ def explained(keys: dict[str, Any], caller: Identity | None, target: str = "/") 
             {"allowed_groups": ["g"], "allowed_domains": ["x.org"]},
             user(),
             "have access",
-            {"reasons": enumerated([Reason.NO_GROUPS.value, Reason.DOMAIN_NOT_LISTED.value])},
+            {"reasons": join_list([Reason.NO_GROUPS.value, Reason.DOMAIN_NOT_LISTED.value])},
         ),
         ({"allowed_domains": ["x.org"]}, user(""), "have access", {"reasons": Reason.EMAIL_NOT_USABLE.value}),
         ({"cors_allow_preflight": True}, user(), "no rule", {}),

@@ -39,16 +39,16 @@ def test_a_token_is_for_its_method_only(secret):
     token = secret.token(METHOD)
     for other in ("/databroker.DataBrokerService/Set", METHOD.lower(), METHOD + "/", "", METHOD[1:]):
         with pytest.raises(AuthenticationFailed):
-            secret.check(other, metadata(token))
+            secret.verify_token(other, metadata(token))
 
 
 def test_a_token_is_good_for_minutes_only(secret, clock):
     token = secret.token(METHOD)
     clock.now = NOW + LIFETIME - 1
-    secret.check(METHOD, metadata(token))
+    secret.verify_token(METHOD, metadata(token))
     clock.now = NOW + LIFETIME
     with pytest.raises(AuthenticationFailed):
-        secret.check(METHOD, metadata(token))
+        secret.verify_token(METHOD, metadata(token))
 
 
 def test_no_token_is_served_for_five_minutes_whatever_clock_its_maker_had(secret, clock):
@@ -56,7 +56,7 @@ def test_no_token_is_served_for_five_minutes_whatever_clock_its_maker_had(secret
     token = secret.token(METHOD)
     clock.now = NOW
     with pytest.raises(AuthenticationFailed):
-        secret.check(METHOD, metadata(token))
+        secret.verify_token(METHOD, metadata(token))
 
 
 def test_every_changed_character_is_noticed(secret):
@@ -64,7 +64,7 @@ def test_every_changed_character_is_noticed(secret):
     for at in range(len(token)):
         changed = token[:at] + ("A" if token[at] != "A" else "B") + token[at + 1 :]
         with pytest.raises(AuthenticationFailed):
-            secret.check(METHOD, metadata(changed))
+            secret.verify_token(METHOD, metadata(changed))
 
 
 def _jwt(header: dict[str, str], key: bytes) -> str:
@@ -97,41 +97,41 @@ def _jwt(header: dict[str, str], key: bytes) -> str:
 )
 def test_what_is_no_token_of_a_call_is_none(secret, token):
     with pytest.raises(AuthenticationFailed):
-        secret.check(METHOD, metadata(token))
+        secret.verify_token(METHOD, metadata(token))
 
 
 @pytest.mark.parametrize("sent", [None, [], [("authorization", "Bearer x")]], ids=["none", "empty", "another header"])
 def test_a_call_without_a_token_is_refused(secret, sent):
     with pytest.raises(AuthenticationFailed):
-        secret.check(METHOD, sent)
+        secret.verify_token(METHOD, sent)
 
 
 def test_of_two_tokens_none_counts(secret):
     with pytest.raises(AuthenticationFailed):
-        secret.check(METHOD, [(TOKEN, secret.token(METHOD)), (TOKEN, secret.token(METHOD))])
+        secret.verify_token(METHOD, [(TOKEN, secret.token(METHOD)), (TOKEN, secret.token(METHOD))])
 
 
 def test_another_secret_is_another_world(secret, clock):
     other = SharedSecret([OTHER_KEY], clock)
     with pytest.raises(AuthenticationFailed):
-        secret.check(METHOD, metadata(other.token(METHOD)))
+        secret.verify_token(METHOD, metadata(other.token(METHOD)))
     token = secret.token(METHOD)
     foreign = SharedSecret([OTHER_KEY, KEY], clock)
     assert foreign.verify_token(METHOD, metadata(token))  # a secret that is being replaced
     with pytest.raises(AuthenticationFailed):
-        other.verify_proof(METHOD, token, [(PROOF, secret.check(METHOD, metadata(token)))])
+        other.verify_proof(METHOD, token, [(PROOF, secret.verify_token(METHOD, metadata(token)))])
 
 
 def test_a_proof_is_for_one_call_and_no_token(secret):
     token, other = secret.token(METHOD), secret.token(METHOD)
-    proof = secret.check(METHOD, metadata(token))
-    for wrong in ([(PROOF, secret.check(METHOD, metadata(other)))], [(PROOF, token)], [(PROOF, token.rpartition(".")[2])], [], None):
+    proof = secret.verify_token(METHOD, metadata(token))
+    for wrong in ([(PROOF, secret.verify_token(METHOD, metadata(other)))], [(PROOF, token)], [(PROOF, token.rpartition(".")[2])], [], None):
         with pytest.raises(AuthenticationFailed):
             secret.verify_proof(METHOD, token, wrong)
     with pytest.raises(AuthenticationFailed):
         secret.verify_proof("/databroker.DataBrokerService/Set", token, [(PROOF, proof)])
     with pytest.raises(AuthenticationFailed):
-        secret.check(METHOD, metadata(proof))
+        secret.verify_token(METHOD, metadata(proof))
 
 
 def test_secrets_can_be_replaced_one_process_after_the_other(clock):
@@ -147,5 +147,5 @@ def test_secrets_can_be_replaced_one_process_after_the_other(clock):
 def test_errors_never_hold_the_token(secret):
     token = secret.token(METHOD)
     with pytest.raises(AuthenticationFailed) as error:
-        secret.check("/x/Y", metadata(token))
+        secret.verify_token("/x/Y", metadata(token))
     assert token not in str(error.value)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText, MetricsEndpoint, collect_families, escape_label
-from foundation.telemetry.monitoring_app import OperatorPages
+from foundation.telemetry.monitoring_app import MonitoringApp
 from tests.support.ready import READY
 
 HOSTILE = 'a"} 1\ngate_forged{x="\\'
@@ -25,7 +25,7 @@ async def answer(
         sent.append(message)
 
     headers = [] if accept is None else [(b"accept", accept)]
-    await OperatorPages(MetricsEndpoint("gate", families), lambda: READY)({"path": path, "method": method, "headers": headers}, None, send)
+    await MonitoringApp(MetricsEndpoint("gate", families), lambda: READY)({"path": path, "method": method, "headers": headers}, None, send)
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
-from foundation.telemetry.logs import MAX_LINES, SUPPRESSED, BoundedLog, configure_logs, log_access, tell_access
+from foundation.telemetry.logs import MAX_LINES, SUPPRESSED, BoundedLog, configure_logs, log_access, log_access_lazy
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
 
@@ -89,9 +89,9 @@ def test_what_a_line_would_tell_is_asked_for_where_there_is_one(capsys: pytest.C
         asked.append("told")
         return {"status": 200}
 
-    tell_access(logging.INFO, told)
+    log_access_lazy(logging.INFO, told)
     assert (asked, lines_of(capsys)) == ([], [])
-    tell_access(logging.WARNING, told)
+    log_access_lazy(logging.WARNING, told)
     assert [json.loads(line)["status"] for line in lines_of(capsys)] == [200]
 
 
@@ -108,14 +108,14 @@ def test_lines_beyond_the_bound_are_counted_in_the_next_second() -> None:
     bounded = BoundedLog("a request was refused", clock=lambda: now)
     with structlog.testing.capture_logs() as lines:
         for number in range(MAX_LINES + 7):
-            bounded.tell(number=number)
+            bounded.emit(number=number)
         now += 0.9
-        bounded.tell(number=-1)
+        bounded.emit(number=-1)
         assert [line["number"] for line in lines] == list(range(MAX_LINES))
         now += 0.2
-        bounded.tell(number=50)
+        bounded.emit(number=50)
         now += 2.0
-        bounded.tell(number=51)
+        bounded.emit(number=51)
     assert {line["log_level"] for line in lines} == {"warning"}
     told = [(line["event"], line.get("number"), line.get("lines")) for line in lines[MAX_LINES:]]
     assert told == [(SUPPRESSED, None, 8), ("a request was refused", 50, None), ("a request was refused", 51, None)]

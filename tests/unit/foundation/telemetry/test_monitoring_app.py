@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from foundation.readiness import ReadinessReport, degraded, failing
-from foundation.telemetry.monitoring_app import OperatorPages
+from foundation.telemetry.monitoring_app import MonitoringApp
 
 REPORTS = {
     200: ReadinessReport((degraded("provider", "away"),)),
@@ -25,7 +25,7 @@ async def asked(
 
     headers = [(b"accept", accept)] if accept else []
     scope = {"path": path, "method": method, "query_string": query, "headers": headers}
-    await OperatorPages(metrics, lambda: REPORTS[status])(scope, None, send)
+    await MonitoringApp(metrics, lambda: REPORTS[status])(scope, None, send)
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 

@@ -1,4 +1,4 @@
-"""Does nobody wait for who listens, and is what was lost told where it is missing?"""
+"""Writing never blocks, and dropped lines are counted and reported in their place."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from foundation.telemetry import metrics
-from foundation.telemetry.output import DROPPED, NonBlockingOutput, told_as_json
+from foundation.telemetry.output import DROPPED_MESSAGE, NonBlockingOutput, format_drop_notice
 from tests.support.children import ROOT, clean_environment, wait_until
 
 
@@ -34,7 +34,7 @@ def pipe() -> Iterator[Pipe]:
     os.close(writer)
 
 
-def told(number: int) -> str:
+def drop_notice(number: int) -> str:
     return f"({number} dropped)\n"
 
 
@@ -43,23 +43,23 @@ def dropped() -> float:
 
 
 def test_lines_keep_their_order(pipe: Pipe) -> None:
-    output = NonBlockingOutput(pipe.writer, told=told)
+    output = NonBlockingOutput(pipe.writer, drop_notice=drop_notice)
     for number in range(1000):
         output.write(f"{number}\n")
     assert pipe.read("999\n").splitlines() == [str(number) for number in range(1000)]
-    assert output.finish(5)
+    assert output.drain(5)
     print("said", file=output)
     assert pipe.read("said\n") == "said\n"
 
 
-@pytest.mark.parametrize(("bounds", "line"), [({"most_lines": 100}, "x" * 1000), ({"most_bytes": 100_000}, "x" * 1000)])
+@pytest.mark.parametrize(("bounds", "line"), [({"max_lines": 100}, "x" * 1000), ({"max_bytes": 100_000}, "x" * 1000)])
 def test_nobody_waits_for_a_reader_that_pauses(pipe: Pipe, bounds: dict[str, int], line: str) -> None:
-    output, before = NonBlockingOutput(pipe.writer, told=told, **bounds), dropped()
+    output, before = NonBlockingOutput(pipe.writer, drop_notice=drop_notice, **bounds), dropped()
     for number in range(1000):
         output.write(f"{number} {line}\n")
         output.flush()
     assert 600 < dropped() - before < 1000
-    assert not output.finish(0.05)
+    assert not output.drain(0.05)
     lost = int(dropped() - before)
     read = pipe.read(" dropped)\n").splitlines()
     assert read[-1] == f"({lost} dropped)"
@@ -69,14 +69,14 @@ def test_nobody_waits_for_a_reader_that_pauses(pipe: Pipe, bounds: dict[str, int
 
 
 def test_what_was_lost_is_told_where_it_is_missing(pipe: Pipe) -> None:
-    output = NonBlockingOutput(pipe.writer, told=told, most_lines=10)
+    output = NonBlockingOutput(pipe.writer, drop_notice=drop_notice, max_lines=10)
     for number in range(300):  # ten of them are more than the pipe takes
         output.write(f"{number} {'x' * 20_000}\n")
     read = ""
     while "dropped)" not in read:
         read += os.read(pipe.reader, 10_000).decode()
         output.write("after\n")
-    while not output.finish(0.01):
+    while not output.drain(0.01):
         read += os.read(pipe.reader, 1000).decode()
     output.write("end\n")
     lines = (read + pipe.read("end\n")).splitlines()
@@ -88,28 +88,28 @@ def test_what_was_lost_is_told_where_it_is_missing(pipe: Pipe) -> None:
 def test_a_pipe_that_nobody_will_read_stops_nobody() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    output, before = NonBlockingOutput(writer, told=told), dropped()
+    output, before = NonBlockingOutput(writer, drop_notice=drop_notice), dropped()
     output.write("lost\n")
-    assert output.finish(5)
+    assert output.drain(5)
     assert dropped() - before == 1
     os.close(writer)
 
 
 def test_a_descriptor_that_does_not_block_loses_nothing(pipe: Pipe) -> None:
     os.set_blocking(pipe.writer, False)
-    output = NonBlockingOutput(pipe.writer, told=told)
+    output = NonBlockingOutput(pipe.writer, drop_notice=drop_notice)
     for number in range(200):
         output.write(f"{number} {'x' * 1000}\n")
     assert len(pipe.read(f"199 {'x' * 1000}\n").splitlines()) == 200
 
 
 def test_the_line_about_dropped_lines_is_like_every_other() -> None:
-    line = json.loads(told_as_json(7))
-    assert (line["event"], line["level"], line["lines"]) == (DROPPED, "warning", 7)
+    line = json.loads(format_drop_notice(7))
+    assert (line["event"], line["level"], line["lines"]) == (DROPPED_MESSAGE, "warning", 7)
     assert line["time"].endswith("Z")
 
 
-SPEAK = "import sys, logging\nfrom foundation.telemetry.output import make_output_non_blocking\nmake_output_non_blocking()\n"
+SPEAK = "import sys, logging\nfrom foundation.telemetry.output import install_non_blocking_output\ninstall_non_blocking_output()\n"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ SPEAK = "import sys, logging\nfrom foundation.telemetry.output import make_outpu
         ("sys.exit('not started: why')", "not started: why", 1),
         ("raise ValueError('a defect')", "ValueError: a defect", 1),
         ("print('good bye')", "good bye", 0),
-        ("from foundation.telemetry.output import finish_output as end; import os; print('good bye'); end(); os._exit(3)", "good bye", 3),
+        ("from foundation.telemetry.output import drain_output as end; import os; print('good bye'); end(); os._exit(3)", "good bye", 3),
         ("import threading; threading.Thread(target=lambda: 1 / 0).start()", "ZeroDivisionError", 0),
     ],
 )

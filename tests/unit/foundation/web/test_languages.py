@@ -2,16 +2,16 @@ import pytest
 
 from foundation.web.languages import (
     LANGUAGES,
-    LONGEST_HEADER,
-    TRANSLATED,
-    catalogue,
-    in_language,
-    number_in,
+    MAX_HEADER_LENGTH,
+    TRANSLATED_LANGUAGES,
+    catalog,
+    format_number,
     preferred_language,
-    preferred_type,
+    preferred_media_type,
+    translate,
 )
 from foundation.web.message import Message
-from foundation.web.pages import TITLES, error_response
+from foundation.web.pages import ERROR_TITLES, error_response
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from foundation.web.pages import TITLES, error_response
     ],
 )
 def test_an_error_page_is_in_its_readers_language(language: str, said: str) -> None:
-    assert in_language(TITLES[403], language) == said
+    assert translate(ERROR_TITLES[403], language) == said
     _, body = error_response(403, "x", "id", "text/html", language=language)
     assert said.replace("'", "&#39;") in body.decode()
     assert f'<html lang="{language}">' in body.decode()
@@ -33,7 +33,7 @@ def test_an_error_page_is_in_its_readers_language(language: str, said: str) -> N
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_a_message_holds_is_no_markup_in_any_language(language: str) -> None:
-    (known,) = [msgid for msgid in catalogue(TRANSLATED[0])._catalog if "%(person)s" in msgid and "%(advice)s" in msgid]  # type: ignore[attr-defined]
+    (known,) = [msgid for msgid in catalog(TRANSLATED_LANGUAGES[0])._catalog if "%(person)s" in msgid and "%(advice)s" in msgid]  # type: ignore[attr-defined]
     reason = Message(known, person="<script>alert(1)</script>", advice="<b>%(x)s</b>")
     _, body = error_response(403, reason, "<i>", "text/html", language=language, advice=reason, links=((reason, "/"),))
     assert b"<script" not in body
@@ -44,12 +44,14 @@ def test_what_a_message_holds_is_no_markup_in_any_language(language: str) -> Non
 
 @pytest.mark.parametrize("accept", ["application/json", "application/problem+json", "text/plain", ""])
 def test_programs_read_english(accept: str) -> None:
-    for language in TRANSLATED:
-        assert error_response(403, TITLES[403], "id", accept, language=language) == error_response(403, TITLES[403], "id", accept)
+    for language in TRANSLATED_LANGUAGES:
+        assert error_response(403, ERROR_TITLES[403], "id", accept, language=language) == error_response(
+            403, ERROR_TITLES[403], "id", accept
+        )
 
 
 def test_numbers_choose_their_form_as_the_language_does() -> None:
-    forms = {language: [catalogue(language).ngettext("one", "many", number) for number in (0, 1, 2)] for language in LANGUAGES}
+    forms = {language: [catalog(language).ngettext("one", "many", number) for number in (0, 1, 2)] for language in LANGUAGES}
     assert forms == {
         "en": ["many", "one", "many"],
         "de": ["many", "one", "many"],
@@ -59,7 +61,7 @@ def test_numbers_choose_their_form_as_the_language_does() -> None:
 
 
 def test_thousands_are_grouped_as_the_language_does() -> None:
-    written = {language: [number_in(language, number) for number in (7, 1000, 1234567)] for language in LANGUAGES}
+    written = {language: [format_number(language, number) for number in (7, 1000, 1234567)] for language in LANGUAGES}
     assert written == {
         "en": ["7", "1,000", "1,234,567"],
         "de": ["7", "1.000", "1.234.567"],
@@ -84,7 +86,7 @@ def test_thousands_are_grouped_as_the_language_does() -> None:
     ],
 )
 def test_the_client_gets_the_form_it_likes_best(accept: str, kind: str) -> None:
-    assert preferred_type(accept) == kind
+    assert preferred_media_type(accept) == kind
 
 
 @pytest.mark.parametrize(
@@ -121,4 +123,4 @@ def test_a_reader_gets_the_language_wanted_most_of_those_there_are(accept_langua
 def test_of_a_very_long_header_only_the_beginning_is_read() -> None:
     assert preferred_language("it," * 200 + "de") == "en"
     assert preferred_language("de;q=0.1," + "it," * 10**6 + "fr") == "de"
-    assert preferred_language(" " * (LONGEST_HEADER - 2) + "de") == "de"
+    assert preferred_language(" " * (MAX_HEADER_LENGTH - 2) + "de") == "de"

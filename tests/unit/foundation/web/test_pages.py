@@ -33,18 +33,18 @@ def test_a_text_error_names_reason_and_request_id() -> None:
 def test_the_one_inline_style_is_the_one_that_the_policy_allows() -> None:
     _, body = pages.error_response(404, "x", "id", "text/html")
     (style,) = re.findall(rb"<style>(.*?)</style>", body, re.DOTALL)
-    allowed = dict(pages.headers())["Content-Security-Policy"]
+    allowed = dict(pages.security_headers())["Content-Security-Policy"]
     assert f"'sha256-{base64.b64encode(hashlib.sha256(style).digest()).decode()}'" in allowed
     assert b" style=" not in body
 
 
 def test_a_page_has_the_brand_of_the_configuration_in_force() -> None:
-    brand = Brand.of("<Example> Corp", 'data:image/png;base64,AA=="', "#0b6e4f")
+    brand = Brand.from_options("<Example> Corp", 'data:image/png;base64,AA=="', "#0b6e4f")
     page = pages.error_response(404, "x", "id", "text/html", brand=brand)[1].decode()
     assert '<img src="data:image/png;base64,AA==&#34;" alt=""><bdi>&lt;Example&gt; Corp</bdi>' in page
     assert "fill='%230b6e4f'" in page
-    assert brand.style in dict(pages.headers(style=brand.style))["Content-Security-Policy"]
-    assert brand.style not in dict(pages.headers())["Content-Security-Policy"]
+    assert brand.style in dict(pages.security_headers(style=brand.style))["Content-Security-Policy"]
+    assert brand.style not in dict(pages.security_headers())["Content-Security-Policy"]
     (style,) = re.findall("(?s)<style>(.*?)</style>", page)
     assert style == brand.stylesheet
     own = pages.error_response(404, "x", "id", "text/html")[1].decode()
@@ -55,24 +55,24 @@ def test_a_page_has_the_brand_of_the_configuration_in_force() -> None:
 def test_a_script_runs_only_where_times_are_shown_and_only_this_one() -> None:
     context = {"person": "p", "shown": "s", "sent": "t", "target": "/", "field": "f", "id": "i"}
     assert b"<script" not in pages.render("kept_form.html", **context)
-    assert "script-src" not in dict(pages.headers())["Content-Security-Policy"]
+    assert "script-src" not in dict(pages.security_headers())["Content-Security-Policy"]
     (script,) = re.findall(rb"(?s)<script>(.*?)</script>", pages.render("kept_form.html", shows_times=True, **context))
-    allowed = re.search(r"script-src ([^;]*)", dict(pages.headers(shows_times=True))["Content-Security-Policy"])
+    allowed = re.search(r"script-src ([^;]*)", dict(pages.security_headers(shows_times=True))["Content-Security-Policy"])
     assert allowed is not None
     # 'self' would be the application's scripts, too, at the host of a route.
     assert allowed[1] == f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'"
 
 
 def test_every_page_is_guarded_against_framing_sniffing_and_caching() -> None:
-    headers = dict(pages.headers())
+    headers = dict(pages.security_headers())
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cache-Control"] == "no-store"
 
 
 def test_a_page_whose_form_may_end_at_the_provider_has_no_form_action() -> None:
-    assert "form-action 'self'" in dict(pages.headers())["Content-Security-Policy"]
-    assert "form-action" not in dict(pages.headers(""))["Content-Security-Policy"]
+    assert "form-action 'self'" in dict(pages.security_headers())["Content-Security-Policy"]
+    assert "form-action" not in dict(pages.security_headers(""))["Content-Security-Policy"]
 
 
 @pytest.mark.parametrize("sheet", [pages.TEMPLATES / "gate.css", pages.STATIC / "portal.css"], ids=lambda path: path.name)

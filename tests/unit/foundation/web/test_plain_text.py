@@ -2,16 +2,16 @@
 
 import pytest
 
-from foundation.web.plain_text import INSTEAD, is_plain, plain_text
+from foundation.web.plain_text import REPLACEMENT, is_sanitized, sanitize_text
 
 
 @pytest.mark.parametrize("odd", ["\x00", "\x1b", "\n", "\x85", "\u202e", "\u2066", "\u200b", "\u2028", "\ufeff", "\ud800"])
 def test_what_turns_hides_or_breaks_is_marked(odd: str) -> None:
-    assert plain_text(f"a{odd}b") == f"a{INSTEAD}b"
-    assert not is_plain(f"a{odd}b")
+    assert sanitize_text(f"a{odd}b") == f"a{REPLACEMENT}b"
+    assert not is_sanitized(f"a{odd}b")
 
 
 @pytest.mark.parametrize("text", ["", "Team wiki", "Zoë – 日本語 العربية 🎉", "<b>&amp;</b>"])
 def test_what_can_be_read_stays(text: str) -> None:
-    assert plain_text(text) == text
-    assert is_plain(text)
+    assert sanitize_text(text) == text
+    assert is_sanitized(text)

@@ -6,7 +6,7 @@ from http import HTTPStatus
 import pytest
 
 from foundation.web.pages import error_response
-from foundation.web.problem_details import PROBLEM, is_api, next_step, phrase, problem_document
+from foundation.web.problem_details import PROBLEM, default_advice, is_api_path, problem_document, reason_phrase
 from tests.support.next_steps import next_steps
 
 
@@ -24,7 +24,7 @@ from tests.support.next_steps import next_steps
     ],
 )
 def test_what_is_below_the_api_is_for_programs(path: str, expected: bool) -> None:
-    assert is_api(path) is expected
+    assert is_api_path(path) is expected
 
 
 def test_a_problem_says_what_and_under_which_number() -> None:
@@ -46,7 +46,7 @@ def test_who_accepts_problems_gets_one_everywhere() -> None:
 
 
 def test_statuses_of_nobody_have_words_as_well() -> None:
-    assert (phrase(404), phrase(495), phrase(799)) == ("Not Found", "Client Certificate Required", "Error")
+    assert (reason_phrase(404), reason_phrase(495), reason_phrase(799)) == ("Not Found", "Client Certificate Required", "Error")
 
 
 CONTACT = (("Get help", "mailto:help@corp.com"),)
@@ -57,7 +57,7 @@ CONTACT = (("Get help", "mailto:help@corp.com"),)
 def test_no_error_is_a_dead_end_whoever_forgets_what_to_do_next(status: int, accept: str) -> None:
     for help_links in ((), CONTACT):
         page = error_response(status, "Because.", "id1", accept, help_links=help_links)[1].decode()
-        assert next_steps(page) == [next_step(status)]
+        assert next_steps(page) == [default_advice(status)]
         assert ("mailto:help@corp.com" in page) is bool(help_links)
 
 
@@ -66,4 +66,4 @@ def test_a_better_step_is_the_only_one(accept: str) -> None:
     for better in ({"advice": "Wait."}, {"links": (("Wait", "/"),)}):
         page = error_response(503, "Because.", "id1", accept, **better)[1].decode()
         assert len(next_steps(page)) == 1
-        assert next_step(503) not in page
+        assert default_advice(503) not in page

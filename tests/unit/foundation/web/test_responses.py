@@ -6,10 +6,10 @@ from django.test import RequestFactory
 
 from foundation.crypto import cookies
 from foundation.web import responses
-from foundation.web.brand import NO_SITE_FACTS, SiteFacts
+from foundation.web.brand import EMPTY_SITE_INFO, SiteInfo
 
 
-def incoming(site: SiteFacts = NO_SITE_FACTS) -> SimpleNamespace:
+def incoming(site: SiteInfo = EMPTY_SITE_INFO) -> SimpleNamespace:
     return SimpleNamespace(request_id="id1", response_reason="", site=site, request=SimpleNamespace(host_port="app.example.com"))
 
 
@@ -24,7 +24,7 @@ def request_with(accept: str):
 )
 def test_an_error_page_has_the_form_the_client_reads(accept: str, content_type: str) -> None:
     request = request_with(accept)
-    response = responses.error_page(request, 400, "Because.")
+    response = responses.render_error(request, 400, "Because.")
     assert response.status_code == 400
     assert request.scope["gate"].incoming.response_reason == "Because."
     assert response.headers["Content-Type"].startswith(content_type)
@@ -43,7 +43,7 @@ def test_our_cookies_leave_django_with_every_attribute() -> None:
 
 
 def test_every_response_has_our_headers() -> None:
-    for response in (responses.redirect("/"), responses.error_page(request_with(""), 404, "x")):
+    for response in (responses.redirect("/"), responses.render_error(request_with(""), 404, "x")):
         assert "default-src 'none'" in response.headers["Content-Security-Policy"]
         assert response.headers["Cache-Control"] == "no-store"
 

@@ -7,12 +7,12 @@ import pytest
 
 from foundation.errors import ConfigError
 from foundation.telemetry.exposition import MetricsEndpoint
-from foundation.telemetry.monitoring_app import OperatorPages
+from foundation.telemetry.monitoring_app import MonitoringApp
 from gateproject.process.metrics_listener import MetricsListener
 from tests.support.options import make_options
 from tests.support.ready import READY
 
-PAGES = OperatorPages(MetricsEndpoint("gate"), lambda: READY)
+PAGES = MonitoringApp(MetricsEndpoint("gate"), lambda: READY)
 
 
 def test_no_address_takes_no_port(tmp_path: Path) -> None:

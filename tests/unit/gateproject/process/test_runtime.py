@@ -180,7 +180,7 @@ BEFORE = {
 }
 AFTER = {
     "metrics": (MetricsListener, "serve"),
-    "tracing": (runtime.tracer, "use"),
+    "tracing": (runtime.tracer, "set_tracer"),
     "data broker": (runtime.DataBrokerService, "use"),
     "upstreams": (runtime.SharedResources, "reconfigure"),
     "decision log": (Runtime, "_keep_decisions"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foundation.web.brand import NO_SITE_FACTS
+from foundation.web.brand import EMPTY_SITE_INFO
 from proxy.client_address import trusted_peers
 from proxy.envoy.internal_listener import InternalListener, NoMark
 from proxy.envoy.resources.internal_headers import FACTS, JUDGED, Address
@@ -23,7 +23,7 @@ class Service(ProxyService):
 
     def __init__(self) -> None:
         self._trusted, self._authenticate_host = trusted_peers((ip_network("192.0.2.9"),)), "auth.example.com"
-        self._site = NO_SITE_FACTS
+        self._site = EMPTY_SITE_INFO
 
 
 class Application:

@@ -98,7 +98,7 @@ async def test_what_would_come_out_the_same_is_counted_and_not_logged(tmp_path: 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, dict[str, object]]]:
     written: list[tuple[int, dict[str, object]]] = []
-    monkeypatch.setattr("proxy.observe.request_recorder.tell_access", lambda level, told: written.append((level, told())))
+    monkeypatch.setattr("proxy.observe.request_recorder.log_access_lazy", lambda level, told: written.append((level, told())))
     return written
 
 

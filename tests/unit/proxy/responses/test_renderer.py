@@ -2,13 +2,13 @@ import json
 
 import pytest
 
-from foundation.web.languages import in_language
-from foundation.web.pages import TITLES
+from foundation.web.languages import translate
+from foundation.web.pages import ERROR_TITLES
 from proxy.responses.renderer import send_denial, send_grpc_error, send_redirect, send_text
 from proxy.verdict import Deny
 from tests.support.asgi import NAVIGATION, Answer, incoming_from
 
-GONE = TITLES[410]
+GONE = ERROR_TITLES[410]
 
 
 async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> None:
@@ -28,13 +28,13 @@ async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> No
 
 
 async def test_a_page_is_in_the_language_of_its_reader_and_says_that_it_varies() -> None:
-    assert len({GONE, in_language(GONE, "de"), in_language(GONE, "fr")}) == 3
+    assert len({GONE, translate(GONE, "de"), translate(GONE, "fr")}) == 3
     refusal = Deny(404, GONE, extra_headers=[(b"vary", b"Origin")])
     for headers, said, vary in (
-        ({**NAVIGATION, "accept-language": "de-DE,de;q=0.9"}, in_language(GONE, "de"), "Accept, Accept-Language"),
+        ({**NAVIGATION, "accept-language": "de-DE,de;q=0.9"}, translate(GONE, "de"), "Accept, Accept-Language"),
         (
             {**NAVIGATION, "accept-language": "\xff;q=\xfe, fr;q=0.1"},
-            in_language(GONE, "fr"),
+            translate(GONE, "fr"),
             "Accept, Accept-Language",
         ),
         (NAVIGATION, GONE, "Accept, Accept-Language"),

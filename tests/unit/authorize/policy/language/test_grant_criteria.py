@@ -9,7 +9,7 @@ from authorize.policy.identity import GrantPeriod, Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
 from config.routes.route import Route
-from foundation.web.message import enumerated
+from foundation.web.message import join_list
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 from tests.unit.authorize.policy.policy_texts import criterion
 
@@ -104,7 +104,7 @@ def test_explanation_has_grant_period() -> None:
     assert (row["result"], row["reason"]) == ("yes", Reason.GRANT_ACTIVE.value)
     assert row["actual"] == "access from 2027-01-15 07:50:00 UTC until 2027-01-15 08:10:00 UTC"
     refused = evaluate_route(request(), user(), compiled, NOW)
-    assert user_message(refused).params == {"reasons": enumerated([Reason.NO_GROUPS.value, Reason.NO_GRANT.value])}
+    assert user_message(refused).params == {"reasons": join_list([Reason.NO_GROUPS.value, Reason.NO_GRANT.value])}
     assert any("temporary access" in way for way in remedies(refused))
 
 

@@ -10,13 +10,13 @@ from tests.support.trace_backend import read_datadog
 def test_spans_are_written_as_the_agent_reads_them(kept) -> None:
     made = kept(tracing_provider="datadog")
     for _ in range(2):
-        with made.tracer.begin("GET", [], is_trusted=False) as root:
-            root.note({"http.response.status_code": 200, "gate.outcome": "allowed", "gate.bytes_sent": 7})
+        with made.tracer.start_root("GET", [], is_trusted=False) as root:
+            root.set_attributes({"http.response.status_code": 200, "gate.outcome": "allowed", "gate.bytes_sent": 7})
             with span("upstream", CLIENT) as upstream:
-                upstream.fail("timed out")
-    body = datadog.encoded(made.ended(), "gate")
+                upstream.set_error("timed out")
+    body = datadog.encode(made.ended(), "gate")
     assert len(msgpack.unpackb(body)) == 2
-    assert datadog.headers(made.spans)["X-Datadog-Trace-Count"] == "2"
+    assert datadog.request_headers(made.spans)["X-Datadog-Trace-Count"] == "2"
     below, above, *_ = read_datadog(body)
     assert (above.service, above.name, above.kind, above.parent, above.is_error) == ("gate", "GET", "server", 0, False)
     assert above.tags["http.status_code"] == "200"

@@ -6,7 +6,7 @@ import structlog
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from foundation.telemetry.metrics import registry
-from foundation.telemetry.tracing.export import LONGEST_PAUSE, Exporter, exporter
+from foundation.telemetry.tracing.export import MAX_BACKOFF, Exporter, exporter
 from foundation.values import HostPort, Url
 from tests.support.certs import certificate_files
 from tests.support.trace_backend import TraceAgent, TraceBackend, until
@@ -16,7 +16,7 @@ SUCCESS, FAILURE = SpanExportResult.SUCCESS, SpanExportResult.FAILURE
 
 def one(kept):
     made = kept()
-    with made.tracer.begin("GET", [], is_trusted=False):
+    with made.tracer.start_root("GET", [], is_trusted=False):
         pass
     return made.ended()
 
@@ -55,7 +55,7 @@ def test_a_back_end_that_fails_is_told_of_once_and_left_alone_for_ever_longer(ke
     assert lines[0]["problem"] == "OSError"
     gaps = [later - earlier for earlier, later in pairwise(tries)]
     assert gaps[:3] == [1, 2, 4]
-    assert gaps[-1] == LONGEST_PAUSE
+    assert gaps[-1] == MAX_BACKOFF
     assert registry.get_sample_value("gate_trace_spans_dropped_total") - dropped > 11
 
 

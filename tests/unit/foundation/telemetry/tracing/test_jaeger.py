@@ -11,15 +11,17 @@ STRANGER = [(b"traceparent", b"00-ffffffffffffffffffffffffffffffff-fffffffffffff
 
 def ended(kept, pieces: int = 1):
     made = kept(tracing_provider="jaeger", tracing_thrift_agent_endpoint="localhost:6831")
-    with made.tracer.begin("GET", STRANGER, is_trusted=False) as root:
-        root.note({"http.response.status_code": 200, "gate.outcome": "allowed", "yes": True})
+    with made.tracer.start_root("GET", STRANGER, is_trusted=False) as root:
+        root.set_attributes({"http.response.status_code": 200, "gate.outcome": "allowed", "yes": True})
         for number in range(pieces):
             with span("upstream", CLIENT, {"path": "/ä" * 100, "number": number}) as upstream:
-                upstream.fail("timed out")
+                upstream.set_error("timed out")
     return made.ended()
 
 
-@pytest.mark.parametrize(("write", "read"), [(jaeger.batch, read_thrift), (lambda *of: jaeger.datagrams(*of)[0], read_datagram)])
+@pytest.mark.parametrize(
+    ("write", "read"), [(jaeger.encode_batch, read_thrift), (lambda *of: jaeger.encode_datagrams(*of)[0], read_datagram)]
+)
 def test_spans_are_written_as_jaeger_reads_them(kept, write, read) -> None:
     below, above = read(write(ended(kept), "gate"))
     assert (above.service, above.name, above.kind, above.parent, above.is_error) == ("gate", "GET", "server", 0, False)
@@ -30,15 +32,15 @@ def test_spans_are_written_as_jaeger_reads_them(kept, write, read) -> None:
 
 def test_what_is_too_large_for_a_datagram_travels_in_several(kept) -> None:
     spans = ended(kept, pieces=400)
-    written = jaeger.datagrams(spans, "gate")
+    written = jaeger.encode_datagrams(spans, "gate")
     assert len(written) > 1
-    assert max(map(len, written)) <= jaeger.LARGEST_DATAGRAM
+    assert max(map(len, written)) <= jaeger.MAX_DATAGRAM_BYTES
     told = [each for datagram in written for each in read_datagram(datagram)]
     assert [each.id for each in told] == [each.get_span_context().span_id for each in spans]
 
 
 def test_a_span_that_fits_into_none_is_left_out(kept, monkeypatch) -> None:
     spans = ended(kept)
-    monkeypatch.setattr(jaeger, "LARGEST_DATAGRAM", 300)
-    (datagram,) = jaeger.datagrams(spans, "gate")
+    monkeypatch.setattr(jaeger, "MAX_DATAGRAM_BYTES", 300)
+    (datagram,) = jaeger.encode_datagrams(spans, "gate")
     assert [each.name for each in read_datagram(datagram)] == ["GET"]

@@ -5,19 +5,19 @@ import asyncio
 import pytest
 from opentelemetry.trace import StatusCode
 
-from foundation.telemetry.tracing.spans import CLIENT, NO_SPAN, current, span
+from foundation.telemetry.tracing.spans import CLIENT, NO_SPAN, current_span, span
 
 
 def test_spans_nest_and_end_with_their_block(kept) -> None:
     made = kept()
-    with made.tracer.begin("GET", [], is_trusted=False) as root:
-        assert current() is root
+    with made.tracer.start_root("GET", [], is_trusted=False) as root:
+        assert current_span() is root
         with span("authorize"):
             pass
         with span("upstream", CLIENT, {"server.address": "a"}) as upstream:
-            assert current() is upstream
-        assert current() is root
-    assert not current()
+            assert current_span() is upstream
+        assert current_span() is root
+    assert not current_span()
     below, client, above = made.ended()
     assert [below.name, client.name, above.name] == ["authorize", "upstream", "GET"]
     assert {below.parent.span_id, client.parent.span_id} == {above.get_span_context().span_id}
@@ -26,7 +26,7 @@ def test_spans_nest_and_end_with_their_block(kept) -> None:
 
 def test_an_error_is_told_by_its_kind_and_never_by_its_words(kept) -> None:
     made = kept()
-    with pytest.raises(ValueError, match="secret"), made.tracer.begin("GET", [], is_trusted=False):
+    with pytest.raises(ValueError, match="secret"), made.tracer.start_root("GET", [], is_trusted=False):
         raise ValueError("the secret")
     (ended,) = made.ended()
     assert ended.status.status_code is StatusCode.ERROR
@@ -42,7 +42,7 @@ async def test_what_a_request_leaves_running_is_no_part_of_it(kept) -> None:
         await ended.wait()
         return span("authorize")
 
-    with made.tracer.begin("GET", [], is_trusted=False):
+    with made.tracer.start_root("GET", [], is_trusted=False):
         task = asyncio.get_running_loop().create_task(later())
         await asyncio.sleep(0)
     ended.set()
@@ -53,7 +53,7 @@ async def test_requests_at_once_know_nothing_of_each_other(kept) -> None:
     made = kept()
 
     async def request(number: int) -> None:
-        with made.tracer.begin(str(number), [], is_trusted=False):
+        with made.tracer.start_root(str(number), [], is_trusted=False):
             await asyncio.sleep(0)
             with span(f"below {number}"):
                 await asyncio.sleep(0)
@@ -67,15 +67,15 @@ async def test_requests_at_once_know_nothing_of_each_other(kept) -> None:
 def test_no_span_is_nothing_and_takes_everything() -> None:
     with span("authorize") as nothing:
         assert not nothing
-        nothing.note({"a": 1})
+        nothing.set_attributes({"a": 1})
         nothing.name("b")
-        nothing.fail("c")
+        nothing.set_error("c")
         assert nothing.traceparent == ""
-        assert nothing.in_headers([(b"traceparent", b"x")]) == [(b"traceparent", b"x")]
+        assert nothing.with_trace_headers([(b"traceparent", b"x")]) == [(b"traceparent", b"x")]
 
 
 def test_long_values_are_cut(kept) -> None:
     made = kept()
-    with made.tracer.begin("GET", [], is_trusted=False) as root:
-        root.note({"url.path": "/" + "x" * 8000})
+    with made.tracer.start_root("GET", [], is_trusted=False) as root:
+        root.set_attributes({"url.path": "/" + "x" * 8000})
     assert len(made.ended()[0].attributes["url.path"]) == 256

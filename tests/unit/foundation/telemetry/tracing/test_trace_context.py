@@ -2,19 +2,19 @@
 
 import pytest
 
-from foundation.telemetry.tracing.trace_context import ParentSpan, headers_of, parent_of
+from foundation.telemetry.tracing.trace_context import ParentSpan, extract_parent, inject_headers
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 WRITTEN = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def test_a_traceparent_is_read() -> None:
-    assert parent_of([(b"traceparent", WRITTEN)]) == ParentSpan(TRACE, SPAN, is_sampled=True)
-    assert parent_of([(b"traceparent", WRITTEN[:-2] + b"00")]) == ParentSpan(TRACE, SPAN, is_sampled=False)
+    assert extract_parent([(b"traceparent", WRITTEN)]) == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert extract_parent([(b"traceparent", WRITTEN[:-2] + b"00")]) == ParentSpan(TRACE, SPAN, is_sampled=False)
 
 
 def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
-    assert parent_of([(b"traceparent", b"cc" + WRITTEN[2:] + b"-more")]) == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert extract_parent([(b"traceparent", b"cc" + WRITTEN[2:] + b"-more")]) == ParentSpan(TRACE, SPAN, is_sampled=True)
 
 
 @pytest.mark.parametrize(
@@ -32,23 +32,23 @@ def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
     ],
 )
 def test_what_is_no_traceparent_names_nothing(value: bytes) -> None:
-    assert parent_of([(b"traceparent", value)]) is None
+    assert extract_parent([(b"traceparent", value)]) is None
 
 
 def test_two_traceparents_name_nothing() -> None:
-    assert parent_of([(b"traceparent", WRITTEN), (b"traceparent", WRITTEN)]) is None
+    assert extract_parent([(b"traceparent", WRITTEN), (b"traceparent", WRITTEN)]) is None
 
 
 def test_tracestate_goes_along_unless_it_is_too_long() -> None:
     headers = [(b"traceparent", WRITTEN), (b"tracestate", b"a=1"), (b"tracestate", b"b=2")]
-    found = parent_of(headers)
+    found = extract_parent(headers)
     assert found is not None
     assert found.state == "a=1,b=2"
-    assert parent_of([(b"traceparent", WRITTEN), (b"tracestate", b"a=" + b"x" * 600)]) == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert extract_parent([(b"traceparent", WRITTEN), (b"tracestate", b"a=" + b"x" * 600)]) == ParentSpan(TRACE, SPAN, is_sampled=True)
 
 
 def b3(**headers: str) -> ParentSpan | None:
-    return parent_of([(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()], reads_b3=True)
+    return extract_parent([(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()], b3_enabled=True)
 
 
 TEXTS = {"x_b3_traceid": f"{TRACE:032x}", "x_b3_spanid": f"{SPAN:016x}"}
@@ -72,12 +72,12 @@ def test_what_is_no_b3_names_nothing() -> None:
 
 
 def test_b3_is_read_only_where_it_is_spoken() -> None:
-    assert parent_of([(b"b3", f"{TRACE:032x}-{SPAN:016x}-1".encode())]) is None
+    assert extract_parent([(b"b3", f"{TRACE:032x}-{SPAN:016x}-1".encode())]) is None
 
 
 def test_an_upstream_is_told_what_can_be_read_again() -> None:
-    headers = headers_of(TRACE, SPAN, "a=1", writes_b3=True)
-    assert parent_of(headers) == ParentSpan(TRACE, SPAN, is_sampled=True, state="a=1")
+    headers = inject_headers(TRACE, SPAN, "a=1", b3_enabled=True)
+    assert extract_parent(headers) == ParentSpan(TRACE, SPAN, is_sampled=True, state="a=1")
     without = [(name, value) for name, value in headers if not name.startswith(b"trace")]
-    assert parent_of(without, reads_b3=True) == ParentSpan(TRACE, SPAN, is_sampled=True)
-    assert not [name for name, _ in headers_of(TRACE, SPAN, "", writes_b3=False) if name != b"traceparent"]
+    assert extract_parent(without, b3_enabled=True) == ParentSpan(TRACE, SPAN, is_sampled=True)
+    assert not [name for name, _ in inject_headers(TRACE, SPAN, "", b3_enabled=False) if name != b"traceparent"]

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from foundation.telemetry.tracing import tracer
-from foundation.telemetry.tracing.spans import NO_SPAN, current, span
-from foundation.telemetry.tracing.tracer import MOST_JOINED, Tracer
+from foundation.telemetry.tracing.spans import NO_SPAN, current_span, span
+from foundation.telemetry.tracing.tracer import MAX_REMOTE_PER_SECOND, Tracer
 from tests.support.options import make_options
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
@@ -18,14 +18,14 @@ NOT_SAMPLED = [(b"traceparent", f"00-{TRACE:032x}-{SPAN:016x}-00".encode())]
 def test_chance_and_the_rate_decide(kept, rate: float, chance: float, is_kept: bool) -> None:
     made = kept(tracing_sample_rate=rate)
     made.chance = chance
-    assert (made.tracer.begin("GET", [], is_trusted=False) is not None) is is_kept
+    assert (made.tracer.start_root("GET", [], is_trusted=False) is not None) is is_kept
 
 
 def test_a_stranger_decides_neither_that_a_request_is_traced_nor_where(kept) -> None:
     made = kept(tracing_sample_rate=0.1)
-    assert made.tracer.begin("GET", SAMPLED, is_trusted=False) is None
+    assert made.tracer.start_root("GET", SAMPLED, is_trusted=False) is None
     made.chance = 0.01
-    with made.tracer.begin("GET", NOT_SAMPLED, is_trusted=False):
+    with made.tracer.start_root("GET", NOT_SAMPLED, is_trusted=False):
         pass
     (ended,) = made.ended()
     assert ended.get_span_context().trace_id != TRACE
@@ -35,9 +35,9 @@ def test_a_stranger_decides_neither_that_a_request_is_traced_nor_where(kept) -> 
 
 def test_who_is_trusted_decides_both(kept) -> None:
     made = kept(tracing_sample_rate=0.1)
-    assert made.tracer.begin("GET", NOT_SAMPLED, is_trusted=True) is None
-    with made.tracer.begin("GET", [*SAMPLED, (b"tracestate", b"a=1")], is_trusted=True) as traced:
-        headers = dict(traced.in_headers([(b"Host", b"a"), (b"TraceParent", b"other"), (b"X-B3-Sampled", b"0")]))
+    assert made.tracer.start_root("GET", NOT_SAMPLED, is_trusted=True) is None
+    with made.tracer.start_root("GET", [*SAMPLED, (b"tracestate", b"a=1")], is_trusted=True) as traced:
+        headers = dict(traced.with_trace_headers([(b"Host", b"a"), (b"TraceParent", b"other"), (b"X-B3-Sampled", b"0")]))
     (ended,) = made.ended()
     assert (ended.get_span_context().trace_id, ended.parent.span_id, ended.links) == (TRACE, SPAN, ())
     own = ended.get_span_context().span_id
@@ -51,61 +51,61 @@ def test_who_is_trusted_decides_both(kept) -> None:
 def test_b3_counts_where_the_back_end_speaks_it(kept, tmp_path) -> None:
     told = [(b"b3", f"{TRACE:032x}-{SPAN:016x}-1".encode())]
     never = {"tracing_sample_rate": 0}
-    assert kept(**never).tracer.begin("GET", told, is_trusted=True) is not None
-    assert kept(tracing_provider="otlp", **never).tracer.begin("GET", told, is_trusted=True) is None
+    assert kept(**never).tracer.start_root("GET", told, is_trusted=True) is not None
+    assert kept(tracing_provider="otlp", **never).tracer.start_root("GET", told, is_trusted=True) is None
 
 
 def test_no_more_than_so_many_traces_a_second_are_joined(kept) -> None:
     made = kept(tracing_sample_rate=0)
-    begun = [made.tracer.begin("GET", SAMPLED, is_trusted=True) for _ in range(MOST_JOINED + 10)]
-    assert sum(each is not None for each in begun) == MOST_JOINED
+    begun = [made.tracer.start_root("GET", SAMPLED, is_trusted=True) for _ in range(MAX_REMOTE_PER_SECOND + 10)]
+    assert sum(each is not None for each in begun) == MAX_REMOTE_PER_SECOND
     made.now += 1
-    assert made.tracer.begin("GET", SAMPLED, is_trusted=True) is not None
+    assert made.tracer.start_root("GET", SAMPLED, is_trusted=True) is not None
 
 
 def test_nothing_is_made_of_a_request_that_is_not_traced(kept, monkeypatch) -> None:
     made = kept(tracing_sample_rate=0)
-    monkeypatch.setattr(Tracer, "_started", None)
-    assert made.tracer.begin("GET", [], is_trusted=False) is None
+    monkeypatch.setattr(Tracer, "_start_span", None)
+    assert made.tracer.start_root("GET", [], is_trusted=False) is None
     assert span("authorize") is NO_SPAN
-    assert not current()
+    assert not current_span()
 
 
 def test_a_call_that_names_no_span_begins_none(kept) -> None:
     made = kept()
-    assert made.tracer.join("Check", "") is None
-    with made.tracer.join("Check", f"00-{TRACE:032x}-{SPAN:016x}-01"):
+    assert made.tracer.start_remote("Check", "") is None
+    with made.tracer.start_remote("Check", f"00-{TRACE:032x}-{SPAN:016x}-01"):
         pass
     assert made.ended()[0].parent.span_id == SPAN
 
 
 def test_spans_tell_whose_they_are(kept) -> None:
     made = kept()
-    with made.tracer.begin("GET", [], is_trusted=False):
+    with made.tracer.start_root("GET", [], is_trusted=False):
         pass
     assert made.ended()[0].resource.attributes == {"service.name": "gate"}
 
 
 def test_a_reload_keeps_the_tracer_where_its_settings_are_the_same(tmp_path) -> None:
     settings = {"tracing_provider": "jaeger", "tracing_thrift_agent_endpoint": "localhost:6831"}
-    first = Tracer.of(make_options(tmp_path, **settings))
-    assert Tracer.of(make_options(tmp_path, **settings, cookie_name="other"), first) is first
-    assert Tracer.of(make_options(tmp_path, **settings, tracing_sample_rate=1), first) is not first
-    assert Tracer.of(make_options(tmp_path), first) is None
+    first = Tracer.from_options(make_options(tmp_path, **settings))
+    assert Tracer.from_options(make_options(tmp_path, **settings, cookie_name="other"), first) is first
+    assert Tracer.from_options(make_options(tmp_path, **settings, tracing_sample_rate=1), first) is not first
+    assert Tracer.from_options(make_options(tmp_path), first) is None
 
 
 def test_the_one_in_force_is_replaced_and_then_sends_what_it_has(kept) -> None:
     first, second = kept(), kept()
     try:
-        tracer.use(first.tracer)
-        with first.tracer.begin("GET", [], is_trusted=False):
-            tracer.use(second.tracer)
-            assert tracer.in_force() is second.tracer
-        with first.tracer.begin("last", [], is_trusted=False):
+        tracer.set_tracer(first.tracer)
+        with first.tracer.start_root("GET", [], is_trusted=False):
+            tracer.set_tracer(second.tracer)
+            assert tracer.current_tracer() is second.tracer
+        with first.tracer.start_root("last", [], is_trusted=False):
             pass
     finally:
-        tracer.use(None)
+        tracer.set_tracer(None)
     for thread in threading.enumerate():
         if thread.name == "replaced tracer":
             thread.join(10)
-    assert tracer.in_force() is None
+    assert tracer.current_tracer() is None

@@ -9,11 +9,11 @@ from tests.support.trace_backend import read_json
 
 def test_spans_are_written_as_zipkin_reads_them(kept) -> None:
     made = kept()
-    with made.tracer.begin("GET", [], is_trusted=False) as root:
-        root.note({"http.response.status_code": 200, "yes": True})
+    with made.tracer.start_root("GET", [], is_trusted=False) as root:
+        root.set_attributes({"http.response.status_code": 200, "yes": True})
         with span("upstream", CLIENT, {"server.address": "app.internal"}) as upstream:
-            upstream.fail("timed out")
-    body = zipkin.encoded(made.ended(), "gate")
+            upstream.set_error("timed out")
+    body = zipkin.encode(made.ended(), "gate")
     below, above = read_json(body)
     assert (above.service, above.name, above.kind, above.parent, above.is_error) == ("gate", "GET", "server", 0, False)
     assert above.tags == {"http.response.status_code": "200", "yes": "true"}

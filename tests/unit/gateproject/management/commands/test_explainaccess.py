@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from authorize.policy.reasons import Reason
 from foundation.errors import ConfigError, Problem
-from foundation.web.message import enumerated
+from foundation.web.message import join_list
 from gateproject.management.commands.explainaccess import Command
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
@@ -137,7 +137,7 @@ def test_the_whole_trace_is_there_for_programs(explained) -> None:
         {"rule": "allowed_groups", "holds": False, "reason": Reason.GROUP_NOT_LISTED.value},
         {"rule": "allowed_domains", "holds": False, "reason": Reason.DOMAIN_NOT_LISTED.value},
     ]
-    assert enumerated([Reason.GROUP_NOT_LISTED.value, Reason.DOMAIN_NOT_LISTED.value]) in found["reason"]
+    assert join_list([Reason.GROUP_NOT_LISTED.value, Reason.DOMAIN_NOT_LISTED.value]) in found["reason"]
 
 
 def test_people_read_the_same_as_text(explain) -> None:

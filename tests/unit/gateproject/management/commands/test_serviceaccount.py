@@ -46,18 +46,18 @@ def test_the_life_of_an_account(options: Options) -> None:
     row(ServiceAccount, id="ci", last_seen_at=timezone.now(), last_host="app.example.com")
     (listed,) = json.loads(run(options, "list", "--json"))
     assert (listed["name"], listed["groups"], listed["last_host"]) == ("ci", ["a", "b"], "app.example.com")
-    assert listed["expires"] > listed["created"]
-    assert listed["last_used"]
+    assert listed["expires_at"] > listed["created_at"]
+    assert listed["last_used_at"]
     assert token not in json.dumps(listed)
     renewed = run(options, "rotate", "ci", "--overlap", "10m")
     assert renewed != token
     assert parse_name(renewed) == "ci"
     (after,) = json.loads(run(options, "list", "--json"))
-    assert after["expires"] == listed["expires"]
-    assert after["rotated"]
+    assert after["expires_at"] == listed["expires_at"]
+    assert after["rotated_at"]
     assert "last used" in run(options, "list")
     run(options, "rotate", "ci", "--expires", "never")
-    assert json.loads(run(options, "list", "--json"))[0]["expires"] == ""
+    assert json.loads(run(options, "list", "--json"))[0]["expires_at"] == ""
     run(options, "revoke", "ci")
     assert json.loads(run(options, "list", "--json")) == []
     names = [AuditAction.CREATE_ACCOUNT, AuditAction.ROTATE_ACCOUNT, AuditAction.ROTATE_ACCOUNT, AuditAction.REVOKE_ACCOUNT]

@@ -14,7 +14,7 @@ from tests.unit.proxy.envoy.stage import Stage
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
-    monkeypatch.setattr(request_recorder, "tell_access", lambda level, told: said.append(told()))
+    monkeypatch.setattr(request_recorder, "log_access_lazy", lambda level, told: said.append(told()))
     return said
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foundation.web.problem_details import next_step
+from foundation.web.problem_details import default_advice
 from proxy.listener.http1.request_head import (
     _USUAL_METHODS,
     IGNORED_HEADER_NAMES,
@@ -135,7 +135,7 @@ def test_a_bad_head_is_refused_and_the_connection_closes(canary, name):
 
 
 def test_a_refusal_says_why(canary):
-    assert canary.ask(request(host=None))[0].body == b"400 Exactly one Host header is required.\n%b\n" % next_step(400).encode()
+    assert canary.ask(request(host=None))[0].body == b"400 Exactly one Host header is required.\n%b\n" % default_advice(400).encode()
 
 
 def test_a_refused_method_names_the_allowed_ones(canary):

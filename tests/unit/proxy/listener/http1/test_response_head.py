@@ -1,6 +1,6 @@
 import pytest
 
-from foundation.web.problem_details import next_step
+from foundation.web.problem_details import default_advice
 from proxy.listener.http1.request_head import RequestRejected
 from proxy.listener.http1.response_head import ResponseHead, error_response
 
@@ -74,7 +74,7 @@ def test_utf8_values_pass():
 
 def test_a_refusal_is_a_whole_answer_that_is_not_cached():
     head, _, body = error_response(RequestRejected(400, "No.")).partition(b"\r\n\r\n")
-    assert body == b"400 No.\n%b\n" % next_step(400).encode()
+    assert body == b"400 No.\n%b\n" % default_advice(400).encode()
     assert b"Content-Length: %d" % len(body) in head.split(b"\r\n")
     assert b"Connection: close" in head.split(b"\r\n")
     assert b"Cache-Control: no-store" in head.split(b"\r\n")
