@@ -1,9 +1,9 @@
-"""What does a configuration cost to load, and to check, with 100, 1,000 and 10,000 routes?
+"""Cost of loading and checking a configuration with 100, 1,000 and 10,000 routes.
 
     python -m bench.config_load
 
-Goals: 10,000 routes within 3 s of processor time and 300 MiB, and ten times the routes at most 12 times the time.  Each figure is of a
-process of its own: what it used from its start to its end, and the most memory it had.  The smallest file shows what starting costs.
+Goals: 10,000 routes within 3 s of CPU time and 300 MiB, and ten times the routes at most 12 times the time. Each figure is of a separate
+process: its total CPU time and peak memory. The smallest file shows the cost of the start.
 """
 
 import base64
@@ -30,7 +30,7 @@ COMMANDS = {
     "load": [sys.executable, "-c", LOAD],
     "check": [sys.executable, "manage.py", "checkconfig", "-config"],
 }
-# The same without the start of the process, which costs as much as thousands of routes: seconds of processor time.
+# Excludes the start of the process, which costs as much as thousands of routes: seconds of CPU time.
 ALONE = {
     "load": LOAD.replace("\n", "; import time; began = time.process_time()\n") + "\nprint(time.process_time() - began)",
     "check": "import sys, time; from pathlib import Path; from gateproject.management.commands.checkconfig import check; "
@@ -51,7 +51,7 @@ def configuration(routes: int) -> Iterator[str]:
 
 
 def measured(command: list[str]) -> tuple[float, float]:
-    """Seconds of processor time, and MiB at the peak."""
+    """Return seconds of CPU time, and MiB at the peak."""
     measure = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); " + (
         "used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)"
     )
@@ -72,7 +72,7 @@ def main() -> int:
         for size, path in files.items():
             path.write_text("".join(configuration(size)))
         for name, command in COMMANDS.items():
-            # The least of a few: what else the machine does only adds to it.
+            # The minimum of a few runs, because other load only adds to it.
             best = {size: min(measured([*command, str(path)]) for _ in range(ROUNDS)) for size, path in files.items()}
             alone = [min(of_the_routes(name, path) for _ in range(ROUNDS)) for path in files.values()]
             failed |= not report(name, best, alone)
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def report(name: str, found: dict[int, tuple[float, float]], alone: list[float]) -> bool:
-    """The cost of the routes alone is compared: ten times as many should cost ten times as much."""
+    """Compare the cost of the routes alone: ten times as many should cost ten times as much."""
     print(f"{name:<6}{'routes':>8}{'s':>8}{'MiB':>8}{'ratio of time':>16}{'of memory':>12}")
     before = None
     for size, (seconds, mebibytes) in found.items():

@@ -1,13 +1,13 @@
-"""Does a reload under load lose or mix anything?
+"""Correctness and latency of reloads under load.
 
     python -m bench.config_reload
 
-100 reloads (SIGHUP, each to another configuration) while 16 connections ask without a pause.  Goals: no failed request, and no answer that
-was made of two configurations.
+100 reloads (SIGHUP, each with another configuration) while 16 connections send requests without a pause. Goals: no failed request, and no
+response that mixes two configurations.
 
-Then a file of 10,000 routes, of which one changes each time, its rules or its upstream, under 200 requests a second.  A request that
-arrives in a pause of the event loop waits for its end, so the longest wait tells of pauses; Envoy reads new upstreams after the reloads,
-and is waited for.  Goals: 1 s from the signal to the log line, 50 ms, no failure.
+Then a file of 10,000 routes, of which one changes each time, its rules or its upstream, under 200 requests a second. A request that
+arrives while the event loop is blocked waits, so the longest wait shows pauses. Envoy applies new upstreams after the reloads, and is
+waited for. Goals: 1 s from the signal to the log line, 50 ms, no failure.
 """
 
 import argparse
@@ -37,7 +37,7 @@ RELOADED, READ_BY_ENVOY = '"configuration reloaded"', '"envoy configuration appl
 
 ROUTES = 10_000
 LARGE_RELOADS = 5
-PROBES, PROBE_EVERY = 4, 0.02  # connections, each of which asks once in so many seconds
+PROBES, PROBE_EVERY = 4, 0.02  # connections, and seconds between the requests of each
 GOAL_SECONDS, GOAL_WAIT = 1.0, 0.05
 
 
@@ -68,7 +68,7 @@ def settings_of(directory: Path, port: int, data_plane: str) -> dict[str, object
 
 
 def large(routes: int, reloads: int, data_plane: str, *, moves: bool) -> bool:
-    """`moves`: to another upstream each time."""
+    """Measure reloads of the large file; with `moves`, the upstream changes each time."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         port = free_port()
@@ -91,13 +91,13 @@ def large(routes: int, reloads: int, data_plane: str, *, moves: bool) -> bool:
 
 
 def report(reloads: int, count: dict[str, Any]) -> bool:
-    print(f"{reloads} reloads in {count['seconds']:.1f} s, {count['asked']} requests meanwhile, worlds seen: {count['worlds']}")
+    print(f"{reloads} reloads in {count['seconds']:.1f} s, {count['asked']} concurrent requests, versions seen: {count['worlds']}")
     print(f"failed requests: {count['failed']}    mixed answers: {count['mixed']}")
     return not count["failed"] and not count["mixed"]
 
 
 def write(config: Path, settings: dict[str, object], upstream: int, world: int) -> None:
-    """Each world rewrites the path and sets a header in its own way: an answer made of two worlds shows it."""
+    """Write a configuration that rewrites the path and sets a header in its own way, so that a mixed response is detected."""
     route = {
         "from": f"https://{HOST}",
         "to": f"http://127.0.0.1:{upstream}",
@@ -130,7 +130,7 @@ class Run:
         return {**self._count, "seconds": seconds, "worlds": len(self._worlds)}
 
     def _reload(self, world: int) -> None:
-        """Waits until the log says so; gate may have noticed the file by itself before the signal came."""
+        """Wait for the log line; gate may have noticed the file before the signal."""
         write(self._config, self._settings, self._upstream, world)
         self._process.send_signal(signal.SIGHUP)
         wait_for_line(self._process, RELOADED)
@@ -171,7 +171,7 @@ class LargeRun:
         new.replace(self._config)
 
     async def measure(self, process: subprocess.Popen[str], reloads: int, until: str) -> dict[str, Any]:
-        """`until`: the line that ends it, after the reloads."""
+        """Measure the reloads; `until` is the line that ends the measurement."""
         async with AsyncExitStack() as stack:
             for upstream in self._upstreams:
                 await stack.enter_async_context(await start_upstream(respond, upstream))
@@ -198,7 +198,7 @@ class LargeRun:
         }
 
     def _reload(self, process: subprocess.Popen[str], version: int) -> float:
-        """Seconds, without those for which a file has to stay unchanged."""
+        """Return the seconds, without the time for which a file must be unchanged."""
         self.write(version)
         started = time.monotonic()
         process.send_signal(signal.SIGHUP)
@@ -206,7 +206,7 @@ class LargeRun:
         return time.monotonic() - started - SETTLED_SECONDS
 
     async def _ask(self) -> None:
-        """At constant times: what waits for an answer does not ask less often for it."""
+        """Send at a constant rate, so that a slow response does not reduce the load."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         due = time.monotonic()
         while not self._is_over:
@@ -234,7 +234,7 @@ def wait_for_line(process: subprocess.Popen[str], wanted: str) -> None:
 
 
 def respond(head: str) -> tuple[int, list[bytes]]:
-    """The target and the world that the upstream was shown."""
+    """Return the target and the configuration that the upstream received."""
     world = head.split("x-world: ")[1].split("\r\n")[0]
     body = json.dumps({"target": head.split(" ")[1], "world": world}).encode()
     return len(body), [body]

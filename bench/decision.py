@@ -1,12 +1,13 @@
-"""How long does one decision take, with everything: request, cookie, session, match, policy, cached assertion?
+"""Cost of one decision: request, cookie, session, match, policy, cached assertion.
 
     python -m bench.decision
 
-Goals: at most 60 µs with 10 routes, and at most 1.3 times that with 10,000.  And what the policy alone takes, from values: at most
-5 µs for a route with 4 criteria, 40 µs for one with 100.  And what it takes that applications read paths in their own ways: at most
-2 µs for a plain path, 30 µs for a strange one, 45 µs for the dearest that passes, 600 µs for thousands of slashes.
-And what the canonical form takes of a path as long as the listener lets one be: at most 300 µs of nothing but escapes,
-600 µs of segments with dots and escapes, 900 µs of parent segments.
+Goals: at most 60 µs with 10 routes, and at most 1.3 times that with 10,000. The policy alone, from values: at most 5 µs for a route with
+4 criteria, 40 µs for one with 100. The interpretations of a path: at most 2 µs for a plain path, 30 µs for an unusual one, 45 µs for the
+most expensive one that is accepted, 600 µs for thousands of slashes.
+
+The canonical form of a path of maximum length: at most 300 µs for escapes only, 600 µs for segments with dots and escapes, 900 µs for
+parent segments.
 """
 
 import asyncio
@@ -43,9 +44,9 @@ from tests.support.options import MINIMAL, make_options
 GOAL_MICROSECONDS = 60.0
 GOAL_RATIO = 1.3
 POLICY_GOALS = {4: 5.0, 100: 40.0}  # criteria: microseconds
-# As many readings as `readings` (authorize/policy/paths/interpretations.py) lets a path have, and of those the dearest.
+# The maximum number of interpretations (authorize/policy/paths/interpretations.py), and the most expensive ones.
 STRANGEST = b"/dashboard/%25/(S(a))%23;xa%25%253B%252F%23%40%253B%255C%2520/a"
-# As long as the listener lets a path be: what looks for sessions must not begin anew at each of these slashes.
+# The maximum length of a path; the session search must not restart at each of these slashes.
 LONGEST = "/a" + "/" * 8000 + "(S(x)"
 LONGEST_GOAL = 600.0
 READINGS_GOALS = {
@@ -89,7 +90,7 @@ def route(number: int) -> dict[str, Any]:
 
 
 def provider(number: int) -> dict[str, Any]:
-    """Entry of `identity_providers`; the first is the one by which the person of this bench has signed in."""
+    """Return an entry of `identity_providers`; the user of this benchmark has signed in with the first."""
     client = {"client_id": "gate", "client_secret": "of the bench", "groups_claim": "groups"}
     if number == 0:
         return {"id": "oidc", "provider": "oidc", "url": MINIMAL["idp_provider_url"], "domains": ["corp.com"], **client}
@@ -100,7 +101,7 @@ def options_with(count: int, providers: int = 1) -> Options:
     several = (
         {**dict.fromkeys(PLACEHOLDERS), "identity_providers": [provider(number) for number in range(providers)]} if providers > 1 else {}
     )
-    # The loader reports positions line by line; a bench needs the routes only.
+    # The loader also records positions per line; a benchmark needs only the routes.
     with tempfile.TemporaryDirectory() as directory:
         base = make_options(Path(directory), jwt_claims_headers=["email", "groups"], **several)
     model = type(base).model_fields["policy"].annotation.__args__[0]
@@ -142,14 +143,14 @@ async def measured() -> dict[tuple[int, int], float]:
         if not check.decision.is_allowed or len(check.identity_headers) != 3:
             raise SystemExit(f"the bench measures the wrong thing: {check}")
         worlds[size, providers] = (service, cookie, host.encode())
-    # Interleaved, so that a busy moment of the machine meets all of them.
+    # Interleaved, so that other load affects all of them.
     rounds = [{name: await microseconds(*world) for name, world in worlds.items()} for _ in range(ROUNDS)]
     following.cancel()
     return {name: statistics.median(found[name] for found in rounds) for name in WORLDS}
 
 
 def policy_microseconds(criteria: int) -> float:
-    """A decision from values alone, that looks at each of so many criteria."""
+    """Return the time of a decision from values alone that evaluates each of the criteria."""
     policy = [{"allow": {"and": [CRITERIA[number % len(CRITERIA)] for number in range(criteria)]}}]
     options = {"from": "https://app.example.com", "to": "http://127.0.0.1:9000", "policy": policy}
     (compiled,) = RouteTable.build([Route.model_validate(options)], client_ca=None).routes()
@@ -167,7 +168,7 @@ def policy_microseconds(criteria: int) -> float:
     ):
         raise SystemExit("the bench measures the wrong thing")
 
-    # The processor's time, the best of many short rounds: what others do on the machine is no part of the decision.
+    # CPU time, the best of many short rounds, so that other processes do not count.
     def one_round() -> float:
         started = time.process_time()
         for _ in range(CHECKS // ROUNDS):
@@ -178,7 +179,7 @@ def policy_microseconds(criteria: int) -> float:
 
 
 def readings_microseconds(path: bytes) -> float:
-    """What the match of a path costs more than that of the first reading alone; nothing is remembered from one to the next."""
+    """Return the additional cost of matching all interpretations of a path, without caches."""
     layout = ({"prefix": "/admin"}, {"regex": r".*\.(css|js)"}, {"prefix": "/dashboard/"}, {})
     options = [{"from": "https://app.example.com", "to": "http://127.0.0.1:9000", **keys} for keys in layout]
     table = RouteTable.build(map(Route.model_validate, options), client_ca=None)

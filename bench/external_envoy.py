@@ -1,13 +1,14 @@
-"""How many requests does somebody's Envoy get through, asking authorize (ext_authz), against a handler that always says yes?
+"""Throughput of an external Envoy that uses authorize (ext_authz), relative to a handler that always allows.
 
     python -m bench.external_envoy
 
-Each contender is a gRPC server in a process of its own on the first core.  A real Envoy on the second core asks, for wrk with 32
-connections, in many short turns, so that a busy moment of the machine meets all; medians and their ratio.  It is the server that
-sets the pace: the table says how much of its core it took.  Goal: at least 0.6 of the rate of a handler that always says yes, in
-gate's own server, to which each caller proves itself; what that handler comes to in a bare `grpc.aio` server, which lets anybody
-call, stands beside it.  The question is that of a signed-in browser whose headers come raw, the answer adds two identity headers
-and takes gate's cookie away.
+Each candidate is a gRPC server in a separate process on the first core. A real Envoy on the second core sends check requests for wrk with
+32 connections, in many short rounds, so that other load affects all. The table has medians and their ratio, and the share of its core
+that the server used.
+
+Goal: at least 0.6 of the rate of a handler that always allows, in gate's own server with authentication of the caller. For comparison the
+same handler runs in a plain `grpc.aio` server without authentication. The check request is that of a signed-in browser with raw headers;
+the response adds two identity headers and removes gate's cookie.
 """
 
 import argparse
@@ -90,7 +91,7 @@ def main() -> None:
             place.mkdir()
             port, cookie, pid = running.enter_context(server(serve, place))
             servers[name] = Asked(start_envoy(running, place, port), cookie, pid)
-            turn(servers[name], 1)  # warms up
+            turn(servers[name], 1)  # warm-up
         for _ in range(arguments.turns):
             for name, asked in servers.items():
                 turns[name].append(turn(asked, arguments.seconds))
@@ -99,20 +100,20 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    envoy: int  # the port of the Envoy that asks it
-    cookie: str  # of somebody signed in
+    envoy: int  # the port of the Envoy that uses it
+    cookie: str  # of a signed-in user
     pid: int
 
 
 @dataclass(frozen=True)
 class Turn:
     rate: float  # requests a second
-    cost: float  # the server's processor time for one, microseconds
-    busy: float  # how much of its core the server took
+    cost: float  # CPU time of the server per request, microseconds
+    busy: float  # share of its core that the server used
 
 
 def report(turns: dict[str, list[Turn]]) -> bool:
-    """Prints the table; True where the goal is reached.  The server's processor time shows the ratio on a busy machine, too."""
+    """Print the table; return True if the goal is met. CPU time shows the ratio on a busy machine too."""
     rates = {name: statistics.median(turn.rate for turn in found) for name, found in turns.items()}
     costs = {name: statistics.median(turn.cost for turn in found) for name, found in turns.items()}
     baseline, least = rates["always yes"], costs["always yes"]
@@ -126,7 +127,7 @@ def report(turns: dict[str, list[Turn]]) -> bool:
 
 
 def turn(asked: Asked, seconds: int) -> Turn:
-    """Each request was let through, or the benchmark ends."""
+    """Run one round; the benchmark ends if a request was denied."""
     headers = [f"-H{name}: {value}" for name, value in {**HEADERS, "Cookie": asked.cookie}.items()]
     began, before = time.perf_counter(), processor_seconds(asked.pid)
     try:
@@ -138,7 +139,7 @@ def turn(asked: Asked, seconds: int) -> Turn:
 
 
 def start_envoy(stack: ExitStack, directory: Path, asked: int) -> int:
-    """The port of an Envoy that asks about every request, and answers itself where it may."""
+    """Return the port of an Envoy that checks every request, and responds itself if it is allowed."""
     port = free_port()
     file = directory / "envoy.yaml"
     file.write_text(yaml.safe_dump(envoy_settings(port, asked)))
@@ -149,7 +150,7 @@ def start_envoy(stack: ExitStack, directory: Path, asked: int) -> int:
 
 
 def envoy_settings(port: int, asked: int) -> dict[str, Any]:
-    """What counts of examples/ext_authz/envoy.yaml."""
+    """Return the relevant part of examples/ext_authz/envoy.yaml."""
 
     def typed(name: str, **settings: Any) -> dict[str, Any]:
         return {"@type": f"type.googleapis.com/envoy.extensions.{name}", **settings}
@@ -215,7 +216,7 @@ def _address(port: int) -> dict[str, Any]:
 
 @contextmanager
 def server(serve: Serve, directory: Path) -> Iterator[tuple[int, str, int]]:
-    """`serve` in a child: its port, the Cookie of somebody signed in, the child's id."""
+    """Run `serve` in a child; return its port, a signed-in Cookie, and the child's process id."""
     ours, theirs = multiprocessing.Pipe()
     child = multiprocessing.get_context("spawn").Process(target=_serve, args=(serve, directory, theirs), daemon=True)
     child.start()

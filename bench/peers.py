@@ -1,13 +1,14 @@
-"""What do gate and others like it cost for each request, side by side in one run?
+"""Cost per request of gate and comparable proxies, measured side by side in one run.
 
     python -m bench.peers --oauth2-proxy PATH --json FILE
 
-The same upstream (nginx, 1 KiB), load (wrk -t1 -c32) and signed-in person; the proxy has one core, the load and the upstream the other.
-Requests to those that sign nobody in have the Cookie of the first that does, which is gate: all carry the like.
-Samples are taken in turns, with TLS and without, after a look that each lets nobody in who is not signed in.  Processor time is that of the
-proxy's own processes, and the figure to believe: requests/s and latency are also the machine's and the load's.  A sample counts where other
-processes took less than MOST_OTHERS of the cores; a row with too few of those is of the quietest, and marked `~`.  Medians, with the
-least and the most in brackets.  The status is 1 where a goal is missed.
+All have the same upstream (nginx, 1 KiB), load (wrk -t1 -c32) and signed-in user. The proxy has one core, the load and the upstream the
+other. Proxies without sign-in receive gate's Cookie, so that all requests are of similar size.
+
+Samples are taken in turns, with and without TLS, after a check that no proxy allows unauthenticated requests. CPU time is that of the
+proxy's processes and is the most reliable figure, because requests/s and latency also depend on the machine and the load. A sample is
+valid if other processes used less than MAX_BACKGROUND_LOAD of the cores. A row with too few valid samples uses the quietest and is marked
+`~`. Medians, with minimum and maximum in brackets. The exit status is 1 if a goal is missed.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from tests.support.certs import certificate_files
 
 DOWNLOAD, DOWNLOADS_AT_ONCE = 64 << 20, 4  # bytes
 DOWNLOAD_SECONDS, DOWNLOAD_ROUNDS = 1, 3
-BUDGET = 340.0  # seconds: after them no round begins that is not needed
+BUDGET = 340.0  # seconds, after which no optional round starts
 COLUMNS = (
     *("processor µs/request", "of bare Envoy", "of gate embedded"),
     *("requests/s", "of bare Envoy", "of gate embedded"),
@@ -47,7 +48,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`name` has at least `least` of what `baseline` has: requests/s, or requests in a second of processor time."""
+    """Goal: `name` reaches at least `least` of `baseline`, in requests/s or in requests per second of CPU time."""
 
     name: str
     baseline: str
@@ -63,11 +64,11 @@ GOALS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one contender came to."""
+    """Results of one candidate."""
 
     name: str
     is_quiet: bool
-    others: float  # the most that others took in a sample that counts
+    others: float  # maximum share of other processes in a valid sample
     rate: Figure
     p50: Figure
     p99: Figure
@@ -76,7 +77,7 @@ class Row:
     download: Figure | None  # MiB/s
     download_microseconds: Figure | None
     is_download_quiet: bool
-    all_samples: tuple[Sample, ...]  # those that do not count, too
+    all_samples: tuple[Sample, ...]  # including invalid samples
 
     @classmethod
     def of(cls, contender: Contender, memory: float) -> Self:
@@ -137,7 +138,7 @@ def parsed() -> argparse.Namespace:
 
 
 def found_programs(told: dict[str, str | None], only: list[str] | None) -> dict[str, str]:
-    """By the names of those that can be measured; tells how to get the others."""
+    """Return the installed proxies by name; print how to install the others."""
     found = {}
     for peer in PEERS:
         program = peer.found(told)
@@ -166,9 +167,9 @@ def versions(programs: dict[str, str]) -> dict[str, str]:
 
 
 def staged(stack: ExitStack, scheme: str) -> tuple[Stage, list[int]]:
-    """And the processes that work for all: the upstream's."""
+    """Start the shared processes, and return them with the environment."""
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    directory.chmod(0o755)  # Apache's processes that serve are nobody's
+    directory.chmod(0o755)  # Apache's worker processes run as another user
     (directory / "files").mkdir()
     with (directory / "files" / "large").open("wb") as file:
         file.truncate(DOWNLOAD)
@@ -189,14 +190,14 @@ def measure(scheme: str, programs: dict[str, str], arguments: argparse.Namespace
 
 
 def tell_complaints(directory: Path) -> None:
-    """What gates have warned of while they were measured."""
+    """Print warnings that gate logged during the measurement."""
     for output in sorted(directory.glob("gate-*/output")):
         if lines := [line for line in output.read_text().splitlines() if '"level": "info"' not in line]:
             print(f"{output.parent.name} warned:", *lines[:10], sep="\n", file=sys.stderr, flush=True)
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:
-    """Lines of Markdown."""
+    """Return the lines of a Markdown table."""
     by_name = {row.name: row for row in rows}
     envoy, embedded = by_name.get(BARE_ENVOY), by_name.get(EMBEDDED)
     yield f"| | {' | '.join(COLUMNS)} |"
@@ -226,7 +227,7 @@ def times(row: Row, base: Row | None, of: Callable[[Row], Figure]) -> str:
 
 
 def goals(rows: Iterable[Row]) -> Iterator[tuple[str, bool]]:
-    """(a line that tells of it, whether it is missed): those whose two were measured.  A disturbed row misses none."""
+    """Yield (description, is missed) for goals whose candidates were measured. A disturbed row misses none."""
     by_name = {row.name: row for row in rows}
     for goal in GOALS:
         if goal.name in by_name and goal.baseline in by_name:

@@ -1,17 +1,17 @@
-"""What do good clients notice while 2,000 slow ones are connected?
+"""Latency of normal clients while 2,000 slow clients are connected.
 
     python -m bench.slow_clients                # three times 25 s of each of the four modes of slowhttptest
     python -m bench.slow_clients --seconds 10
 
-slowhttptest (-H, -B, -R, -X) holds slow heads, slow bodies, range floods and slow readers against gate, 2,000 connections at a time.
-Meanwhile a good client with a session asks fifty times a second, each tenth time on a new connection.  Goals: its p99 at most
-twice that of the same client as long before the slow ones came, in the median of the rounds, and every answer a 200.
+slowhttptest (-H, -B, -R, -X) sends slow headers, slow bodies, range floods and slow readers, on 2,000 connections at a time. Concurrently
+a normal client with a session sends fifty requests a second, every tenth on a new connection. Goals: its p99 is at most twice that of the
+same client before the attack, in the median of the rounds, and every response is a 200.
 
-`coming` are the answers from slowhttptest's start until a second after its last connection, `held` those afterwards.  gate has a core of
-its own; the good client, the upstream and slowhttptest share the other one, where slowhttptest is niced, because that it spins is not
-gate's doing.  `beside` is the p99 of the same good client at the same gate while the same attack goes to an nginx instead, on gate's
-core: what is not below twice there already is the machine's.  Answers while the machine itself stood still
-(bench/support/scheduler_stalls.py) are counted as `stalled` and left out, before as under the attack.
+`coming` are the responses from slowhttptest's start until a second after its last connection, `held` those afterwards. gate has one core.
+The normal client, the upstream and slowhttptest share the other one, where slowhttptest is niced, because its busy loop is not caused by
+gate. `beside` is the p99 of the same client while the same attack targets an nginx on gate's core; if that is more than twice the
+baseline, the machine is the cause. Responses during stalls of the machine (bench/support/scheduler_stalls.py) are counted as `stalled`
+and excluded.
 """
 
 import argparse
@@ -45,13 +45,13 @@ from bench.support.scheduler_stalls import Stalls, watched
 CONNECTIONS = 2000
 GOAL = 2.0  # times the p99 without slow clients
 SETTLED = 1.0  # seconds after the last of them
-GONE = 3.0  # seconds until gate has noticed that all have left
+GONE = 3.0  # seconds until gate has closed all connections
 NICE = 15  # slowhttptest
-EVERY = 0.02  # seconds between two questions
+EVERY = 0.02  # seconds between requests
 PATIENCE = 30.0
 MOST_BESIDE = 20  # seconds
-BIG = 16 << 20  # bytes, more than the buffers on the way take
-SLOW_HOST = "localhost"  # slowhttptest dials the host it names
+BIG = 16 << 20  # bytes, more than all buffers on the way
+SLOW_HOST = "localhost"  # slowhttptest connects to the host that it names
 MODES = {  # (path, options)
     "slow heads": ("/", "-H"),
     "slow bodies": ("/read", "-B", "-s", "8192"),
@@ -62,14 +62,14 @@ MODES = {  # (path, options)
 
 @dataclass
 class Heard:
-    """`answers`: (when the question was asked, seconds until its answer); each of `attacks` came for `coming` seconds."""
+    """Observations. `answers`: (send time, seconds until the response). Each attack took `coming` seconds to connect."""
 
     answers: list[tuple[float, float]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     attacks: list[float] = field(default_factory=list)
     coming: float = 0.0
-    stalled: int | None = 0  # None where this machine lets nobody watch it
-    memory: int = 0  # bytes, of gate at the end
+    stalled: int | None = 0  # None if this machine does not allow monitoring
+    memory: int = 0  # memory of gate at the end, bytes
 
     def p(self, percent: int, *, coming: bool | None = None) -> float:
         waits = [wait for when, wait in self.answers if coming is None or coming == self._is_coming(when)]
@@ -98,7 +98,7 @@ def main() -> None:
         other = start_other(stack, directory / "other")
         cookie = signed_in_cookie(port)
         pin(1)
-        asyncio.run(listen(port, cookie, 3.0, Heard()))  # what is made once is not measured
+        asyncio.run(listen(port, cookie, 3.0, Heard()))  # warm-up of allocations that happen once
         print(f"{'':16} {'answers':>8} {'stalled':>7} {'failed':>6} {'p50 ms':>7} {'p99 ms':>7} {'before':>7} {'ratio':>6}", end="")
         print(f" {'coming':>7} {'held':>7} {'beside':>7} {'KiB each':>9}", flush=True)
         good = True
@@ -121,7 +121,7 @@ def main() -> None:
 
 def start(stack: ExitStack, directory: Path) -> tuple[int, subprocess.Popen[str]]:
     upstream = start_nginx(stack, directory)
-    directory.chmod(0o711)  # nginx gives up root where it has it
+    directory.chmod(0o711)  # nginx drops root privileges
     (directory / "files").mkdir()
     (directory / "files" / "big").write_bytes(bytes(BIG))
     port = free_port()
@@ -131,7 +131,7 @@ def start(stack: ExitStack, directory: Path) -> tuple[int, subprocess.Popen[str]
 
 
 def start_other(stack: ExitStack, directory: Path) -> str:
-    """An nginx that has nothing to do with gate, on its core."""
+    """Start an nginx without relation to gate, on gate's core."""
     directory.mkdir()
     other = start_nginx(stack, directory, core=0)
     (directory / "files").symlink_to(directory.parent / "files")
@@ -149,7 +149,7 @@ def undisturbed(port: int, cookie: str, seconds: int, process_id: int) -> Heard:
 
 
 def attacked(port: int, cookie: str, process_id: int, options: Sequence[str], rate: int, url: str, seconds: int) -> Heard:
-    """What the good client heard from the moment the attack began."""
+    """Return the normal client's observations from the start of the attack."""
     size = ("-c", str(CONNECTIONS), "-r", str(rate), "-i", "10", "-l", str(seconds))
     command = ("nice", "-n", str(NICE), "slowhttptest", *options, *size, "-u", url)
     heard = Heard(coming=CONNECTIONS / rate + SETTLED)
@@ -170,7 +170,7 @@ def attacked(port: int, cookie: str, process_id: int, options: Sequence[str], ra
 
 
 async def attack_again_and_again(command: tuple[str, ...], heard: Heard) -> None:
-    """It ends by itself when gate has cut all its connections."""
+    """Repeat the attack, which ends when gate has closed all its connections."""
     silent = asyncio.subprocess.DEVNULL
     while True:
         heard.attacks.append(time.monotonic())
@@ -184,7 +184,9 @@ async def attack_again_and_again(command: tuple[str, ...], heard: Heard) -> None
 
 
 async def listen(port: int, cookie: str, seconds: float, heard: Heard) -> None:
-    """Asks on a fixed beat, however long an answer takes, so that one slow answer cannot hide those that would have waited behind it."""
+    """Send at a fixed rate regardless of response times, so that a slow response does not hide those queued behind it (coordinated
+    omission).
+    """
     asked = set[asyncio.Task[None]]()
     idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     started = time.monotonic()

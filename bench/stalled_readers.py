@@ -1,11 +1,11 @@
-"""What do a thousand clients hold that ask for something large and do not read it?
+"""Resources held by a thousand clients that request a large response and do not read it.
 
     python -m bench.stalled_readers
     python -m bench.stalled_readers --count 200
 
-On both data planes, over HTTP/1.1 and (Envoy) HTTP/2 with a window of zero, for clients that claim nothing and for those that claim to want
-a stream, on a route with `timeout: 0s`.  `growth`: KiB of gate and Envoy for each; `held`: connections to the application when all
-are there; `after`: those that are left a few seconds after `timeout_idle` (here 10 s).  Goal: none.
+On both data planes, over HTTP/1.1 and (Envoy) HTTP/2 with a window of zero, for clients with and without a request for an event stream,
+on a route with `timeout: 0s`. `growth`: KiB of gate and Envoy per client; `held`: connections to the application with all clients
+connected; `after`: those that remain a few seconds after `timeout_idle` (here 10 s). Goal: none.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def weight(pid: int) -> int:
 
 
 async def measured(pid: int, port: int, upstream: EndlessUpstream, silent: type[Silent1 | Silent2], count: int, claims: dict) -> tuple:
-    """(KiB a stream, connections held, connections after the timeout)."""
+    """Return (KiB per stream, connections held, connections after the timeout)."""
     async with silent(port, HOST, "/large", 20, claims):
         await upstream.is_open("/large", 20)
     await upstream.is_open("/large", 0)

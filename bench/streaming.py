@@ -1,8 +1,8 @@
-"""How much memory do large bodies cost, and how soon is gate ready?
+"""Memory of large bodies, and time until gate is ready.
 
     python -m bench.streaming
 
-Goals: 1 GiB up and 1 GiB down, growth under 64 MiB; ready to serve within 3 s of the command, on a database that exists.
+Goals: 1 GiB up and 1 GiB down, growth under 64 MiB; ready within 3 s of the command, with an existing database.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def main() -> None:
         }
         settings = {**gate_settings(directory, port, "http://127.0.0.1:9", f"http://127.0.0.1:{upstream}"), "policy": [route]}
         with ExitStack() as first:
-            start_gate(first, directory, settings)  # makes the database
+            start_gate(first, directory, settings)  # creates the database
         started = time.monotonic()
         process = start_gate(stack, directory, settings)
         ready = time.monotonic() - started
@@ -49,10 +49,10 @@ def main() -> None:
 
 
 async def measure(port: int, upstream: int, process_id: int) -> tuple[int, dict[str, float]]:
-    """(peak resident memory less that before, bytes a second each way)."""
+    """Return (peak resident memory minus that before, bytes per second in each direction)."""
     async with await start_upstream(respond, upstream):
-        await transfer(port, 1 << 20, 1 << 20)  # what is allocated once is not growth
-        Path(f"/proc/{process_id}/clear_refs").write_text("5")  # the peak begins anew
+        await transfer(port, 1 << 20, 1 << 20)  # excludes allocations that happen once
+        Path(f"/proc/{process_id}/clear_refs").write_text("5")  # resets the peak
         before = resident(process_id)
         speeds = {}
         for name, up, down in (("1 GiB up", BODY, 0), ("1 GiB down", 0, BODY)):
@@ -79,7 +79,7 @@ async def transfer(port: int, up: int, down: int) -> None:
 
 
 def respond(head: str) -> tuple[int, Iterator[bytes]]:
-    """As many bytes as the request asks for."""
+    """Return the requested number of bytes."""
     down = int(head.split("down=")[1].split(" ")[0])
     return down, (CHUNK[: down - sent] for sent in range(0, down, len(CHUNK)))
 

@@ -1,7 +1,7 @@
-"""What does a tunnel for TCP cost?  Memory of an idle one, and echoed messages and megabytes a second against a bare forwarder.
+"""Cost of TCP tunnels: memory of idle ones, and echoed messages and megabytes per second relative to a bare forwarder.
 
-`python -m bench.tcp_tunnels`: 1,000 idle, with and without TLS; then 32 at ping-pong with 64 bytes and 8 that echo 256 KiB at a time, in
-turns with the forwarder; medians.  `python -m bench.tcp_tunnels echo PORT` is what they lead to.
+`python -m bench.tcp_tunnels`: 1,000 idle, with and without TLS; then 32 with ping-pong of 64 bytes and 8 that echo 256 KiB at a time, in
+turns with the forwarder; medians. `python -m bench.tcp_tunnels echo PORT` is their upstream.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Echo(asyncio.Protocol):
 
 
 class Client(HeldClient):
-    """Opens one tunnel, unless it is `bare`; each `message` that came back whole is sent again."""
+    """Client of one tunnel, or a direct connection if `bare`; it sends each `message` again when it is echoed."""
 
     def __init__(self, *, is_bare: bool):
         super().__init__()
@@ -67,7 +67,7 @@ def tunnel() -> Client:
 
 
 async def echoed(port: int, count: int, message: bytes, seconds: float, *, is_bare: bool) -> float:
-    """Bytes a second."""
+    """Return bytes per second."""
     clients = await connect(port, count, lambda: Client(is_bare=is_bare))
     for client in clients:
         client.play(message)
@@ -80,7 +80,7 @@ async def echoed(port: int, count: int, message: bytes, seconds: float, *, is_ba
 
 
 def start_gate(stack: ExitStack, directory: Path, provider: str, echo: int, **settings: object) -> tuple[int, int]:
-    """(pid, port)."""
+    """Return (pid, port)."""
     port = free_port()
     route = {"from": f"tcp+https://{AUTHORITY}", "to": f"tcp://127.0.0.1:{echo}", "allow_public_unauthenticated_access": True}
     made = {

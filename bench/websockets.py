@@ -1,6 +1,6 @@
-"""What does a websocket cost that gate carries?  Memory of an idle one, and echoed messages a second against a bare tunnel.
+"""Cost of websockets through gate: memory of idle ones, and echoed messages per second relative to a bare tunnel.
 
-`python -m bench.websockets`: 1,000 idle ones with and without TLS; then 32 at ping-pong with 64 bytes, five runs each, in turns; medians.
+`python -m bench.websockets`: 1,000 idle, with and without TLS; then 32 with ping-pong of 64 bytes, five runs each, in turns; medians.
 """
 
 import argparse
@@ -25,7 +25,7 @@ GOAL_KIB, GOAL_RATIO = 48, 0.6
 
 
 class Client(HeldClient):
-    """Opens one websocket; with `play` it answers each echo with the next message."""
+    """Client of one websocket; with `play` it responds to each echo with the next message."""
 
     def __init__(self, cookie: str):
         super().__init__()
@@ -92,7 +92,7 @@ def main() -> None:
         secrets = {key: value for key, value in yaml.safe_load((directory / f"{plain_port}.yaml").read_text()).items() if "secret" in key}
         files = certificate_files(directory, HOST)
         pair = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key), "insecure_server": False}
-        # One data directory and the same secrets do not share sessions: with TLS the route is public.
+        # One data directory and equal secrets do not share sessions, so with TLS the route is public.
         encrypted, encrypted_port = start_gate(
             stack, directory, f"http://127.0.0.1:{echo}", provider, **secrets, **pair, **open_policy(echo)
         )

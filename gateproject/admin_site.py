@@ -1,4 +1,4 @@
-"""Admin site, entered by single sign-on: whom the configuration names, for as long as their session lives."""
+"""Admin site, accessed by single sign-on of the configured administrators while their session is valid."""
 
 import hashlib
 from http import HTTPStatus
@@ -33,7 +33,7 @@ from gateproject.middleware import ADMIN
 from gateproject.user_admin import register as register_person_page
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-# What people look for, by the models that have pages; each section in this order.
+# Sections of the admin and their models, in order.
 SECTIONS = (
     ("Access policy", ("Route", "AccessForAWhile", "LoggedDecision")),
     ("People", ("User", "Session", "Group")),
@@ -56,7 +56,7 @@ class GateAdminSite(AdminSite):
         return super().index(request, {"dashboard": dashboard_of(request), **(extra_context or {})})
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
-        """Sections in people's words, in place of one for each module of ours."""
+        """Return the sections by topic instead of by Django application."""
         apps = super().get_app_list(request, app_label)
         if app_label is not None:
             return apps
@@ -65,12 +65,12 @@ class GateAdminSite(AdminSite):
         return [{"name": words, "app_label": slugify(words), "models": models} for words, models in sections if models]
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Permission, asked for each request: the Django session alone is not enough, the sign-in behind it must still stand."""
+        """Check permission on each request: the Django session alone is not enough, its sign-in session must be valid."""
         if not super().has_permission(request):
             return False
         signed_in_by = request.session.get(SESSION_KEY)
         if signed_in_by is None:
-            # The pages know no permissions of single accounts.
+            # The pages have no per-account permissions.
             return bool(page_context(request).options.admin_password_login and request.user.is_superuser)
         identity = identity_of(request)
         return identity is not None and identity.session_id == signed_in_by and may_administer(request, identity)
@@ -114,13 +114,13 @@ def may_administer(request: HttpRequest, identity: Identity) -> bool:
 
 
 def _django_user(identity: Identity) -> AbstractBaseUser:
-    """Linked by provider and subject, never by e-mail: an address can pass from one person to another."""
+    """Return the account, linked by provider and subject, never by email, because an address can be reassigned."""
     model = get_user_model()
     username = f"sso-{hashlib.sha256(identity.user_id.encode()).hexdigest()[:32]}"
     user, is_new = model.objects.get_or_create(username=username)
     if is_new:
         user.set_unusable_password()
-    # The frame of each page greets them by `first_name`; the audit log takes the address or the name (`administrator`).
+    # Pages greet users by `first_name`; the audit log uses the address or the name (`administrator`).
     user.email = identity.email[:254] if identity.verified_email else ""
     user.first_name = sanitize_text(identity.name or user.email or identity.user_id)[:150]
     user.is_staff = user.is_superuser = user.is_active = True
@@ -129,11 +129,11 @@ def _django_user(identity: Identity) -> AbstractBaseUser:
 
 
 def _target(request: HttpRequest) -> str:
-    """Where to go after signing in: a page of the admin, whatever the query asks."""
+    """Return where to redirect after sign-in: always a page of the admin, whatever the query contains."""
     wanted = request.GET.get("next", ADMIN)
     try:
         parts = urlsplit(wanted)
-    except ValueError:  # a bracket that opens no IPv6 address
+    except ValueError:  # a bracket without an IPv6 address
         return ADMIN
     is_inside = not parts.scheme and not parts.netloc and parts.path.startswith(ADMIN) and "\\" not in wanted
     return wanted if is_inside and not parts.path.startswith(f"{ADMIN}log") else ADMIN

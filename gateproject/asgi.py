@@ -1,4 +1,4 @@
-"""ASGI application: by host and canonical path alone, a request is for a page of ours or for the data plane."""
+"""ASGI application: routes each request by host and canonical path to one of gate's pages or to the data plane."""
 
 import os
 import sys
@@ -39,13 +39,13 @@ from proxy.responses.renderer import send_denial  # noqa: E402
 from proxy.service import ProxyPageContext, ProxyService  # noqa: E402
 from proxy.verdict import Deny  # noqa: E402
 
-# Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
+# Django buffers a complete body before it resolves the view. gate's largest form is the admin's, with a page of ids.
 PAGE_BODY_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPage:
-    """Page context: what a Django view of ours finds by its floor's `page_context`; RuntimeError for a part that this process lacks."""
+    """Page context of gate's Django views, which they get by `page_context`. Raises RuntimeError for a missing service."""
 
     services: Services
     configuration: ConfigurationStatus
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 
 
 class GateApplication:
-    """The ASGI application for HTTP."""
+    """ASGI application for HTTP."""
 
     def __init__(self, runtime: Runtime):
         self._runtime = runtime
@@ -120,7 +120,7 @@ class GateApplication:
             await proxy.data_plane(incoming, receive, send)
         elif owner is RequestHandler.FORWARD_AUTH:
             await proxy.forward_auth(incoming, receive, send, partial(self._page, services, RequestHandler.ROUTE_PAGES))
-        elif owner in (RequestHandler.HEALTH, RequestHandler.READINESS):  # asked every few seconds: no line in the log
+        elif owner in (RequestHandler.HEALTH, RequestHandler.READINESS):  # polled every few seconds, so not logged
             is_well = owner is RequestHandler.HEALTH or self._runtime.readiness().is_ready
             await proxy.respond(owner, incoming, send, is_well=is_well)
         else:
@@ -148,8 +148,8 @@ class GateApplication:
         )
         path = incoming.request.path
         name_page(incoming.request)
-        # Django sees the canonical path, so that it can't read another one than we did; and the scheme that the browser used,
-        # which is not ours where TLS ends in front of us.
+        # Django gets the canonical path, so that both interpret it equally, and the scheme that the browser used, which
+        # differs from gate's if a proxy terminates TLS.
         scheme = services.options.authenticate_service_url.scheme
         scope = {**incoming.scope, "path": path, "raw_path": path.encode(), "root_path": "", "scheme": scheme, "gate": own}
         most = PAGE_BODY_BYTES
@@ -162,7 +162,7 @@ class GateApplication:
 
 
 def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]:
-    """HTTP, with the websockets of our listener, which hands connections over; of any other server the scope is read again, strictly."""
+    """Serve HTTP, and websockets of gate's listener. The scope of any other server is parsed again, strictly."""
     return edge(scope, receive, send) if ABORT in (scope.get("extensions") or ()) else other_server.http(scope, receive, send)
 
 
@@ -172,7 +172,7 @@ other_server = OtherServer(runtime, edge, runtime.on_request_complete)
 application = ProtocolTypeRouter({"http": http, "websocket": other_server.websocket, "lifespan": other_server.lifespan})
 
 
-# `daphne gateproject.asgi:application` imports this module and nothing else of ours before it makes its server.
+# `daphne gateproject.asgi:application` imports only this module before it creates its server.
 try:
     install(runtime.listener_config(), runtime, runtime.options, partial(open_under_daphne, runtime))
 except ConfigError as error:

@@ -1,19 +1,19 @@
-"""Django's cache, of what it may forget: the kvstore where there is one, shared by all processes, else this process's memory.
+"""Django's cache for disposable data: the kvstore if configured, shared by all processes, else process memory.
 
-Never what decides anything: whoever can write there could write it.
+It must never hold data that decides access, because everything with access to the cache could write it.
 """
 
 from typing import Any
 
 from config.options import Options
 
-# A page must not wait for a cache: without an answer in this time (seconds) it does without.
+# Timeout in seconds, after which a page is rendered without the cache.
 TIMEOUT = 0.5
 OWN: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 
 def caches(options: Options | None) -> dict[str, dict[str, Any]]:
-    """Django's CACHES.  Sentinels and clusters serve the records alone: what is cached here is not worth their set-up."""
+    """Return Django's CACHES. With Sentinel or Cluster, only records use the kvstore, because the cache does not justify the setup."""
     if options is None or options.databroker_storage_type != "kvstore":
         return OWN
     url = options.databroker_storage_connection_string
@@ -27,7 +27,7 @@ def caches(options: Options | None) -> dict[str, dict[str, Any]]:
             "KEY_PREFIX": "gate:cache",
             "OPTIONS": {
                 **login,
-                "SERIALIZER": "django_redis.serializers.json.JSONSerializer",  # the default would run what it reads
+                "SERIALIZER": "django_redis.serializers.json.JSONSerializer",  # the default, pickle, would execute what it reads
                 "IGNORE_EXCEPTIONS": True,
                 "SOCKET_CONNECT_TIMEOUT": TIMEOUT,
                 "SOCKET_TIMEOUT": TIMEOUT,

@@ -1,6 +1,6 @@
-"""Command `gate`, as a wheel installs it: Django's management commands under short names.
+"""Command `gate` of the installed package: Django's management commands under short names.
 
-`manage.py` is the same with Django's own names, for a checkout.
+In a checkout, `manage.py` runs the same commands under their Django names.
 """
 
 import difflib
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-# Short name, management command, what it does: in the order in which an operator meets them.
+# Short name, management command and description, in the order in which operators need them.
 COMMANDS = (
     ("demo", "demo", "run gate on loopback with a development provider and sample applications"),
     ("init", "init", "create a configuration interactively"),
@@ -31,7 +31,7 @@ COMMANDS = (
     ("reseal", "reseal", "re-encrypt stored records with the current shared_secret"),
     ("completion", "completion", "print a shell completion script"),
 )
-# Headings, by the first command below each.
+# Headings, by the first command of each section.
 TITLES = {
     "demo": "Getting started",
     "run": "Serve",
@@ -39,7 +39,7 @@ TITLES = {
     "sync": "Operations",
 }
 
-# Commands that run without Django's settings, which would load the configuration: it is what they check or write, or there is none.
+# Commands that run without Django's settings, because these would load the configuration.
 WITHOUT_SETTINGS = ("init", "checkconfig", "checkready", "status", "tunnel")
 
 
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _require_command(name: str, names: Mapping[str, str]) -> None:
-    """Exit with what was likely meant, where a name is neither ours nor one of Django's own (`migrate`, `showmigrations`, ...)."""
+    """Exit with a suggestion if a name is neither a gate command nor a built-in Django one (`migrate`, `showmigrations`, ...)."""
     if name in names or name in names.values() or not (close := difflib.get_close_matches(name, names, n=1)):
         return
     from django.core.management import get_commands
@@ -67,7 +67,7 @@ def _require_command(name: str, names: Mapping[str, str]) -> None:
 
 
 def usage() -> str:
-    """Text of `gate --help`."""
+    """Return the text of `gate --help`."""
     width = max(len(short) for short, _, _ in COMMANDS)
     lines = []
     for short, _, words in COMMANDS:
@@ -87,7 +87,7 @@ def usage() -> str:
 def manage(argv: list[str]) -> None:
     """Run a management command; Ctrl-C ends it with status 130.
 
-    `-config FILE` (also --config) is taken out before Django reads its settings, because the settings come from that file.
+    `-config FILE` (also --config) is removed before Django loads its settings, because the settings come from that file.
     """
     try:
         _manage(argv)
@@ -96,11 +96,11 @@ def manage(argv: list[str]) -> None:
 
 
 def _manage(argv: list[str]) -> None:
-    # What is imported stays: Python's own thresholds look through all of it a dozen times, which is a fifth of the start.
+    # Imported modules stay, so scanning them with the default thresholds would waste a fifth of the start-up time.
     gc.set_threshold(100_000)
     arguments = _take_config(argv)
     if {"-version", "--version"} & set(arguments[1:]) or arguments[1:2] == ["version"]:
-        # Of every command: Django would print its own.
+        # Replaces Django's help for every command.
         from foundation.version import version
 
         print(version())
@@ -109,9 +109,9 @@ def _manage(argv: list[str]) -> None:
         importlib.import_module(f"gateproject.management.commands.{arguments[1]}").Command().run_from_argv(arguments)
         return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")
-    # What gRPC's C core would print about a taken port or a failed handshake is no log of ours; we log what matters ourselves.
+    # Silences gRPC's C core, whose messages about ports and handshakes duplicate gate's log.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Of Daphne's websockets, which carry nothing here: the compiled parts load cffi.
+    # Daphne's websocket support is not used here, and its compiled parts would load cffi.
     os.environ.setdefault("AUTOBAHN_USE_NVX", "0")
     from django.core.management import execute_from_command_line
 

@@ -1,4 +1,4 @@
-"""Admin page "Configuration": each value in force, where it came from, and what the last change changed.  Nothing secret is shown."""
+"""Admin page "Configuration": active values, their sources, and the last change. Secrets are redacted."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from proxy.admin import search_routes, status_context
 from proxy.service import page_context
 
 ROUTES_PER_PAGE = 50
-Setting = tuple[str, list[DisplayedValue], list[DisplayedValue]]  # title of a group, what is set, what has its default
+Setting = tuple[str, list[DisplayedValue], list[DisplayedValue]]  # title of a group, values that are set, defaults
 
 
 class Configuration(models.Model):
@@ -53,7 +53,7 @@ def _groups(options: Options, places: SourceMap) -> list[Setting]:
 
 
 def whose_configuration(options: Options) -> str:
-    """Which processes have what the page shows."""
+    """Return which processes use the displayed configuration."""
     if options.services != "all":
         whose = "This is the configuration of the authenticate service. The other services have their own files."
     elif options.process_count > 1:

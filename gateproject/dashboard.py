@@ -1,4 +1,4 @@
-"""Dashboard of the admin: how gate does at this moment, counted from the tables that the admin shows."""
+"""Dashboard of the admin: the current state, counted from the admin's tables."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -24,18 +24,18 @@ from foundation.readiness import ComponentStatus, ReadinessState
 from proxy.admin import last_errors
 from proxy.service import ProxyPageContext, page_context
 
-# A count of a whole day would take as long as the day was busy.
+# Counting a complete day would take longer on busier days.
 LATEST = 5_000
 MOST_ROUTES = 8
 DAY = timedelta(days=1)
 MOST_WAITING = 100
-COLUMNS, HIGH = 24, 60  # of the chart over time
+COLUMNS, HIGH = 24, 60  # size of the chart over time
 REFUSALS = (Outcome.FORBIDDEN.value, Outcome.CERTIFICATE.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Bar of a chart; `percent` of the longest one."""
+    """Bar of a chart; `percent` is relative to the longest one."""
 
     words: str
     number: int
@@ -45,7 +45,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of the chart over time, from its left edge `x`: heights of what was refused, below, and of all, of at most HIGH."""
+    """Column of the chart over time at `x`: heights of denied (bottom) and of all decisions, at most HIGH."""
 
     x: int
     refused: int
@@ -66,8 +66,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """Dashboard's figures.  `decisions` is how many the bars count, since `oldest`; `waiting` is None where nobody could be asked.
-    `failing` are applications of which an upstream failed its last request in this process, each with the error.
+    """Figures of the dashboard.
+
+    `decisions` is the number that the bars count, since `oldest`. `waiting` is None if the broker is unavailable. `failing` are
+    applications with an upstream whose last request in this process failed, each with the error.
     """
 
     troubles: tuple[ComponentStatus, ...]
@@ -106,7 +108,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
         waiting=_waiting(gate),
         most_waiting=MOST_WAITING,
         columns=_columns([(at.timestamp(), outcome in REFUSALS) for outcome, _, at in latest]),
-        sessions=Session.objects.exclude(expires__lte=timezone.now()).count(),  # what has expired goes by and by
+        sessions=Session.objects.exclude(expires__lte=timezone.now()).count(),  # expired rows are deleted with a delay
         signed_in=User.objects.filter(last_sign_in_at__gte=timezone.now() - DAY).count(),
         configuration=gate.configuration,
         directories=last_readings(gate.options),
@@ -124,7 +126,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
 
 
 def _upstreams(gate: ProxyPageContext) -> tuple[int, int]:
-    """How many upstreams this process asks, and how many of them it leaves out at this moment."""
+    """Return the number of upstreams in use, and of those currently ejected."""
     known = (gate.proxy.clusters.get(route) for route in gate.options.policy)
     clusters = {id(cluster): cluster for cluster in known if cluster is not None}.values()
     return sum(len(each.members) for each in clusters), sum(len(each.members) - each.available() for each in clusters)
@@ -139,7 +141,7 @@ def _failing(gate: ProxyPageContext) -> tuple[tuple[str, str], ...]:
 
 
 def _waiting(gate: ProxyPageContext) -> int | None:
-    """How many requests for access wait, MOST_WAITING at most."""
+    """Return the number of pending access requests, at most MOST_WAITING."""
     try:
         return len(async_to_sync(first_of)(AskedAccesses(gate.broker).all(), MOST_WAITING))
     except BrokerError:
@@ -147,7 +149,7 @@ def _waiting(gate: ProxyPageContext) -> int | None:
 
 
 def _columns(decided: list[tuple[float, bool]]) -> tuple[Column, ...]:
-    """Columns of equal time, from the oldest decision to the newest; each is a moment and whether it was a refusal."""
+    """Return columns of equal duration from the oldest to the newest decision, from (time, is denied) pairs."""
     if not decided:
         return ()
     begins, ends = min(at for at, _ in decided), max(at for at, _ in decided)
@@ -159,7 +161,7 @@ def _columns(decided: list[tuple[float, bool]]) -> tuple[Column, ...]:
 
 
 def _bars(counted: Iterable[tuple[str, int, dict[str, str]]]) -> tuple[Bar, ...]:
-    """Bars of what is counted, the longest first."""
+    """Return the bars of a count, longest first."""
     counts, page = list(counted), reverse("admin:authorize_loggeddecision_changelist")
     return tuple(
         Bar(words, number, max(1, round(100 * number / counts[0][1])), f"{page}?{urlencode(lookups)}") for words, number, lookups in counts

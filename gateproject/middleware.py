@@ -1,4 +1,4 @@
-"""Django middleware around our views: which pages exist at this host, the admin's guards, our cookies."""
+"""Django middleware of gate's views: pages by host, checks for the admin, and cookies."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 ADMIN = "/.gate/admin/"
 
-# The admin's own pages need its stylesheets and scripts, all from our host; nothing inline.
+# The admin needs its stylesheets and scripts from this host, but nothing inline.
 ADMIN_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -41,16 +41,16 @@ ADMIN_POLICY = "; ".join(
 
 
 class PageMetricsMiddleware(PrometheusAfterMiddleware):
-    """Metrics of our pages, by view, method and status: django-prometheus's, under labels that no client chooses."""
+    """Metrics of gate's pages by view, method and status (django-prometheus), without client-controlled labels."""
 
     def label_metric(self, metric: Any, request: HttpRequest, response: HttpResponse | None = None, **labels: str) -> Any:
-        if "method" in labels:  # of which its latency has any that a client writes
+        if "method" in labels:  # whose latency metric has labels that a client controls
             labels["method"] = self._method(request)
         return super().label_metric(metric, request, response, **labels)
 
 
 class HostPagesMiddleware(MiddlewareMixin):
-    """URLs by host: the pages of the authenticate host exist there only; those of route hosts everywhere else."""
+    """URLs by host: pages of the authenticate host exist only there, those of route hosts everywhere else."""
 
     def process_request(self, request: HttpRequest) -> None:
         at_authenticate_host = page_context(request).at_authenticate_host
@@ -58,7 +58,7 @@ class HostPagesMiddleware(MiddlewareMixin):
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):
-    """Stylesheets and scripts.  WhiteNoise looks at each of them when it is made; this, when the first is asked for."""
+    """Stylesheets and scripts. WhiteNoise scans the files when it is created, so this creates it on the first request."""
 
     def add_files_from_finders(self) -> None:
         pass
@@ -70,14 +70,14 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):
 
 
 class TimeZoneMiddleware(MiddlewareMixin):
-    """Time zone of the admin, as the configuration in force names it."""
+    """Time zone of the admin, from the active configuration."""
 
     def process_request(self, request: HttpRequest) -> None:
         timezone.activate(page_context(request).options.time_zone)
 
 
 class LanguageMiddleware:
-    """Language of a page, as its reader prefers; the admin is English."""
+    """Language of a page by content negotiation; the admin is English."""
 
     async_capable, sync_capable = True, False
 
@@ -85,7 +85,7 @@ class LanguageMiddleware:
         self._get_response = get_response
         markcoroutinefunction(self)
         for language in LANGUAGES:
-            # Django reads its catalogues, for the names of months, when a language is first used: now, and not while people wait.
+            # Django loads its catalogs (month names) on first use of a language; load them now instead of during a request.
             with translation.override(language):
                 translation.gettext("")
 
@@ -97,7 +97,7 @@ class LanguageMiddleware:
 
 
 class AdminCsrfMiddleware(CsrfViewMiddleware):
-    """CSRF protection for the admin; our other pages have tokens of their own (foundation/crypto/csrf_token.py)."""
+    """CSRF protection of the admin; gate's other pages use foundation/crypto/csrf_token.py."""
 
     def process_request(self, request: HttpRequest) -> None:
         if request.path.startswith(ADMIN):
@@ -108,11 +108,11 @@ class AdminCsrfMiddleware(CsrfViewMiddleware):
 
 
 class StoreUnavailableMiddleware(MiddlewareMixin):
-    """503 without the data broker: nobody can say whose session stands, so no page lets anybody go on.  It says when to come back."""
+    """503 with Retry-After if the data broker is unavailable, because no session can be verified."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        # Only the admin asks the database itself; everything else goes through the data broker.
-        # PostgreSQL calls it internal that it may only be read.
+        # Only the admin uses the database directly; everything else uses the data broker.
+        # PostgreSQL reports a read-only transaction as an internal error.
         if not isinstance(exception, (BrokerError, OperationalError, InterfaceError, InternalError)):
             return None
         request_id = page_context(request).request_id
@@ -133,14 +133,14 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
 
 
 def _no_such_method(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """In place of Django's answer, which is empty: a reload of what a button has led to asks for a page that only buttons open."""
+    """Replace Django's empty 405: reloading the result of a button requests a page that only accepts POST."""
     page = render_error(request, 405, Message("This method is not supported here."), links=((Message("Your applications"), "/.gate/"),))
     page.headers["Allow"] = response.headers["Allow"]
     return page
 
 
 class ResponseHeadersMiddleware(MiddlewareMixin):
-    """Response headers: the admin's security headers, and what an answer of its status must carry."""
+    """Response headers: the admin's security headers, and those that the status requires."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         if isinstance(response, HttpResponseNotAllowed):

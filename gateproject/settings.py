@@ -1,4 +1,4 @@
-"""Django settings, computed from the Options.  They decide nothing, and never raise: `checkconfig` must always run."""
+"""Django settings, computed from the Options. They never raise, because `checkconfig` must always run."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ from gateproject.cache import caches
 from gateproject.worker_process import WorkerProcess
 
 GATE_OPTIONS: Options | None = None
-GATE_WORKER: WorkerProcess | None = None  # which of several processes this is, set by `rungate`
+GATE_WORKER: WorkerProcess | None = None  # number of this worker, set by `rungate`
 GATE_CONFIG_ERROR: ConfigError | None = None
 GATE_CONFIG_PATH = find_config(os.environ, Path.cwd())  # noqa: TID251 - an entry point
 GATE_SOURCE = ConfigWatcher(GATE_CONFIG_PATH, os.environ, CONFIG_CHECKS)  # noqa: TID251
@@ -34,7 +34,7 @@ def _database(options: Options | None) -> dict[str, object]:
         "ENGINE": "django_prometheus.db.backends.sqlite3",
         "NAME": options.database_url.name if options else ":memory:",
         "OPTIONS": {
-            # Without these, writers beside each other fail with "database is locked" (docs/decisions/stores.md).
+            # Without these, concurrent writers fail with "database is locked" (docs/decisions/stores.md).
             "transaction_mode": "IMMEDIATE",
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
             "timeout": 20,
@@ -43,8 +43,7 @@ def _database(options: Options | None) -> dict[str, object]:
 
 
 def _postgresql(url: DatabaseUrl) -> dict[str, object]:
-    # Nothing waits for a server that is gone: libpq gives up after these seconds, the server itself after the statement timeout,
-    # and the engine where neither does.
+    # Every wait has a limit: libpq's connect timeout, the server's statement timeout, and the engine's deadline if neither applies.
     timeouts = {"connect_timeout": 3, "keepalives_idle": 3, "keepalives_interval": 1, "keepalives_count": 3, "tcp_user_timeout": 5000}
     return {
         "ENGINE": "gateproject.postgresql_engine",
@@ -60,10 +59,10 @@ def _postgresql(url: DatabaseUrl) -> dict[str, object]:
 
 
 def cookie_settings(options: Options) -> dict[str, object]:
-    """Cookie settings of Django, and their keys: computed anew at each reload, or a key taken out would go on opening the admin."""
+    """Return Django's cookie settings and keys. They are computed at each reload, because a removed key must not open the admin."""
     key, *older = (key.hex() for key in derive_keys(options.cookie_secret, "django"))
     session, csrf = (host_prefixed_name(f"{options.cookie_name}_{name}", secure=options.cookie_secure) for name in ("admin", "admin_csrf"))
-    # Browsers drop a cookie with the prefix of host cookies that has another path (RFC 6265bis 4.1.3.2).
+    # Browsers drop a `__Host-` cookie whose path is not `/` (RFC 6265bis 4.1.3.2).
     path = "/" if is_host_prefixed(session) else "/.gate/admin/"
     return {
         "SECRET_KEY": key,
@@ -78,11 +77,11 @@ def cookie_settings(options: Options) -> dict[str, object]:
     }
 
 
-SECRET_KEY = secrets.token_hex()  # of commands that run without a configuration
+SECRET_KEY = secrets.token_hex()  # for commands without a configuration
 if GATE_OPTIONS is not None:
     globals().update(cookie_settings(GATE_OPTIONS))
 DEBUG = False
-# The host is judged in gateproject/asgi.py, before Django sees the request.
+# gateproject/asgi.py checks the host before Django sees the request.
 ALLOWED_HOSTS = ["*"]
 
 ROOT_URLCONF = "gateproject.urls"
@@ -94,7 +93,7 @@ INSTALLED_APPS = [
     "authorize",
     "databroker",
     "proxy",
-    # Before staticfiles, whose runserver it replaces; after gateproject.checkout, whose runserver says what serves gate.
+    # Before staticfiles, whose runserver it replaces, and after gateproject.checkout, whose runserver names the commands.
     "daphne",
     "channels",
     "django.contrib.admin.apps.SimpleAdminConfig",
@@ -158,5 +157,5 @@ USE_TZ = True
 USE_I18N = True
 FORMAT_MODULE_PATH = "gateproject.formats"
 APPEND_SLASH = False
-# telemetry/logs.py configures all logging, Django's included.
+# telemetry/logs.py configures all logging, including Django's.
 LOGGING_CONFIG = None

@@ -1,4 +1,4 @@
-"""Admin page of a person: what UserAdmin shows from the data broker's tables, and what else is known of them, with links both ways."""
+"""Admin page of a user: databroker's page, with their decisions, access and applications linked in both directions."""
 
 import asyncio
 from typing import Any
@@ -28,13 +28,13 @@ from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
 LATEST = 10
-MOST_SESSIONS = 20  # of which programs are asked for
+MOST_SESSIONS = 20  # of which client applications are listed
 AWAY = "The data broker is unavailable."
 Lines = list[tuple[Any, ...]]
 
 
 class PersonAdmin(UserAdmin):
-    """People, with their decisions, access for a while and programs."""
+    """Users, with their decisions, temporary access and client applications."""
 
     fields = [
         "id",
@@ -66,7 +66,7 @@ class PersonAdmin(UserAdmin):
 
     @admin.display(description="groups")
     def member_of(self, user: Any) -> SafeString | str:
-        """Groups, each with who says so."""
+        """Return the groups, each with its source."""
         found = list(Membership.objects.filter(user=user).select_related("group").order_by("group__name", "group_id")[: SHOWN + 1])
         lines = [(self.link(each.group), origin_of(each.from_claim, each.from_directory, user.pk, user.options)) for each in found[:SHOWN]]
         every = self.list_of(Group, members__id__exact=user.pk)
@@ -101,7 +101,7 @@ class PersonAdmin(UserAdmin):
 
     @admin.display(description="authorized programs")
     def programs(self, user: Any) -> SafeString | str:
-        """Programs that they let in, each with the session by which it acts, and with which it ends."""
+        """Return the authorized client applications, each with the session that it uses and ends with."""
         if isinstance(user.let_in, str):
             return user.let_in
         lines = [
@@ -114,7 +114,7 @@ class PersonAdmin(UserAdmin):
 
     @admin.display(description="service accounts created by this user")
     def accounts(self, user: User) -> SafeString | str:
-        """Service accounts by the names that `created_by` may have of this user, each of which is theirs alone."""
+        """Return the service accounts by the names of this user in `created_by`, each of which is unique to the user."""
         names = {str(user), unambiguous_name("", user.name, user.pk), user.pk}
         found = list(ServiceAccount.objects.filter(created_by__in=names).order_by("pk")[: SHOWN + 1])
         lines = [(self.link(each), _account_words(each)) for each in found[:SHOWN]]
@@ -137,7 +137,7 @@ class PersonAdmin(UserAdmin):
 
 
 async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
-    """Lines of what a person has and of what they ask for; of nobody whom the store has no record of."""
+    """Return rows of the user's access and access requests; empty without a user record."""
     if isinstance(user.asked, str):
         raise BrokerError(user.asked)
     record = user.asked[0]
@@ -156,7 +156,7 @@ async def _programs(broker: Any, sessions: list[Session]) -> list[tuple[Session,
 
 
 def _account_words(account: ServiceAccount) -> SafeString:
-    """What it may, until when, and whether it does."""
+    """Describe an account: its permissions, its expiry, and whether it is valid."""
     may = [f"{name} {value}" for name, value in (("groups", account.groups), ("API:", account.permissions)) if value]
     ends = format_html("until {}", time_element(account.expires)) if account.expires else "no expiry"
     used = format_html("last used {}", time_element(account.last_seen_at)) if account.last_seen_at else "never used"
@@ -164,6 +164,6 @@ def _account_words(account: ServiceAccount) -> SafeString:
 
 
 def register(site: admin.AdminSite) -> None:
-    """Register in place of the page that databroker has alone."""
+    """Register in place of databroker's page."""
     site.unregister(User)
     site.register(User, PersonAdmin)

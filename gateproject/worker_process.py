@@ -1,4 +1,4 @@
-"""Worker process: what each of several processes of one gate is given by the supervisor that forks them."""
+"""Worker process: what the supervisor passes to each forked process."""
 
 import socket
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ FIRST = 1
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcess:
-    """Worker process, by its number, 1 to `count`.  The first keeps what there is once: data broker, tables, directory, files.
+    """Worker process with its number, 1 to `count`. The first is the primary: it holds data broker, tables, directory and files.
 
-    `directory` is ours alone and holds the sockets between them; `secret` is what they know each other by; `listener` is that of
-    `address`, which all accept from; `turns` is the file of `foundation.telemetry.output.Turn`; at `life` a reader sees the end of the
-    supervisor; from `news` the first reads what became of the others, a JSON object a line.
+    `directory` is private and has the sockets between the processes; `secret` authenticates them to each other. `listener` is the shared
+    socket of `address`. `turns` is the file of `foundation.telemetry.output.ProcessLock`. `life` is a pipe that closes when the
+    supervisor exits. From `news` the primary reads exits of other workers, one JSON object per line.
     """
 
     number: int

@@ -1,9 +1,9 @@
-"""How long does the directory of a large company take, and how much memory?  100,000 users, each in 20 of 10,000 groups, by Azure's deltas.
+"""Time and memory of a large directory sync: 100,000 users, each in 20 of 10,000 groups, with Azure's delta queries.
 
     python -m bench.stores.directory_sync
 
-The vendor is a child on the other core.  Goals: 90 s and 600 MiB, a second reading writes nothing, and a decision by group costs what one
-by user costs.  The status is 1 where one is missed.
+The directory is a child on the other core. Goals: 90 s and 600 MiB, a second sync writes nothing, and a decision by group costs as much
+as one by user. The exit status is 1 if one is missed.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ async def measure(options: Options) -> bool:
     for what, goal in (("first", 90.0), ("second, unchanged", 90.0)):
         before = broker._store._version
         run = await DirectoryReading(source, broker, 300.0).run()
-        written = broker._store._version - before - 1  # the history's line
+        written = broker._store._version - before - 1  # the line in the history
         facts = f"{run.users:,} users, {run.groups:,} groups, {run.requests} requests, {written:,} writes"
         print(f"{what} reading: {facts}; {run.error or 'good'}")
         outcomes += [not run.error, tell(f"seconds of the {what} reading", run.seconds, goal)]
@@ -121,7 +121,7 @@ async def decisions(options: Options, broker: MemoryStore) -> bool:
 
 
 async def serve() -> None:
-    """Microsoft Graph, with everything in pages; afterwards deltas that are empty."""
+    """Serve Microsoft Graph, all of it in pages; afterwards empty deltas."""
     server = await start_upstream(respond)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await asyncio.Event().wait()
@@ -153,7 +153,7 @@ def user(number: int) -> dict[str, object]:
 
 
 def group(number: int) -> dict[str, object]:
-    """So that everybody is in 20: user u is in the groups u, u + 500, u + 1000, ... by the number of groups."""
+    """Return the members, so that each user u is in 20 groups: u, u + 500, u + 1000, ... modulo the number of groups."""
     step = GROUPS // EACH
     members = [f"u{person:06}" for turn in range(EACH) for person in range((number - turn * step) % GROUPS, USERS, GROUPS)]
     typed = [{"@odata.type": "#microsoft.graph.user", "id": member} for member in members]

@@ -1,10 +1,10 @@
-"""What does it cost when a provider pushes a large company?  Users and groups of 1,000, one request after the other.
+"""Cost of a SCIM push of a large company: users and groups of 1,000, one request after the other.
 
     python -m bench.stores.scim_push [20000 | 100000 | ...]
 
-gate is a child on the other core, as a customer starts it: memory store, audit log in SQLite.  Goals: no user costs more because others
-are there (by the processor's clock), the process grows by at most 12 KiB a user, every change is one row of the audit log, and a push of
-what is known writes none.  The status is 1 where one is missed.
+gate is a child on the other core with a typical configuration: memory store, audit log in SQLite. Goals: the CPU time per user is
+constant, the process grows by at most 12 KiB per user, every change is one row of the audit log, and a repeated push writes none. The
+exit status is 1 if one is missed.
 """
 
 import http.client
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 class ScimProvider:
-    """Its side of one connection."""
+    """Provider's side of one connection."""
 
     def __init__(self, port: int):
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)

@@ -1,11 +1,10 @@
-"""What do a million sessions cost, with services apart?  A data broker on a real Redis and two authorizes, processes of their own.
+"""Cost of a million sessions with split services: a data broker on a real Redis, and two authorize processes.
 
     python -m bench.stores.split_services                                     # 20,000 sessions
     python -m bench.stores.split_services --sessions 1000000 --records DIR    # keep the Redis file in DIR for the next run
 
-All is measured through gRPC, as between services: how soon an authorize that starts decides, what it weighs when its replica is full,
-how long a Sync of 100,000 changes takes, and after how long a session that is deleted is refused by both.  Each line ends with its
-goal; the status is 1 where one is missed.
+Everything is measured through gRPC: the time until a new authorize decides, its memory with a full replica, the time of a Sync of 100,000
+changes, and the time until both deny a deleted session. Each line ends with its goal; the exit status is 1 if one is missed.
 """
 
 import argparse
@@ -49,7 +48,7 @@ REVOCATIONS = 300
 AUTHORIZES = 2
 AT_ONCE = 64
 YEAR = 365 * 86400.0
-LOADING = 300.0  # seconds at most for Redis to read its file
+LOADING = 300.0  # maximum seconds for Redis to load its file
 ROUTE = {"from": f"https://{HOST}", "to": "http://127.0.0.1:9", "allowed_domains": ["example.com"], "pass_identity_headers": True}
 REQUEST = PolicyRequest(method="GET", host=HOST, port=None, path="/")
 
@@ -77,7 +76,7 @@ def options_of(directory: Path, settings: dict[str, Any]) -> Options:
 
 
 async def fill(url: str, options: Options, sessions: int) -> None:
-    """With people, each in ten groups, and their sessions, as far as they are missing."""
+    """Fill with users, each in ten groups, and their sessions, as far as they are missing."""
     store = opened(url, options.shared_secret[0])
     marker = await store.get(USER, "filled")
     done = int(marker.data["sessions"]) if marker is not None else 0
@@ -137,7 +136,7 @@ async def put_session(store: StoreBackend | RemoteBroker, number: int) -> None:
 
 
 class Services:
-    """The processes, and how to ask them."""
+    """Processes, and their clients."""
 
     def __init__(self, stack: ExitStack, directory: Path, redis_url: str):
         self._stack = stack
@@ -146,7 +145,7 @@ class Services:
         self.options = options_of(directory / "client", {"services": "proxy", "policy": [ROUTE]})
         self._cookies = SessionCookies(self.options)
         self.broker = RemoteBroker(self._channel("databroker"))
-        replica = Replica(self.broker)  # follows nothing here
+        replica = Replica(self.broker)  # without a change stream here
         self.authorizers = [RemoteAuthorizer(self.options, self._channel(str(number)), replica) for number in range(AUTHORIZES)]
         self._begin(
             "databroker", 1, services="databroker", databroker_storage_type="kvstore", databroker_storage_connection_string=redis_url
@@ -202,7 +201,7 @@ async def measure(stack: ExitStack, directory: Path, redis_url: str, sessions: i
 
 
 async def until(ask: Callable[[], Awaitable[Any]]) -> None:
-    """Until the process answers."""
+    """Wait until the process responds."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -214,7 +213,7 @@ async def until(ask: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def start(services: Services, number: int, sessions: int) -> tuple[float, subprocess.Popen[str]]:
-    """Its seconds, from the program's start: the client's own search for the server is part of them."""
+    """Return the seconds from the start of the process, including the client's search for the server."""
     cookie = services.cookie(sessions // 2)
     began = time.perf_counter()
     process = services.begin_authorize(number)
@@ -228,7 +227,7 @@ async def start(services: Services, number: int, sessions: int) -> tuple[float, 
 
 
 async def sync(services: Services, redis_url: str) -> float:
-    """Changes that were made a moment ago, to records that exist, are read by who missed them all."""
+    """Measure the Sync of recent changes to existing records, by a client that missed them all."""
     server_version, begin = await services.broker.server_version(), 0
     store = opened(redis_url, services.options.shared_secret[0])
     try:
@@ -267,7 +266,7 @@ async def revocation(services: Services) -> float:
 
 
 async def full(services: Services, process: subprocess.Popen[str], sessions: int) -> float:
-    """After more sessions than a replica holds, of people who are in ten groups each: it has three records of each."""
+    """Measure with more sessions than a replica holds, of users in ten groups each: three records per session."""
     began, number = time.perf_counter(), min(sessions, MAX_SESSIONS + MAX_SESSIONS // 10)
 
     async def ask(session: int) -> None:

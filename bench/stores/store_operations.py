@@ -1,9 +1,9 @@
-"""How fast are the stores' hottest paths, on a real Redis with an append-only file, sealed?
+"""Throughput of the stores' most frequent operations, on a real Redis with an append-only file, sealed.
 
     python -m bench.stores.store_operations
 
-What a million sessions cost, and the same between processes: bench/stores/split_services.py.
-Each line ends with its goal, where there is one; the status is 1 where one is missed.
+The cost of a million sessions, and of gRPC: bench/stores/split_services.py. Each line ends with its goal, if any; the exit status is 1 if
+one is missed.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ async def replica(url: str, secret: bytes) -> list[bool]:
 
 
 async def revocation(url: str, secret: bytes) -> bool:
-    """From the deletion's call to the moment when the last of several processes' replicas has dropped it."""
+    """Measure from the call of the deletion until the replicas of all processes have dropped the record."""
     writer, stores = opened(url, secret), [opened(url, secret) for _ in range(PROCESSES)]
     copies = [await following(store) for store in stores]
     took: list[float] = []

@@ -1,4 +1,4 @@
-"""The baseline of the request benchmark: stock Daphne and aiohttp, streaming both ways and doing nothing else.
+"""Baseline of the request benchmark: stock Daphne and aiohttp, streaming in both directions without further work.
 
 `BARE_UPSTREAM=http://127.0.0.1:9000 daphne -p 8000 bench.support.bare_forwarder:application`
 """

@@ -1,4 +1,4 @@
-"""The other ends of the websocket benchmark, in plain asyncio: an echo server, and the baseline, a tunnel that does nothing but carry.
+"""Peers of the websocket benchmark, in plain asyncio: an echo server, and the baseline, a tunnel that only relays.
 
 `python -m bench.support.bare_tunnel echo PORT` · `python -m bench.support.bare_tunnel tunnel PORT TO_PORT`
 """
@@ -13,7 +13,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class Echo(asyncio.Protocol):
-    """Answers each frame that comes in one piece, masked with zeroes; reads of several frames do not happen in a game of ping-pong."""
+    """Echo server for frames that arrive in one read, masked with zeroes. Ping-pong never sends several at once."""
 
     def connection_made(self, transport):
         self.transport = transport
@@ -24,7 +24,7 @@ class Echo(asyncio.Protocol):
             self.transport.write(bytes((data[0], data[1] & 0x7F)) + data[6:])
             return
         key = re.search(rb"(?i)\r\nsec-websocket-key: *([^\r]+)", data)
-        if key is None:  # the page that a sign-in ends with
+        if key is None:  # the page after a sign-in
             self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             return
         self.is_open = True
@@ -34,7 +34,7 @@ class Echo(asyncio.Protocol):
 
 
 class End(asyncio.Protocol):
-    """One end of the tunnel; `other` is the other end."""
+    """One end of the tunnel; `other` is the peer."""
 
     def __init__(self, other=None, port=None):
         self.other, self.port, self.transport, self.waiting = other, port, None, b""

@@ -1,4 +1,4 @@
-"""One proxy under load: whether it does what it is measured for, and its samples, taken in turns with those of the others."""
+"""One proxy under load: checks of its behaviour, and its samples, taken in turns with the others."""
 
 import ssl
 import sys
@@ -11,7 +11,7 @@ import httpx
 from bench.support.harness import BODY, HOST
 from bench.support.wrk_load import CONNECTIONS, LEAST_SAMPLES, Failed, Sample, counting, take_sample
 
-MORE_ROUNDS = 3  # for who has not enough quiet samples
+MORE_ROUNDS = 3  # for candidates without enough undisturbed samples
 
 _UNVERIFIED = ssl.create_default_context()
 _UNVERIFIED.check_hostname, _UNVERIFIED.verify_mode = False, ssl.CERT_NONE
@@ -23,9 +23,9 @@ class Contender:
     process: int
     port: int
     scheme: str
-    cores: frozenset[int]  # its own, and that of what loads it
+    cores: frozenset[int]  # its cookie header, and that of the load
     cookie: str = ""
-    signs_in: bool = True  # without it the cookie is another's, so that all requests are alike, and nobody is turned away
+    signs_in: bool = True  # without sign-in it receives another's cookie, so that all requests are similar and accepted
     samples: list[Sample] = field(default_factory=list)
     downloads: list[Sample] = field(default_factory=list)
 
@@ -37,7 +37,7 @@ class Contender:
         return [*(f"-H{name}: {value}" for name, value in _headers(self.cookie).items()), self.url + path]
 
     def must_judge(self) -> None:
-        """wrk counts a redirect to the sign-in page as a success, and it would be a fast one: look at the answers themselves."""
+        """Check responses individually, because wrk counts a fast redirect to the sign-in page as success."""
         status, body = self._answer(self.cookie)
         if (status, body) != (200, BODY.encode()):
             sys.exit(f"{self.name}: answered {status} with {len(body)} bytes, not the upstream's page")
@@ -45,14 +45,14 @@ class Contender:
             sys.exit(f"{self.name}: answered {status} to who is not signed in")
 
     def _answer(self, cookie: str) -> tuple[int, bytes]:
-        # The certificate is for the name, and the address is dialled: this looks at the answer, not at the certificate.
+        # The address is dialled instead of the name of the certificate, which is not verified here.
         headers = {**_headers(cookie), "Accept": "text/html", "Sec-Fetch-Mode": "navigate"}
         response = httpx.get(self.url + "/", headers=headers, trust_env=False, verify=_UNVERIFIED)
         return response.status_code, response.content
 
 
 def give_alike_cookies(contenders: Sequence[Contender]) -> None:
-    """Those who sign nobody in get the cookie of the first that does: all carry the like."""
+    """Give candidates without sign-in the cookie of the first with sign-in, so that all requests are similar."""
     cookie = next((contender.cookie for contender in contenders if contender.signs_in), "")
     for contender in contenders:
         contender.cookie = contender.cookie or cookie
@@ -64,7 +64,7 @@ def _headers(cookie: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """`beside` are the processes that work for all of them, as the upstream does; no round begins after `until`."""
+    """Schedule of rounds. `beside` are shared processes, such as the upstream; no round starts after `until`."""
 
     rounds: int
     seconds: int
@@ -72,9 +72,9 @@ class Turns:
     beside: Collection[int]
 
     def take(self, contenders: Sequence[Contender]) -> None:
-        """One sample of each after the other, and some more for those that were disturbed."""
+        """Take one sample of each in turns, and more for those with disturbed ones."""
         for contender in contenders:
-            self._load(contender, "/", CONNECTIONS, [])  # warms up
+            self._load(contender, "/", CONNECTIONS, [])  # warm-up
         for number in range(self.rounds + MORE_ROUNDS):
             for contender in contenders:
                 lacks = number < self.rounds or len(counting(contender.samples)[0]) < self.rounds

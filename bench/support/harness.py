@@ -1,4 +1,4 @@
-"""What every benchmark stands on: children on a core of their own, an upstream, a provider, gate's settings, a signed-in cookie."""
+"""Harness of all benchmarks: children on separate cores, an upstream, a provider, gate's settings, a signed-in cookie."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def run_gate(stack: ExitStack, config: Path, port: int, *, core: int | tuple[int
 
 
 def signed_in_cookie(port: int, scheme: str = "http", origin: str = f"https://{HOST}") -> str:
-    """`origin` is what the proxy takes its own to be: gate's is that of its configuration, whoever ends TLS."""
+    """Return the cookie of a signed-in user; `origin` is the proxy's external origin, which may be https without TLS at gate."""
     proxy = f"{scheme}://127.0.0.1:{port}"
     with Browser(dial={HOST: proxy, AUTHENTICATE_HOST: proxy}) as browser:
         response = browser.sign_in(f"{origin}/", PERSON["sub"])
@@ -118,7 +118,7 @@ def child(
 
 
 def pin(core: int | tuple[int, ...]) -> None:
-    """The server that is measured has a core of its own, where there are two; or several, as far as there are."""
+    """Pin a process to one core, or to several, as far as the machine has them."""
     os.sched_setaffinity(0, cores_of(core))
 
 

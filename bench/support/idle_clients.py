@@ -1,4 +1,4 @@
-"""Many clients of one port, held open: how much memory does each of them cost the process that they are connected to?"""
+"""Many idle clients of one port, to measure the memory per connection of the process that they are connected to."""
 
 import asyncio
 import resource
@@ -12,7 +12,7 @@ from bench.support.process_stats import resident
 
 
 class HeldClient(asyncio.Protocol):
-    """`opened` tells whether it got what it asked for, `lost` that its connection has ended."""
+    """Idle client. `opened`: whether it received the expected response; `lost`: whether its connection has ended."""
 
     transport: asyncio.Transport
 
@@ -31,7 +31,7 @@ Client = TypeVar("Client", bound=HeldClient)
 
 
 def allow_many_files() -> None:
-    """Each client takes two in the process that carries it, and the usual limit is 1,024."""
+    """Raise the descriptor limit, because each client uses two in the proxy, and the default limit is 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -55,7 +55,7 @@ async def disconnect(clients: list[HeldClient]) -> None:
 
 
 async def idle_memory(pid: int, port: int, count: int, make: Callable[[], HeldClient], tls: ssl.SSLContext | None = None) -> float:
-    """KiB of the process for each of `count` idle clients."""
+    """Return KiB of the process per idle client."""
     await disconnect(await connect(port, 20, make, tls))
     before = resident(pid)
     clients = await connect(port, count, make, tls)

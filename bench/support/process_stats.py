@@ -1,4 +1,4 @@
-"""What do processes take of the machine?  Processor time and memory, as the kernel counts them."""
+"""CPU time and memory of processes, from the kernel."""
 
 import os
 import re
@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_GONE = (FileNotFoundError, ProcessLookupError)  # what is said of a process that has ended
+_GONE = (FileNotFoundError, ProcessLookupError)  # the state of a process that has ended
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def family(id: int) -> list[int]:
-    """The process, and all below it."""
+    """Return the process and all its descendants."""
     children: list[int] = []
     with suppress(*_GONE):
         for task in Path(f"/proc/{id}/task").iterdir():
@@ -21,12 +21,12 @@ def family(id: int) -> list[int]:
 
 
 def processor_seconds(id: int) -> float:
-    """What the process and all below it have taken of the processor, for themselves and in the kernel; those that have ended, too."""
+    """Return user and system CPU time of the process and its descendants, including those that have ended."""
     return sum(map(own_processor_seconds, family(id)))
 
 
 def own_processor_seconds(id: int) -> float:
-    """With what its children had taken that it has waited for; so what ends meanwhile is its parent's."""
+    """Return CPU time including waited-for children, so that an ended child is counted in its parent."""
     with suppress(*_GONE):
         fields = Path(f"/proc/{id}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / _TICKS
@@ -34,12 +34,12 @@ def own_processor_seconds(id: int) -> float:
 
 
 def resident(id: int, field: str = "VmRSS") -> int:
-    """Bytes that the process alone holds; `field` of /proc/PID/status may be its peak, "VmHWM"."""
+    """Return private memory in bytes; `field` of /proc/PID/status may be the peak, "VmHWM"."""
     return int(re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{id}/status").read_text(), re.MULTILINE)[1]) << 10
 
 
 def mebibytes(id: int) -> float:
-    """What the process and all below it hold: what several share is divided among them (PSS)."""
+    """Return the memory of the process and its descendants; shared memory is divided among its users (PSS)."""
     return sum(_kibibytes(Path(f"/proc/{each}/smaps_rollup").read_text()) for each in family(id)) / 1024
 
 
@@ -49,9 +49,9 @@ def _kibibytes(rollup: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CoreTime:
-    """Seconds since the start of the machine, of some cores together."""
+    """Seconds since boot of some cores in total."""
 
-    busy: float  # whoever took them; what another machine took of a virtual one is among them
+    busy: float  # used by any process, or stolen by the host of a virtual machine
     all: float
 
     @classmethod
@@ -63,13 +63,13 @@ class CoreTime:
         busy = everything = 0
         for core in cores:
             found = re.search(rf"^cpu{core} (.+)$", text, re.MULTILINE)
-            # user nice system idle iowait irq softirq steal; what guests took is in the first two.
+            # user nice system idle iowait irq softirq steal; guest time is part of the first two.
             user, nice, system, idle, waiting, irq, softirq, stolen = map(int, found[1].split()[:8])
             used = user + nice + system + irq + softirq + stolen
             busy, everything = busy + used, everything + used + idle + waiting
         return cls(busy / _TICKS, everything / _TICKS)
 
     def share_of_others(self, earlier: "CoreTime", ours: float) -> float:
-        """0 to 1: what was taken since then by processes that are not ours, which took `ours` seconds."""
+        """Return the share (0 to 1) that other processes used; `ours` is the CPU time of the measured ones."""
         elapsed = self.all - earlier.all
         return max(0.0, self.busy - earlier.busy - ours) / elapsed if elapsed else 0.0

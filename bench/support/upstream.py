@@ -14,7 +14,7 @@ async def start_upstream(respond: Respond, port: int = 0) -> asyncio.Server:
     """Serve on loopback.  `respond` gets the request's head in lower case, and returns the length of a body and the body in chunks."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):  # the run is over
+        with suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):  # the run has ended
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 declared = re.search(r"\r\ncontent-length: *(\d+)", head)

@@ -1,4 +1,4 @@
-"""One sample of load on one contender by wrk, what it cost, and which samples count."""
+"""One wrk sample of a candidate, its cost, and the selection of valid samples."""
 
 import re
 import resource
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bench.support.harness import pin
 from bench.support.process_stats import CoreTime, processor_seconds
 
-# A sample counts where others took less than this of the cores that it used.
+# A sample is valid if other processes used less than this share of its cores.
 MOST_OTHERS = 0.08
 LEAST_SAMPLES = 3
 CONNECTIONS = 32
@@ -28,12 +28,12 @@ _MEBIBYTES = {"": 2**-20, "K": 2**-10, "M": 1.0, "G": 2**10, "T": 2**20}
 
 
 class Failed(ValueError):
-    """Not every request was answered with success."""
+    """Not every request succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What wrk says: requests, requests/s, milliseconds, MiB/s."""
+    """Output of wrk: requests, requests/s, milliseconds, MiB/s."""
 
     requests: int
     rate: float
@@ -56,10 +56,10 @@ class Sample:
     rate: float  # requests/s
     p50: float  # milliseconds
     p99: float
-    microseconds: float  # of the processor for each request, of the contender's processes
+    microseconds: float  # CPU time per request, of the candidate's processes
     transfer: float  # MiB/s
     microseconds_each_mebibyte: float
-    others: float  # 0 to 1: what other processes took of the cores meanwhile
+    others: float  # 0 to 1: share of the cores used by other processes
 
     @property
     def is_quiet(self) -> bool:
@@ -68,7 +68,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The median of what several samples say, and how far they are apart."""
+    """Median of several samples, with their spread."""
 
     median: float
     least: float
@@ -81,7 +81,7 @@ class Figure:
 
 
 def counting(samples: Sequence[Sample]) -> tuple[list[Sample], bool]:
-    """(the quiet ones, True); or, where they are too few, the quietest, and False."""
+    """Return (the undisturbed samples, True), or (the quietest, False) if they are too few."""
     quiet = [sample for sample in samples if sample.is_quiet]
     if len(quiet) >= LEAST_SAMPLES:
         return quiet, True
@@ -89,7 +89,7 @@ def counting(samples: Sequence[Sample]) -> tuple[list[Sample], bool]:
 
 
 def take_sample(process: int, beside: Collection[int], cores: Collection[int], arguments: Sequence[str], seconds: int) -> Sample:
-    """Loads `process` for `seconds`; `arguments` are wrk's, and the URL the last of them.  `beside` work for it, as the upstream does."""
+    """Load `process` for `seconds`; `arguments` are wrk's, ending with the URL. `beside` are shared processes, such as the upstream."""
 
     def ours() -> float:
         return sum(map(processor_seconds, beside)) + _ended_children()
@@ -112,6 +112,6 @@ def wrk(arguments: Sequence[str], seconds: int) -> Report:
 
 
 def _ended_children() -> float:
-    """wrk's part, when it has ended."""
+    """Return wrk's CPU time after it has ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -1,10 +1,9 @@
-"""How long does a page of the admin take, with as many people as a large company has?
+"""Response times of the admin's pages with the data of a large company.
 
     python -m bench.web.admin_pages
 
-100,000 people, a session each, 10,000 groups of 20, 100,000 entries in the audit log and in the decision log;
-in SQLite and in a real PostgreSQL.  Goal: every page in less than half a second.
-Then the tables are filled from a store of as many sessions, as a start does.
+100,000 users with a session each, 10,000 groups of 20, 100,000 entries in the audit log and in the decision log; in SQLite and in a real
+PostgreSQL. Goal: every page in less than half a second. Then the projection is filled from a store with as many sessions, as at start.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ GROUPS, MEMBERS = 10_000, 20
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 SOMEBODY = "oidc/050000"
 
-# What is asked of each list: its query, in words.
+# Queries of each list, with a description.
 DECISIONS = "authorize/loggeddecision/"
 SESSIONS, USERS, GROUPS_, AUDIT = (f"databroker/{model}/" for model in ("session", "user", "group", "auditentry"))
 PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
@@ -109,7 +108,7 @@ def pages() -> Iterator[float]:
         options = make_options(Path(directory))
     modules: Any = (session_admin, group_admin, service_account_admin, authorize.admin, authenticate.admin, user_admin)
     site = AdminPages(*(each.register for each in modules), broker=MemoryStore(), options=options)
-    site.get(SESSIONS)  # templates are read once
+    site.get(SESSIONS)  # templates are cached
     for words, page, query in PAGES:
         started, processor = time.perf_counter(), time.process_time()
         response = site.get(page, **query)
@@ -121,11 +120,11 @@ def pages() -> Iterator[float]:
 
 
 def filling() -> None:
-    """Twice: into empty tables, and over those that an earlier life of the store left."""
+    """Measure twice: into empty tables, and over existing rows of another store."""
     from databroker.models import Session, User
 
     store = asyncio.run(filled_store())
-    for words, erase in (("into empty tables", True), ("over full ones, after a server that started anew", False)):
+    for words, erase in (("into empty tables", True), ("over full ones, after a restart", False)):
         if erase:
             Session.rows.all().delete()
             User.rows.all().delete()
@@ -248,7 +247,7 @@ def database(settings: dict[str, Any]) -> Iterator[None]:
         del connections["default"]
 
     forget()
-    asyncio.run(sync_to_async(forget)())  # the thread that fills the tables has a connection of its own
+    asyncio.run(sync_to_async(forget)())  # the projection thread has a separate connection
     call_command("migrate", verbosity=0, interactive=False)
     try:
         yield

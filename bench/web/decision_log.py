@@ -1,10 +1,10 @@
-"""What does the decision log cost where every request is refused, and is it quick to search?
+"""Cost of the decision log when every request is denied, and speed of searches in it.
 
     python -m bench.web.decision_log
 
-Two gates that differ in `decision_log_size` alone refuse as fast as wrk -t1 -c32 asks, in turns; the goal is 0.95 of the rate
-without the log, as the median of the turns' own ratios: what else the machine does changes more slowly than whose turn it is.
-Then 100,000 decisions are searched as the admin does, by person, by request id, by time; the goal is half a second for each.
+Two gates that differ only in `decision_log_size` deny requests of wrk -t1 -c32, in turns. The goal is 0.95 of the rate without the log,
+as the median of the ratios per round, because other load changes more slowly than the rounds. Then 100,000 decisions are searched as in
+the admin, by user, by request id, by time; the goal is half a second each.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def main() -> None:
         for name in gates:
             refused(*gates[name], 1)
         for turn in range(arguments.runs):
-            for name in (*gates,)[:: 1 if turn % 2 else -1]:  # nobody always comes second
+            for name in (*gates,)[:: 1 if turn % 2 else -1]:  # alternates the order
                 rates[name].append(refused(*gates[name], arguments.seconds))
     ratios = [logged / bare for bare, logged in zip(rates["without"], rates["with the log"], strict=True)]
     ratio = statistics.median(ratios)

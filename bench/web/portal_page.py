@@ -1,10 +1,10 @@
-"""How long does a person with a thousand applications wait for the portal, and for how long does everybody else meanwhile?
+"""Latency of the portal with a thousand applications, and its effect on other requests.
 
     python -m bench.web.portal_page
 
-1,000 routes of five kinds of policy, all open to one signed-in person, who asks for the first page again and again.  Goals: 60 kB, 60 ms
-for 99 of 100 pages, and no turn of the event loop longer than 20 ms.  The processor's time stands beside that of the wall: on a machine
-that does other things, too, that one is to be believed, and it decides the status.
+1,000 routes of five kinds of policy, all open to one signed-in user, who requests the first page repeatedly. Goals: 60 kB, p99 of 60 ms,
+and no event loop iteration longer than 20 ms. CPU time is shown next to wall time. It decides the exit status, because it is more
+reliable on a busy machine.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def route(number: int) -> dict[str, Any]:
 
 
 class Turns:
-    """Seconds of the processor that each turn of the event loop takes."""
+    """CPU seconds of each iteration of the event loop."""
 
     def __init__(self) -> None:
         self.took: list[float] = []
@@ -58,7 +58,7 @@ class Turns:
 
 
 async def measured(directory: Path) -> tuple[list[float], list[float], list[float], int]:
-    """(seconds of the wall and of the processor for each page, seconds of the processor for each turn, bytes of a page)."""
+    """Return (wall and CPU seconds per page, CPU seconds per loop iteration, bytes of a page)."""
     from django.core.handlers.asgi import ASGIHandler
 
     from gateproject.process.gc_tuning import settle
@@ -85,7 +85,7 @@ async def measured(directory: Path) -> tuple[list[float], list[float], list[floa
 
 
 def told(name: str, seconds: Sequence[float]) -> tuple[float, float]:
-    """(99 of 100, longest) in milliseconds."""
+    """Return (p99, maximum) in milliseconds."""
     found = sorted(1e3 * each for each in seconds)
     middle, most, longest = found[len(found) // 2], found[len(found) * 99 // 100], found[-1]
     print(f"{name:36}{middle:8.1f}{most:12.1f}{longest:10.1f}")

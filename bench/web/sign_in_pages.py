@@ -1,9 +1,9 @@
-"""How long does a sign-in keep the person waiting for us?  All our pages of one sign-in, without the provider's own work.
+"""Time that gate adds to a sign-in: all its pages, without the provider's work.
 
     python -m bench.web.sign_in_pages
 
-The provider runs in this process; the time in which it makes its answers is taken off.  Goal: at most 15 ms in the middle.
-The processor's time stands beside it: on a machine that does other things, too, that one is to be believed.
+The provider runs in this process, and the time of its responses is subtracted. Goal: a median of at most 15 ms. CPU time is shown next to
+it, because it is more reliable on a busy machine.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ WARM_UP, ROUNDS = 10, 200
 
 
 class Clocks(NamedTuple):
-    """Seconds of the wall and of the processor."""
+    """Wall and CPU seconds."""
 
     wall: float
     processor: float
@@ -66,7 +66,7 @@ async def measured(directory: Path) -> list[Clocks]:
 
 
 async def one_sign_in(site, idp: TimedIdP) -> Clocks:
-    """From the signed link to the hand-over, with discovery and keys cached as they are after the first."""
+    """Run one sign-in from the signed link to the handoff, with discovery and keys cached, as after the first."""
     browser = site.browser()
     started, before = Clocks.now(), idp.spent
     callback = idp.pick(await browser.to_provider(), "alice")

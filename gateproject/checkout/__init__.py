@@ -1,1 +1,1 @@
-"""Django application with the management commands of a checkout: no operator needs them, and `gate` lists none of them."""
+"""Django application with the management commands for development, which `gate` does not list."""

@@ -1,1 +1,1 @@
-"""Date formats of the admin: one form everywhere, with the time zone that all of them are in."""
+"""Date formats of the admin: one format everywhere, with the time zone."""

@@ -1,4 +1,4 @@
-"""First configuration: its text, with a comment at each setting, its secrets, and its file, which is never written over another."""
+"""Initial configuration: its commented text, its secrets, and its file, which never overwrites another."""
 
 import base64
 import os
@@ -16,7 +16,7 @@ from authenticate.post_logout_redirect import PATH as SIGNED_OUT
 from gateproject.init.questions import CALLBACK, Answers, redirect_uri, settings_of
 
 FILE = "config.yaml"
-# What begins a group of settings, in the order of the file.
+# First setting of each group, in the order of the file.
 _COMMENTS = {
     "authenticate_service_url": "URL of the sign-in host. Redirect URI to register at the provider: {redirect_uri}",
     "address": "Address of the listener.",
@@ -41,16 +41,16 @@ _ORDER = (
 
 
 def made_secrets() -> dict[str, str]:
-    """Secrets of a new installation, as settings: base64 of 32 random bytes each, and a key on P-256."""
+    """Generate the secrets of a new installation as settings: base64 of 32 random bytes each, and a P-256 key."""
     pem = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     made = {name: base64.b64encode(secrets.token_bytes(32)).decode() for name in ("cookie_secret", "shared_secret")}
     return {**made, "signing_key": base64.b64encode(pem).decode()}
 
 
 def configuration(answers: Answers, made: dict[str, str], data_dir: str | None = "data") -> str:
-    """Text of the configuration that these answers give, YAML; complete where all questions were answered.  Raises UnusableAnswer.
+    """Return the YAML text of the configuration for these answers. Raise UnusableAnswer.
 
-    `data_dir` is None where the environment names it, as in a container.
+    `data_dir` is None if the environment sets it, as in a container.
     """
     settings = settings_of(answers) | made
     settings |= {"databroker_storage_type": "database", "metrics_address": "127.0.0.1:9090"}
@@ -89,12 +89,12 @@ def _written(key: str, value: Any) -> Iterator[str]:
 
 
 def _on_one_line(value: Any) -> str:
-    """Value as YAML; a scalar is quoted where it must be."""
+    """Return a value as one-line YAML, quoted if necessary."""
     return yaml.safe_dump(value, default_flow_style=isinstance(value, list), allow_unicode=True, width=inf).splitlines()[0]
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read.  FileExistsError where there is one, OSError; then nothing is left behind."""
+    """Write a file that only its owner may read. Raise FileExistsError or OSError; then no partial file remains."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

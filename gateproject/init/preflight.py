@@ -1,5 +1,7 @@
-"""Surroundings of a first start: whether the ports can be had, and whether the hosts lead here.  Notes, and no errors: gate may be meant
-to run elsewhere."""
+"""Preflight notes for a first start: whether the ports are available, and whether the hosts resolve to this machine.
+
+They are not errors, because gate may run on another machine.
+"""
 
 import socket
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from proxy.listener.listeners import bind
 
 
 def notes(options: Options, page: Page) -> Iterator[str]:
-    """Sentences about what a person should see to before the start; `page` asks a gate that runs."""
+    """Yield what to fix before the start; `page` fetches a page of a running gate."""
     if has_running_gate(options, page):
         yield f"gate is already running here (metrics_address {options.metrics_address}). Show its state with `gate status`"
     else:
@@ -27,7 +29,7 @@ def notes(options: Options, page: Page) -> Iterator[str]:
 
 
 def has_running_gate(options: Options, page: Page) -> bool:
-    """Whether what answers at this configuration's `metrics_address` is a gate: nothing else would tell of its parts."""
+    """Return whether a gate responds at this configuration's `metrics_address`."""
     return options.metrics_address is not None and not read(str(options.metrics_address), page).trouble
 
 
@@ -40,7 +42,7 @@ def _port_trouble(setting: str, address: HostPort) -> str:
 
 
 def _resolves(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):  # browsers know these by themselves (RFC 6761 6.3)
+    if host == "localhost" or host.endswith(".localhost"):  # browsers resolve these themselves (RFC 6761 6.3)
         return True
     try:
         return bool(socket.getaddrinfo(host, None))

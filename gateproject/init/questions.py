@@ -1,7 +1,6 @@
-"""Questions of `gate init`: what a first configuration needs to know, and which settings follow from each answer.
+"""Questions of `gate init`: the values that an initial configuration needs, and the settings that follow from each answer.
 
-An answer is a text, as a person types it.  Whether it can be used is for the checks of the configuration to say: no rule of theirs stands
-here a second time.
+An answer is text as typed by the user. The configuration's own checks validate it, so no rule is duplicated here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,7 @@ CALLBACK = "/oauth2/callback"
 
 
 class UnusableAnswer(ValueError):
-    """Answer that no setting can be made of, to the question of this `key`; the message says what to write instead."""
+    """Answer to the question `key` that cannot become a setting; the message says what to enter instead."""
 
     key = "who"
 
@@ -32,9 +31,9 @@ def _always(answers: Answers) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question under a name, which is its key in a file of answers.  `settings` are the keys of the problems that are its answer's.
+    """Question; its name is its key in a file of answers. `settings` are the keys whose problems belong to this answer.
 
-    `default` is what an empty line means, "" for nothing; an optional question may stay without an answer.
+    `default` applies to an empty line ("" for none); an optional question may stay unanswered.
     """
 
     key: str
@@ -48,7 +47,7 @@ class Question:
 
 
 def _port(answers: Answers) -> str:
-    """What browsers write after a host; where something in front ends TLS it is on the usual port."""
+    """Return the port as browsers write it after a host; empty if a proxy terminates TLS on the default port."""
     _, _, port = answers.get("address", ":443").rpartition(":")
     return "" if answers.get("certificates") == BALANCER or port in ("", "443") else f":{port}"
 
@@ -147,12 +146,12 @@ QUESTIONS = (
 
 
 def redirect_uri(answers: Answers) -> str:
-    """Redirect URI that the provider must know."""
+    """Return the redirect URI to register with the provider."""
     return answers["sign_in_url"].rstrip("/") + CALLBACK
 
 
 def settings_of(answers: Answers) -> dict[str, Any]:
-    """Settings that follow from the answers so far.  Raises UnusableAnswer."""
+    """Return the settings for the answers so far. Raise UnusableAnswer."""
     settings: dict[str, Any] = {}
     for question in QUESTIONS:
         if question.key in answers and question.applies(answers):

@@ -1,4 +1,4 @@
-"""systemd unit for the gate that is installed here: `gate init --systemd`."""
+"""systemd unit for this installation of gate (`gate init --systemd`)."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ _HIDDEN = ("/home", "/root", "/run/user")  # by ProtectHome=yes
 
 
 def systemd_unit(program: Path, configuration: Path) -> str:
-    """Text of a unit that runs `program` with one configuration file.  ValueError where the unit could not read one of them."""
+    """Return a unit that runs `program` with a configuration file. Raise ValueError if systemd could not access one of them."""
     for path in (program, configuration):
         if any(path.is_relative_to(hidden) for hidden in _HIDDEN):
             raise ValueError(f"{path}: the unit sets ProtectHome=yes and cannot read it. Use a path outside {', '.join(_HIDDEN)}.")
@@ -21,13 +21,13 @@ def systemd_unit(program: Path, configuration: Path) -> str:
 
 
 def write_unit(path: Path, text: str) -> None:
-    """Write a unit that everybody may read.  FileExistsError where there is one, OSError."""
+    """Write a world-readable unit. Raise FileExistsError or OSError."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w", encoding="utf-8") as file:
         file.write(text)
 
 
 def next_steps(unit: Path, configuration: Path) -> str:
-    """Commands that an administrator runs after the unit and the configuration are written."""
+    """Return the commands to run after the unit and the configuration are written."""
     return "\n".join(
         [
             "As root:",

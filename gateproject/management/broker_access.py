@@ -1,4 +1,4 @@
-"""Broker access of commands: the records that the running gate works with."""
+"""Access of commands to the records of the running gate."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -23,7 +23,7 @@ EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - not listened on, but repla
 
 @asynccontextmanager
 async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
-    """Broker client: the store itself where processes share it, else the process that has it; BrokerError where nobody can be asked."""
+    """Return a broker client: of the shared store, else of the process that has the store. Raise BrokerError if it is unavailable."""
     url = options.databroker_service_url
     if url is None and options.databroker_storage_type == "memory":
         url = _own_address(options.grpc_address)
@@ -43,7 +43,7 @@ async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
 
 
 async def users_by_email(broker: BrokerClient, written: Collection[str], options: Options) -> dict[str, list[Record]]:
-    """Return the records of users by those of these addresses that are theirs, as rules know users: an unverified one names nobody."""
+    """Return the user records that have one of these addresses verified; unverified addresses match no user."""
     meant = {email: each for each in written if (email := canonical_email(each))}
     found = dict[str, list[Record]]()
     if meant:
@@ -55,7 +55,7 @@ async def users_by_email(broker: BrokerClient, written: Collection[str], options
 
 
 async def _require_listener(url: Url) -> None:
-    """gRPC would wait for somebody to begin to listen, and say less of why."""
+    """Check that a process listens, because gRPC would wait for it with a less specific error."""
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             _, writer = await asyncio.open_connection(url.host.strip("[]"), url.port)

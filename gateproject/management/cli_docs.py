@@ -24,7 +24,7 @@ as `migrate`, work too, also as `gate migrate`.
 
 
 class DeclaredArguments:
-    """Arguments of one command, recorded as the command declares them: an argument parser in the eyes of `add_arguments`."""
+    """Recorder of a command's arguments, with the interface of an argument parser."""
 
     def __init__(self, words: str = ""):
         self.help = words

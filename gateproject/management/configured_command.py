@@ -1,4 +1,4 @@
-"""Configured command: the base of manage.py's commands that work by the configuration."""
+"""Base class of commands that load the configuration."""
 
 import getpass
 import socket
@@ -13,7 +13,7 @@ from gateproject.management.gate_command import GateCommand
 from gateproject.process.config_report import NO_FILE
 from gateproject.process.database_migrations import migrate
 
-# The others write their tables, the audit log among them, where the admin can't read them.
+# Other services write their tables, including the audit log, where the admin cannot read them.
 HAS_TABLES = ("all", "authenticate")
 
 
@@ -21,12 +21,12 @@ class ConfiguredCommand(GateCommand):
     config_is: ClassVar[str] = "configuration file (default: GATE_CONFIG, else ./config.yaml)"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.
+        # manage.py removes -config from the arguments before Django parses them; it is declared here for the help.
         parser.add_argument("-config", metavar="FILE", help=self.config_is)
 
 
 def configured() -> Options:
-    """Configuration that the command was given; CommandError where it has a problem."""
+    """Return the configuration of the command. Raise CommandError if it is invalid."""
     if settings.GATE_CONFIG_ERROR is not None:
         raise unusable(settings.GATE_CONFIG_ERROR)
     options: Options = settings.GATE_OPTIONS
@@ -34,7 +34,7 @@ def configured() -> Options:
 
 
 def open_tables(options: Options) -> None:
-    """Make the admin's tables and audit log ready; CommandError where this configuration has none, or they can't be reached."""
+    """Prepare the admin's tables and audit log. Raise CommandError if this configuration has none or they are unavailable."""
     if options.services not in HAS_TABLES:
         raise CommandError(f"services is {options.services}. Use the configuration of authenticate, which has the audit log")
     try:
@@ -45,10 +45,10 @@ def open_tables(options: Options) -> None:
 
 
 def command_line_user() -> str:
-    """Who runs a command, as the audit log names them: user@host."""
+    """Return the user of a command for the audit log, as user@host."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"[:200]
-    except (KeyError, OSError):  # a user without a name
+    except (KeyError, OSError):  # the user id has no name
         return socket.gethostname()[:200]
 
 

@@ -1,4 +1,4 @@
-"""Gate command: the base of all management commands.  Its help has none of Django's own options, and the name that was typed."""
+"""Base class of all management commands, which hides Django's own options and prints the command name as typed."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +19,6 @@ class GateCommand(BaseCommand):
 
 
 def name_of(program: str, command: str) -> str:
-    """Name of a management command as its user knows it: `gate check`, but `manage.py checkconfig`."""
+    """Return the name of a management command as its user typed it: `gate check`, or `manage.py checkconfig`."""
     short = {long: name for name, long, _ in COMMANDS}
     return short.get(command, command) if Path(program).name == "gate" else command

@@ -1,4 +1,4 @@
-"""Operator pages as a client sees them: what a running gate answers at `metrics_address`."""
+"""Client of a running gate's monitoring endpoints at `metrics_address`."""
 
 import os
 from contextlib import closing
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from django.core.management.base import CommandError
 
-PATIENCE = 3.0  # seconds for an answer
+PATIENCE = 3.0  # seconds
 
 
 def page(address: str, path: str) -> tuple[int, str]:
-    """Status and text of a page, 0 with a sentence where nothing answers.  CommandError where that is no address."""
+    """Fetch a page; return its status and text, or 0 and a message if there is no response. Raise CommandError for an invalid address."""
     host, _, port = address.rpartition(":")
     try:
         with closing(HTTPConnection(host.strip("[]") or "localhost", int(port), timeout=PATIENCE)) as connection:
@@ -25,7 +25,7 @@ def page(address: str, path: str) -> tuple[int, str]:
 
 
 def metrics_address() -> str:
-    """`metrics_address` of the environment, else of the configuration.  CommandError where there is none."""
+    """Return `metrics_address` from the environment, else from the configuration. Raise CommandError if neither has it."""
     environ = dict(os.environ)  # noqa: TID251 - an entry point
     if address := environ.get("METRICS_ADDRESS"):
         return address

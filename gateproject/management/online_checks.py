@@ -1,14 +1,14 @@
-"""Online checks of `checkconfig --online`: whether what the configuration names answers as gate will need it.  Nothing is changed anywhere.
+"""Online checks of `checkconfig --online`: whether the configured servers respond as gate requires. They change nothing.
 
-| asked                                | how                                                                                  |
+| checked                              | how                                                                                  |
 |--------------------------------------|--------------------------------------------------------------------------------------|
-| the provider                         | its discovery document and keys, with the checks of a sign-in; its endpoints' addresses |
-| the provider, of us                  | a token request with a code that nobody was given: it is refused, and so may the client be |
-| the provider, of the redirect URI    | a sign-in request, where the provider takes pushed ones; nobody ever uses it         |
-| each upstream                        | a name, an address, a connection, and TLS with the route's own rules                 |
-| the store, the services apart        | one question each, with the credentials of the configuration                         |
+| the provider                         | its discovery document and keys, as at sign-in; the addresses of its endpoints       |
+| gate's client at the provider        | a token request with an invalid code; the error shows whether the client is accepted |
+| the redirect URI at the provider     | a pushed authorization request if supported, which is never used                     |
+| each upstream                        | DNS, a connection, and TLS with the route's settings                                 |
+| the store, the split services        | one request each, with the credentials of the configuration                          |
 
-Requests are not sent to upstreams: an application would answer them.
+No requests are sent to upstreams, because an application would process them.
 """
 
 import asyncio
@@ -39,15 +39,15 @@ from gateproject.management.broker_access import opened_broker
 from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.upstream_client import FAMILIES
 
-CONNECT_TIMEOUT = 5.0  # seconds for one connection
-TOTAL_TIMEOUT = 60.0  # for all of them
+CONNECT_TIMEOUT = 5.0  # seconds per connection
+TOTAL_TIMEOUT = 60.0  # for all connections
 AT_ONCE = 64
-# With TLS 1.3 a server says only after the handshake that it wants a certificate (RFC 8446 4.4.2.4).
+# With TLS 1.3 a server requests a missing certificate only after the handshake (RFC 8446 4.4.2.4).
 LISTENS = 0.3
 
 
 def answers(settings: Any) -> Iterator[Finding]:
-    """Check of `check_configuration`.  Only of a configuration that is right otherwise."""
+    """Yield the problems of a configuration that is otherwise valid; a check of `check_configuration`."""
     if isinstance(settings, Options):
         yield from asyncio.run(findings(settings))
 
@@ -63,7 +63,7 @@ async def findings(options: Options) -> list[Finding]:
 
 
 async def provider_findings(options: Options, provider: ProviderConfig) -> list[Finding]:
-    """What the provider says against this configuration: it can't be read, or it does not take this client."""
+    """Yield the provider's problems: unreadable metadata, or a rejected client."""
     key = _place(options, provider, "url")
     client = ProviderClient(options, provider, time.time)
     try:
@@ -84,7 +84,7 @@ async def provider_findings(options: Options, provider: ProviderConfig) -> list[
 
 
 def unverified_links(settings: Any) -> Iterator[Finding]:
-    """Warning of `check_configuration`: entries with `link_by` whose provider never says `email_verified` link nobody."""
+    """Warn of entries with `link_by` whose provider never asserts `email_verified`, which link no accounts."""
     if isinstance(settings, Options) and settings.services in ("all", "authenticate"):
         yield from asyncio.run(link_findings(settings))
 
@@ -111,7 +111,9 @@ async def _link_findings_of(options: Options, provider: ProviderConfig) -> list[
 
 
 async def _client_of(client: ProviderClient, options: Options, provider: ProviderConfig) -> AsyncIterator[Finding]:
-    """Any other error says nothing of the client: some providers look at the code first, or at the address that a person returns to."""
+    """Return the client problem of a token error. Other errors do not concern the client: some providers check the code or redirect URI
+    first.
+    """
     discovery = await client.discovery()
     form = {
         "grant_type": "authorization_code",
@@ -141,7 +143,7 @@ def _refused(endpoint: str, answer: ProviderResponse, refusal: ClientRefusal | N
 
 
 def _sign_in_params(client: ProviderClient, discovery: DiscoveryDocument, redirect_uri: str) -> dict[str, str]:
-    """The parameters of an authorization request, as a sign-in pushes them."""
+    """Return the parameters of a pushed authorization request, as at sign-in."""
     challenge = hashlib.sha256(secrets.token_bytes(32)).digest()
     return {
         **client.provider.request_params,
@@ -156,12 +158,12 @@ def _sign_in_params(client: ProviderClient, discovery: DiscoveryDocument, redire
 
 
 def _place(options: Options, provider: ProviderConfig, key: str) -> KeyPath:
-    """Where a key of this provider is written."""
+    """Return the key path of a provider's setting."""
     return provider_key_path(options, list(options.providers).index(provider.id), key)
 
 
 async def _upstreams(options: Options) -> list[Finding]:
-    """Each once, however many routes lead there; told at the first."""
+    """Yield each upstream once, with the first route that uses it."""
     places: dict[tuple[Any, ...], tuple[KeyPath, Upstream, int]] = {}
     for index, route in enumerate(options.policy):
         for position in range(len(route.to)):
@@ -196,7 +198,7 @@ async def _in_the_way(upstream: Upstream, family: int) -> ConnectFailure | None:
 
 
 async def _tried(host: str, port: int, **how: Any) -> ConnectFailure | None:
-    """A connection is made, and closed."""
+    """Open and close a connection."""
     writer = None
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -206,7 +208,7 @@ async def _tried(host: str, port: int, **how: Any) -> ConnectFailure | None:
                 async with asyncio.timeout(LISTENS):
                     await reader.read(1)
             except TimeoutError:
-                pass  # it waits for a request, as it should
+                pass  # the server waits for a request, as it should
     except (OSError, TimeoutError, ValueError) as error:
         return classify_failure(error)
     finally:
@@ -216,9 +218,9 @@ async def _tried(host: str, port: int, **how: Any) -> ConnectFailure | None:
 
 
 async def _records(options: Options) -> list[Finding]:
-    """Of a store in this process's own memory there is nothing to ask; of a database, whether somebody listens."""
+    """Check the store: nothing for process memory, only the port for a database."""
     if options.databroker_service_url is not None and options.services != "databroker":
-        # First by itself: gRPC goes on trying, and says less of why.
+        # Check the port first, because gRPC keeps retrying and reports less.
         return await _listens(("databroker_service_url",), options.databroker_service_url) or await _asked(
             ("databroker_service_url",), lambda: _server_version(options)
         )

@@ -1,1 +1,1 @@
-"""Django's database engine for PostgreSQL, as `ENGINE` names it: no wait for the server is endless."""
+"""Django database engine for PostgreSQL (`ENGINE`) with a deadline for each wait."""

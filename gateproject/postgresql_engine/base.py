@@ -1,7 +1,7 @@
-"""PostgreSQL engine whose waits end in time, whatever became of the server or of the line to it.
+"""PostgreSQL engine with a deadline for each wait, regardless of the state of server and connection.
 
-The server's own statement timeout needs a server that is awake, and TCP's need a peer that is gone: a stopped server, or a
-pooler that hangs, keeps whoever waits.  One such thread would be the last one that Django's synchronous code has.
+The statement timeout needs a server that runs, and TCP timeouts need a peer that is gone. A stopped server or a stalled pooler would
+block a caller forever, and Django's synchronous code has only one thread.
 """
 
 import time
@@ -13,12 +13,15 @@ from typing import Any
 import psycopg
 from django_prometheus.db.backends.postgresql import base
 
-# A little longer than the statement timeout, so that a server that is awake says itself what was too long.
+# Slightly longer than the statement timeout, so that a running server reports the slow statement itself.
 LONGEST_WAIT = 11.0
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """Connection that waits `longest_wait` seconds, not beyond `until` (of the monotonic clock); then OperationalError, and it closes."""
+    """Connection that waits at most `longest_wait` seconds, and not beyond `until` (monotonic clock).
+
+    Then it raises OperationalError and closes.
+    """
 
     longest_wait = LONGEST_WAIT
     until = inf
@@ -31,11 +34,11 @@ class DeadlineConnection(psycopg.Connection[Any]):
         except psycopg.OperationalError as error:
             if time.monotonic() < ends:
                 raise
-            self.pgconn.finish()  # the answer that did not come would be taken for the next one's
+            self.pgconn.finish()  # a late response would be taken for that of the next query
             raise psycopg.OperationalError("the server did not respond in time") from error
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Database wrapper as django-prometheus counts it, whose connections have deadlines."""
+    """django-prometheus's database wrapper with `DeadlineConnection`."""
 
     Database = SimpleNamespace(**{**vars(psycopg), "connect": DeadlineConnection.connect})

@@ -1,4 +1,4 @@
-"""Configuration report: its problems as text for people, as JSON for programs, and as SARIF for code review."""
+"""Configuration report: problems as text, as JSON, and as SARIF for code review."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from urllib.parse import quote
 from foundation.errors import Problem
 from foundation.version import version
 
-# Every kind of problem, for tools that group and explain them.
+# All rules, for tools that group and explain problems.
 KINDS = {
     "invalid-configuration": "A setting is missing, unknown, removed, or has an invalid value.",
     "unusable-route": "A route is invalid.",
@@ -21,7 +21,7 @@ KINDS = {
     "changed-meaning": "A setting has another meaning than in an earlier release.",
     "no-answer": "A server in the configuration does not respond as required.",
 }
-# Who forgot -config reads of a dozen settings that are missing, and not why.
+# Without -config, a dozen settings are reported as missing; this states the cause.
 NO_FILE = "no configuration file was read. Use --config FILE"
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _BOLD, _RED, _YELLOW, _GREEN, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[0m"
@@ -29,7 +29,7 @@ _BOLD, _RED, _YELLOW, _GREEN, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[
 
 @dataclass(frozen=True, slots=True)
 class ConfigReport:
-    """Report of a check.  `path` is None where the environment is all there is; names are shown relative to `cwd`."""
+    """Report of a check. `path` is None if only the environment is used; file names are relative to `cwd`."""
 
     path: Path | None
     cwd: Path
@@ -43,7 +43,7 @@ class ConfigReport:
         yield from (("warning", problem) for problem in self.warnings)
 
     def shown(self, file: str) -> str:
-        """File name, relative where it is below the working directory, as editors and code review want it; empty stays empty."""
+        """Return a file name relative to the working directory, as editors and code review expect; empty stays empty."""
         if not file:
             return ""
         try:
@@ -94,7 +94,7 @@ def as_json(report: ConfigReport) -> str:
 
 
 def as_sarif(report: ConfigReport) -> str:
-    """SARIF 2.1.0 (OASIS), with what code-review tools ask for: rules, levels, and places relative to the working directory."""
+    """Return SARIF 2.1.0 (OASIS) with the rules, levels and relative paths that code review requires."""
     rules = [{"id": kind, "shortDescription": {"text": text}} for kind, text in KINDS.items()]
     driver = {"name": "gate check", "version": version(), "rules": rules}
     run = {
@@ -115,7 +115,7 @@ def _result(report: ConfigReport, severity: str, problem: Problem) -> dict[str, 
     }
     location: dict[str, Any] = {}
     if file:
-        # Code review shows nothing without a line; what has none is about the file as a whole.
+        # Code review ignores results without a line, so a problem without one refers to the complete file.
         region = {"startLine": problem.line or 1, **({"startColumn": problem.column} if problem.column else {})}
         location["physicalLocation"] = {"artifactLocation": {"uri": _uri(report.shown(file))}, "region": region}
     if problem.key:

@@ -1,4 +1,4 @@
-"""Database migrations, run before anything reads or writes it."""
+"""Database migrations, applied before anything uses the database."""
 
 import fcntl
 from collections.abc import Iterator
@@ -13,21 +13,21 @@ from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.version import RELEASE
 
-# Any number that nobody else locks in this database.
+# An arbitrary key of an advisory lock, unique in this database.
 _LOCK = 0x67617465
-# Applications whose migrations of before 0.2 are one: no release had them.
+# Applications whose migrations before 0.2 were squashed; no release had them.
 _SQUASHED = frozenset({"databroker", "authorize"})
 
 
 def migrate(options: Options) -> None:
-    """Migrate one process at a time, because Django's migrations run twice at once break each other; ConfigError where that fails."""
+    """Migrate, one process at a time, because concurrent migrations break each other. Raise ConfigError if it fails."""
     try:
         with (options.data_dir / "migrate.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             with _alone_in_the_database():
                 loader = MigrationLoader(connection)
                 _require_known(loader)
-                # The command looks at every model of every migration, and asks for each permission, even where nothing is to be done.
+                # The migrate command loads every model of every migration and queries each permission, even without changes.
                 if loader.graph.nodes.keys() - loader.applied_migrations.keys():
                     call_command("migrate", verbosity=0, interactive=False)
     except Error as error:
@@ -38,8 +38,8 @@ def migrate(options: Options) -> None:
 
 
 def _require_known(loader: MigrationLoader) -> None:
-    """ConfigError where another release has made the tables: this one would write into them what that one can't read, or lose it."""
-    newest = dict(sorted(loader.disk_migrations))  # by application, the last of each
+    """Raise ConfigError if another release created the tables, because writing to them could lose data."""
+    newest = dict(sorted(loader.disk_migrations))  # last migration by application
     for label, name in sorted(loader.applied_migrations or ()):
         if name > newest.get(label, name):
             problem = f"was written by a newer release ({label} {name}; this is gate v{RELEASE}). Install that release, or restore a backup"
@@ -62,5 +62,5 @@ def _alone_in_the_database() -> Iterator[None]:
     with connection.cursor() as cursor:
         connection.connection.longest_wait = inf
         cursor.execute("SET statement_timeout = 0; SET lock_timeout = 0")
-        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])  # until the connection closes
+        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])  # held until the connection closes
     yield

@@ -1,4 +1,4 @@
-"""Listener at `metrics_address`.  Its port is taken before anything changes, so one that can't be had changes nothing."""
+"""Listener at `metrics_address`. Its port is bound before a reload changes anything, so that a failure has no effect."""
 
 import socket
 
@@ -18,7 +18,7 @@ SETTING = "metrics_address"
 class MetricsListener:
     def __init__(self, pages: MonitoringApp) -> None:
         self._pages = pages
-        self.is_on = True  # false where a server that is not ours listens
+        self.is_on = True  # False under a third-party server
         self._served: tuple[HostPort, PlainHttpListener] | None = None
 
     @property
@@ -26,12 +26,12 @@ class MetricsListener:
         return None if self._served is None else self._served[0]
 
     def take(self, options: Options) -> socket.socket | None:
-        """Port of a new address; None where there is nothing new.  ConfigError where it can't be had."""
+        """Bind the port of a changed address; return None if it is unchanged. Raise ConfigError if it is unavailable."""
         address = options.metrics_address
         return bind(address, SETTING) if self.is_on and address is not None and address != self._address else None
 
     async def retake(self, options: Options) -> socket.socket | None:
-        """Port as of `take`, and where our own listener is in the way, because only the host is another, that one makes room."""
+        """Bind as `take`; if only the host differs, close the own listener first, because it occupies the port."""
         try:
             return self.take(options)
         except ConfigError:
@@ -50,7 +50,7 @@ class MetricsListener:
             raise
 
     def serve(self, options: Options, taken: socket.socket | None) -> None:
-        """Serve on what was `taken` for the same options."""
+        """Serve on the socket that `take` bound for these options."""
         if options.metrics_address == self._address or not self.is_on:
             return
         self.close()

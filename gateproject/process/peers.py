@@ -1,4 +1,4 @@
-"""Peers: the other processes of this gate, as a runtime uses them.  process/workers has those of several processes."""
+"""Peers: gate's other processes, as a runtime uses them. process/workers implements them for several processes."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -12,12 +12,12 @@ from gateproject.worker_process import WorkerProcess
 
 
 class NoPeers:
-    """No peers: this process reads the configuration, and does what is done once (tables, directory, renewals): it `is_primary`."""
+    """No peers: this process is the primary, which reads the configuration and runs singletons (tables, directory, refreshes)."""
 
     is_primary = True
-    configuration: Any = None  # of a worker: the WorkerConfiguration that the primary has sent
-    worker: WorkerProcess | None = None  # this process among them
-    # Adds the metrics of the others to those of this process.
+    configuration: Any = None  # in a worker, the WorkerConfiguration from the primary
+    worker: WorkerProcess | None = None  # including this process
+    # Adds the metrics of the other processes.
     collect_metrics: Callable[[MetricFamilies], Awaitable[MetricFamilies]] | None = None
 
     def readiness(self) -> Sequence[ComponentStatus]:
@@ -30,17 +30,17 @@ class NoPeers:
         runtime.say_ready()
 
     def change(self) -> AbstractAsyncContextManager[None]:
-        """Context of a reload; an error in it takes back what `prepare` has prepared."""
+        """Context of a reload; an error in it rolls back `prepare`."""
         return nullcontext()
 
     async def prepare(self, services: Services, in_force: InForce) -> None:
-        """Have the others build the same; ConfigError where one can't."""
+        """Make the other processes build the same. Raise ConfigError if one fails."""
 
     async def commit(self) -> None:
-        """Have the others use what they have prepared."""
+        """Make the other processes use what they have prepared."""
 
     async def report(self, status: ConfigurationStatus) -> None:
-        """Tell the others how the reload ended."""
+        """Send the result of the reload to the other processes."""
 
     async def stop(self) -> None:
-        """Stop the others."""
+        """Stop the other processes."""

@@ -1,6 +1,4 @@
-"""Reload, the telling of a new configuration that is in force: each part hears of it by itself; one that fails keeps no other from it,
-and nothing is undone.
-"""
+"""Reload: applies a new configuration to each subsystem. A failing step does not stop the others; there is no rollback."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +24,7 @@ ReloadStep = Callable[[], Awaitable[object] | object]
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationStatus:
-    """Status of what is in force, and what is wrong since: `problems` of the refused file, or of the parts that did not take it."""
+    """Status of the active configuration; `problems` are those of a rejected file, or of steps that failed."""
 
     file: str
     checksum: str
@@ -35,9 +33,9 @@ class ConfigurationStatus:
     refused: datetime | None = None
 
     def readiness(self) -> ComponentStatus:
-        """Readiness: what is in force serves; but a refused file stops the next start, and a part may be behind.
+        """Return the readiness: the active configuration serves, but a rejected file prevents the next start.
 
-        Envoy, which may take it later, speaks for itself.
+        Envoy reports its own state.
         """
         told = "; ".join(str(problem) for problem in self.problems if problem.key != "envoy")
         if self.refused is not None:
@@ -49,48 +47,48 @@ class ConfigurationStatus:
 
     @classmethod
     def of(cls, source: ConfigWatcher) -> "ConfigurationStatus":
-        """Status of what was loaded just now."""
+        """Return the status of a configuration that has just been loaded."""
         return cls(str(source.path or "environment"), source.checksum, datetime.now(UTC))
 
     def tell(self, service: str) -> "ConfigurationStatus":
-        """Say in metrics that this one is in force, or that another was refused; `service` is their label."""
+        """Publish in metrics whether this configuration is active or another was rejected; `service` is the label."""
         metrics.record_config_loaded(service, int(self.checksum, 16), self.loaded.timestamp())
         if self.problems:
             metrics.record_config_rejected(service)
         return self
 
     def but_refused(self, problems: Sequence[Problem], service: str) -> "ConfigurationStatus":
-        """Status after another one was refused, before anything of it was in force."""
+        """Return the status after another configuration was rejected, before any of it was applied."""
         for problem in problems:
             log.error("configuration rejected", file=self.file, problem=str(problem))
         metrics.record_config_rejected(service)
         return replace(self, problems=tuple(problems), refused=datetime.now(UTC))
 
     def but_lagging(self, problems: tuple[Problem, ...], service: str) -> "ConfigurationStatus":
-        """Status in force, where these parts did not take it."""
+        """Return the status with the subsystems that did not apply the configuration."""
         if problems:
             metrics.record_config_rejected(service)
         return replace(self, problems=problems)
 
 
 class Reload:
-    """Reload, as each part takes it.  `problems` are those of the parts that did not take it: they go on as before, and the log says so."""
+    """Reload of all subsystems. `problems` are those of failed steps, which are logged; the subsystem keeps its old state."""
 
     def __init__(self) -> None:
         self.problems: tuple[Problem, ...] = ()
 
     async def tell(self, part: str, step: ReloadStep) -> None:
-        """Never raises, whatever the step does: after the swap there is no way back that could be told truthfully."""
+        """Run a step and record its error. Never raises, because there is no rollback after the swap."""
         try:
             said = step()
             if isinstance(said, Awaitable):
                 await said
-        except Exception as error:  # whatever it is, the others must hear of it
+        except Exception as error:  # every error is caught, so that the other steps run
             log.exception("configuration reload incomplete", part=part)
             self.lags(part, f"{type(error).__name__}: {error}")
 
     def lags(self, part: str, reason: str) -> None:
-        """ "" is no reason."""
+        """Record a reason; "" is none."""
         if not reason:
             return
         self.problems = (*self.problems, Problem(part, f"failed to apply the new configuration, which is active otherwise: {reason}"))
@@ -98,7 +96,7 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class LastChange:
-    """Last change of the configuration.  `before` is the status of what was in force until then; `found` are the first of `number`."""
+    """Last change of the configuration. `before` is the previous status; `found` are the first of `number` changes."""
 
     before: ConfigurationStatus
     found: Sequence[ValueChange]
@@ -107,14 +105,14 @@ class LastChange:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What is known of the configuration in force; `waiting` are values of its file that wait for a restart."""
+    """Provenance of the active configuration; `waiting` are values of its file that require a restart."""
 
     places: SourceMap = field(default_factory=SourceMap)
     waiting: Sequence[ValueChange] = ()
     last: LastChange | None = None
 
     def after(self, running: Options, status: ConfigurationStatus, written: ConfigSnapshot, taken: Options) -> Self:
-        """What is known once `taken` is in force in place of `running`: that is what was `written`, but for what waits for a restart."""
+        """Return the provenance once `taken` replaces `running`: what was `written`, except values that require a restart."""
         kept = kept_until_restart(written.options, running)
         places = written.source_map.with_retained(kept, self.places)
         before = ConfigSnapshot(running, self.places)

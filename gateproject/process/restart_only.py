@@ -1,4 +1,4 @@
-"""Restart-only settings: those keep their old value while the process runs, until the next start."""
+"""Restart-only settings, which keep their value until the next start."""
 
 import structlog
 
@@ -6,7 +6,7 @@ from config.options import Options
 
 log = structlog.get_logger(__name__)
 
-# What the process was built around: its address, its stores, its calls to other processes.  A change of these waits for a restart.
+# Settings that the process is built around: its address, its stores, its calls to other processes.
 NEEDS_RESTART = (
     *("services", "workers", "address"),
     *("data_plane", "envoy_max_connections", "envoy_max_heap"),
@@ -32,14 +32,14 @@ CERTIFICATES = ("certificate", "certificate_key", "certificate_file", "certifica
 
 
 def kept_until_restart(options: Options, running: Options) -> tuple[str, ...]:
-    """Settings that keep their value of `running`, because that of `options` waits for a restart."""
+    """Return the settings that keep their value of `running` until a restart."""
     changed = tuple(key for key in NEEDS_RESTART if getattr(options, key) != getattr(running, key))
-    # TLS that stays needs its certificates, which the new file may not have.
+    # If TLS stays enabled it needs its certificates, which the new file may lack.
     return (*changed, *CERTIFICATES) if "insecure_server" in changed else changed
 
 
 def without_restart_only_changes(options: Options, running: Options) -> Options:
-    """Options with these settings as they are in `running`; says so where they differ."""
+    """Return the options with these settings as in `running`; log those that differ."""
     kept = kept_until_restart(options, running)
     if not kept:
         return options

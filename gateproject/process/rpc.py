@@ -1,4 +1,4 @@
-"""gRPC of this process, as its runtime uses it; where no setting asks for any, its library is not even loaded."""
+"""gRPC of this process, as its runtime uses it; without gRPC settings, the library is not loaded."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NoRpc:
-    """gRPC of a process that neither offers nor uses any."""
+    """Null object for processes without gRPC."""
 
     broker = None
     authorize = None
@@ -39,10 +39,10 @@ Rpc: TypeAlias = "RpcServices | NoRpc"
 
 
 def rpc_of(options: Options, clock: Callable[[], float] = time.time, worker: WorkerProcess | None = None) -> Rpc:
-    """gRPC that the settings, or several processes, ask for; they are read at a start only (`restart_only.py`)."""
+    """Return gRPC as required by the settings or by several processes; they are read at start only (`restart_only.py`)."""
     urls = (options.grpc_address, options.authorize_service_url, options.databroker_service_url)
     if worker is None and urls == (None, None, None):
         return NoRpc()
-    from gateproject.process.rpc_services import RpcServices  # 6 MiB, and a tenth of a start
+    from gateproject.process.rpc_services import RpcServices  # 6 MiB, and a tenth of the start-up time
 
     return RpcServices(options, clock, worker)

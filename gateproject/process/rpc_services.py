@@ -1,4 +1,4 @@
-"""gRPC services: those that this process offers, and those of others that it uses."""
+"""gRPC services: those that this process serves, and its clients of others."""
 
 import hmac
 import time
@@ -22,14 +22,14 @@ from foundation.rpc.shared_secret import Metadata, SharedSecret
 from foundation.values import Url
 from gateproject.worker_process import WorkerProcess
 
-# Bytes: the headers of one request and a certificate.  What is larger is read for nobody who has proven nothing.
+# Bytes: the headers of one request and a certificate. Larger messages of unauthenticated callers are rejected.
 LARGEST_UNPROVEN = 512 * 1024
 
 
 class RpcServices:
     """gRPC services of this process.
 
-    `broker` and `authorize` are those of other processes, None where this one has its own.
+    `broker` and `authorize` are clients of other processes, None if this process has the service itself.
     """
 
     def __init__(self, options: Options, clock: Callable[[], float] = time.time, worker: WorkerProcess | None = None):
@@ -44,7 +44,7 @@ class RpcServices:
         self.authorize = self._channel(options.authorize_service_url)
         self.broker: RemoteBroker | None = None
         if (channel := self._channel(options.databroker_service_url)) is not None:
-            # A proxy needs to know that something changed, never what: the change stream brings it nobody's tokens.
+            # A proxy only needs to know that a token record changed; the change stream omits its content.
             self.broker = RemoteBroker(channel, with_data=options.services != "proxy")
         elif worker is not None and not worker.is_first:
             self.broker = RemoteBroker(RpcChannel(worker.broker_socket, options, self._secret_within))
@@ -53,11 +53,11 @@ class RpcServices:
         return RpcChannel(url, self._options, self._secret) if url is not None else None
 
     def authorizer(self, options: Options, replica: Replica, previous: Authorizer | None) -> Authorizer | None:
-        """Authorizer that asks `authorize`, None where this process decides itself."""
+        """Return the client of `authorize`, or None if this process decides itself."""
         return RemoteAuthorizer(options, self.authorize, replica, self._clock, previous) if self.authorize is not None else None
 
     def open(self, broker: BrokerClient, asked: ExtAuthzDependencies) -> None:
-        """Take the port of `grpc_address`, before anything runs, and on the event loop that will; ConfigError where it can't be had."""
+        """Bind the port of `grpc_address`, on the event loop that will run. Raise ConfigError if it is unavailable."""
         if self._worker is not None:
             if not self._worker.is_first:
                 return
@@ -75,8 +75,9 @@ class RpcServices:
         self._server.bind(self._options.grpc_address)
 
     def _is_an_envoy(self, method: str, metadata: Metadata) -> bool | RequestAuth:
-        """Other Envoys can't make tokens for each call, so they have one each, for this method alone.  Where whoever configures an Envoy
-        can't give it metadata (Envoy Gateway), the token is in what it asks.
+        """Authenticate an external Envoy by its static token, which is valid for this method only.
+
+        Envoys cannot create a token per call. If an Envoy cannot send metadata (Envoy Gateway), the token is in the request.
         """
         if method != ext_authz_service.CHECK or not self._tokens:
             return False
@@ -86,7 +87,7 @@ class RpcServices:
         return len(given) == 1 and given[0].startswith("Bearer ") and self._is_token(given[0].removeprefix("Bearer "))
 
     def _tells_token(self, request: bytes) -> bool:
-        """Context extensions are the Envoy's own words: no client of it writes there."""
+        """Return whether the context extensions have the token. Envoy sets them; its clients cannot."""
         return len(request) <= LARGEST_UNPROVEN and self._is_token(check_attributes.parse_extension_token(request))
 
     def _is_token(self, given: str) -> bool:

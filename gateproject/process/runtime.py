@@ -57,13 +57,13 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Of a runtime: called several times by each request, so it is no function.
+# An attrgetter, because every request calls it several times and a Python function is slower.
 _LISTENER_STATE = attrgetter("services.listener")
-LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
+LOOK_EVERY = 1.0  # seconds between checks of the configuration's files
 
 
 def _note_configuration(options: Options) -> None:
-    """Log and measure what a configuration says, once for all processes."""
+    """Log and publish facts of a configuration, once for all processes."""
     if options.metrics_address is not None and options.services in ("all", "proxy") and not options.has_route_metrics:
         log.info("per-route metrics disabled", routes=len(options.policy), setting="metrics_per_route")
     metrics.set_certificate_expiries("configuration", configured_expiries(options))
@@ -71,7 +71,7 @@ def _note_configuration(options: Options) -> None:
 
 @dataclass(slots=True)
 class Runtime:
-    """Runtime of the services that `services` names, in this process; `status` says which configuration is in force."""
+    """Runtime of the services that `services` names, in this process; `status` is that of the active configuration."""
 
     options: Options
     source: ConfigWatcher
@@ -138,14 +138,14 @@ class Runtime:
             self._resources.decisions.configure(self.options, self.status.checksum)
 
     def envoy_plane(self, application: Application) -> "EnvoyDataPlane":
-        """Make Envoy's plane, which takes the connections.  ConfigError."""
+        """Create the Envoy data plane. Raise ConfigError."""
         from proxy.envoy.data_plane import EnvoyDataPlane
 
         self.envoy = EnvoyDataPlane(self.options, application, lambda: served(self.services.proxy), self.autocert.acme_state)
         return self.envoy
 
     def open_grpc(self) -> None:
-        """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
+        """Bind the port of `grpc_address`. Raise ConfigError. Called before the event loop runs, so that a failure starts nothing."""
         recorder = DecisionRecorder(self._resources.decisions, self._resources.on_session_activity, self.clock)
         services = ExtAuthzDependencies(
             lambda: served(self.services.authorize), lambda: served(self.services.ext_authz), self.databroker.replica, recorder
@@ -153,17 +153,17 @@ class Runtime:
         self._rpc.open(self.databroker.client, services)
 
     def open_metrics(self) -> None:
-        """Take the port of `metrics_address`; ConfigError."""
+        """Bind the port of `metrics_address`. Raise ConfigError."""
         self._metrics.serve(self.options, self._metrics.take(self.options))
 
     def _families(self) -> MetricFamilies:
-        """Metrics of routes, and Envoy's own; called in a thread."""
+        """Return the metrics of routes and of Envoy; called in a thread."""
         service, statistics = self.options.service_label, self._resources.statistics
         families = statistics.families(service)
         return families if self.envoy is None else self.envoy.with_statistics(families, service, statistics.labels())
 
     def readiness(self) -> ReadinessReport:
-        """Readiness of all parts that this process has; nobody is asked, so it may be wanted every second."""
+        """Return the readiness of all components, from their state and without requests, so that it may be polled."""
         services, parts = self.services, [self.status.readiness(), self._certificate_readiness(), self.databroker.readiness()]
         if self._rpc.authorize is not None and not self._rpc.authorize.is_connected:
             tell = failing if self.options.services == "proxy" else degraded
@@ -179,12 +179,12 @@ class Runtime:
         return self._certificates[1](datetime.fromtimestamp(self.clock(), UTC))
 
     def open_redirects(self) -> None:
-        """Take the port of `http_redirect_addr`; ConfigError."""
+        """Bind the port of `http_redirect_addr`. Raise ConfigError."""
         if self.options.http_redirect_addr is not None and self.peers.is_primary:
             serve_https_redirects(self.options.http_redirect_addr, lambda: self.services.options.headers, self.autocert.acme_state)
 
     def open_ports(self) -> None:
-        """Take all ports but that of `address`; ConfigError.  The background work begins when the event loop runs."""
+        """Bind all ports except that of `address`. Raise ConfigError. Background work starts when the event loop runs."""
         self.open_grpc()
         self.open_metrics()
         self.open_redirects()
@@ -205,19 +205,19 @@ class Runtime:
         self._background.append(spawn(work, name=name))
 
     def begin(self) -> None:
-        """Begin the background work; called once, when the event loop runs."""
+        """Start the background work; called once, when the event loop runs."""
         settle()
-        with suppress(RuntimeError, ValueError):  # a server that is not ours may run us on another thread, where no signal is heard
+        with suppress(RuntimeError, ValueError):  # a third-party server may run gate on another thread, which cannot handle signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         self.run_in_background(self._start(), "start")
 
     def begin_without_listener(self) -> None:
-        """Begin under a server that is not ours: nothing of ours listens but gRPC, whatever a reload brings."""
+        """Start under a third-party server: only gRPC listens, also after reloads."""
         self._metrics.is_on = False
         self.begin()
 
     async def _start(self) -> None:
-        """Start the parts.  A reload that is wanted meanwhile comes after that: it stops and starts some of them."""
+        """Start the components. A concurrent reload waits, because it stops and starts some of them."""
         async with self._reloading:
             await self.peers.start(self, self._start_parts)
 
@@ -255,7 +255,7 @@ class Runtime:
             self.run_in_background(self._manager.send_watchdog_pings(), "systemd watchdog")
 
     async def drain(self) -> None:
-        """Say that we are not ready any more, and give balancers `shutdown_delay` to hear of it while requests are taken."""
+        """Report not ready, and wait `shutdown_delay` while requests are still accepted, so that load balancers notice."""
         self._is_stopping = True
         self._manager.stopping()
         delay = self.options.shutdown_delay.total_seconds()
@@ -273,19 +273,17 @@ class Runtime:
         self.run_in_background(self.reload(), "reload")
 
     async def reload(self) -> None:
-        """Reload, all or nothing: what can fail is done first; then the new services are swapped in with one assignment,
-        and each part is told.
-        """
-        if not self.peers.is_primary:  # SIGHUP is for that one
+        """Reload atomically: first everything that can fail, then one assignment swaps the services, then each subsystem applies it."""
+        if not self.peers.is_primary:  # only the primary handles SIGHUP
             return
-        async with self._reloading:  # SIGHUP and a changed file at once: else the older file could win
+        async with self._reloading:  # SIGHUP may coincide with a changed file: without the lock the older file could win
             self._manager.reloading()
             try:
                 async with self.peers.change():
                     await self._reload()
             except ConfigError as error:
                 self.status = self.status.but_refused(error.problems, self.options.service_label)
-            except Exception as error:  # files, threads: whatever it is, nobody stops looking at the configuration
+            except Exception as error:  # any error is reported, and the file stays watched
                 log.exception("configuration reload failed")
                 problem = Problem("", f"reload failed: {type(error).__name__}: {error}")
                 self.status = self.status.but_refused((problem,), self.options.service_label)
@@ -308,11 +306,11 @@ class Runtime:
         await self.swap(services, in_force, cookies, taken, late)
 
     async def _settled_services(self) -> tuple[Services, InForce]:
-        """Next services, made of files none of which was being written; ConfigError."""
+        """Return the next services, built from files that are completely written. Raise ConfigError."""
         while True:
             await self.source.settle()
             made = await asyncio.to_thread(self._next_services)
-            # The new configuration may name files that the one before did not.
+            # The new configuration may name files that the previous one did not.
             if await asyncio.to_thread(self.source.find_unsettled) is None:
                 return made
 
@@ -328,14 +326,14 @@ class Runtime:
             _note_configuration(options)
         reload = Reload()
         reload.lags("envoy", late)
-        # Nothing is said to be in force before it is on every worker.
+        # The configuration is reported as active only after every worker uses it.
         await asyncio.gather(self.peers.commit(), self._tell(old, services, taken, reload))
         self.status = self.status.but_lagging(reload.problems, options.service_label)
         if self.peers.is_primary:
             log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
     async def _tell(self, old: Services, services: Services, taken: socket.socket | None, reload: Reload) -> None:
-        """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
+        """Apply the new configuration to each subsystem. Access comes first: revocations take effect even if later steps fail."""
         options, resources = services.options, self._resources
         state = None if services.proxy is None else services.proxy.data_plane.forwarding_table
         staleness, counted = options.session_staleness.total_seconds(), CountedWords.from_options(options)
@@ -358,7 +356,7 @@ class Runtime:
             self.run_in_background(old.authenticate.stop(STOP_GRACE_SECONDS), "old sign-ins")
         if services.authenticate is not None:
             steps.append(("sign-in", partial(services.authenticate.start, alone=self.peers.is_primary)))
-        if old.directory is not None:  # first, so that the new one finds the lease free
+        if old.directory is not None:  # first, so that its lease is free for the new one
             steps.append(("directory of before", partial(old.directory.stop, STOP_GRACE_SECONDS)))
         if services.directory is not None and self.peers.is_primary:
             steps.append(("directory", services.directory.start))

@@ -1,4 +1,4 @@
-"""Services of this process: the parts of gate that one configuration has made, read once by each request."""
+"""Services of one configuration in this process. Each request reads them once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from proxy.service import ProxyService
 
 T = TypeVar("T")
 
-# Values of `services`, by what such a process does.
+# Roles: values of `services` that include a task.
 SIGNS_IN = ("all", "authenticate")
 KEEPS_DIRECTORY = (*SIGNS_IN, "databroker")
 SERVES_PEOPLE = ("all", "authenticate", "proxy")
@@ -34,13 +34,13 @@ ANSWERS_ENVOYS = ("all", "authorize")
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Services of one configuration; what is None no process of its `services` has, and nothing that it serves asks for it.
+    """Services of one configuration. A service is None if `services` does not include it, and then nothing uses it.
 
-    `options` made them; `broker` keeps records; `authorize` decides, with `bearers` for foreign tokens; `authenticate` signs in;
-    `directory` syncs people and groups; `proxy` carries, below `listener`; `ext_authz` answers other Envoys; `tracing` takes spans;
-    `signing_key` attests.
+    `options` is the configuration; `broker` stores records; `authorize` decides, with `bearers` for external tokens; `authenticate` signs
+    users in; `directory` syncs users and groups; `proxy` forwards, behind `listener`; `ext_authz` serves external Envoys; `tracing`
+    receives spans; `signing_key` signs assertions.
 
-    A handler reads them once, on its first line, so that a request sees those of one configuration.
+    A handler reads them once, on its first line, so that a request uses a single configuration.
     """
 
     options: Options
@@ -57,7 +57,7 @@ class Services:
 
 
 def served(part: T | None) -> T:
-    """Service that this process has, or it would not have been asked; RuntimeError."""
+    """Return a service that this process must have. Raise RuntimeError if it is None."""
     if part is None:
         raise RuntimeError("not available in this process")
     return part
@@ -65,9 +65,9 @@ def served(part: T | None) -> T:
 
 @dataclass(frozen=True, slots=True)
 class ServiceBuilder:
-    """Builder of services, out of what outlives a configuration in this process.
+    """Builder of services, from the objects that outlive a configuration.
 
-    `rpc` has the authorizer of another process, or none where this one decides itself.
+    `rpc` has the authorizer of another process, or none if this process decides itself.
     """
 
     databroker: DataBrokerService
@@ -78,8 +78,9 @@ class ServiceBuilder:
     clock: Callable[[], float]
 
     def build(self, options: Options, previous: Services | None = None, key: SigningKey | None = None) -> Services:
-        """Services that `services` names; `key` is that which another process of this gate has made.  Raises ConfigError; nothing
-        that runs is touched.
+        """Return the services that `services` names; `key` is the signing key of the primary. Raise ConfigError.
+
+        Running services are not modified.
         """
         kind, broker, clock = options.services, self.databroker.client, self.clock
         known = key or (previous.signing_key if previous else None)

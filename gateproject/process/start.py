@@ -1,4 +1,4 @@
-"""Process start: what must be true before the first request, and serving where browsers never come."""
+"""Process start: preparation before the first request, and serving without HTTP."""
 
 import asyncio
 import gc
@@ -29,9 +29,9 @@ log = structlog.get_logger(__name__)
 
 
 def prepare(options: Options) -> None:
-    """Prepare for the first request: the configuration complete, logs as configured, the data directory ours alone, the database migrated.
+    """Prepare for the first request: complete configuration, logs, private data directory, migrated database.
 
-    ConfigError.
+    Raises ConfigError.
     """
     configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
     _require_complete(settings.GATE_SOURCE)
@@ -39,7 +39,7 @@ def prepare(options: Options) -> None:
         options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         if options.services in SIGNS_IN or options.databroker_storage_type == "database":
             migrate(options)
-            gc.collect()  # Django's models of each migration refer to themselves; services are frozen with whatever is there by then
+            gc.collect()  # models of migrations have reference cycles; collect them before the services are frozen
     except OSError as error:
         problem = f"gate must be able to write in {options.data_dir}: {error.strerror or type(error).__name__}"
         raise ConfigError([Problem("data_dir", problem)]) from error
@@ -48,15 +48,15 @@ def prepare(options: Options) -> None:
 
 
 def _require_complete(source: ConfigWatcher) -> None:
-    """ConfigError where the files that were read at the start of this process were still being written."""
+    """Raise ConfigError if files were still being written when this process read them."""
     if (unsettled := source.find_unsettled()) is not None:
-        asyncio.run(asyncio.sleep(unsettled[1]))  # time.sleep fails where a library shifts the clock (faketime)
+        asyncio.run(asyncio.sleep(unsettled[1]))  # time.sleep fails under libraries that shift the clock (faketime)
     if source.has_changed():
         raise ConfigError([Problem("", "changed while gate was starting. Start gate again", file=printable_path(source.path or Path()))])
 
 
 async def _check_secret(options: Options) -> None:
-    """A store that is away is no reason not to start: until it is back, whoever needs it is told so."""
+    """Check shared_secret against the store. An unavailable store does not prevent the start; requests fail until it is back."""
     store = open_store(options)
     try:
         if isinstance(store, SealedStore):
@@ -70,14 +70,14 @@ async def _check_secret(options: Options) -> None:
 
 
 def from_settings() -> Runtime:
-    """Runtime, as the configuration says that Django's settings have loaded; exits where it has problems."""
+    """Return the runtime of the loaded configuration; exit if it has problems."""
     worker = settings.GATE_WORKER
     install_non_blocking_output(None if worker is None else worker.turns)
     with exits_with_problems():
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR
         if worker is not None:
-            from gateproject.process.workers.worker import runtime_of  # where there are several, and nowhere else
+            from gateproject.process.workers.worker import runtime_of  # only with several workers
 
             return runtime_of(worker, settings.GATE_OPTIONS, settings.GATE_SOURCE)
         prepare(settings.GATE_OPTIONS)
@@ -86,7 +86,7 @@ def from_settings() -> Runtime:
 
 @contextmanager
 def exits_with_problems() -> Iterator[None]:
-    """Exit where the configuration has problems, and print them."""
+    """Print the problems of the configuration and exit."""
     try:
         yield
     except ConfigError as error:
@@ -95,7 +95,7 @@ def exits_with_problems() -> Iterator[None]:
 
 
 def serve_grpc_only(runtime: Runtime) -> None:
-    """Serve until SIGTERM or SIGINT, for services that people's browsers never reach.  ConfigError where a port can't be had."""
+    """Serve until SIGTERM or SIGINT, for services without HTTP. Raise ConfigError if a port is unavailable."""
 
     async def serve() -> None:
         stop = asyncio.Event()

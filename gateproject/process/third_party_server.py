@@ -1,6 +1,6 @@
-"""Another ASGI server than ours (uvicorn, hypercorn, Daphne's own classes): what begins with it, and what it lacks is said once.
+"""Third-party ASGI servers (uvicorn, hypercorn, Daphne's own classes): start-up, and a report of missing features.
 
-Such a server reads HTTP itself and gives us messages.  What they do not say is not known here, so it is not let in.
+Such a server parses HTTP itself. Information that its messages lack is treated as absent.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from proxy.third_party_asgi.http_adapter import send_rejection, serve_http
 
 log = structlog.get_logger(__name__)
 
-# What our listener does, and nobody does here (docs/operations/servers.md).
+# Features of gate's listener that are missing here (docs/operations/servers.md).
 MISSING = (
     *(
         "backpressure and timeouts depend on the server",
@@ -31,18 +31,18 @@ MISSING = (
     ),
     *("client certificates are not supported: such routes respond with 495", "an aborted response ends as the server implements it"),
 )
-# Settings by which our listener is run; each is named where it is set.
+# Settings of gate's listener, reported if they are set.
 OF_THE_LISTENER = (
     *("timeout_read", "timeout_write", "timeout_idle", "use_proxy_protocol", "http_redirect_addr", "metrics_address"),
     "autocert",
 )
-# gRPC has them, too, unless it is served without TLS.
+# gRPC uses them as well, unless it is served without TLS.
 OF_TLS = ("certificate_file", "certificate", "certificates")
 NOT_STARTED = RequestRejected(503, "gate failed to start. The log has the cause.")
 
 
 class OtherServer:
-    """Another server's way into `application`, which judges and carries."""
+    """Entry points of a third-party server into `application`."""
 
     def __init__(self, runtime: Runtime, application: Application, ended: Callable[..., None]):
         self._runtime = runtime
@@ -75,12 +75,12 @@ class OtherServer:
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self._runtime.stop()
-                await asyncio.to_thread(drain_output)  # uvicorn ends by the signal that it was sent
+                await asyncio.to_thread(drain_output)  # uvicorn exits by the signal that it received
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
     async def _has_begun(self) -> bool:
-        """Whether gate runs.  A server without lifespan (Daphne) begins it with its first request."""
+        """Ensure that gate runs. A server without lifespan support (Daphne) starts it with the first request."""
         if self._begun is None:
             try:
                 self._begin()
@@ -89,13 +89,13 @@ class OtherServer:
         return self._begun is not None and self._begun.done() and self._begun.exception() is None
 
     def _begin(self) -> None:
-        """Begin all that is no listener's; ConfigError where that can't be."""
+        """Start everything except listeners. Raise ConfigError if that fails."""
         self._begun = asyncio.get_running_loop().create_future()
         try:
             begin(self._runtime)
         except ConfigError as error:
             self._begun.set_exception(error)
-            self._begun.exception()  # it is told here, once
+            self._begun.exception()  # logged once, here
             raise
         self._begun.set_result(None)
 
@@ -104,7 +104,7 @@ class OtherServer:
 
 
 def needs_rungate(options: Options) -> Problem | None:
-    """Settings that no server can honour that is only given our ASGI application."""
+    """Return the settings that no server supports that runs only the ASGI application."""
     if options.data_plane == "envoy":
         return Problem("data_plane", "requires `gate run`, which starts Envoy")
     if options.process_count > 1:
@@ -115,7 +115,7 @@ def needs_rungate(options: Options) -> Problem | None:
 
 
 def open_under_daphne(runtime: Runtime) -> None:
-    """Take all ports but those that Daphne's command was given; ConfigError, too, where gate needs another command."""
+    """Bind all ports except those of Daphne's command. Raise ConfigError, also if gate needs another command."""
     if problem := needs_rungate(runtime.options):
         raise ConfigError([problem])
     raise_limit()
@@ -123,7 +123,7 @@ def open_under_daphne(runtime: Runtime) -> None:
 
 
 def begin(runtime: Runtime) -> None:
-    """Begin under a server that is not ours; says once what is weaker there.  ConfigError where it can't carry what is configured."""
+    """Start under a third-party server and log the missing features. Raise ConfigError if it cannot serve the configuration."""
     if problem := needs_rungate(runtime.options):
         raise ConfigError([problem])
     raise_limit()
@@ -138,6 +138,6 @@ def begin(runtime: Runtime) -> None:
 
 
 def without_effect(options: Options) -> list[str]:
-    """Settings that were set, and that only our listener heeds."""
+    """Return the settings that are set and that only gate's listener supports."""
     unused = (*OF_THE_LISTENER, *OF_TLS) if options.grpc_insecure else OF_THE_LISTENER
     return [key for key in unused if key in options.model_fields_set and getattr(options, key)]

@@ -1,4 +1,4 @@
-"""What a configuration says that a running gate does not: its listeners, and when its certificates end."""
+"""Facts of the local configuration that a running gate does not report: listeners, and certificate expiry."""
 
 import socket
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from config.fields.pem import dns_names
 from config.options import Options
 from foundation.values import HostPort
 
-_PATIENCE = 1.0  # seconds for a connection to ourselves
+_PATIENCE = 1.0  # seconds
 
 
 class Listener(NamedTuple):
@@ -26,13 +26,13 @@ class ConfiguredCertificate(NamedTuple):
 
 
 def listeners(options: Options) -> Iterator[Listener]:
-    """Addresses that this configuration opens, and whether somebody takes connections there on this machine."""
+    """Yield the configured addresses, and whether a process accepts connections there on this machine."""
     for setting, address in configured_addresses(options):
         yield Listener(setting, str(address), _is_open(address))
 
 
 def configured_addresses(options: Options) -> Iterator[tuple[str, HostPort]]:
-    """Settings that name an address to listen on, with the address."""
+    """Yield the settings that name a listening address, with the address."""
     for setting in ("address", "http_redirect_addr", "grpc_address", "metrics_address"):
         address: HostPort | None = getattr(options, setting)
         if address is not None:
@@ -40,7 +40,7 @@ def configured_addresses(options: Options) -> Iterator[tuple[str, HostPort]]:
 
 
 def certificates(options: Options) -> list[ConfiguredCertificate]:
-    """Certificates of the configuration, the first to end first."""
+    """Return the configured certificates, the earliest expiry first."""
     leaves = [x509.load_pem_x509_certificates(pair.certificate)[0] for pair in options.certificate_pairs]
     found = [ConfiguredCertificate(next(iter(dns_names(leaf)), "?"), leaf.not_valid_after_utc) for leaf in leaves]
     return sorted(found, key=lambda each: each.ends)

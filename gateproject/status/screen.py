@@ -1,4 +1,4 @@
-"""Screen of `gate status`: one page of tables, for a terminal or a file."""
+"""Screen of `gate status`: tables for a terminal or a file."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ MOST_CERTIFICATES = 8
 
 
 def screen(readings: Sequence[tuple[Reading, Reading]], options: Options | None) -> RenderableType:
-    """Screen of the processes, each with its reading now and the one before; `options` where the configuration could be read."""
+    """Render the status of the processes, each with its current and previous snapshot; `options` is None without configuration."""
     parts: list[RenderableType] = []
     for now, before in readings:
         parts += _process(now, before, {} if options is None else {route_label(route): route for route in options.policy})
@@ -119,7 +119,7 @@ def _table(*columns: str, numbers: int = 0) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", title_justify="left")
     for index, column in enumerate(columns):
         is_last = index == len(columns) - 1
-        # Of a table with numbers the last column alone gives way where the screen is narrow.
+        # On a narrow screen, only the last column of a numeric table shrinks.
         table.add_column(
             column,
             justify="right" if 0 < index <= numbers else "left",
@@ -134,7 +134,7 @@ def _milliseconds(value: float | None) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Time span, in its two largest units."""
+    """Format a duration in its two largest units."""
     left = int(seconds)
     told: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):

@@ -1,4 +1,4 @@
-"""Reading of a running gate: its readiness and its metrics, as numbers that a screen shows."""
+"""Snapshot of a running gate: its readiness and metrics, as values for the status screen."""
 
 import json
 import time
@@ -14,8 +14,8 @@ Page = Callable[[str, str], tuple[int, str]]
 Labels = frozenset[tuple[str, str]]
 _ROUTE = "envoy_cluster_name"
 _TIME = "envoy_cluster_upstream_rq_time_bucket"
-# With `workers` each process has its own sample.  These say the same of every process, and are not added up: the earliest start, the
-# oldest configuration, the worst of what each of them sees.
+# With `workers`, each process has a sample. These metrics are not summed but reduced: the earliest start, the oldest configuration, the
+# worst state.
 _NOT_ADDED: Mapping[str, Callable[[Iterable[float]], float]] = {
     "process_start_time_seconds": min,
     "gate_config_last_reload_success": min,
@@ -28,7 +28,7 @@ _NOT_ADDED: Mapping[str, Callable[[Iterable[float]], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reading of one process.  `trouble` says why there is none; `at` is when, in seconds of a clock that never goes back."""
+    """Snapshot of one process. `trouble` is the error if there is none; `at` is a monotonic time in seconds."""
 
     address: str
     at: float
@@ -38,16 +38,16 @@ class Reading:
     trouble: str = ""
 
     def value(self, name: str) -> float | None:
-        """Return a metric over all its labels; None where there is no such metric."""
+        """Return a metric summed over all labels, or None if it does not exist."""
         found = self.samples.get(name)
         return None if not found else _NOT_ADDED.get(name, sum)(found.values())
 
     def label(self, name: str, label: str) -> str:
-        """Value of a label of a metric's first sample, "" for none."""
+        """Return a label value of a metric's first sample, or ""."""
         return next((dict(labels).get(label, "") for labels in self.samples.get(name, ())), "")
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """Return a metric by one of its labels, over all others."""
+        """Return a metric by one of its labels, summed over the others."""
         found: dict[str, list[float]] = {}
         for labels, value in self.samples.get(name, {}).items():
             if key := dict(labels).get(label):
@@ -57,7 +57,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class RouteReading:
-    """Reading of a route between two readings of its process, or since its start.  Times are milliseconds, None where nothing was asked."""
+    """Rates of a route between two snapshots, or since the start. Times are milliseconds, None without requests."""
 
     name: str
     per_second: float
@@ -70,7 +70,7 @@ class RouteReading:
 
 
 def read(address: str, page: Page, clock: Callable[[], float] = time.monotonic) -> Reading:
-    """Reading of the process whose `metrics_address` this is.  Never raises for what a network does."""
+    """Take a snapshot of the process with this `metrics_address`. Network errors are recorded, not raised."""
     at = clock()
     status, text = page(address, "/readyz?format=json")
     if status not in (200, 503):
@@ -89,7 +89,7 @@ def read(address: str, page: Page, clock: Callable[[], float] = time.monotonic) 
 
 def _samples(text: str) -> dict[str, dict[Labels, float]]:
     found: dict[str, dict[Labels, float]] = {}
-    # Without its comments nothing is taken for a counter whose name must end in _total: Envoy's names don't.
+    # TYPE comments are removed, because the parser requires counters to end in _total, and Envoy's do not.
     lines = "\n".join(line for line in text.splitlines() if not line.startswith("#")) + "\n"
     for family in text_string_to_metric_families(lines):
         for sample in family.samples:
@@ -98,13 +98,13 @@ def _samples(text: str) -> dict[str, dict[Labels, float]]:
 
 
 def rate(now: Reading, before: Reading, name: str) -> float | None:
-    """Increase of a counter for each second between two readings; None where nothing is known of it."""
+    """Return the increase of a counter per second between two snapshots, or None if it is unknown."""
     newer, older = now.value(name), before.value(name)
     return None if newer is None else _per_second(newer - (older or 0.0), now, before)
 
 
 def routes(now: Reading, before: Reading) -> list[RouteReading]:
-    """Routes, those that are asked most first."""
+    """Return the routes, most requests first."""
     asked, earlier = (each.by("envoy_cluster_upstream_rq_total", _ROUTE) for each in (now, before))
     failed, failed_earlier = (dict(_failures(each)) for each in (now, before))
     active, healthy, upstreams = (
@@ -126,7 +126,7 @@ def routes(now: Reading, before: Reading) -> list[RouteReading]:
 
 
 def _per_second(increase: float, now: Reading, before: Reading) -> float:
-    """A process that was started again counts from zero."""
+    """Return the rate; a restarted process counts from zero."""
     return max(0.0, increase) / max(now.at - before.at, 0.001)
 
 
@@ -138,7 +138,7 @@ def _failures(reading: Reading) -> Iterator[tuple[str, float]]:
 
 
 def _times(now: Reading, before: Reading, route: str) -> tuple[float | None, float | None]:
-    """Mean and 95th percentile of what ended between the two, or, where nothing did, since the start."""
+    """Return mean and 95th percentile between the snapshots, or since the start if no request ended in between."""
     for earlier in (before, None):
         total, count = (
             now.by(name, _ROUTE).get(route, 0.0) - (earlier.by(name, _ROUTE).get(route, 0.0) if earlier else 0.0)
@@ -159,7 +159,7 @@ def _buckets(reading: Reading, route: str) -> dict[float, float]:
 
 
 def _percentile(now: Mapping[float, float], before: Mapping[float, float], part: float) -> float | None:
-    """Upper end of the bucket in which this part of all lies; the last one has none."""
+    """Return the upper bound of the bucket with this quantile; the last bucket has none."""
     counts = [(bound, value - before.get(bound, 0.0)) for bound, value in sorted(now.items())]
     total = counts[-1][1] if counts else 0.0
     for bound, count in counts:

@@ -1,4 +1,4 @@
-"""Sign-in of a person with their browser, as RFC 8252 has it for native programs: the token comes back to a loopback address."""
+"""Sign-in with the user's browser, as in RFC 8252 for native applications: the token is sent to a loopback address."""
 
 import asyncio
 import contextlib
@@ -28,10 +28,10 @@ _ANOTHER_USER = b"This sign-in comes from another user of this machine than the 
 async def sign_in(
     host: str, tunnel_port: int, url: Url, context: ssl.SSLContext, show: Callable[[str], None], uid: int | None = None
 ) -> str:
-    """Token for tunnels of `host`; `show` leads the person's browser to a URL.  Raises TunnelFailed.
+    """Return a token for tunnels of `host`; `show` opens a URL in the user's browser. Raise TunnelFailed.
 
-    The sign-in is as strong and as recent as the route of the one at `tunnel_port` asks for.  `uid` is that of the person, by default
-    ours; root waits for anybody, because nobody's browser runs as root.
+    The sign-in satisfies the requirements of the route at `tunnel_port`. `uid` is the user whose browser is accepted, by default the
+    current one. For root any user is accepted, because browsers do not run as root.
     """
     waiting = _LoopbackReceiver(os.getuid() if uid is None else uid)
     server = await asyncio.start_server(waiting.answer, "127.0.0.1", 0, limit=_MOST_HEAD)
@@ -52,7 +52,7 @@ async def sign_in(
 
 
 def _checked(address: str) -> str:
-    """What a browser is started with is a web address and nothing else."""
+    """Return the URL if it is a web address, because it becomes an argument of the browser's command line."""
     parts = urlsplit(address)
     if parts.scheme not in ("https", "http") or not parts.hostname or not is_token(address):
         raise TunnelFailed("the response has no sign-in URL. Check that this is the address of gate")
@@ -64,10 +64,10 @@ def _reason(body: str) -> str:
 
 
 class _LoopbackReceiver:
-    """`state` tells our browser's request from that of any other page that knows the port.
+    """Receiver of the token; `state` distinguishes the expected request from those of other pages.
 
-    Other users of this machine see the browser's arguments, and `state` among them: they could sign in at that address themselves, and
-    the person would go on as one of them.
+    Other users of this machine can see the browser's arguments, including `state`, and could sign in at that address as themselves. Then
+    the user would continue with another account (login CSRF).
     """
 
     def __init__(self, uid: int) -> None:
@@ -89,14 +89,14 @@ class _LoopbackReceiver:
             if token and not self.token.done():
                 self.token.set_result(token)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            pass  # not our browser, or it has left
+            pass  # another client, or the browser has disconnected
         finally:
             writer.close()
 
     def _token_of(self, line: bytes) -> str:
-        """Empty for any other request than the one that we wait for."""
+        """Return the token of the expected request, empty for any other."""
         method, _, rest = line.decode("latin-1").partition(" ")
-        # Not by urlsplit, which fails at what is no URL, and anybody may send that.
+        # Not urlsplit, which raises for malformed targets.
         query = parse_qs(rest.partition(" ")[0].partition("?")[2])
         states, tokens = query.get("state", []), query.get("gate_jwt", [])
         if method != "GET" or len(states) != 1 or len(tokens) != 1 or not hmac.compare_digest(states[0].encode(), self.state.encode()):
@@ -110,16 +110,16 @@ ROOT = 0
 
 
 def is_of_another_user(connection: Any, uid: int) -> bool:
-    """Whether the other end of `connection`, a socket accepted over IPv4, is another user's.  Where nobody can tell, it is not.
+    """Return whether the peer of `connection`, accepted over IPv4, belongs to another user; False if that is unknown.
 
-    Root is nobody else: it may be what forwards our browser's connection, and needs no tricks.
+    Root is accepted, because it may forward the browser's connection and needs no such attack.
     """
     owners = _owners(connection.getpeername(), connection.getsockname())
     return owners is not None and not owners & {ROOT, uid}
 
 
 def _owners(here: tuple[str, int], there: tuple[str, int]) -> set[int] | None:
-    """Of the socket from `here` to `there`, in whichever table; none of one that was closed, whose row names no owner any more."""
+    """Yield the owners of the socket from `here` to `there` in all tables; a closed socket has no owner."""
     wanted = {(_written(*here, is_mapped), _written(*there, is_mapped)) for is_mapped in (False, True)}
     owners, is_known = set(), False
     for table in _TABLES:
@@ -132,7 +132,7 @@ def _owners(here: tuple[str, int], there: tuple[str, int]) -> set[int] | None:
 
 
 def _written(address: str, port: int, is_mapped: bool) -> str:
-    """Each 32 bits of the address as a number of this machine; a socket for IPv6 has IPv4 addresses mapped (RFC 4291 2.5.5.2)."""
+    """Format an address as in /proc: 32-bit words in host byte order; IPv6 sockets have mapped IPv4 addresses (RFC 4291 2.5.5.2)."""
     packed = (bytes(10) + b"\xff\xff" if is_mapped else b"") + socket.inet_aton(address)
     words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
     return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"

@@ -1,4 +1,4 @@
-"""TLS connection to gate, either direction of which may end first, which asyncio's own (3.11) can't; and one HTTP exchange over it."""
+"""TLS connection to gate with half-close, which asyncio's TLS (3.11) lacks, and one HTTP exchange over it."""
 
 import asyncio
 import contextlib
@@ -15,11 +15,11 @@ _MOST_READ = 64 * 1024  # bytes
 
 
 class TunnelFailed(Exception):
-    """Failure in words for the person who opened the tunnel."""
+    """Error with a message for the user who opened the tunnel."""
 
 
 class TlsConnection(asyncio.Protocol):
-    """Transport and protocol in one: tells `protocol` what comes, and takes what it says.  (RFC 8446 6.1)"""
+    """Transport and protocol in one: passes received data to `protocol`, and sends what it writes (RFC 8446 6.1)."""
 
     def __init__(self, context: ssl.SSLContext, server_name: str, protocol: asyncio.Protocol):
         self.protocol = protocol
@@ -29,7 +29,7 @@ class TlsConnection(asyncio.Protocol):
         self._has_input_ended = False
         self._transport: Any = None
 
-    # asyncio calls these.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -53,7 +53,7 @@ class TlsConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.protocol.resume_writing()
 
-    # Its owner calls these.
+    # Called by its owner.
 
     def write(self, data: bytes) -> None:
         if data and not self._transport.is_closing():
@@ -61,7 +61,7 @@ class TlsConnection(asyncio.Protocol):
             self._flush()
 
     def write_eof(self) -> None:
-        """close_notify: everything is said.  All that has come is read by now, so OpenSSL looks for more in vain."""
+        """Send close_notify. All received data has been read by now, so OpenSSL does not wait for more."""
         try:
             self._tls.unwrap()
         except ssl.SSLWantReadError:
@@ -74,7 +74,7 @@ class TlsConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether both sides have shaken hands."""
+        """Whether the handshake is complete."""
         return self.opened.done() and not self.opened.cancelled() and self.opened.exception() is None
 
     def pause_reading(self) -> None:
@@ -112,7 +112,7 @@ class TlsConnection(asyncio.Protocol):
                 data = self._tls.read(_MOST_READ)
             except ssl.SSLWantReadError:
                 break
-            except ssl.SSLZeroReturnError:  # both directions have ended
+            except ssl.SSLZeroReturnError:  # both directions are closed
                 data = b""
             except ssl.SSLError:
                 self._transport.abort()
@@ -131,7 +131,7 @@ class TlsConnection(asyncio.Protocol):
 
 
 async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol) -> TlsConnection:
-    """Connection to gate.  Names below `localhost` are this machine's (RFC 6761), whatever a resolver thinks.  Raises TunnelFailed."""
+    """Connect to gate. Names below `localhost` resolve to this machine (RFC 6761). Raise TunnelFailed."""
     host = url.host.strip("[]")
     dialled = "127.0.0.1" if is_loopback(host) and host.endswith("localhost") else host
     connection = TlsConnection(context, host, protocol)
@@ -153,7 +153,7 @@ async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol)
     return connection
 
 
-ANSWER_SECONDS = 30.0  # gate itself tries three upstreams for ten seconds each
+ANSWER_SECONDS = 30.0  # gate tries three upstreams for ten seconds each
 _MOST = 256 * 1024  # bytes
 
 
@@ -161,11 +161,11 @@ _MOST = 256 * 1024  # bytes
 class TunnelResponse:
     status: int
     body: str
-    rest: bytes = b""  # what came behind a 200 to CONNECT
+    rest: bytes = b""  # data after a 200 to CONNECT
 
 
 class _ResponseReader(asyncio.Protocol):
-    """Gathers what comes, until there is enough of it, or no more."""
+    """Buffer that collects received data until there is enough, or the end."""
 
     def __init__(self, *, is_connect: bool):
         self._is_connect = is_connect
@@ -196,7 +196,7 @@ class _ResponseReader(asyncio.Protocol):
 async def ask(
     url: Url, context: ssl.SSLContext, method: str, target: str, host: str, token: str = ""
 ) -> tuple[TunnelResponse, TlsConnection]:
-    """Response and connection, which is a tunnel after a 200 to CONNECT, over otherwise.  Raises TunnelFailed."""
+    """Return the response, and the connection: a tunnel after a 200 to CONNECT, else closed. Raise TunnelFailed."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Accept: text/plain"]
     lines += [f"Authorization: Gate {token}"] if token else []
     lines += [] if method == "CONNECT" else ["Connection: close"]

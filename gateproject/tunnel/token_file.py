@@ -1,4 +1,4 @@
-"""Token file: what a person's sign-in gave, kept for their next tunnels where nobody else can read it."""
+"""Token file: stores the token of a sign-in for later tunnels, readable by its owner only."""
 
 import contextlib
 import hashlib
@@ -12,20 +12,20 @@ _LONGEST = 8192
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:
-    """Cache directory of the person who runs us (XDG Base Directory Specification)."""
+    """Return the user's cache directory (XDG Base Directory Specification)."""
     if shared := environ.get("XDG_CACHE_HOME"):
         return Path(shared).absolute() / "gate"
     return Path(environ.get("HOME") or "/").absolute() / ".cache" / "gate"
 
 
 class TokenFile:
-    """File of a token, one for each host and way to it.  One that others can read, or that is not ours, counts as none."""
+    """File of a token, one per host and connection. A file that others can read or own is ignored."""
 
     def __init__(self, directory: Path, host: str, url: str):
         self.path = directory / f"{hashlib.sha256(f'{host} {url}'.encode()).hexdigest()[:32]}.token"
 
     def read(self) -> str:
-        """Token; empty where there is none that can be used."""
+        """Return the token, empty if there is no usable one."""
         try:
             with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as file:
                 found = os.fstat(file.fileno())
@@ -37,7 +37,7 @@ class TokenFile:
         return token if is_token(token) else ""
 
     def write(self, token: str) -> None:
-        """Write as a whole, or not at all: another tunnel may read it at any time."""
+        """Write atomically, because another tunnel may read the file at any time."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=self.path.parent)  # mode 0600
         with os.fdopen(handle, "w") as file:
@@ -45,12 +45,12 @@ class TokenFile:
         os.replace(name, self.path)
 
     def forget(self, token: str) -> None:
-        """Forget this token, not the one that another tunnel has got meanwhile."""
+        """Delete the file if it still has this token, because another tunnel may have stored a new one."""
         if self.read() == token:
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()
 
 
 def is_token(text: str) -> bool:
-    """Whether this is a token that may stand in a header line."""
+    """Return whether the text is a token that is valid in a header line."""
     return bool(text) and text.isascii() and text.isprintable() and " " not in text

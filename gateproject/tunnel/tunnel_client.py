@@ -1,4 +1,4 @@
-"""Tunnel client: local connections, each carried through a tunnel of its own; a person is asked to sign in once for all of them."""
+"""Tunnel client: forwards local connections, each through a separate tunnel, with one sign-in for all."""
 
 import asyncio
 import os
@@ -19,12 +19,12 @@ SignIn = Callable[[], Awaitable[str]]
 
 
 class NotSignedIn(TunnelFailed):
-    """Failure of a tunnel because gate wants a session: there was none, or it has ended."""
+    """gate requires a session: there was none, or it has ended."""
 
 
 @dataclass
 class TunnelClient:
-    """Client of one destination, host:port as the route names it; `sign_in` gets a token from a person, None where nobody may be asked."""
+    """Client of one destination, host:port as in the route. `sign_in` returns a token from the user; None disables sign-in."""
 
     destination: str
     url: Url
@@ -36,7 +36,7 @@ class TunnelClient:
     _signing_in: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def open(self) -> tuple[TlsConnection, bytes]:
-        """Tunnel, and what came of it already.  Raises TunnelFailed."""
+        """Return the tunnel, and the data already received. Raise TunnelFailed."""
         used = self.token or self.tokens.read()
         try:
             return await self._asked(used)
@@ -53,7 +53,7 @@ class TunnelClient:
         raise kind(f"refused: {' '.join(answer.body.split()) or answer.status}")
 
     async def _another(self, refused: str, sign_in: SignIn) -> str:
-        """The token of a sign-in; of one that another connection has begun, if it has."""
+        """Return the token of a new sign-in, or of one that another connection has started."""
         async with self._signing_in:
             if (token := self.tokens.read()) and token != refused:
                 return token
@@ -63,7 +63,7 @@ class TunnelClient:
             return token
 
     async def carry(self, tunnel: ByteTunnel) -> None:
-        """Carry a local connection (`tunnel.client`) until both directions have ended.  Raises TunnelFailed."""
+        """Relay a local connection (`tunnel.client`) until both directions have ended. Raise TunnelFailed."""
         try:
             connection, ahead = await self.open()
         except BaseException:
@@ -78,20 +78,20 @@ class TunnelClient:
             tunnel.stop()
 
     def accept(self) -> asyncio.Protocol:
-        """Protocol of one connection, for a local listener."""
+        """Return the protocol of one connection, for a local listener."""
         tunnel = ByteTunnel(half_closes=True)
         spawn(self._begun(tunnel), name="tunnel")
         return tunnel.client
 
     async def _begun(self, tunnel: ByteTunnel) -> None:
-        await asyncio.sleep(0)  # asyncio tells the protocol of its connection first
+        await asyncio.sleep(0)  # asyncio calls connection_made first
         try:
             await self.carry(tunnel)
         except TunnelFailed as error:
             self.tell(str(error))
 
     async def carry_standard_streams(self) -> None:
-        """Tunnel for a program that started us to speak to it."""
+        """Relay standard input and output, for a program that starts this command as its connection."""
         ours, theirs = socket.socketpair()
         tunnel = ByteTunnel(half_closes=True)
         threading.Thread(target=_copy, args=(lambda: os.read(0, 65536), theirs.sendall, theirs), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Date formats, read by Django (FORMAT_MODULE_PATH); `e` is the name of the zone."""
+"""Date formats for Django (FORMAT_MODULE_PATH); `e` is the name of the time zone."""
 
 DATE_FORMAT = "j M Y"
 DATETIME_FORMAT = "j M Y, H:i:s e"

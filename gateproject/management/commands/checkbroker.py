@@ -1,4 +1,4 @@
-"""`manage.py checkbroker`: are the admin's tables what the data broker keeps?  With `--repair` they are afterwards."""
+"""`manage.py checkbroker`: compares the admin's tables with the record store, and repairs them with `--repair`."""
 
 import asyncio
 from typing import Any

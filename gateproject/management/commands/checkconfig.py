@@ -1,4 +1,4 @@
-"""`manage.py checkconfig`: prints every problem of a configuration with its place, and exits 0 or 1."""
+"""`manage.py checkconfig`: prints all problems of a configuration with their location, and exits 0 or 1."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class Command(GateCommand):
             raise SystemExit(1)
 
     def _shows_colours(self) -> bool:
-        """As no-color.org has it."""
+        """Return whether to use colours, by the rules of no-color.org."""
         environ = os.environ  # noqa: TID251 - an entry point
         return self.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
@@ -58,7 +58,7 @@ def check(named: Path | None, *, is_online: bool = False) -> ConfigReport:
 
 
 def _online() -> Iterator[ConfigCheck]:
-    # Clients of everything: most runs ask nobody, and would wait longer for these imports than for all the rest.
+    # Imported only for --online, because these imports take longer than all other checks.
     from gateproject.management.online_checks import answers, unverified_links
 
     yield ConfigCheck("no-answer", answers)

@@ -1,6 +1,6 @@
-"""`manage.py checkready`: asks a running gate for its readiness, where there is no curl: for health checks of containers, and for scripts.
+"""`manage.py checkready`: fetches the readiness of a running gate, for container health checks and scripts without curl.
 
-It never loads Django's settings, and no configuration where the address is said: a health check is made every few seconds.
+It never loads Django's settings, and no configuration if the address is given, because health checks run every few seconds.
 """
 
 import sys
@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 from gateproject.management.gate_command import GateCommand
 from gateproject.management.monitoring_client import metrics_address, page
 
-LOOK_EVERY = 0.2  # seconds, while it waits
+LOOK_EVERY = 0.2  # seconds between attempts while it waits
 
 
 class Command(GateCommand):

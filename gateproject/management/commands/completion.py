@@ -1,4 +1,4 @@
-"""`gate completion SHELL`: a script that completes gate's commands, options and files."""
+"""`gate completion SHELL`: prints a shell completion script for gate's commands, options and files."""
 
 import argparse
 from importlib import import_module
@@ -15,7 +15,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 class CompletedParser(argparse.ArgumentParser):
-    """Parser whose arguments carry what shtab completes: files and directories; -config has the spelling of the documentation."""
+    """Parser whose arguments have completion hints for shtab: files and directories; -config is spelled as documented."""
 
     def add_argument(self, *names: Any, **declared: Any) -> argparse.Action:
         spelled = dict.fromkeys("--config" if name == "-config" else name for name in names)
@@ -28,7 +28,7 @@ class CompletedParser(argparse.ArgumentParser):
 
 
 def gate_parser() -> CompletedParser:
-    """Return a parser of all commands, in the order of their list."""
+    """Return a parser of all commands, in their order in the help."""
     parser = CompletedParser("gate")
     parser.add_argument("--version", action="store_true", help="print the version")
     commands = parser.add_subparsers()

@@ -1,4 +1,4 @@
-"""`manage.py demo`: the whole product on loopback with a development identity provider and sample applications."""
+"""`manage.py demo`: runs gate on loopback with a development identity provider and sample applications."""
 
 import os
 import sys

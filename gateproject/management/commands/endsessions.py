@@ -1,4 +1,4 @@
-"""`manage.py endsessions`: ends sessions, of chosen people or by id, at once and everywhere."""
+"""`manage.py endsessions`: ends sessions of given users or ids, everywhere and immediately."""
 
 import asyncio
 from typing import Any
@@ -46,7 +46,7 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
         whom = [(id, Session, AuditAction.END_SESSION) for id in sessions or ()]
         whom += [(id, User, AuditAction.END_ALL_SESSIONS) for id in people or ([] if sessions else [EVERYBODY])]
         ids = await _people(broker, people, options) if people else None
-        # First the log: what can't be told of must not be done.
+        # Audit first, so that an action that cannot be logged is not performed.
         for id, model, action in whom:
             await asyncio.to_thread(record_command, command_line_user(), action, id, model)
         try:
@@ -63,7 +63,7 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
 
 
 async def _people(broker: BrokerClient, named: list[str], options: Options) -> set[str]:
-    """Ids of these people; CommandError for an address that is no user's, so that nobody believes a misspelt person to be out."""
+    """Return the ids of these users. Raise CommandError for an unknown address, so that a typo does not go unnoticed."""
     emails = {name for name in named if "/" not in name}
     found = await users_by_email(broker, emails, options)
     if unknown := sorted(emails - found.keys()):

@@ -1,4 +1,4 @@
-"""`manage.py explainaccess`: why this person may, or may not, open this URL, by the route table and rules of every request."""
+"""`manage.py explainaccess`: explains why a user may or may not access a URL, with the route table and policy of live requests."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ DESCRIBE_ONE = "Add --hypothetical to explain a described user instead."
 
 @dataclass(frozen=True, slots=True)
 class ExplainedUser:
-    """User of an explanation.  `is_hypothetical`: described by the command line, and not read from the records."""
+    """User of an explanation. `is_hypothetical`: described on the command line instead of read from the records."""
 
     identity: Identity | None
     is_hypothetical: bool = False
@@ -104,7 +104,7 @@ class Command(ConfiguredCommand):
 
 
 def current_routes() -> tuple[Options, RouteTable]:
-    """Routes of the configuration that the command was given; CommandError where it has a problem."""
+    """Return the routes of the command's configuration. Raise CommandError if it is invalid."""
     options = configured()
     try:
         return options, route_table(options)

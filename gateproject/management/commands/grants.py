@@ -1,4 +1,4 @@
-"""`manage.py grants`: gives people access to a route for a while, lists what they have, and revokes it."""
+"""`manage.py grants`: grants, lists and revokes temporary access to a route."""
 
 import asyncio
 import json
@@ -75,7 +75,7 @@ class Command(ConfiguredCommand):
             by = f"{command_line_user()} (command line)"
             access = TemporaryAccess(secrets.token_hex(8), route.grant_key, now, until, by, why, route_name(route))
             words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {format_utc(until)}: {why}"
-            # First the log: what can't be told of must not be done.
+            # Audit first, so that an action that cannot be logged is not performed.
             await _record(AuditAction.GRANT_ACCESS, user.id, words)
             try:
                 await TemporaryAccesses(broker).give(user, access)
@@ -118,7 +118,7 @@ class Command(ConfiguredCommand):
 
 
 def _chosen(found: list[Held], arguments: dict[str, Any], options: Options) -> list[Held]:
-    """Those to revoke; AccessError for what nobody has, so that nobody believes a misspelt one to be over."""
+    """Return the grants to revoke. Raise AccessError for one that does not exist, so that a typo does not go unnoticed."""
     if arguments["all"]:
         return found
     if ids := arguments["id"]:
@@ -128,7 +128,7 @@ def _chosen(found: list[Held], arguments: dict[str, Any], options: Options) -> l
 
 
 def _address_of(record: TemporaryAccessRecord, options: Options) -> str:
-    """What the record calls its person, where that names them: no address that is not for their provider to tell."""
+    """Return the verified email of a grant's user; empty if their provider may not assert its domain."""
     return record.person if record.user_id.startswith(LINKED) else owned_email_for(record.person, record.user_id, options.providers)
 
 
@@ -151,14 +151,14 @@ def _route(options: Options, written: str) -> Route:
 
 
 async def _person(broker: BrokerClient, written: str, options: Options) -> UserRecord:
-    """The one who is meant; an address that several have names nobody."""
+    """Return the user with this address or id; an address of several users matches none."""
     if "/" in written and not written.startswith(LINKED):
         record = await broker.get(USER, written)
         found = [] if record is None else [UserRecord.from_record(record)]
     else:
         address = written.removeprefix(LINKED)
         found = list(map(UserRecord.from_record, (await users_by_email(broker, [address], options)).get(address, [])))
-    # Accounts that are linked are one person, who holds it by whichever of them.
+    # Linked accounts are one user, and a grant may belong to any of them.
     holders = {grant_subject_for_user(person, options.providers): person for person in found}
     if len(holders) != 1:
         none = "no user who has signed in" if "/" in written else "no user who has signed in with this verified address"

@@ -1,4 +1,4 @@
-"""`manage.py importconfig`: a configuration of another product as ours, with a comment wherever its reader must know something."""
+"""`manage.py importconfig`: converts another product's configuration, with comments where it needs review."""
 
 import os
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def imported(path: Path, upstreams: Path | None = None) -> Conversion:
-    """Converted configuration; ConfigError where a file can't be read, or is none of these products'."""
+    """Return the converted configuration. Raise ConfigError if a file is unreadable or not of a supported product."""
     foreign = read(path)
     converted = CONVERTERS[foreign.product](foreign, lambda: os.urandom(32))
     if upstreams is not None:

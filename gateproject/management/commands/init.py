@@ -1,4 +1,4 @@
-"""`gate init`: a first configuration, by asking."""
+"""`gate init`: writes an initial configuration from answers to questions."""
 
 import asyncio
 import getpass
@@ -25,7 +25,7 @@ from gateproject.management.monitoring_client import page
 from gateproject.process.config_report import as_text
 
 _SHORT = {"rungate": "run", "checkconfig": "check"}
-# Stands for what was not asked yet, where the provider is tried.
+# Placeholder for answers that are still missing when the provider is verified.
 _ANY_APPLICATION = {"application": "https://app.example.com", "upstream": "http://127.0.0.1:1", "who": "everyone"}
 _OF_PROVIDER = ("provider", "issuer", "client_id", "client_secret")
 
@@ -101,7 +101,7 @@ class Command(GateCommand):
 
 
 class Dialog:
-    """Dialog with a person, or with a file of answers.  Nothing is written before all of it is good."""
+    """Dialog with a user, or with a file of answers. Nothing is written until all answers are valid."""
 
     def __init__(self, command: BaseCommand, directory: Path, data_dir: str | None):
         self._command = command
@@ -110,7 +110,7 @@ class Dialog:
         self._secrets = made_secrets()
 
     def ask_all(self, *, is_online: bool) -> None:
-        """Ask every question until its answer can be used, and of the provider until it takes us or the person goes on."""
+        """Ask each question until its answer is valid, then verify the provider until it succeeds or the user continues anyway."""
         self._tell("Press Enter to accept the value in brackets. Ctrl-C cancels without writing.\n")
         for question in QUESTIONS:
             if question.key == "client_id":
@@ -120,7 +120,7 @@ class Dialog:
                 self._try_until_good()
 
     def take_all(self, answers: dict[str, str], *, is_online: bool) -> None:
-        """Take every answer from a file; CommandError with all that is wrong."""
+        """Load all answers from a file. Raise CommandError with all problems."""
         wrong = []
         for question in QUESTIONS:
             if not question.applies(self._answers | answers):
@@ -137,7 +137,7 @@ class Dialog:
             raise CommandError("nothing was written\n" + "\n".join(found) + "\nUse --offline to write it anyway")
 
     def write(self, path: Path) -> Options:
-        """Write the configuration; CommandError where the whole has a problem that no single answer has, OSError."""
+        """Write the configuration. Raise OSError, or CommandError for a problem that no single answer has."""
         text = self._configuration(self._answers)
         checked = self._checked(text)
         if checked.options is None:
@@ -196,11 +196,11 @@ class Dialog:
         self._tell("  The provider accepts this client.\n")
 
     def _configuration(self, answers: Mapping[str, str]) -> str:
-        """Text of the configuration that follows from these answers.  Raises UnusableAnswer."""
+        """Return the text of the configuration for these answers. Raise UnusableAnswer."""
         return configuration(answers, self._secrets, self._data_dir)
 
     def _problems(self, question: Question) -> list[str]:
-        """What is wrong with the answer to this question, as far as it can be told yet."""
+        """Return the problems of the answer to this question that can be found so far."""
         usable = dict(self._answers)
         while True:
             try:
@@ -209,7 +209,7 @@ class Dialog:
             except UnusableAnswer as error:
                 if error.key == question.key:
                     return [str(error)]
-                del usable[error.key]  # it is told of where it is asked for
+                del usable[error.key]  # reported with the answer that it belongs to
         return [problem.message for problem in self._checked(text).errors if _is_of(problem.key, question)]
 
     def _checked(self, text: str) -> CheckResult:
@@ -217,7 +217,7 @@ class Dialog:
         return check_content(text.encode(), ".yaml", environ, self._directory.absolute(), ALL_CONFIG_CHECKS)
 
     def _provider_findings(self) -> list[str]:
-        """What the provider says against this client, in words; the rest of the configuration may still be missing."""
+        """Return the provider's objections to this client; the rest of the configuration may be missing."""
         from gateproject.management.online_checks import provider_findings  # its imports take longer than all questions
 
         options = self._checked(self._configuration({**_ANY_APPLICATION, **self._answers})).options
@@ -246,12 +246,12 @@ def _options(path: Path) -> Options | None:
 
 
 def _default_data_dir() -> str | None:
-    """Value of data_dir in the file; None where the environment says where data go."""
+    """Return data_dir for the file, or None if the environment sets it."""
     return None if os.environ.get("XDG_DATA_HOME") else "data"  # noqa: TID251 - an entry point
 
 
 def _unit_text(unit: Path, configuration: Path) -> str:
-    """Unit for this installation; CommandError."""
+    """Return the unit for this installation. Raise CommandError."""
     program = Path(sys.argv[0])
     if program.name != "gate":
         raise CommandError("--systemd: this gate is not installed. Install it with `pip install gate-proxy`, then run `gate init`.")
@@ -264,13 +264,13 @@ def _unit_text(unit: Path, configuration: Path) -> str:
 
 
 def _command(name: str) -> str:
-    """Command line that a person types for a management command: as this one was started."""
+    """Return the command line of a management command, in the form this one was started."""
     program = Path(sys.argv[0]).name
     return f"gate {_SHORT[name]}" if program == "gate" else f"python {program} {name}"
 
 
 def _answers_in(file: Path) -> dict[str, str]:
-    """Answers of a file; CommandError."""
+    """Return the answers in a file. Raise CommandError."""
     try:
         document = parse(file.read_bytes(), file.suffix if file.suffix in (".yaml", ".yml", ".json", ".toml") else ".yaml")
     except DocumentError as error:

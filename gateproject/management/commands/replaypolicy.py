@@ -1,4 +1,4 @@
-"""`manage.py replaypolicy`: replays recorded decisions by this configuration, to see who would be refused or let in."""
+"""`manage.py replaypolicy`: replays recorded decisions with this configuration, to show which outcomes would change."""
 
 import json
 from collections.abc import Iterator

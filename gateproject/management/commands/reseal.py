@@ -1,4 +1,4 @@
-"""`manage.py reseal`: seals every record anew with the first key of shared_secret, so that the others can be taken out of the list."""
+"""`manage.py reseal`: re-encrypts all records with the first key of shared_secret, so that the others can be removed."""
 
 import asyncio
 from typing import Any
@@ -30,7 +30,7 @@ class Command(ConfiguredCommand):
             raise CommandError(f"{lost} record(s) can't be decrypted with these keys and were not changed")
 
     async def _reseal(self, store: SealedStore) -> int:
-        """How many records could not be read.  Our own check record is the last: from then on the first key is needed."""
+        """Re-encrypt all records and return the number of unreadable ones. The check record comes last and then requires the first key."""
         try:
             return sum([await self._reseal_type(store, type) for type in (*RECORD_TYPES, CHECK)])
         finally:

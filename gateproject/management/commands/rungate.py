@@ -1,4 +1,4 @@
-"""`manage.py rungate`: runs gate with its own listeners, as the configuration says."""
+"""`manage.py rungate`: runs gate with its own listeners."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ class Command(ConfiguredCommand):
     help = "Start gate in the foreground, until SIGTERM or Ctrl-C."
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        # Until there is an event loop to take it; what the file says by then is seen when it is watched.
+        # SIGHUP is ignored until the event loop handles it; the file is checked again when it is watched.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         raise_limit()
         from gateproject.process.services import SERVES_GRPC_ONLY
@@ -41,7 +41,7 @@ class Command(ConfiguredCommand):
             except ConfigError as error:
                 sys.exit(f"startup failed\n{error}")
             return
-        from gateproject.asgi import edge, runtime  # exits where the configuration has problems
+        from gateproject.asgi import edge, runtime  # exits if the configuration has problems
         from proxy.listener import listeners
         from proxy.listener.event_loop import use_event_loop
 
@@ -52,14 +52,14 @@ class Command(ConfiguredCommand):
                 serve_behind_envoy(runtime, edge)
                 return
             address = runtime.options.address if settings.GATE_WORKER is None else settings.GATE_WORKER.listener
-            # What a listener of ours has read is HTTP: websockets, too, until their upstream agrees.
+            # gate's listener always passes HTTP, also for websockets, until the upstream has accepted them.
             listeners.serve(edge, address, runtime.listener_config(), runtime)
         except ConfigError as error:
             sys.exit(f"startup failed\n{error}")
 
 
 def fork_workers(options: "Options") -> None:
-    """Fork `workers` processes, and return in each of them; exits when all have ended.  ConfigError where the address can't be had."""
+    """Fork `workers` processes, and return in each of them; exit when all have ended. Raise ConfigError if the address is unavailable."""
     from gateproject.process.start import exits_with_problems, prepare
     from gateproject.process.workers.supervisor import Supervisor, listener_of_all
 
@@ -69,7 +69,7 @@ def fork_workers(options: "Options") -> None:
 
 
 def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
-    """Serve until SIGTERM or SIGINT.  ConfigError where Envoy is missing, can't have the address, or refuses what it is told."""
+    """Serve until SIGTERM or SIGINT. Raise ConfigError if Envoy is missing, cannot bind the address, or rejects its configuration."""
     from proxy.listener import listeners
 
     envoy = runtime.envoy_plane(application)
@@ -80,7 +80,7 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
 
 
 class EnvoyLifecycle:
-    """Lifecycle of a process whose connections Envoy takes.  `refused` is why it could not begin."""
+    """Lifecycle of a process with Envoy as its listener. `refused` is the error if it could not start."""
 
     def __init__(self, runtime: "Runtime", envoy: "EnvoyDataPlane"):
         self._runtime = runtime

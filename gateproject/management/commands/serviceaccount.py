@@ -1,4 +1,4 @@
-"""`manage.py serviceaccount`: makes, lists, renews and revokes service accounts, programs that get in without a person."""
+"""`manage.py serviceaccount`: creates, lists, rotates and revokes service accounts."""
 
 import asyncio
 import json
@@ -90,7 +90,7 @@ class Command(ConfiguredCommand):
         try:
             self._end(options, name)
         except NoSuchAccount:
-            # It may have been revoked before, and what it made is still listed.
+            # The account may be revoked already, while accounts that it created remain.
             if not arguments["made"] or not _made_by(options, name):
                 raise
         made = _made_by(options, name)
@@ -98,7 +98,7 @@ class Command(ConfiguredCommand):
             for each in made:
                 self.stderr.write(f"{each}, created by {name}, is no longer valid. Remove it with: revoke {name} --made")
             return
-        while made:  # whoever is not revoked yet may make more
+        while made:  # those that are not revoked yet may create more
             for each in made:
                 self._end(options, each)
             made = _made_by(options, name)
@@ -136,7 +136,7 @@ def _made_by(options: Options, name: str) -> list[str]:
 
 
 def _logged(options: Options, action: AuditAction, name: str, work: Callable[[ServiceAccounts, str], Awaitable[Any]]) -> Any:
-    """First the log: what can't be told of must not be done."""
+    """Write the audit entry first, so that an action that cannot be logged is not performed."""
     checked_name(name)
     record_command(command_line_user(), action, name, ServiceAccount)
     try:
@@ -161,7 +161,7 @@ def _hint(options: Options) -> str:
 
 
 def _seconds(name: str, written: str) -> float | None:
-    """None for never."""
+    """Return the duration in seconds, None for never."""
     if written == "never":
         return None
     number, unit = written[:-1], written[-1:]

@@ -1,6 +1,6 @@
-"""`gate status`: how a running gate does, on one screen.
+"""`gate status`: shows the status of the running gate on one screen.
 
-It reads the operator pages and loads none of Django's settings, so it also works where the services run apart, and from elsewhere.
+It uses the monitoring endpoints and no Django settings, so it also works for split services and remotely.
 """
 
 import os
@@ -21,7 +21,7 @@ from gateproject.management.monitoring_client import metrics_address, page
 from gateproject.status.screen import screen
 from gateproject.status.snapshot import Reading, read
 
-MOMENT = 1.0  # seconds between the two readings of one look
+MOMENT = 1.0  # seconds between the two samples
 
 
 class Command(GateCommand):
@@ -68,6 +68,6 @@ def _watch(
 
 
 def _options() -> Options | None:
-    """Configuration, if there is one here that can be used: only the running gate matters."""
+    """Return the configuration if a valid one exists here; only the running gate is required."""
     environ = dict(os.environ)  # noqa: TID251 - an entry point
     return check_configuration(find_config(environ, Path.cwd()), environ).options

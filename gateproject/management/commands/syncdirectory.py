@@ -1,4 +1,4 @@
-"""`manage.py syncdirectory`: reads each provider's directory once, prints what differs from what gate knows, then writes it."""
+"""`manage.py syncdirectory`: reads each provider's directory once, prints the differences, and writes them."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ class Command(ConfiguredCommand):
                 self.stdout.write(f"{provider.id}:")
             document, error = self._one(options, provider, force=arguments["force"])
             documents[provider.id] = document
-            # One directory that is away keeps none of the others from being read.
+            # A failing directory does not stop the others.
             errors += [f"{provider.id}: {error}" if has_several else error] * bool(error)
         if self._as_json and any(documents.values()):
             self.stdout.write(json.dumps(documents if has_several else next(iter(documents.values())), indent=2))
@@ -54,7 +54,7 @@ class Command(ConfiguredCommand):
             raise CommandError("; ".join(errors))
 
     def _one(self, options: Options, provider: ProviderConfig, *, force: bool) -> tuple[dict[str, Any], str]:
-        """What there is to tell of one directory, and the error."""
+        """Return the output for one directory, and its error."""
         self._found = list[dict[str, Any]]()
         try:
             run = asyncio.run(self._read(options, provider, force=force))
@@ -69,7 +69,7 @@ class Command(ConfiguredCommand):
         source, bar = _source_of(options, provider), ProgressBar()
         try:
             async with opened_broker(options) as broker:
-                # A file is what somebody wrote on purpose, whatever it leaves out.
+                # A file is written deliberately, so removals in it are not limited.
                 read_options = ReadOptions(COMMAND, force or isinstance(source, FileSource), self._dry_run, self._show(bar), bar.step)
                 timeout = options.idp_refresh_directory_timeout.total_seconds()
                 return await DirectoryReading(source, broker, timeout, options=read_options).run()
@@ -93,7 +93,7 @@ class Command(ConfiguredCommand):
 
 
 def _providers(options: Options, wanted: str) -> list[ProviderConfig]:
-    """Those whose directory can be read here; CommandError where there is none, or the one that is wanted is none of them."""
+    """Return the providers whose directory can be read here. Raise CommandError if there is none, or not the selected one."""
     found = [provider for provider in options.providers.values() if _is_read(options, provider)]
     if not found:
         raise CommandError(NO_DIRECTORY_OF_ENTRIES if options.identity_providers is not None else NO_DIRECTORY)
@@ -155,7 +155,7 @@ def _summary(run: DirectoryRunRecord, dry_run: bool) -> str:
 
 
 class ProgressBar:
-    """Progress bar of the writing, on one line of a terminal; nothing anywhere else."""
+    """Progress bar on one line of a terminal; it prints nothing elsewhere."""
 
     def __init__(self) -> None:
         self.total = self.done = 0

@@ -1,4 +1,4 @@
-"""`manage.py tunnel`: a tunnel from this machine through gate to a TCP route; needs no configuration of the server."""
+"""`manage.py tunnel`: opens a local port to a TCP route; needs no server configuration."""
 
 import asyncio
 import os

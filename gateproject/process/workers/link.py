@@ -1,4 +1,4 @@
-"""Worker link: what the first process asks of each of the others, and what they answer."""
+"""Link between the primary and each worker: requests of the primary, and the workers' responses."""
 
 import asyncio
 import os
@@ -28,16 +28,16 @@ def _frame(message: object) -> bytes:
 
 
 async def _message(reader: asyncio.StreamReader) -> Any:
-    # Only processes of ours can connect: see WorkerConfiguration.
+    # Only gate's own processes can connect: see WorkerConfiguration.
     return pickle.loads(await reader.readexactly(int.from_bytes(await reader.readexactly(_LENGTH))))  # noqa: S301
 
 
 class WorkerLost(Exception):
-    """The worker has ended, or does not answer."""
+    """The worker has exited or does not respond."""
 
 
 class WorkerLink:
-    """Link to one worker, the first process's end."""
+    """Primary's end of the link to one worker."""
 
     def __init__(self, number: int, id: int, writer: asyncio.StreamWriter):
         self.number = number
@@ -50,7 +50,7 @@ class WorkerLink:
         return f"<WorkerLink {self.number}, process {self.process_id}>"
 
     async def ask(self, what: str, given: object, seconds: float) -> Any:
-        """What the worker answers; WorkerLost where it doesn't within so many seconds."""
+        """Return the worker's response. Raise WorkerLost after `seconds`."""
         self._last += 1
         number = self._last
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
@@ -75,14 +75,14 @@ class WorkerLink:
         self._writer.close()
 
     def kill(self) -> None:
-        """End a worker that does not answer; the supervisor starts it again."""
+        """Kill an unresponsive worker, which the supervisor restarts."""
         log.error("worker unresponsive", ended=self.number, process_id=self.process_id)
         with suppress(ProcessLookupError):
             os.kill(self.process_id, signal.SIGKILL)
 
 
 class WorkerLinks:
-    """Links to all workers.  `configuration` is what one that connects begins with; `on_end` is told of each that is lost."""
+    """Links to all workers. `configuration` returns what a joining worker starts with; `on_end` is called with each lost link."""
 
     def __init__(self, count: int, configuration: Callable[[], Awaitable[WorkerConfiguration]], on_end: Callable[[WorkerLink], None]):
         self._count = count
@@ -109,11 +109,11 @@ class WorkerLinks:
             async with self._begin(), asyncio.timeout(CONNECT_SECONDS):
                 writer.write(_frame(await self._configuration()))
                 await writer.drain()
-                await _message(reader)  # it serves, with this one
+                await _message(reader)  # it serves, with this configuration
                 self._serves(link)
             while True:
                 link.answered(*await _message(reader))
-        except (OSError, EOFError):  # it has ended; a TimeoutError is an OSError
+        except (OSError, EOFError):  # it has exited; a TimeoutError is an OSError
             pass
         finally:
             self._open.discard(task)
@@ -123,7 +123,7 @@ class WorkerLinks:
 
     @asynccontextmanager
     async def _begin(self) -> AsyncIterator[None]:
-        """Nobody begins with what is just being replaced, and nothing is replaced while somebody begins."""
+        """Exclude joins from reloads: a worker may not join during a reload, and a reload waits for joins in progress."""
         async with self._moved:
             await self._moved.wait_for(lambda: not self._is_changing)
             self._beginning += 1
@@ -136,7 +136,7 @@ class WorkerLinks:
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[None]:
-        """Replace what workers begin with: until this ends, none does."""
+        """Replace the configuration of joining workers; none joins during the change."""
         async with self._moved:
             self._is_changing = True
             await self._moved.wait_for(lambda: not self._beginning)
@@ -159,7 +159,7 @@ class WorkerLinks:
             self._on_end(link)
 
     async def ask(self, what: str, given: object, seconds: float) -> Mapping[WorkerLink, Any]:
-        """Answers of all who serve, WorkerLost in the place of one."""
+        """Return the responses of all serving workers, a WorkerLost for each that failed."""
         links = list(self.serving.values())
         answers = await asyncio.gather(*(link.ask(what, given, seconds) for link in links), return_exceptions=True)
         for answer in answers:
@@ -168,7 +168,7 @@ class WorkerLinks:
         return dict(zip(links, answers, strict=True))
 
     async def stop(self, seconds: float) -> None:
-        """Wait until the workers have ended, who need what this process keeps for their last requests; at most so many seconds."""
+        """Wait at most `seconds` until the workers have exited, because their last requests need this process."""
         if self._server is not None:
             self._server.close()
         if tasks := {task for task in self._open if task is not None}:
@@ -178,10 +178,10 @@ class WorkerLinks:
 
 
 class FirstLink:
-    """Link to the first process, the worker's end."""
+    """Worker's end of the link to the primary."""
 
     def __init__(self, path: Path, number: int):
-        """Connects, and waits for the `configuration` to begin with; OSError, EOFError where the first process is gone."""
+        """Connect and receive the initial `configuration`. Raise OSError or EOFError if the primary is gone."""
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(CONNECT_SECONDS)
         self._socket.connect(str(path))
@@ -195,7 +195,7 @@ class FirstLink:
         return read
 
     async def follow(self, answers: Mapping[str, Answer]) -> None:
-        """Say that this process serves, and answer one question after the other until the first process is gone."""
+        """Report that this process serves, then respond to requests until the primary is gone."""
         self._socket.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=self._socket)
         writer.write(_frame(None))
@@ -204,14 +204,14 @@ class FirstLink:
                 number, what, given = await _message(reader)
                 writer.write(_frame((number, await answers[what](given))))
                 await writer.drain()
-        except (OSError, EOFError):  # the first process is gone, and the supervisor ends us
+        except (OSError, EOFError):  # the primary is gone, and the supervisor ends this process
             pass
         finally:
             writer.close()
 
 
 def end_with(life: int, loop: asyncio.AbstractEventLoop) -> None:
-    """Stop, as by SIGTERM, when the process at the other end of a pipe is gone; `life` is ours."""
+    """Stop, as by SIGTERM, when the process at the other end of the pipe exits."""
 
     def over() -> None:
         loop.remove_reader(life)
@@ -221,7 +221,7 @@ def end_with(life: int, loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def follow_lines(news: int, told: Callable[[bytes], None]) -> None:
-    """Read lines from a pipe, for as long as somebody has its other end."""
+    """Read lines from a pipe until its other end is closed."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(news, "rb", 0))
     while line := await reader.readline():

@@ -1,31 +1,31 @@
-"""Metrics sum: what several processes tell as what one gate tells."""
+"""Metrics aggregator: merges the metrics of all processes."""
 
 from collections.abc import Mapping
 
 from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText
 
-# What a process tells of itself, and a number of one can't be added to that of another.
+# Per-process metrics, which cannot be added up.
 _OF_A_PROCESS = ("process_", "python_")
-# Numbers of what there is now: added up they say how much there is in all; any other is told of each process by itself.
+# Gauges that are summed; any other gauge is reported per process.
 _ADDED = ("envoy_cluster_", "gate_tunnels")
 _COUNTED = ("counter", "histogram", "summary")
 
 
 class MetricsSum:
-    """Sum over the processes, by their numbers.  Counters never go backwards: those of a process that has ended stay in the sum."""
+    """Sum over the processes, by their numbers. Counters never decrease, because those of exited processes stay in the sum."""
 
     def __init__(self) -> None:
         self._last: dict[int, MetricFamilies] = {}
         self._gone: dict[str, dict[str, float]] = {}
 
     def of(self, told: Mapping[int, MetricFamilies]) -> MetricFamilies:
-        """Families of all; of a process that was silent this time, its counters as it told them last."""
+        """Return the families of all processes, with the last counters of a process that did not respond."""
         self._last |= told
         names = dict.fromkeys(name for families in self._last.values() for name in families)
         return {name: self._family(name, told) for name in names}
 
     def keep(self, number: int) -> None:
-        """A process has ended, and the next of its number counts from nothing."""
+        """Retain the counters of an exited process, because its successor starts at zero."""
         for name, family in self._last.pop(number, {}).items():
             if _is_counted(name, family):
                 _add(self._gone.setdefault(name, {}), family)

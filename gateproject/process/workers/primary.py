@@ -1,4 +1,4 @@
-"""Primary of several processes: it keeps what there is once, and asks the others what all must agree to."""
+"""Primary worker: holds the singletons, and coordinates the other workers."""
 
 import asyncio
 import json
@@ -25,11 +25,11 @@ from gateproject.worker_process import FIRST, WorkerProcess
 
 log = structlog.get_logger(__name__)
 
-HERE_SECONDS = 5.0  # no loop stands still for so long
+HERE_SECONDS = 5.0  # no event loop blocks for this long
 PART = "workers"
-PREPARE_SECONDS = 60.0  # ten thousand routes take two or three
+PREPARE_SECONDS = 60.0  # 10,000 routes take two or three
 COMMIT_SECONDS = 10.0
-TELL_SECONDS = 2.0  # a reader of metrics waits no longer for one worker
+TELL_SECONDS = 2.0  # maximum delay of a scrape by one worker
 STOP_SECONDS = 15.0
 
 
@@ -43,10 +43,10 @@ class PrimaryPeers(NoPeers):
         self._links = WorkerLinks(worker.count, self._configuration, self._lost)
         self._sum = MetricsSum()
         self._has_started = asyncio.Event()
-        self._runtime: Runtime  # from the start on
+        self._runtime: Runtime  # from the start
 
     def readiness(self) -> Sequence[ComponentStatus]:
-        """Readiness of the workers: one of them is enough to serve."""
+        """Return the readiness of the workers; one is enough to serve."""
         serving, wanted = 1 + len(self._links.serving), self.worker.count
         if serving == wanted:
             return (ComponentStatus(PART),)
@@ -84,7 +84,7 @@ class PrimaryPeers(NoPeers):
         self._sum.keep(link.number)
 
     async def _configuration(self) -> WorkerConfiguration:
-        """What a worker begins with, which has what the command began with."""
+        """Return what a worker starts with, including the options of the start."""
         ours, key = self._runtime, self._runtime.services.signing_key
         return await asyncio.to_thread(WorkerConfiguration.written, ours.options, settings.GATE_OPTIONS, ours.status, ours.in_force, key)
 
@@ -98,8 +98,8 @@ class PrimaryPeers(NoPeers):
                 raise
 
     async def prepare(self, services: Services, in_force: InForce) -> None:
-        """All or nothing: each worker has built what follows, or nobody takes it."""
-        await self._end_who_is_silent("here", HERE_SECONDS)  # so that one that stands still holds nobody up for long
+        """Prepare all or none: every worker has built the configuration, or all discard it."""
+        await self._end_who_is_silent("here", HERE_SECONDS)  # so that a suspended worker does not delay the others
         status, key = ConfigurationStatus.of(self._runtime.source), services.signing_key
         written = await asyncio.to_thread(WorkerConfiguration.written, services.options, self._runtime.options, status, in_force, key)
         answers = await self._links.ask("prepare", written, PREPARE_SECONDS)

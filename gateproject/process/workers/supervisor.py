@@ -1,4 +1,4 @@
-"""Worker supervisor: the process of the command where there are several; it forks them, starts again what died, and serves nobody.
+"""Supervisor of several workers: forks and restarts them, and serves no requests.
 
 It has one thread and no event loop, so that it can fork at any time.
 """
@@ -28,14 +28,14 @@ from proxy.listener.listeners import bind
 
 log = structlog.get_logger(__name__)
 
-SERVES = signal.SIGUSR1  # the first says so: now the others find what they ask for
+SERVES = signal.SIGUSR1  # sent by the primary, after which the other workers can connect to it
 STOPS = (signal.SIGTERM, signal.SIGINT)
 SIGNALS = (*STOPS, signal.SIGHUP, signal.SIGCHLD, SERVES)
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds until one that died is started again
-STEADY = 60.0  # who lived so many seconds is no sign that the next one will die
-# Requests have ten seconds to end, and what was done by then has to be written down; who is there after this is ended.
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a restart
+STEADY = 60.0  # an exit after this many seconds resets the backoff
+# Requests get ten seconds to end, plus time to write the decision log; then workers are killed.
 STOP_SECONDS = 25.0
-# What only the application imports; the rest comes with the runtime.
+# Modules that only the ASGI application imports; all others are imported with the runtime.
 _OF_THE_APPLICATION = (
     "gateproject.process.workers.worker",
     "channels.routing",
@@ -46,31 +46,31 @@ _OF_THE_APPLICATION = (
 
 
 def listener_of_all(options: Options) -> socket.socket:
-    """Listening socket of all processes, with everything imported that they share; ConfigError where the address can't be had."""
+    """Return the shared listening socket, after importing all shared modules. Raise ConfigError if the address is unavailable."""
     listener = bind(options.address, "address")
     for name in _OF_THE_APPLICATION:
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # a collection would write to every page, and pages that are written are not shared
+    gc.freeze()  # a collection would write to all pages, and written pages are not shared
     return listener
 
 
 class Supervisor:
-    """Supervisor of `count` processes, which take requests for `shutdown_delay` seconds after they were told to stop."""
+    """Supervisor of `count` processes, which accept requests for `shutdown_delay` seconds after SIGTERM."""
 
     def __init__(self, count: int, listener: socket.socket, shutdown_delay: float = 0.0):
         self._count = count
         self._stop_seconds = STOP_SECONDS + shutdown_delay
         self._listener = listener
-        # Mode 0700.  Paths of sockets are short: 107 bytes.
+        # Mode 0700. Socket paths are limited to 107 bytes.
         self._directory = Path(tempfile.mkdtemp(prefix="gate-"))
         self._secret = secrets.token_bytes(32)
         self._turns = os.memfd_create("turns")
         self._life, self._held = os.pipe()
         self._news, self._tells = os.pipe()
         os.set_blocking(self._tells, False)
-        self._running: dict[int, tuple[int, float]] = {}  # process id -> (number, since when)
-        self._due: dict[int, float] = {}  # number -> when it is started
+        self._running: dict[int, tuple[int, float]] = {}  # process id -> (number, start time)
+        self._due: dict[int, float] = {}  # number -> time of the restart
         self._deaths: dict[int, int] = {}
         self._status = 0
         self._is_serving = False
@@ -80,7 +80,7 @@ class Supervisor:
         return f"<Supervisor of {len(self._running)} of {self._count}>"
 
     def run(self) -> WorkerProcess:
-        """Returns in each process that is forked, for as long as they are; SystemExit here."""
+        """Return in each forked process; in the supervisor, run until all have exited and raise SystemExit."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         self._due[FIRST] = 0.0
         while self._running or self._due:
@@ -126,7 +126,7 @@ class Supervisor:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 number, since = self._running.pop(ended[0], (0, 0.0))
                 status = os.waitstatus_to_exitcode(ended[1])
-                if number == 0:  # of process 1 of a container anybody may become a child
+                if number == 0:  # process 1 of a container adopts orphans
                     continue
                 if number == FIRST:
                     self._first_ended(status)
@@ -134,7 +134,7 @@ class Supervisor:
                     self._start_again(number, status, time.monotonic() - since)
 
     def _first_ended(self, status: int) -> None:
-        """The records may have been in its memory, and nobody else knows which configuration is in force: all end with it."""
+        """End all workers after the primary, which held the records in memory and the active configuration."""
         if self._stops_until is not None:
             self._status = self._status or (1 if status else 0)
             return
@@ -152,11 +152,11 @@ class Supervisor:
             os.write(self._tells, json.dumps({"ended": number, **how(status), "again_in": pause}).encode() + b"\n")
 
     def _forked(self, number: int) -> WorkerProcess | None:
-        """The process that was forked, where we are it."""
+        """Return the worker in the forked process."""
         if (id := os.fork()) != 0:
             self._running[id] = number, time.monotonic()
             return None
-        # Of a terminal each would hear Ctrl-C by itself, and once more from us, which means: at once.
+        # On a terminal each process would get SIGINT itself and SIGTERM from the supervisor, which means an immediate stop.
         os.setpgid(0, 0)
         os.close(self._held)
         os.close(self._tells)
@@ -167,5 +167,5 @@ class Supervisor:
 
 
 def how(status: int) -> dict[str, int | str]:
-    """How a process ended, for the log: `status` is its exit status, or the negative number of a signal."""
+    """Describe an exit for the log; `status` is the exit status, or the negative number of a signal."""
     return {"exit_status": status} if status >= 0 else {"signal": signal.Signals(-status).name}

@@ -1,4 +1,4 @@
-"""Worker after the first: it judges and carries; what is kept once it asks of the first process, and does what that one says."""
+"""Worker other than the primary: it serves requests, and uses the primary for singletons."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,11 +26,11 @@ from proxy.autocert.autocert_service import Autocert
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY = 0.2  # seconds
-LONGEST_TURN = 0.5  # seconds that the event loop may be busy without having been stopped
+LONGEST_TURN = 0.5  # maximum lag of the event loop; more means that the process was suspended
 
 
 class WorkerPeers(NoPeers):
-    """Peers of a worker: the primary, which reads the configuration and keeps what there is once; `link` is to that one."""
+    """Peers of a worker: the primary, which reads the configuration and holds the singletons; `link` is the link to it."""
 
     is_primary = False
     worker: WorkerProcess
@@ -61,12 +61,12 @@ class WorkerPeers(NoPeers):
         runtime.run_in_background(self._link.follow(answers), "the first process")
 
     async def _prepare(self, given: WorkerConfiguration) -> Sequence[Problem]:
-        """Build what follows from a configuration; what is wrong with it, or nothing."""
+        """Build the services of a configuration; return its problems, if any."""
         try:
             self._next = await asyncio.to_thread(self._built, given)
         except ConfigError as error:
             return error.problems
-        except Exception as error:  # whatever it is, the first process hears of it, and nothing changes
+        except Exception as error:  # every error is sent to the primary, and nothing changes
             log.exception("configuration reload failed")
             return (Problem("", f"worker {self.worker.number} failed to apply it: {type(error).__name__}: {error}"),)
         self.configuration = given
@@ -87,7 +87,7 @@ class WorkerPeers(NoPeers):
         self._next = None
 
     async def _take_status(self, status: ConfigurationStatus) -> None:
-        """What is wrong with a newer file, which the admin shows on any of us."""
+        """Set the status of a rejected newer file, which every worker's admin shows."""
         self._runtime.status = status.tell(self._runtime.options.service_label)
 
     async def _collected(self, _: None) -> MetricFamilies:
@@ -95,9 +95,9 @@ class WorkerPeers(NoPeers):
 
 
 def watch_standstill(loop: asyncio.AbstractEventLoop, stood_still: Callable[[], None]) -> None:
-    """Call `stood_still` when the process goes on after it was stopped.
+    """Call `stood_still` when the process resumes after it was suspended.
 
-    By a callback and no task: the loop calls it before the tasks of requests that it reads in the same turn.
+    This is a callback instead of a task, because the event loop runs it before the tasks of requests of the same iteration.
     """
     due = loop.time() + LOOK_EVERY
 
@@ -112,7 +112,7 @@ def watch_standstill(loop: asyncio.AbstractEventLoop, stood_still: Callable[[], 
 
 
 def runtime_of(worker: WorkerProcess, options: Options, source: ConfigWatcher) -> Runtime:
-    """Runtime of one of several processes; `options` are those of the start.  After the first, it has what that one says is in force."""
+    """Return the runtime of a worker. Workers other than the primary use its active configuration instead of `options`."""
     logs.worker["worker"] = worker.number
     if worker.is_first:
         return Runtime(options, source, peers=PrimaryPeers(worker))

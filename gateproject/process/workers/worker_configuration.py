@@ -1,4 +1,4 @@
-"""Worker configuration: what the first process has loaded, as the others take it over; they read no file, so all have the same."""
+"""Worker configuration: transfers the primary's configuration to the other workers, which read no files."""
 
 import pickle
 from collections.abc import Sequence
@@ -13,10 +13,9 @@ from gateproject.process.reload import ConfigurationStatus, InForce
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfiguration:
-    """Configuration on its way to a worker: `routes` are written out where they are new, and else their places in the policy before.
+    """Serialized configuration: new routes are included, unchanged ones are indexes into the previous policy.
 
-    Its bytes go through a socket in a directory that is ours alone, from one process of ours to another, and nowhere else: whoever
-    could write them could do whatever we can.
+    It is a pickle, so it is only sent through a socket in a private directory, between gate's own processes: its sender can execute code.
     """
 
     options: bytes
@@ -27,8 +26,8 @@ class WorkerConfiguration:
 
     @classmethod
     def written(cls, options: Options, before: Options, status: ConfigurationStatus, in_force: InForce, key: SigningKey | None) -> Self:
-        """`before` is what the worker has."""
-        # Route by route: what takes a second as a whole would stop all requests for it.
+        """Serialize; `before` is what the worker has."""
+        # Route by route, because one call would block all requests for a second.
         places = {id(route): place for place, route in enumerate(before.policy)}
         routes = [places.get(id(route)) for route in options.policy]
         return cls(
@@ -53,5 +52,5 @@ class WorkerConfiguration:
         return route
 
     def key(self, algorithm: str) -> SigningKey | None:
-        """The key that the first process has made; None where one is configured."""
+        """Return the primary's generated signing key, or None if one is configured."""
         return None if self.generated_key is None else SigningKey.generated(self.generated_key, algorithm)

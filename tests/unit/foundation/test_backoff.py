@@ -1,4 +1,4 @@
-"""Delays grow, end growing, and are shortened by chance to no less than half."""
+"""Delays grow up to a maximum, and jitter shortens them to at least half."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""Does nobody's words fill the memory?  Each cache of the product is bounded by bytes, or listed with the reason why it need not be."""
+"""Each cache of the product is bounded in bytes, or listed with the reason why it need not be."""
 
 import ast
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ PACKAGES = ("gateproject", "authenticate", "authorize", "databroker", "proxy", "
 CONFIGURED = "of the configuration, which its owner writes"
 CACHES = ("cache", "lru_cache")
 OF_FUNCTOOLS = tuple(f"functools.{name}" for name in CACHES)
-FINITE = "called with nothing, or with one of a few values of ours"
+FINITE = "called without arguments, or with few values"
 
-# `lru_cache` and `cache` in other files than foundation/bounded_cache.py, by the function that they stand at: what bounds their bytes?
+# `lru_cache` and `cache` outside foundation/bounded_cache.py, by function, with the bound of their bytes.
 # Those of config are of the configuration.
 BOUNDED_OTHERWISE = {
     "authenticate/api/openapi.py:openapi_document": FINITE,

@@ -1,4 +1,4 @@
-"""What is known of a claim besides the values that rules compare."""
+"""Kinds of claim values, apart from the values that rules compare."""
 
 import pytest
 

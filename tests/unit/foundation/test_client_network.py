@@ -1,4 +1,4 @@
-"""Which addresses are one client's, and what may it take of what all share?"""
+"""Client networks, and limits per network."""
 
 import pytest
 

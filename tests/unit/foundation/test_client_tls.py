@@ -1,4 +1,4 @@
-"""An authority of one's own is trusted beside the system's, never instead of them."""
+"""A configured CA is trusted in addition to the system's."""
 
 import ssl
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each way in which a connection fails has words of its own, whichever library made the connection."""
+"""Each kind of connection failure has its message, for each client library."""
 
 import errno
 import socket
@@ -46,7 +46,7 @@ async def _alert(conversation: Conversation) -> None:
     await conversation.close()
 
 
-# Where it is fetched, what serves there (with whose certificate), and how that is told.
+# URL, server, certificate, and the expected failure.
 WAYS: dict[str, tuple[str, Script | None, str | None, ConnectFailure]] = {
     "refused": ("http://127.0.0.1:{}/", None, None, ConnectFailure.REFUSED),
     "refused by both families": ("https://localhost:{}/", None, None, ConnectFailure.REFUSED),

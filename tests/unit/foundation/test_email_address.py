@@ -1,4 +1,4 @@
-"""Which addresses are the same, and which match nothing."""
+"""Equal addresses, and addresses that match nothing."""
 
 import pytest
 from hypothesis import given

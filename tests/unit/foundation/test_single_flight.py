@@ -1,4 +1,4 @@
-"""One run for all callers of a key, whichever of them leaves; an error is every caller's."""
+"""One run for all callers of a key, also if some are cancelled; all callers get its error."""
 
 import asyncio
 
@@ -64,7 +64,7 @@ async def test_an_error_is_every_caller_s_and_is_not_kept(error: Exception) -> N
         assert await asyncio.gather(*callers, return_exceptions=True) == [error] * 3
         await asyncio.wait({stage.flight.start("a", stage.work)})
     assert stage.runs == 2
-    assert bool(lines) == isinstance(error, ZeroDivisionError)  # an error of ours is no failure of the task
+    assert bool(lines) == isinstance(error, ZeroDivisionError)  # a GateError is not a failure of the task
 
 
 @pytest.mark.parametrize("drops_all", [True, False])

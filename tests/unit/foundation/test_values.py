@@ -1,4 +1,4 @@
-"""Secrets stay hidden; URLs and hosts have one reading."""
+"""Secrets are masked; URLs and hosts have one interpretation."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The admin's navigation, and which Django accounts enter it by password."""
+"""The admin's navigation, and the Django accounts that may sign in by password."""
 
 from collections import Counter
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Django's cache is the process's own where there is no kvstore; tests/integration/gateproject/test_cache.py has those with one."""
+"""Django's cache is process memory without a kvstore; with one: tests/integration/gateproject/test_cache.py."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Does the admin show the configuration as it is in force, what changed last, what was refused, and no secret?"""
+"""The admin shows the active configuration, its last change and rejected files, and no secret."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ PAGE = "gateproject/configuration/"
 
 
 class Running:
-    """Gate with a configuration in force, whose page somebody looks at."""
+    """gate with an active configuration, and its page."""
 
     def __init__(self, directory: Path, **settings: Any):
         self._directory = directory

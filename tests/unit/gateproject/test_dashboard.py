@@ -1,4 +1,4 @@
-"""Does the dashboard count what the tables hold, and is what they hold no markup?"""
+"""The dashboard counts the rows of the tables, and escapes their values."""
 
 import time
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What Django is told of cookies."""
+"""Django's cookie settings."""
 
 from pathlib import Path
 from typing import Any

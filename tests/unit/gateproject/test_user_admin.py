@@ -1,4 +1,4 @@
-"""Does a person's page show all that is known of them, and nothing of anybody else?"""
+"""A user's page shows all of their data, and no other user's."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ PAGE = "databroker/user/oidc_2Fann/change/"
 
 
 class People:
-    """Ann, of whom the page is, and Bob, of whom nothing may be there."""
+    """Ann, whose page it is, and Bob, whose data must not appear."""
 
     def __init__(self, directory: Path, **settings: Any):
         self.broker = MemoryStore(lambda: NOW)

@@ -1,4 +1,4 @@
-"""What a worker is given."""
+"""Parameters of a worker process."""
 
 import socket
 from pathlib import Path

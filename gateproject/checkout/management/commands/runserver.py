@@ -1,4 +1,4 @@
-"""`manage.py runserver`: serves nothing, and names the commands that do."""
+"""`manage.py runserver`: fails and names the commands that serve gate."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        # Those of Django's and Daphne's, all of them: whatever somebody is used to is answered.
+        # Accepts all options of Django's and Daphne's runserver, so that any invocation gets this message.
         parser.add_argument("addrport", nargs="?")
 
     def run_from_argv(self, argv: list[str]) -> None:

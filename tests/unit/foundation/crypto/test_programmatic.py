@@ -1,4 +1,4 @@
-"""Three values of programmatic login, none of which passes for another, nor for a cookie or a hand-over (classes B13, B15)."""
+"""The values of programmatic login are not interchangeable, nor with cookies or handoff tokens (classes B13, B15)."""
 
 from collections.abc import Callable
 from pathlib import Path

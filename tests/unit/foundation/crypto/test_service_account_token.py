@@ -1,4 +1,4 @@
-"""The secret of a service account: found by scanners, read in one way, compared whole."""
+"""Service account tokens: found by scanners, parsed strictly, compared completely."""
 
 import re
 

@@ -100,7 +100,7 @@ def test_only_so_many_opened_cookies_are_remembered_and_nothing_that_did_not_ope
     values = [cookies.seal(f"s{number}", "a", NOW, NOW + 60) for number in range(5)]
     for value in values:
         cookies.open(value, "a", NOW)
-        cookies.open(values[0], "a", NOW)  # the one that is used stays
+        cookies.open(values[0], "a", NOW)  # a used entry stays in the cache
         with pytest.raises(SealError):
             cookies.open("x" * len(value), "a", NOW)
     assert [value for value, _ in cookies._opened] == [values[3], values[4], values[0]]

@@ -1,4 +1,4 @@
-"""The key that signs what upstreams are told."""
+"""The signing key of identity assertions."""
 
 import base64
 import hashlib

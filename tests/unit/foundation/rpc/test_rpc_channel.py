@@ -1,4 +1,4 @@
-"""A call has a deadline, survives what passes, and believes nobody who does not prove himself."""
+"""Calls have a deadline, survive reconnects, and reject unauthenticated servers."""
 
 import asyncio
 import ssl
@@ -169,7 +169,7 @@ async def test_a_silent_stream_is_a_broken_one(options):
     async def silent(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> AsyncIterator[pb.DeleteResponse]:
         yield pb.DeleteResponse(existed=True)
         await asyncio.sleep(3)
-        yield pb.DeleteResponse()  # heard by a client that waits for longer than it was told
+        yield pb.DeleteResponse()  # received by a client that waits longer than its timeout
 
     server = RpcServer(options, SharedSecret(options.shared_secret))
     handler = grpc.unary_stream_rpc_method_handler(silent, pb.GetRequest.FromString, pb.DeleteResponse.SerializeToString)

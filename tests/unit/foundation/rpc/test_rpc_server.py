@@ -1,4 +1,4 @@
-"""Who is answered, on which port, and for how long a connection lives: a real server and real connections."""
+"""Authentication, ports, and connection age, with a real server and real connections."""
 
 import asyncio
 import socket

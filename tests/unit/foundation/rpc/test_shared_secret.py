@@ -1,4 +1,4 @@
-"""Only who knows the secret is served, for one method, for a short time; and only who knows it is believed (class B39)."""
+"""Tokens and proofs are valid only with the secret, for one method, for a short time (class B39)."""
 
 import base64
 import hashlib

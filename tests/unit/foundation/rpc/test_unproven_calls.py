@@ -1,4 +1,4 @@
-"""Who has proven nothing makes the server keep little, whatever is called: a real server, and a client that speaks HTTP/2 itself."""
+"""Unauthenticated callers use little memory, for any method: a real server, and a raw HTTP/2 client."""
 
 import asyncio
 import socket
@@ -116,7 +116,7 @@ async def test_who_proves_itself_by_its_message_is_answered_and_who_does_not_is_
 
 
 async def test_somebody_else_is_answered_while_a_stranger_is_read(server: RpcServer, secret: SharedSecret) -> None:
-    """Who has proven itself waits for nobody, and who waits for a turn gets it."""
+    """Authenticated callers do not wait, and waiting callers get their slot."""
     flood = asyncio.create_task(asyncio.to_thread(sent_unfinished, server.port, BY_BODY))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         token = secret.token(ECHO)

@@ -1,4 +1,4 @@
-"""Cores that a process may use, by what the kernel says of its control group."""
+"""CPUs available to a process, from the files of its control group."""
 
 import os
 from pathlib import Path

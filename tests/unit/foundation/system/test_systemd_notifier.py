@@ -1,4 +1,4 @@
-"""What systemd is told, over a real datagram socket; nobody has to listen."""
+"""Notifications to systemd over a real datagram socket, and without one."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ def heard(request, monkeypatch, tmp_path) -> Iterator[Callable[[], list[str]]]:
 def test_who_is_not_asked_tells_nobody(monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     assert not manager().is_enabled
-    SystemdNotifier(lambda: pytest.fail("nobody wants to know")).ready()
+    SystemdNotifier(lambda: pytest.fail("without a socket")).ready()
 
 
 def test_a_manager_that_is_gone_is_no_failure(monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""What a client of the metrics' listener gets."""
+"""The response of the metrics endpoint."""
 
 from collections.abc import Callable
 from typing import Any
@@ -108,7 +108,7 @@ def test_each_kind_is_written_as_the_library_writes_it_but_for_when_it_began() -
     for name, family in collect_families(kinds, "gate").items():
         lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.lines]
 
-    def sorted_labels(line: str) -> str:  # theirs are sorted
+    def sorted_labels(line: str) -> str:  # the library sorts its families
         name, brace, rest = line.partition("{")
         labels, _, value = rest.rpartition("}")
         return line if line.startswith("#") else f"{name}{brace}{','.join(sorted(labels.split(',')))}}}{value}"

@@ -1,4 +1,4 @@
-"""Does each gRPC call count once, by our own names, under those that the specification prints?"""
+"""Each gRPC call counts once, under the specified metric names."""
 
 import grpc
 import pytest

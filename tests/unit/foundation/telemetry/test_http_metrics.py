@@ -1,4 +1,4 @@
-"""Does each HTTP request count once, under the names of the specification, and can nobody make series without end?"""
+"""Each HTTP request counts once, under the specified metric names, with a bounded number of series."""
 
 import pytest
 

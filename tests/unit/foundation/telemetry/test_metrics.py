@@ -1,4 +1,4 @@
-"""Is every metric ours by name, and explained?"""
+"""Every metric has a valid name and a help text."""
 
 from foundation.telemetry import metrics
 from foundation.telemetry.metrics import registry

@@ -19,7 +19,7 @@ class Pipe(NamedTuple):
     writer: int
 
     def read(self, until: str) -> str:
-        """What was written, to the end of the first piece that ends with this."""
+        """Return the output up to the end of the first chunk that ends with this."""
         data = b""
         while not data.endswith(until.encode()):
             data += os.read(self.reader, 65536)
@@ -131,7 +131,7 @@ def test_last_words_are_heard(last: str, said: str, status: int) -> None:
 
 
 def test_who_is_not_heard_ends_all_the_same() -> None:
-    """Nobody reads either of them."""
+    """Neither is read."""
     many = "for _ in range(1000): print('x' * 1000); print('x' * 1000, file=sys.stderr)\n"
     pipes = [os.pipe(), os.pipe()]
     child = subprocess.Popen(

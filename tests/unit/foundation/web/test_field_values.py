@@ -4,12 +4,12 @@ import pytest
 
 from foundation.web.field_values import has_c1_control
 
-# A byte of each kind that UTF-8 tells apart.
+# One byte of each UTF-8 class.
 KINDS = bytes.fromhex("41 80 84 85 8f 90 9f a0 bf c1 c2 c3 df e0 e1 ed ee f0 f1 f4 f5 ff")
 
 
 def has_one(data: bytes) -> bool:
-    """By Python's own decoder: what is no UTF-8 is a byte alone."""
+    """Split with Python's decoder; an invalid byte is a unit by itself."""
     return any("\x80" <= letter <= "\x9f" or "\udc80" <= letter <= "\udc9f" for letter in data.decode("utf-8", "surrogateescape"))
 
 

@@ -105,7 +105,7 @@ def test_the_client_gets_the_form_it_likes_best(accept: str, kind: str) -> None:
         ("*", "en"),
         ("fr;q=0.1, *;q=0.2", "en"),
         ("en;q=0, *", "de"),
-        ("en;q=0", "en"),  # none of ours is wanted, and some answer there must be
+        ("en;q=0", "en"),  # no supported language is accepted, so the default applies
         ("de;q=0, fr;q=0", "en"),
         ("", "en"),
         (";;,,q=1;=", "en"),

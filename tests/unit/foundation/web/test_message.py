@@ -21,7 +21,7 @@ def test_a_message_is_english_to_whoever_does_not_ask() -> None:
 def test_a_message_and_the_messages_in_it_are_put_into_a_language() -> None:
     assert Message("no %(what)s", what=Message("tea")).localize(german) == "kein Tee"
     assert Message("no %(what)s", what="100% tea").localize(german) == "kein 100% tea"
-    assert localize_value("tea", german) == "tea"  # somebody's own word
+    assert localize_value("tea", german) == "tea"  # text of an operator
     assert localize_value(Message("tea"), german) == "Tee"
 
 

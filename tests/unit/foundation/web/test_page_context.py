@@ -1,4 +1,4 @@
-"""A view finds its page context in the scope, and nothing where gate did not read the request."""
+"""A view finds its page context in the scope, and gets KeyError without one."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Plain text: what is no character to be read is marked, and everything else stays."""
+"""Unsafe characters are replaced, all others stay."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Problem documents: one form for every error of the API, and for nothing beside it."""
+"""Problem details are the format of every API error, and of no other page."""
 
 import json
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""Times as pages write them."""
+"""Times as pages format them."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""A first configuration has no problems, secrets of its own and comments; and its file is nobody else's."""
+"""An initial configuration is valid, has new secrets and comments, and its file is private."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What a first start would stumble over is told before."""
+"""Problems of a first start are reported before it."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,7 +39,7 @@ def test_a_taken_port_is_told_with_how_to_find_who_has_it(tmp_path: Path, settin
 
 
 class Ready(BaseHTTPRequestHandler):
-    """What gate says of its readiness."""
+    """Readiness response of a running gate."""
 
     def do_GET(self) -> None:
         self.send_response(503)

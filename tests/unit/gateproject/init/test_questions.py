@@ -1,4 +1,4 @@
-"""Answers become settings, and what no setting can be made of is told in words."""
+"""Answers become settings, and unusable answers get a message."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_defaults_say_the_port_that_browsers_write(changed: dict[str, str], sign
 
 
 def test_the_settings_that_questions_name_are_settings(tmp_path) -> None:
-    """A problem whose key no question has would be told at the end, when nobody can answer anew."""
+    """A problem without a question would be reported at the end, when its answer cannot be changed."""
     text = configuration(ANSWERS, made_secrets())
     options = check_content(text.encode(), ".yaml", {}, tmp_path).options
     assert options is not None

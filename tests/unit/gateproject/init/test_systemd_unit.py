@@ -1,4 +1,4 @@
-"""The unit runs the gate that is installed, and refuses paths that it could not use."""
+"""The unit runs the installed gate; paths that systemd cannot access are rejected."""
 
 from pathlib import Path
 

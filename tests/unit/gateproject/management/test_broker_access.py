@@ -1,4 +1,4 @@
-"""A command reaches the records of the running gate, whatever keeps them."""
+"""Commands reach the records of the running gate in every store."""
 
 from pathlib import Path
 

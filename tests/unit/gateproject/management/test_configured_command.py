@@ -1,4 +1,4 @@
-"""Each command that works by the configuration takes -config, and says in one line what is wrong with it."""
+"""Each command that loads the configuration accepts -config, and reports an invalid one in one line."""
 
 import pytest
 from django.core.management import get_commands, load_command_class

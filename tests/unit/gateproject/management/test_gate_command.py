@@ -1,4 +1,4 @@
-"""The help of a command is about gate."""
+"""A command's help has gate's options only."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page of metrics has each metric that is declared."""
+"""The reference has every declared metric."""
 
 from foundation.telemetry.metrics import declared, registry
 from gateproject.management.metrics_docs import metrics_page

@@ -1,4 +1,4 @@
-"""The address of the operator pages, as the environment or the configuration says it; `page` itself is in commands/test_checkready.py."""
+"""The address of the monitoring endpoints, from environment or configuration; `page` is in commands/test_checkready.py."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the provider says of itself and of us, before anybody signs in; connections are in tests/integration/test_checkconfig_online.py."""
+"""Online checks of the provider; connections are in tests/integration/test_checkconfig_online.py."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

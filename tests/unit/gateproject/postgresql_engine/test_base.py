@@ -1,4 +1,4 @@
-"""Does a wait for PostgreSQL end in time, and is a connection whose answer did not come never used again?"""
+"""Waits for PostgreSQL have a deadline, and a connection with a pending response is not reused."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ DONE = b"C\0\0\0\x08SET\0" + b"Z\0\0\0\x05I"
 
 
 class Server:
-    """Welcomes whoever comes; answers a statement when it is told to, and who waits for longer than the tests allow is answered, too."""
+    """Server that accepts every connection and responds to a statement on demand, at the latest after the test timeout."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))

@@ -16,7 +16,7 @@ IN_ENVIRONMENT = Problem("COOKIE_SECRET", "is not valid base64 (in the environme
 WARNING = Problem("gate_debug", "is true", 4, 1, "/work/gate/config.yaml", "weak-setting")
 REPORT = ConfigReport(Path("/work/gate/config.yaml"), Path("/work/gate"), (ERROR, ELSEWHERE, IN_ENVIRONMENT), (WARNING,))
 
-# What GitHub's code scanning asks for ("SARIF support for code scanning"), with the types of OASIS SARIF 2.1.0.
+# Required by GitHub's code scanning ("SARIF support for code scanning"), with the types of OASIS SARIF 2.1.0.
 CODE_REVIEW = {
     "type": "object",
     "required": ["$schema", "version", "runs"],

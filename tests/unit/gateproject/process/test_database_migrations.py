@@ -1,4 +1,4 @@
-"""Does a database that can't be used stop the start with a sentence, and do several processes migrate one after the other?"""
+"""An unusable database stops the start with a message, and processes migrate one at a time."""
 
 import sqlite3
 from contextlib import closing

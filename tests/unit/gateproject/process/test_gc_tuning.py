@@ -1,6 +1,6 @@
-"""What is made beside requests costs the collector nothing, and everything is as before afterwards.
+"""Objects built in the background are frozen, and the collector's state is restored.
 
-What tests/conftest.py has frozen stays so: thawed, it would be looked at by each collection here.
+Objects that tests/conftest.py has frozen stay frozen, because each collection here would scan them otherwise.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Which port is taken when, and what a wrong address changes."""
+"""Binding and rebinding of the port, and the effect of an invalid address."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What can't change under a running process stays, and is named."""
+"""Restart-only settings keep their value and are reported."""
 
 from pathlib import Path
 

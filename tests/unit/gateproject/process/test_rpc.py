@@ -1,4 +1,4 @@
-"""Which processes have anything to do with gRPC."""
+"""Processes that use gRPC."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which gRPC a configuration asks for."""
+"""gRPC services and clients by configuration."""
 
 from typing import Any
 

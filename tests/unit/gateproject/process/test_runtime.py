@@ -1,4 +1,4 @@
-"""How a new configuration takes over, seen from within; from without: tests/integration/test_reload.py."""
+"""Reloads inside the process; with a running gate: tests/integration/test_reload.py."""
 
 import asyncio
 from contextlib import nullcontext
@@ -44,7 +44,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
 async def test_what_is_carried_is_judged_anew_while_the_directory_still_hands_its_work_over(
     running: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It tells the store, which may be slow; nobody whose access the new policy has withdrawn goes on meanwhile."""
+    """Sessions whose access was revoked end even while the store is slow."""
     is_handing_over = asyncio.Event()
 
     async def for_ever(*_: object) -> None:
@@ -150,7 +150,7 @@ async def test_a_configuration_that_does_not_stop_changing_is_not_read(running: 
 
 
 class EnvoyOfATest:
-    """What the runtime asks of it; `fails` is raised, `late` is said."""
+    """Fake Envoy plane; `fails` is raised, `late` is returned."""
 
     def __init__(self, *, fails: Exception | None = None, late: str = ""):
         self.fails, self.late, self.restored, self.forgotten = fails, late, 0, 0
@@ -228,7 +228,7 @@ async def test_what_fails_after_the_swap_undoes_nothing_and_is_told_as_it_is(
     with capture_logs() as logs:
         await running.reload()
     assert running.services is not world
-    assert running._resources.streams.change_count == changes + 1, "whom the policy keeps out is out"
+    assert running._resources.streams.change_count == changes + 1, "users denied by the policy are out"
     events = [line["event"] for line in logs]
     assert "configuration rejected" not in events
     assert "configuration reload incomplete" in events

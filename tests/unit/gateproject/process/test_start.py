@@ -1,4 +1,4 @@
-"""What a process prepares depends on what it serves; what it can't begin with ends it in words."""
+"""A process prepares what its services need, and exits with a message if that fails."""
 
 import gc
 import stat

@@ -1,4 +1,4 @@
-"""Under another ASGI server gate begins with it, says once what is missing there, and where it can't begin lets nobody in."""
+"""Under a third-party ASGI server gate starts with it, logs missing features once, and serves nothing if it cannot start."""
 
 from pathlib import Path
 from typing import Any

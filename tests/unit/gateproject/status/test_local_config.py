@@ -1,4 +1,4 @@
-"""Listeners of a configuration, and whether somebody is there; certificates, the first to end first."""
+"""Listeners of a configuration, and whether a process accepts there; certificates by expiry."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a person reads of these numbers; nothing that a gate tells can colour or break the screen."""
+"""The status screen; values from a gate cannot change its colours or layout."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Numbers of a screen come from two readings of what a gate tells; what tells something else is named, and breaks nothing."""
+"""Rates from two snapshots of a gate; other servers are reported and break nothing."""
 
 import json
 

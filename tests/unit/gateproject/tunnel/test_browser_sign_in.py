@@ -1,4 +1,4 @@
-"""The token that our own browser brings is taken, and nobody else's."""
+"""Only the token from the user's own browser is accepted."""
 
 import asyncio
 import os
@@ -98,7 +98,7 @@ def server():
 def test_our_own_connection_is_ours_and_nobody_else_s(server):
     with socket.create_connection(server.getsockname()), server.accept()[0] as accepted:
         assert not is_of_another_user(accepted, OURS)
-        # Who runs the tests as root can't be told from what forwards a browser's connection.
+        # As root, the tests cannot be distinguished from a forwarder of the browser's connection.
         assert is_of_another_user(accepted, OURS + 1) is (OURS != ROOT)
 
 

@@ -1,4 +1,4 @@
-"""Each direction of TLS ends by itself; who not trusted or reached is named."""
+"""TLS directions close independently; untrusted and unreachable servers are reported."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A token is kept for its owner alone, and a file that others could read or have planted counts as none."""
+"""A token file is private, and a file that others could read or write is ignored."""
 
 import stat
 from pathlib import Path

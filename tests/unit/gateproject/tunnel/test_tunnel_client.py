@@ -1,4 +1,4 @@
-"""Each local connection has a tunnel of its own; the person is asked once for all of them."""
+"""Each local connection has a separate tunnel, with one sign-in for all."""
 
 import asyncio
 

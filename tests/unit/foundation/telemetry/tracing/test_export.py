@@ -1,4 +1,4 @@
-"""Spans reach their back-end; one that doesn't take them costs nobody a moment, and one line in the log."""
+"""Spans reach their backend; a failing one delays no request and logs one line."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Jaeger's Thrift, in both protocols; read by the code that Apache's compiler makes of Jaeger's definitions."""
+"""Jaeger's Thrift in both protocols, read by code that the Thrift compiler generates from Jaeger's definitions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Spans nest, end with their block, and tell no more than they are given."""
+"""Spans nest, end with their block, and have no other attributes than those that are set."""
 
 import asyncio
 

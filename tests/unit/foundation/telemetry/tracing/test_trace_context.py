@@ -1,4 +1,4 @@
-"""Names of traces, as others write them."""
+"""Parsing of trace context headers."""
 
 import pytest
 

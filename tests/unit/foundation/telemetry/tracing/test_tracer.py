@@ -1,4 +1,4 @@
-"""Which requests are traced, and to which trace they belong."""
+"""Sampling, and the trace that a request belongs to."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""`checkconfig` prints every problem, and says by its exit whether there is one."""
+"""`checkconfig` prints every problem, and sets its exit status."""
 
 import json
 from io import StringIO

@@ -1,4 +1,4 @@
-"""`checkready` against a real socket that answers as /readyz does; with a running gate it is in tests/contract/test_readiness.py."""
+"""`checkready` with a socket that responds like /readyz; with a running gate: tests/contract/test_readiness.py."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`gate completion` knows every command that there is."""
+"""`gate completion` covers every command."""
 
 import re
 from io import StringIO

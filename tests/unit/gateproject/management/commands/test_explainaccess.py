@@ -1,4 +1,4 @@
-"""Does `explainaccess` say what the rules would decide, for people and for programs?"""
+"""`explainaccess` reports the policy decision for users and service accounts."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What an operator gives, lists and revokes, and what the audit log says first."""
+"""Granting, listing and revoking temporary access, with the audit entry first."""
 
 import asyncio
 import io

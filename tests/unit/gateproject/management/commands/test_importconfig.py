@@ -1,4 +1,4 @@
-"""`importconfig` prints a configuration and counts on stderr what its reader must look at."""
+"""`importconfig` prints a configuration, and the number of notes to review on stderr."""
 
 import json
 from io import StringIO

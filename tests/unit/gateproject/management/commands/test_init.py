@@ -1,4 +1,4 @@
-"""What `gate init` takes from a file, and what it says of one that it can't use; the dialog is in tests/integration/test_init.py."""
+"""`gate init` with a file of answers, valid and invalid; the dialog is in tests/integration/test_init.py."""
 
 import io
 import os

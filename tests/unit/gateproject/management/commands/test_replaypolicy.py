@@ -1,4 +1,4 @@
-"""Does `replaypolicy` print who would be refused or let in by a changed configuration?"""
+"""`replaypolicy` prints the decisions that a changed configuration would change."""
 
 import json
 from io import StringIO

@@ -1,4 +1,4 @@
-"""Can a secret be replaced for good, by the command that an operator runs?"""
+"""Rotation of shared_secret with the `reseal` command."""
 
 import asyncio
 import base64

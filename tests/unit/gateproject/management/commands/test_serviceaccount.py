@@ -1,4 +1,4 @@
-"""What an operator types about service accounts, and what is printed, kept and written into the audit log."""
+"""Service account commands: arguments, output, records, and audit entries."""
 
 import asyncio
 import io
@@ -66,8 +66,8 @@ def test_the_life_of_an_account(options: Options) -> None:
 
 def test_what_fails_is_told_and_changes_nothing(options: Options) -> None:
     for wrong, words in (
-        (("revoke", "nobody"), "service account nobody not found"),
-        (("rotate", "nobody"), "service account nobody not found"),
+        (("revoke", "unknown"), "service account unknown not found"),
+        (("rotate", "unknown"), "service account unknown not found"),
         (("create", "C I"), "a name must have"),
         (("create", "ci", "--expires", "soon"), "--expires 'soon'"),
         (("create", "ci", "--expires", "0s"), "must be positive"),
@@ -75,7 +75,7 @@ def test_what_fails_is_told_and_changes_nothing(options: Options) -> None:
         with pytest.raises(CommandError, match=words):
             run(options, *wrong)
     assert json.loads(run(options, "list", "--json")) == []
-    assert (AuditAction.CREATE_ACCOUNT.failure, "nobody") in told()
+    assert (AuditAction.CREATE_ACCOUNT.failure, "unknown") in told()
 
 
 def test_only_who_has_the_audit_log_may_be_asked(options: Options) -> None:

@@ -1,4 +1,4 @@
-"""`gate status` where nobody answers; of a running gate it is in tests/integration/test_status.py."""
+"""`gate status` without a running gate; with one: tests/integration/test_status.py."""
 
 import pytest
 from django.core.management.base import CommandError

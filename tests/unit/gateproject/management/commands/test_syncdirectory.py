@@ -1,4 +1,4 @@
-"""One reading by hand: what it prints, what it writes, and how it ends."""
+"""A manual directory sync: output, writes, and exit status."""
 
 import json
 from io import StringIO

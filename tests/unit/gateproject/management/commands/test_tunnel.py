@@ -1,4 +1,4 @@
-"""What is written wrong is said before anything is opened."""
+"""Invalid arguments are reported before a tunnel is opened."""
 
 import socket
 

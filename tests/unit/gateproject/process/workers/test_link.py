@@ -1,4 +1,4 @@
-"""What the first process asks of a worker, and what comes back."""
+"""Requests of the primary to a worker, and their responses."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ SOON = 10.0
 
 
 class Gate:
-    """Links with what they were told of."""
+    """Links, and the callbacks that they invoked."""
 
     def __init__(self, count: int, path: Path):
         self.ended: list[int] = []

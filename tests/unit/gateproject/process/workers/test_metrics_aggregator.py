@@ -1,4 +1,4 @@
-"""Numbers of several processes are told as those of one gate."""
+"""Metrics of several processes are merged into those of one gate."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the first of several processes makes of what the others answer; with real ones: tests/integration/gateproject/process/workers."""
+"""The primary's handling of worker responses; with real processes: tests/integration/gateproject/process/workers."""
 
 from contextlib import nullcontext
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A worker after the first; with real processes: tests/integration/gateproject/process/workers."""
+"""Workers other than the primary; with real processes: tests/integration/gateproject/process/workers."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A configuration on its way to a worker."""
+"""Transfer of a configuration to a worker."""
 
 import pickle
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whoever tries what they know from Django is told what serves gate."""
+"""Django's runserver names the commands that serve gate."""
 
 import pytest
 from django.conf import settings

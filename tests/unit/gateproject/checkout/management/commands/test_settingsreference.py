@@ -1,4 +1,4 @@
-"""The command writes both files, and tells where one is out of date."""
+"""The command writes the reference pages, and reports outdated ones."""
 
 import json
 from pathlib import Path
