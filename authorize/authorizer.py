@@ -189,7 +189,7 @@ class Authorizer(ABC):
 class AuthorizePageContext(BrokerPageContext, Protocol):
     """Page context with the authorizer.
 
-    `configuration` is gateproject's ConfigurationStatus, and `in_force` is gateproject's InForce.
+    `configuration` is gateproject's ConfigurationStatus, and `in_force` is gateproject's ConfigProvenance.
     """
 
     @property

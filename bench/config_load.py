@@ -23,8 +23,8 @@ ROUNDS = 3
 LOAD = (
     "import sys; from pathlib import Path; from authorize.config_checks import CONFIG_CHECKS; "
     "from authorize.route_settings import route_table; "
-    "from config.loader import load_options; from gateproject.process.gc_tuning import made_beside_requests\n"
-    "with made_beside_requests(): route_table(load_options(Path(sys.argv[1]), {}, CONFIG_CHECKS))"
+    "from config.loader import load_options; from gateproject.process.gc_tuning import background_build\n"
+    "with background_build(): route_table(load_options(Path(sys.argv[1]), {}, CONFIG_CHECKS))"
 )
 COMMANDS = {
     "load": [sys.executable, "-c", LOAD],

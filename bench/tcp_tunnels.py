@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from bench.support.harness import HOST, free_port, gate_settings, pin, run_gate, start_provider, wait_for
-from bench.support.idle_clients import HeldClient, allow_many_files, connect, disconnect, idle_memory
+from bench.support.idle_clients import IdleClient, allow_many_files, connect, disconnect, idle_memory
 from bench.websockets import start
 from tests.support.certs import certificate_files
 
@@ -34,7 +34,7 @@ class Echo(asyncio.Protocol):
         self.transport.write(data)
 
 
-class Client(HeldClient):
+class Client(IdleClient):
     """Client of one tunnel, or a direct connection if `bare`; it sends each `message` again when it is echoed."""
 
     def __init__(self, *, is_bare: bool):

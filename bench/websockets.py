@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from bench.support.harness import HOST, child, free_port, gate_settings, pin, run_gate, signed_in_cookie, start_provider, wait_for
-from bench.support.idle_clients import HeldClient, allow_many_files, connect, disconnect, idle_memory
+from bench.support.idle_clients import IdleClient, allow_many_files, connect, disconnect, idle_memory
 from tests.support.certs import certificate_files
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -24,7 +24,7 @@ PING = b"\x82\xc0\0\0\0\0" + b"x" * 64  # binary, 64 bytes, masked with zeroes
 GOAL_KIB, GOAL_RATIO = 48, 0.6
 
 
-class Client(HeldClient):
+class Client(IdleClient):
     """Client of one websocket; with `play` it responds to each echo with the next message."""
 
     def __init__(self, cookie: str):

@@ -23,11 +23,11 @@ from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.readiness import ReadinessReport  # noqa: E402
 from foundation.web.asgi_types import Receive, Send  # noqa: E402
 from foundation.web.message import Message  # noqa: E402
-from gateproject.process.reload import ConfigurationStatus, InForce  # noqa: E402
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
-from gateproject.process.start import from_settings  # noqa: E402
-from gateproject.process.third_party_server import OtherServer, open_under_daphne  # noqa: E402
+from gateproject.process.start import runtime_from_settings  # noqa: E402
+from gateproject.process.third_party_server import ThirdPartyServer, open_under_daphne  # noqa: E402
 from proxy.incoming_request import BodyTooLarge, IncomingRequest, limit_body  # noqa: E402
 from proxy.listener.daphne_command import install  # noqa: E402
 from proxy.listener.http1.exchange import ABORT  # noqa: E402
@@ -44,12 +44,12 @@ PAGE_BODY_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class OwnPage:
+class GatePageContext:
     """Page context of gate's Django views, which they get by `page_context`. Raises RuntimeError for a missing service."""
 
     services: Services
     configuration: ConfigurationStatus
-    in_force: InForce
+    in_force: ConfigProvenance
     incoming: IncomingRequest
     at_authenticate_host: bool
     readiness: Callable[[], ReadinessReport]
@@ -85,7 +85,7 @@ class OwnPage:
 
 if TYPE_CHECKING:
 
-    def _as_pages_see_it(page: OwnPage) -> tuple[AuthenticatePageContext, ProxyPageContext]:
+    def _as_pages_see_it(page: GatePageContext) -> tuple[AuthenticatePageContext, ProxyPageContext]:
         return page, page
 
 
@@ -138,7 +138,7 @@ class GateApplication:
             page.emit()
 
     async def _page(self, services: Services, owner: RequestHandler, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
-        own = OwnPage(
+        own = GatePageContext(
             services,
             self._runtime.status,
             self._runtime.in_force,
@@ -166,9 +166,9 @@ def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]
     return edge(scope, receive, send) if ABORT in (scope.get("extensions") or ()) else other_server.http(scope, receive, send)
 
 
-runtime = from_settings()
+runtime = runtime_from_settings()
 edge = GateApplication(runtime)
-other_server = OtherServer(runtime, edge, runtime.on_request_complete)
+other_server = ThirdPartyServer(runtime, edge, runtime.on_request_complete)
 application = ProtocolTypeRouter({"http": http, "websocket": other_server.websocket, "lifespan": other_server.lifespan})
 
 

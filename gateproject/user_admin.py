@@ -33,7 +33,7 @@ AWAY = "The data broker is unavailable."
 Lines = list[tuple[Any, ...]]
 
 
-class PersonAdmin(UserAdmin):
+class UserDetailsAdmin(UserAdmin):
     """Users, with their decisions, temporary access and client applications."""
 
     fields = [
@@ -166,4 +166,4 @@ def _account_words(account: ServiceAccount) -> SafeString:
 def register(site: admin.AdminSite) -> None:
     """Register in place of databroker's page."""
     site.unregister(User)
-    site.register(User, PersonAdmin)
+    site.register(User, UserDetailsAdmin)

@@ -11,7 +11,7 @@ from bench.support.harness import HOST
 from bench.support.process_stats import resident
 
 
-class HeldClient(asyncio.Protocol):
+class IdleClient(asyncio.Protocol):
     """Idle client. `opened`: whether it received the expected response; `lost`: whether its connection has ended."""
 
     transport: asyncio.Transport
@@ -27,7 +27,7 @@ class HeldClient(asyncio.Protocol):
         self.lost.set_result(None)
 
 
-Client = TypeVar("Client", bound=HeldClient)
+Client = TypeVar("Client", bound=IdleClient)
 
 
 def allow_many_files() -> None:
@@ -47,14 +47,14 @@ async def connect(port: int, count: int, make: Callable[[], Client], tls: ssl.SS
     return clients
 
 
-async def disconnect(clients: list[HeldClient]) -> None:
+async def disconnect(clients: list[IdleClient]) -> None:
     for client in clients:
         client.transport.abort()
     await asyncio.gather(*(client.lost for client in clients))
     await asyncio.sleep(0.5)
 
 
-async def idle_memory(pid: int, port: int, count: int, make: Callable[[], HeldClient], tls: ssl.SSLContext | None = None) -> float:
+async def idle_memory(pid: int, port: int, count: int, make: Callable[[], IdleClient], tls: ssl.SSLContext | None = None) -> float:
     """Return KiB of the process per idle client."""
     await disconnect(await connect(port, 20, make, tls))
     before = resident(pid)

@@ -40,7 +40,7 @@ _ORDER = (
 )
 
 
-def made_secrets() -> dict[str, str]:
+def generate_secrets() -> dict[str, str]:
     """Generate the secrets of a new installation as settings: base64 of 32 random bytes each, and a P-256 key."""
     pem = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     made = {name: base64.b64encode(secrets.token_bytes(32)).decode() for name in ("cookie_secret", "shared_secret")}
@@ -48,7 +48,7 @@ def made_secrets() -> dict[str, str]:
 
 
 def configuration(answers: Answers, made: dict[str, str], data_dir: str | None = "data") -> str:
-    """Return the YAML text of the configuration for these answers. Raise UnusableAnswer.
+    """Return the YAML text of the configuration for these answers. Raise InvalidAnswer.
 
     `data_dir` is None if the environment sets it, as in a container.
     """

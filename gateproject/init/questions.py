@@ -15,7 +15,7 @@ AUTOCERT, FILES, BALANCER = "autocert", "files", "balancer"
 CALLBACK = "/oauth2/callback"
 
 
-class UnusableAnswer(ValueError):
+class InvalidAnswer(ValueError):
     """Answer to the question `key` that cannot become a setting; the message says what to enter instead."""
 
     key = "who"
@@ -151,13 +151,13 @@ def redirect_uri(answers: Answers) -> str:
 
 
 def settings_of(answers: Answers) -> dict[str, Any]:
-    """Return the settings for the answers so far. Raise UnusableAnswer."""
+    """Return the settings for the answers so far. Raise InvalidAnswer."""
     settings: dict[str, Any] = {}
     for question in QUESTIONS:
         if question.key in answers and question.applies(answers):
             try:
                 settings |= dict(_settings_of_one(question.key, answers[question.key].strip()))
-            except UnusableAnswer as error:
+            except InvalidAnswer as error:
                 error.key = question.key
                 raise
     route = dict(_route(answers))
@@ -168,10 +168,10 @@ def _settings_of_one(key: str, answer: str) -> Iterator[tuple[str, Any]]:
     match key:
         case "domain":
             if "/" in answer or ":" in answer or "." not in answer:
-                raise UnusableAnswer("write the domain only, with a dot, as in example.com")
+                raise InvalidAnswer("write the domain only, with a dot, as in example.com")
         case "certificates":
             if answer not in (AUTOCERT, FILES, BALANCER):
-                raise UnusableAnswer(f"write {AUTOCERT}, {FILES} or {BALANCER}")
+                raise InvalidAnswer(f"write {AUTOCERT}, {FILES} or {BALANCER}")
             if answer == AUTOCERT:
                 yield "autocert", True
                 yield "http_redirect_addr", ":80"
@@ -180,7 +180,7 @@ def _settings_of_one(key: str, answer: str) -> Iterator[tuple[str, Any]]:
         case "certificate_files":
             files = _listed(answer)
             if len(files) != 2:
-                raise UnusableAnswer("write two files, as in fullchain.pem, privkey.pem")
+                raise InvalidAnswer("write two files, as in fullchain.pem, privkey.pem")
             yield from zip(("certificate_file", "certificate_key_file"), files, strict=True)
         case "address":
             yield key, answer
@@ -211,7 +211,7 @@ def _route(answers: Answers) -> Iterator[tuple[str, Any]]:
 def _who(entries: list[str]) -> dict[str, Any]:
     if EVERYONE in entries:
         if len(entries) > 1:
-            raise UnusableAnswer(f"{EVERYONE} cannot be combined with other entries")
+            raise InvalidAnswer(f"{EVERYONE} cannot be combined with other entries")
         return {"allow_any_authenticated_user": True}
     found: dict[str, list[str]] = {}
     for entry in entries:
@@ -222,9 +222,9 @@ def _who(entries: list[str]) -> dict[str, Any]:
         elif "@" in entry:
             found.setdefault("allowed_users", []).append(entry)
         else:
-            raise UnusableAnswer(f"{entry!r} is neither an e-mail address nor @DOMAIN, {GROUP}NAME or {EVERYONE}")
+            raise InvalidAnswer(f"{entry!r} is neither an e-mail address nor @DOMAIN, {GROUP}NAME or {EVERYONE}")
     if not found:
-        raise UnusableAnswer("list at least one user, group or domain")
+        raise InvalidAnswer("list at least one user, group or domain")
     return found
 
 

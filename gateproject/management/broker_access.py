@@ -22,7 +22,7 @@ EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - not listened on, but repla
 
 
 @asynccontextmanager
-async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
+async def open_broker(options: Options) -> AsyncIterator[BrokerClient]:
     """Return a broker client: of the shared store, else of the process that has the store. Raise BrokerError if it is unavailable."""
     url = options.databroker_service_url
     if url is None and options.databroker_storage_type == "memory":

@@ -35,7 +35,7 @@ from foundation.crypto.sealing import to_text
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 from foundation.values import Url
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import open_broker
 from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.upstream_client import FAMILIES
 
@@ -235,7 +235,7 @@ async def _records(options: Options) -> list[Finding]:
 
 async def _server_version(options: Options) -> None:
     broker: BrokerClient
-    async with opened_broker(options) as broker:
+    async with open_broker(options) as broker:
         await broker.server_version()
 
 

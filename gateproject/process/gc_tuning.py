@@ -25,7 +25,7 @@ def settle() -> None:
 
 
 @contextmanager
-def made_beside_requests() -> Iterator[None]:
+def background_build() -> Iterator[None]:
     """Build objects on a separate thread and freeze them, so that the collector never scans them.
 
     A full collection stops every thread, for half a second with ten thousand routes, and building would trigger one. Frozen objects are

@@ -30,7 +30,7 @@ class MetricsListener:
         address = options.metrics_address
         return bind(address, SETTING) if self.is_on and address is not None and address != self._address else None
 
-    async def retake(self, options: Options) -> socket.socket | None:
+    async def rebind(self, options: Options) -> socket.socket | None:
         """Bind as `take`; if only the host differs, close the own listener first, because it occupies the port."""
         try:
             return self.take(options)

@@ -6,7 +6,7 @@ from typing import Any
 
 from foundation.readiness import ComponentStatus
 from foundation.telemetry.exposition import MetricFamilies
-from gateproject.process.reload import ConfigurationStatus, InForce
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus
 from gateproject.process.services import Services
 from gateproject.worker_process import WorkerProcess
 
@@ -27,13 +27,13 @@ class NoPeers:
         await start_parts()
 
     def on_ready(self, runtime: Any) -> None:
-        runtime.say_ready()
+        runtime.announce_ready()
 
     def change(self) -> AbstractAsyncContextManager[None]:
         """Context of a reload; an error in it rolls back `prepare`."""
         return nullcontext()
 
-    async def prepare(self, services: Services, in_force: InForce) -> None:
+    async def prepare(self, services: Services, in_force: ConfigProvenance) -> None:
         """Make the other processes build the same. Raise ConfigError if one fails."""
 
     async def commit(self) -> None:

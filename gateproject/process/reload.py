@@ -14,7 +14,7 @@ from config.options import Options
 from foundation.errors import Problem
 from foundation.readiness import ComponentStatus, degraded, format_utc
 from foundation.telemetry import metrics
-from gateproject.process.restart_only import kept_until_restart
+from gateproject.process.restart_only import restart_required
 
 log = structlog.get_logger(__name__)
 
@@ -57,14 +57,14 @@ class ConfigurationStatus:
             metrics.record_config_rejected(service)
         return self
 
-    def but_refused(self, problems: Sequence[Problem], service: str) -> "ConfigurationStatus":
+    def rejected_with(self, problems: Sequence[Problem], service: str) -> "ConfigurationStatus":
         """Return the status after another configuration was rejected, before any of it was applied."""
         for problem in problems:
             log.error("configuration rejected", file=self.file, problem=str(problem))
         metrics.record_config_rejected(service)
         return replace(self, problems=tuple(problems), refused=datetime.now(UTC))
 
-    def but_lagging(self, problems: tuple[Problem, ...], service: str) -> "ConfigurationStatus":
+    def degraded_by(self, problems: tuple[Problem, ...], service: str) -> "ConfigurationStatus":
         """Return the status with the subsystems that did not apply the configuration."""
         if problems:
             metrics.record_config_rejected(service)
@@ -104,7 +104,7 @@ class LastChange:
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class ConfigProvenance:
     """Provenance of the active configuration; `waiting` are values of its file that require a restart."""
 
     places: SourceMap = field(default_factory=SourceMap)
@@ -113,7 +113,7 @@ class InForce:
 
     def after(self, running: Options, status: ConfigurationStatus, written: ConfigSnapshot, taken: Options) -> Self:
         """Return the provenance once `taken` replaces `running`: what was `written`, except values that require a restart."""
-        kept = kept_until_restart(written.options, running)
+        kept = restart_required(written.options, running)
         places = written.source_map.with_retained(kept, self.places)
         before = ConfigSnapshot(running, self.places)
         found = list(diff_configs(before, ConfigSnapshot(taken, places)))

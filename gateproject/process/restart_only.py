@@ -7,7 +7,7 @@ from config.options import Options
 log = structlog.get_logger(__name__)
 
 # Settings that the process is built around: its address, its stores, its calls to other processes.
-NEEDS_RESTART = (
+RESTART_ONLY = (
     *("services", "workers", "address"),
     *("data_plane", "envoy_max_connections", "envoy_max_heap"),
     *("insecure_server", "http_redirect_addr", "use_proxy_protocol"),
@@ -31,17 +31,17 @@ NEEDS_RESTART = (
 CERTIFICATES = ("certificate", "certificate_key", "certificate_file", "certificate_key_file", "certificates", "autocert")
 
 
-def kept_until_restart(options: Options, running: Options) -> tuple[str, ...]:
+def restart_required(options: Options, running: Options) -> tuple[str, ...]:
     """Return the settings that keep their value of `running` until a restart."""
-    changed = tuple(key for key in NEEDS_RESTART if getattr(options, key) != getattr(running, key))
+    changed = tuple(key for key in RESTART_ONLY if getattr(options, key) != getattr(running, key))
     # If TLS stays enabled it needs its certificates, which the new file may lack.
     return (*changed, *CERTIFICATES) if "insecure_server" in changed else changed
 
 
-def without_restart_only_changes(options: Options, running: Options) -> Options:
+def keep_restart_only_values(options: Options, running: Options) -> Options:
     """Return the options with these settings as in `running`; log those that differ."""
-    kept = kept_until_restart(options, running)
+    kept = restart_required(options, running)
     if not kept:
         return options
-    log.warning("restart required", settings=[key for key in kept if key in NEEDS_RESTART])
+    log.warning("restart required", settings=[key for key in kept if key in RESTART_ONLY])
     return options.model_copy(update={key: getattr(running, key) for key in kept})

@@ -36,13 +36,13 @@ from foundation.telemetry.monitoring_app import MonitoringApp
 from foundation.telemetry.tracing import tracer
 from foundation.version import version
 from foundation.web.asgi_types import Application
-from gateproject.process.gc_tuning import made_beside_requests, settle
+from gateproject.process.gc_tuning import background_build, settle
 from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.peers import NoPeers
-from gateproject.process.reload import ConfigurationStatus, InForce, Reload, ReloadStep
-from gateproject.process.restart_only import without_restart_only_changes
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus, Reload, ReloadStep
+from gateproject.process.restart_only import keep_restart_only_values
 from gateproject.process.rpc import Rpc, rpc_of
-from gateproject.process.services import SIGNS_IN, ServiceBuilder, Services, served
+from gateproject.process.services import AUTHENTICATE_ROLES, ServiceBuilder, Services, served
 from gateproject.settings import cookie_settings
 from proxy.autocert.autocert_service import Autocert
 from proxy.incoming_request import IncomingRequest
@@ -79,7 +79,7 @@ class Runtime:
     peers: NoPeers = field(default_factory=NoPeers)
     services: Services = field(init=False)
     status: ConfigurationStatus = field(init=False)
-    in_force: InForce = field(init=False)
+    in_force: ConfigProvenance = field(init=False)
     autocert: Autocert = field(default_factory=Autocert)
     _rpc: Rpc = field(init=False)
     databroker: DataBrokerService = field(init=False)
@@ -103,7 +103,7 @@ class Runtime:
             remote=self._rpc.broker,
             staleness=self.options.session_staleness.total_seconds(),
             has_replica=self.options.services != "databroker",
-            has_tables=self.peers.is_primary and self.options.services in SIGNS_IN,
+            has_tables=self.peers.is_primary and self.options.services in AUTHENTICATE_ROLES,
             tells_activity=self.options.has_admin_reader,
             counted=CountedWords.from_options(self.options),
         )
@@ -113,9 +113,12 @@ class Runtime:
             self.databroker, self._resources, self.autocert.acme_state, self._rpc, self._wants_certificate, self.clock
         )
         given = self.peers.configuration
-        with made_beside_requests():
+        with background_build():
             self.services = self.builder.build(self.options, key=given and given.key(self.options.signing_key_algorithm))
-        self.status, self.in_force = self._status_now(), given.read_in_force() if given else InForce(self.source.source_map)
+        self.status, self.in_force = (
+            self._status_now(),
+            given.deserialize_provenance() if given else ConfigProvenance(self.source.source_map),
+        )
         tracer.set_tracer(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
         self.metrics_page = MetricsEndpoint(self.options.service_label, self._families, self.peers.collect_metrics)
@@ -124,7 +127,7 @@ class Runtime:
         self._manager = SystemdNotifier(lambda: self.readiness().summary())
         if self.peers.is_primary:
             _note_configuration(self.options)
-        self._keep_decisions()
+        self._configure_decision_log()
 
     def _status_now(self) -> ConfigurationStatus:
         given = self.peers.configuration
@@ -133,11 +136,11 @@ class Runtime:
     def _wants_certificate(self, name: str | None) -> bool:
         return served(self.services.authorize).requests_client_certificate(name)
 
-    def _keep_decisions(self) -> None:
+    def _configure_decision_log(self) -> None:
         if self.options.has_admin_reader:
             self._resources.decisions.configure(self.options, self.status.checksum)
 
-    def envoy_plane(self, application: Application) -> "EnvoyDataPlane":
+    def create_envoy_plane(self, application: Application) -> "EnvoyDataPlane":
         """Create the Envoy data plane. Raise ConfigError."""
         from proxy.envoy.data_plane import EnvoyDataPlane
 
@@ -211,7 +214,7 @@ class Runtime:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         self.run_in_background(self._start(), "start")
 
-    def begin_without_listener(self) -> None:
+    def start_without_listener(self) -> None:
         """Start under a third-party server: only gRPC listens, also after reloads."""
         self._metrics.is_on = False
         self.begin()
@@ -247,7 +250,7 @@ class Runtime:
         await self.drain()
         await self.stop()
 
-    def say_ready(self) -> None:
+    def announce_ready(self) -> None:
         ours = self.options
         log.info("gate is ready", services=ours.services, routes=len(ours.policy), authenticate=ours.authenticate_service_url.origin)
         self._manager.ready()
@@ -282,11 +285,11 @@ class Runtime:
                 async with self.peers.change():
                     await self._reload()
             except ConfigError as error:
-                self.status = self.status.but_refused(error.problems, self.options.service_label)
+                self.status = self.status.rejected_with(error.problems, self.options.service_label)
             except Exception as error:  # any error is reported, and the file stays watched
                 log.exception("configuration reload failed")
                 problem = Problem("", f"reload failed: {type(error).__name__}: {error}")
-                self.status = self.status.but_refused((problem,), self.options.service_label)
+                self.status = self.status.rejected_with((problem,), self.options.service_label)
             finally:
                 self._manager.reloaded()
         await self.peers.report(self.status)
@@ -298,24 +301,24 @@ class Runtime:
         await self.peers.prepare(services, in_force)
         late = await self.envoy.prepare(options) if self.envoy is not None else ""
         try:
-            taken = await self._metrics.retake(options)
+            taken = await self._metrics.rebind(options)
         except BaseException:
             if self.envoy is not None:
                 self.envoy.rollback()
             raise
         await self.swap(services, in_force, cookies, taken, late)
 
-    async def _settled_services(self) -> tuple[Services, InForce]:
+    async def _settled_services(self) -> tuple[Services, ConfigProvenance]:
         """Return the next services, built from files that are completely written. Raise ConfigError."""
         while True:
             await self.source.settle()
-            made = await asyncio.to_thread(self._next_services)
+            made = await asyncio.to_thread(self._build_next)
             # The new configuration may name files that the previous one did not.
             if await asyncio.to_thread(self.source.find_unsettled) is None:
                 return made
 
     async def swap(
-        self, services: Services, in_force: InForce, cookies: Mapping[str, object], taken: socket.socket | None, late: str
+        self, services: Services, in_force: ConfigProvenance, cookies: Mapping[str, object], taken: socket.socket | None, late: str
     ) -> None:
         options = services.options
         old, self.services, self.options, self.in_force = self.services, services, options, in_force
@@ -328,7 +331,7 @@ class Runtime:
         reload.lags("envoy", late)
         # The configuration is reported as active only after every worker uses it.
         await asyncio.gather(self.peers.commit(), self._tell(old, services, taken, reload))
-        self.status = self.status.but_lagging(reload.problems, options.service_label)
+        self.status = self.status.degraded_by(reload.problems, options.service_label)
         if self.peers.is_primary:
             log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
@@ -343,7 +346,7 @@ class Runtime:
             ("tracing", lambda: tracer.set_tracer(services.tracing)),
             ("data broker", lambda: self.databroker.use(options.shared_secret, staleness, counted)),
             ("upstreams", lambda: resources.reconfigure(options, state)),
-            ("decision log", self._keep_decisions),
+            ("decision log", self._configure_decision_log),
             ("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)),
             ("gRPC", lambda: self._rpc.reload(options)),
             ("autocert", lambda: self.autocert.reconfigure(options)),
@@ -363,10 +366,10 @@ class Runtime:
         for part, step in steps:
             await reload.tell(part, step)
 
-    def _next_services(self) -> tuple[Services, InForce]:
-        with made_beside_requests():
+    def _build_next(self) -> tuple[Services, ConfigProvenance]:
+        with background_build():
             written = self.source.load()
-            options = without_restart_only_changes(written, self.options)
+            options = keep_restart_only_values(written, self.options)
             in_force = self.in_force.after(self.options, self.status, ConfigSnapshot(written, self.source.source_map), options)
             return self.builder.build(options, self.services), in_force
 

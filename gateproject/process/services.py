@@ -25,11 +25,11 @@ from proxy.service import ProxyService
 T = TypeVar("T")
 
 # Roles: values of `services` that include a task.
-SIGNS_IN = ("all", "authenticate")
-KEEPS_DIRECTORY = (*SIGNS_IN, "databroker")
-SERVES_PEOPLE = ("all", "authenticate", "proxy")
-SERVES_GRPC_ONLY = ("authorize", "databroker")
-ANSWERS_ENVOYS = ("all", "authorize")
+AUTHENTICATE_ROLES = ("all", "authenticate")
+DIRECTORY_ROLES = (*AUTHENTICATE_ROLES, "databroker")
+HTTP_ROLES = ("all", "authenticate", "proxy")
+GRPC_ONLY_ROLES = ("authorize", "databroker")
+EXT_AUTHZ_ROLES = ("all", "authorize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +85,17 @@ class ServiceBuilder:
         kind, broker, clock = options.services, self.databroker.client, self.clock
         known = key or (previous.signing_key if previous else None)
         signing_key = SigningKey.from_options(options, known) if kind not in ("proxy", "databroker") else None
-        bearers = BearerTokens.of(options, clock) if kind in ANSWERS_ENVOYS else None
+        bearers = BearerTokens.of(options, clock) if kind in EXT_AUTHZ_ROLES else None
         authorize = self._authorizer(options, signing_key, previous.authorize if previous else None, bearers)
-        directory = DirectoryService(options, broker, clock) if kind in KEEPS_DIRECTORY else None
+        directory = DirectoryService(options, broker, clock) if kind in DIRECTORY_ROLES else None
         authenticate = proxy = ext_authz = pipeline = None
         if authorize is not None:
             pipeline = AuthorizationPipeline(options, authorize, self.resources, clock)
-        if kind in SIGNS_IN:
+        if kind in AUTHENTICATE_ROLES:
             authenticate = AuthenticateService(options, broker, served(signing_key), clock, served(directory))
-        if kind in SERVES_PEOPLE:
+        if kind in HTTP_ROLES:
             proxy = ProxyService(options, served(pipeline), self.resources)
-        if kind in ANSWERS_ENVOYS:
+        if kind in EXT_AUTHZ_ROLES:
             ext_authz = ExtAuthzResponder(options, served(pipeline))
         tracing = tracer.Tracer.from_options(options, previous.tracing if previous else None)
         before = previous.listener if previous else None

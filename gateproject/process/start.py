@@ -22,7 +22,7 @@ from foundation.telemetry.output import install_non_blocking_output
 from gateproject.process.config_report import NO_FILE
 from gateproject.process.database_migrations import migrate
 from gateproject.process.runtime import Runtime
-from gateproject.process.services import SIGNS_IN
+from gateproject.process.services import AUTHENTICATE_ROLES
 from proxy.listener.event_loop import run, use_event_loop
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ def prepare(options: Options) -> None:
     _require_complete(settings.GATE_SOURCE)
     try:
         options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if options.services in SIGNS_IN or options.databroker_storage_type == "database":
+        if options.services in AUTHENTICATE_ROLES or options.databroker_storage_type == "database":
             migrate(options)
             gc.collect()  # models of migrations have reference cycles; collect them before the services are frozen
     except OSError as error:
@@ -69,11 +69,11 @@ async def _check_secret(options: Options) -> None:
         await store.close()
 
 
-def from_settings() -> Runtime:
+def runtime_from_settings() -> Runtime:
     """Return the runtime of the loaded configuration; exit if it has problems."""
     worker = settings.GATE_WORKER
     install_non_blocking_output(None if worker is None else worker.turns)
-    with exits_with_problems():
+    with exit_on_config_error():
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR
         if worker is not None:
@@ -85,7 +85,7 @@ def from_settings() -> Runtime:
 
 
 @contextmanager
-def exits_with_problems() -> Iterator[None]:
+def exit_on_config_error() -> Iterator[None]:
     """Print the problems of the configuration and exit."""
     try:
         yield

@@ -15,7 +15,7 @@ from foundation.system.fd_limit import raise_limit
 from foundation.telemetry.output import drain_output
 from foundation.web.asgi_types import Application, Receive, Send
 from gateproject.process.runtime import Runtime
-from gateproject.process.services import SERVES_GRPC_ONLY
+from gateproject.process.services import GRPC_ONLY_ROLES
 from proxy.consumers import WebsocketConsumer
 from proxy.listener.http1.request_head import RequestRejected
 from proxy.third_party_asgi.http_adapter import send_rejection, serve_http
@@ -41,7 +41,7 @@ OF_TLS = ("certificate_file", "certificate", "certificates")
 NOT_STARTED = RequestRejected(503, "gate failed to start. The log has the cause.")
 
 
-class OtherServer:
+class ThirdPartyServer:
     """Entry points of a third-party server into `application`."""
 
     def __init__(self, runtime: Runtime, application: Application, ended: Callable[..., None]):
@@ -103,20 +103,20 @@ class OtherServer:
         self._ended(host, method, status, 0.0, 0, 0)
 
 
-def needs_rungate(options: Options) -> Problem | None:
+def unsupported_outside_rungate(options: Options) -> Problem | None:
     """Return the settings that no server supports that runs only the ASGI application."""
     if options.data_plane == "envoy":
         return Problem("data_plane", "requires `gate run`, which starts Envoy")
     if options.process_count > 1:
         return Problem("workers", "requires `gate run`, which starts several processes. Set workers: 1")
-    if options.services in SERVES_GRPC_ONLY:
+    if options.services in GRPC_ONLY_ROLES:
         return Problem("services", f"{options.services} serves gRPC only. Use `gate run`")
     return None
 
 
 def open_under_daphne(runtime: Runtime) -> None:
     """Bind all ports except those of Daphne's command. Raise ConfigError, also if gate needs another command."""
-    if problem := needs_rungate(runtime.options):
+    if problem := unsupported_outside_rungate(runtime.options):
         raise ConfigError([problem])
     raise_limit()
     runtime.open_ports()
@@ -124,20 +124,20 @@ def open_under_daphne(runtime: Runtime) -> None:
 
 def begin(runtime: Runtime) -> None:
     """Start under a third-party server and log the missing features. Raise ConfigError if it cannot serve the configuration."""
-    if problem := needs_rungate(runtime.options):
+    if problem := unsupported_outside_rungate(runtime.options):
         raise ConfigError([problem])
     raise_limit()
     runtime.open_grpc()
     log.warning(
         "running under a third-party ASGI server",
         missing=list(MISSING),
-        settings_without_effect=without_effect(runtime.options),
+        settings_without_effect=ignored_settings(runtime.options),
     )
-    runtime.begin_without_listener()
-    runtime.say_ready()
+    runtime.start_without_listener()
+    runtime.announce_ready()
 
 
-def without_effect(options: Options) -> list[str]:
+def ignored_settings(options: Options) -> list[str]:
     """Return the settings that are set and that only gate's listener supports."""
     unused = (*OF_THE_LISTENER, *OF_TLS) if options.grpc_insecure else OF_THE_LISTENER
     return [key for key in unused if key in options.model_fields_set and getattr(options, key)]

@@ -13,7 +13,7 @@ from config.options import Options
 from config.routes.route import Route
 from foundation.readiness import ReadinessState, format_utc
 from gateproject.status.local_config import certificates, listeners
-from gateproject.status.snapshot import Reading, RouteReading, rate, routes
+from gateproject.status.snapshot import Reading, RouteRates, rate, routes
 from proxy.upstreams.route_statistics import route_label
 
 _COLOURS = {ReadinessState.OK: "green", ReadinessState.DEGRADED: "yellow", ReadinessState.FAILING: "red"}
@@ -74,7 +74,7 @@ def _parts(now: Reading) -> Table:
     return table
 
 
-def _routes(found: Sequence[RouteReading], configured: Mapping[str, Route]) -> Table:
+def _routes(found: Sequence[RouteRates], configured: Mapping[str, Route]) -> Table:
     table = _table("route", "requests/s", "5xx/s", "mean ms", "p95 ms", "active", "upstreams", "address", numbers=6)
     for route in found[:MOST_ROUTES]:
         upstreams, known = f"{route.healthy}/{route.upstreams}", configured.get(route.name)

@@ -56,7 +56,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteReading:
+class RouteRates:
     """Rates of a route between two snapshots, or since the start. Times are milliseconds, None without requests."""
 
     name: str
@@ -103,7 +103,7 @@ def rate(now: Reading, before: Reading, name: str) -> float | None:
     return None if newer is None else _per_second(newer - (older or 0.0), now, before)
 
 
-def routes(now: Reading, before: Reading) -> list[RouteReading]:
+def routes(now: Reading, before: Reading) -> list[RouteRates]:
     """Return the routes, most requests first."""
     asked, earlier = (each.by("envoy_cluster_upstream_rq_total", _ROUTE) for each in (now, before))
     failed, failed_earlier = (dict(_failures(each)) for each in (now, before))
@@ -111,7 +111,7 @@ def routes(now: Reading, before: Reading) -> list[RouteReading]:
         now.by(f"envoy_cluster_{name}", _ROUTE) for name in ("upstream_rq_active", "membership_healthy", "membership_total")
     )
     found = [
-        RouteReading(
+        RouteRates(
             name,
             _per_second(asked[name] - earlier.get(name, 0.0), now, before),
             _per_second(failed.get(name, 0.0) - failed_earlier.get(name, 0.0), now, before),

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from foundation.values import Url
-from gateproject.tunnel.tls_connection import TunnelFailed, ask
+from gateproject.tunnel.tls_connection import TunnelError, ask
 from gateproject.tunnel.token_file import is_token
 
 SIGN_IN_SECONDS = 600.0
@@ -28,7 +28,7 @@ _ANOTHER_USER = b"This sign-in comes from another user of this machine than the 
 async def sign_in(
     host: str, tunnel_port: int, url: Url, context: ssl.SSLContext, show: Callable[[str], None], uid: int | None = None
 ) -> str:
-    """Return a token for tunnels of `host`; `show` opens a URL in the user's browser. Raise TunnelFailed.
+    """Return a token for tunnels of `host`; `show` opens a URL in the user's browser. Raise TunnelError.
 
     The sign-in satisfies the requirements of the route at `tunnel_port`. `uid` is the user whose browser is accepted, by default the
     current one. For root any user is accepted, because browsers do not run as root.
@@ -42,20 +42,20 @@ async def sign_in(
         query = f"gate_redirect_uri={quote(back, safe='')}&gate_tunnel_port={tunnel_port}"
         answer, _ = await ask(url, context, "GET", f"/.gate/api/v1/login?{query}", at)
         if answer.status != 200:
-            raise TunnelFailed(f"gate at {url.host_port} offers no sign-in for {at}: {_reason(answer.body) or answer.status}")
+            raise TunnelError(f"gate at {url.host_port} offers no sign-in for {at}: {_reason(answer.body) or answer.status}")
         show(_checked(answer.body.strip()))
         try:
             async with asyncio.timeout(SIGN_IN_SECONDS):
                 return await waiting.token
         except TimeoutError:
-            raise TunnelFailed(f"no sign-in within {SIGN_IN_SECONDS / 60:.0f} minutes") from None
+            raise TunnelError(f"no sign-in within {SIGN_IN_SECONDS / 60:.0f} minutes") from None
 
 
 def _checked(address: str) -> str:
     """Return the URL if it is a web address, because it becomes an argument of the browser's command line."""
     parts = urlsplit(address)
     if parts.scheme not in ("https", "http") or not parts.hostname or not is_token(address):
-        raise TunnelFailed("the response has no sign-in URL. Check that this is the address of gate")
+        raise TunnelError("the response has no sign-in URL. Check that this is the address of gate")
     return address
 
 
@@ -81,7 +81,7 @@ class _LoopbackReceiver:
                 head = await reader.readuntil(b"\r\n\r\n")
             token = self._token_of(head.split(b"\r\n", 1)[0])
             status, body = (b"200 OK", _DONE) if token else (b"404 Not Found", _NOTHING)
-            if token and self._uid != ROOT and is_of_another_user(writer.get_extra_info("socket"), self._uid):
+            if token and self._uid != ROOT and owned_by_other_user(writer.get_extra_info("socket"), self._uid):
                 token, status, body = "", b"403 Forbidden", _ANOTHER_USER
             headers = b"Content-Type: text/plain\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n"
             writer.write(b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, headers, len(body), body))
@@ -109,7 +109,7 @@ _ESTABLISHED = "01"
 ROOT = 0
 
 
-def is_of_another_user(connection: Any, uid: int) -> bool:
+def owned_by_other_user(connection: Any, uid: int) -> bool:
     """Return whether the peer of `connection`, accepted over IPv4, belongs to another user; False if that is unknown.
 
     Root is accepted, because it may forward the browser's connection and needs no such attack.

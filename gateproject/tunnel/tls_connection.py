@@ -14,7 +14,7 @@ CONNECT_SECONDS = 15.0
 _MOST_READ = 64 * 1024  # bytes
 
 
-class TunnelFailed(Exception):
+class TunnelError(Exception):
     """Error with a message for the user who opened the tunnel."""
 
 
@@ -131,7 +131,7 @@ class TlsConnection(asyncio.Protocol):
 
 
 async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol) -> TlsConnection:
-    """Connect to gate. Names below `localhost` resolve to this machine (RFC 6761). Raise TunnelFailed."""
+    """Connect to gate. Names below `localhost` resolve to this machine (RFC 6761). Raise TunnelError."""
     host = url.host.strip("[]")
     dialled = "127.0.0.1" if is_loopback(host) and host.endswith("localhost") else host
     connection = TlsConnection(context, host, protocol)
@@ -140,13 +140,13 @@ async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol)
             await asyncio.get_running_loop().create_connection(lambda: connection, dialled, url.port or 443)
             await connection.opened
     except ssl.SSLCertVerificationError as error:
-        raise TunnelFailed(f"{url.host_port}: certificate not trusted: {error.verify_message}. Set its CA with --ca") from None
+        raise TunnelError(f"{url.host_port}: certificate not trusted: {error.verify_message}. Set its CA with --ca") from None
     except ssl.SSLError as error:
-        raise TunnelFailed(f"TLS handshake with {url.host_port} failed: {error.reason}") from None
+        raise TunnelError(f"TLS handshake with {url.host_port} failed: {error.reason}") from None
     except TimeoutError:
-        raise TunnelFailed(f"{url.host_port} did not respond within {CONNECT_SECONDS:.0f} s") from None
+        raise TunnelError(f"{url.host_port} did not respond within {CONNECT_SECONDS:.0f} s") from None
     except OSError as error:
-        raise TunnelFailed(f"{url.host_port} can't be reached: {error.strerror or error}") from None
+        raise TunnelError(f"{url.host_port} can't be reached: {error.strerror or error}") from None
     finally:
         if not connection.is_open:
             connection.abort()
@@ -196,7 +196,7 @@ class _ResponseReader(asyncio.Protocol):
 async def ask(
     url: Url, context: ssl.SSLContext, method: str, target: str, host: str, token: str = ""
 ) -> tuple[TunnelResponse, TlsConnection]:
-    """Return the response, and the connection: a tunnel after a 200 to CONNECT, else closed. Raise TunnelFailed."""
+    """Return the response, and the connection: a tunnel after a 200 to CONNECT, else closed. Raise TunnelError."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Accept: text/plain"]
     lines += [f"Authorization: Gate {token}"] if token else []
     lines += [] if method == "CONNECT" else ["Connection: close"]
@@ -209,7 +209,7 @@ async def ask(
         return _answer(bytes(reader.received), method), connection
     except TimeoutError:
         connection.abort()
-        raise TunnelFailed(f"{url.host_port} did not respond within {ANSWER_SECONDS:.0f} s") from None
+        raise TunnelError(f"{url.host_port} did not respond within {ANSWER_SECONDS:.0f} s") from None
     except BaseException:
         connection.abort()
         raise
@@ -225,7 +225,7 @@ def _answer(received: bytes, method: str) -> TunnelResponse:
         with contextlib.suppress(http.client.IncompleteRead):
             body = response.read()
     except (http.client.HTTPException, ValueError, OSError):
-        raise TunnelFailed("the response is not HTTP. Check that this is the address of gate") from None
+        raise TunnelError("the response is not HTTP. Check that this is the address of gate") from None
     return TunnelResponse(response.status, body.decode("utf-8", "replace"))
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from foundation.tasks import spawn
 from foundation.values import Url
-from gateproject.tunnel.tls_connection import TlsConnection, TunnelFailed, ask
+from gateproject.tunnel.tls_connection import TlsConnection, TunnelError, ask
 from gateproject.tunnel.token_file import TokenFile
 from proxy.forwarding.tunnel import OPENING, ByteTunnel
 
 SignIn = Callable[[], Awaitable[str]]
 
 
-class NotSignedIn(TunnelFailed):
+class SignInRequired(TunnelError):
     """gate requires a session: there was none, or it has ended."""
 
 
@@ -36,11 +36,11 @@ class TunnelClient:
     _signing_in: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def open(self) -> tuple[TlsConnection, bytes]:
-        """Return the tunnel, and the data already received. Raise TunnelFailed."""
+        """Return the tunnel, and the data already received. Raise TunnelError."""
         used = self.token or self.tokens.read()
         try:
             return await self._asked(used)
-        except NotSignedIn:
+        except SignInRequired:
             if (sign_in := self.sign_in) is None:
                 raise
         return await self._asked(await self._another(used, sign_in))
@@ -49,7 +49,7 @@ class TunnelClient:
         answer, connection = await ask(self.url, self.context, "CONNECT", self.destination, self.destination, token)
         if answer.status == 200:
             return connection, answer.rest
-        kind = NotSignedIn if answer.status == 401 else TunnelFailed
+        kind = SignInRequired if answer.status == 401 else TunnelError
         raise kind(f"refused: {' '.join(answer.body.split()) or answer.status}")
 
     async def _another(self, refused: str, sign_in: SignIn) -> str:
@@ -63,7 +63,7 @@ class TunnelClient:
             return token
 
     async def carry(self, tunnel: ByteTunnel) -> None:
-        """Relay a local connection (`tunnel.client`) until both directions have ended. Raise TunnelFailed."""
+        """Relay a local connection (`tunnel.client`) until both directions have ended. Raise TunnelError."""
         try:
             connection, ahead = await self.open()
         except BaseException:
@@ -87,10 +87,10 @@ class TunnelClient:
         await asyncio.sleep(0)  # asyncio calls connection_made first
         try:
             await self.carry(tunnel)
-        except TunnelFailed as error:
+        except TunnelError as error:
             self.tell(str(error))
 
-    async def carry_standard_streams(self) -> None:
+    async def relay_standard_streams(self) -> None:
         """Relay standard input and output, for a program that starts this command as its connection."""
         ours, theirs = socket.socketpair()
         tunnel = ByteTunnel(half_closes=True)

@@ -156,7 +156,10 @@ def tcp_only(incoming: IncomingRequest) -> Deny:
 
 def form_not_saved(incoming: IncomingRequest, scheme: str, form: NotSaved) -> Deny:
     return Deny(
-        401, FORM_NOT_SAVED.with_params(reason=form.reason), FORM_NOT_SAVED_HINT, links=((Message("Sign in"), return_url(incoming, scheme)),)
+        401,
+        FORM_NOT_SAVED.with_params(reason=form.reason),
+        FORM_NOT_SAVED_HINT,
+        links=((Message("Sign in"), return_url(incoming, scheme)),),
     )
 
 
@@ -192,5 +195,10 @@ def denial_from_error(error: GateError) -> Deny:
     wait = error.retry_after if isinstance(error, BrokerError) else None
     more = list(error.headers) if isinstance(error, HandshakeRefused) else []
     return Deny(
-        error.status, reason.with_params(error=error.message), advice, retry_after=wait, extra_headers=more, log_detail=error.operator_message
+        error.status,
+        reason.with_params(error=error.message),
+        advice,
+        retry_after=wait,
+        extra_headers=more,
+        log_detail=error.operator_message,
     )

@@ -22,7 +22,9 @@ async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
     if identity is None:
         if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
             links = ((Message("Try again"), origin + incoming.request.path),)
-            return render_error(request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_HINT, links=links, set_cookies=[proxy.sign_in_loops.clear()])
+            return render_error(
+                request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_HINT, links=links, set_cookies=[proxy.sign_in_loops.clear()]
+            )
         return redirect(*proxy.sign_in_urls.begin(incoming, origin.partition("://")[0], now))
     form = await proxy.data_plane.saved_forms.load(incoming, id, now)
     if form is None:

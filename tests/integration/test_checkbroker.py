@@ -13,7 +13,7 @@ from config.options import Options
 from databroker.models import Group, Membership, ServiceAccount, Session, User
 from databroker.projection import projection_verifier
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import open_broker
 from tests.support.database import empty_the_tables, row
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
@@ -35,7 +35,7 @@ def options(database_once: None, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 async def _fill(options: Options) -> None:
-    async with opened_broker(options) as broker:
+    async with open_broker(options) as broker:
         claims = {"groups": ["claimed", "both"]}
         await broker.put(USER, "oidc/1", {"email": "ann@a.org", "issuer": options.idp_provider_url, "claims": claims})
         await broker.put(DIRECTORY_USER, "oidc/1", {"group_ids": ["g1"]})

@@ -14,7 +14,7 @@ from config.options import Options
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry
 from databroker.records import SESSION, USER
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import open_broker
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
 from tests.support.several_providers import several
@@ -37,7 +37,7 @@ def options(tmp_path: Path, server: RedisServer) -> Options:
 
 
 async def _fill(options: Options) -> None:
-    async with opened_broker(options) as broker:
+    async with open_broker(options) as broker:
         for id, email in (("oidc/1", "Ann@a.org"), ("oidc/2", "bob@a.org")):
             await broker.put(USER, id, {"email": email})
         for id, user in (("a1", "oidc/1"), ("a2", "oidc/1"), ("b1", "oidc/2"), ("c1", "oidc/gone")):
@@ -45,7 +45,7 @@ async def _fill(options: Options) -> None:
 
 
 async def _left(options: Options) -> list[str]:
-    async with opened_broker(options) as broker:
+    async with open_broker(options) as broker:
         return [record.id for record in await broker.page(SESSION, "", 10)]
 
 
@@ -79,7 +79,7 @@ def test_an_address_ends_nobody_whose_provider_may_not_tell_it(tmp_path: Path) -
     told = make_options(tmp_path, **several("corp", "partner"), **kept)
 
     async def fill() -> None:
-        async with opened_broker(told) as broker:
+        async with open_broker(told) as broker:
             for id in ("corp/1", "partner/1"):
                 await broker.put(USER, id, {"email": "Ann@corp.example"})
                 await put_session(broker, id.replace("/", "-"), {"user_id": id})
@@ -96,13 +96,13 @@ def test_an_unverified_address_ends_nobody_else_s_sessions(tmp_path: Path, said:
     options = make_options(tmp_path, databroker_storage_type="database")
 
     async def fill() -> None:
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             for id, more in (("oidc/ann", {}), ("oidc/mallory", said)):
                 await broker.put(USER, id, {"email": "ann@unverified.example", **more})
                 await put_session(broker, id.replace("/", "-"), {"user_id": id})
 
     async def clear() -> None:
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             await broker.delete(SESSION, "oidc-mallory")
 
     asyncio.run(fill())

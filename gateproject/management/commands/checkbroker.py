@@ -10,7 +10,7 @@ from config.options import Options
 from databroker.claims import CountedWords
 from databroker.projection.projection_verifier import TableCheck
 from foundation.errors import BrokerError
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import open_broker
 from gateproject.management.configured_command import ConfiguredCommand, configured, open_tables
 
 MOST_LINES = 100
@@ -36,7 +36,7 @@ class Command(ConfiguredCommand):
             raise SystemExit(1)
 
     async def _check(self, options: Options, with_repair: bool) -> bool:
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             check = TableCheck(broker, CountedWords.from_options(options))
             await check.run()
             for model, count in check.records.items():

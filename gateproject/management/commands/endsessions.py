@@ -13,7 +13,7 @@ from databroker.end_sessions import batches, end_sessions, end_sessions_of_user
 from databroker.models import Session, User
 from databroker.records import SESSION
 from foundation.errors import BrokerError
-from gateproject.management.broker_access import opened_broker, users_by_email
+from gateproject.management.broker_access import open_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
 EVERYBODY = "everybody"
@@ -42,7 +42,7 @@ class Command(ConfiguredCommand):
 
 
 async def _end(options: Options, sessions: list[str] | None, people: list[str]) -> int:
-    async with opened_broker(options) as broker:
+    async with open_broker(options) as broker:
         whom = [(id, Session, AuditAction.END_SESSION) for id in sessions or ()]
         whom += [(id, User, AuditAction.END_ALL_SESSIONS) for id in people or ([] if sessions else [EVERYBODY])]
         ids = await _people(broker, people, options) if people else None

@@ -34,7 +34,7 @@ from config.fields.basic_types import duration
 from config.options import Options
 from databroker.admin.directory_run_admin import last_reading
 from foundation.errors import BrokerError, ConfigError
-from gateproject.management.broker_access import opened_broker, users_by_email
+from gateproject.management.broker_access import open_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, configured, unusable
 
 NOT_RECORDED = "No user with this address or id is recorded: evaluated as a user with nothing else."
@@ -170,7 +170,7 @@ def _user(arguments: dict[str, Any], options: Options, now: float) -> ExplainedU
 
 
 async def _recorded(written: str, options: Options, now: float) -> ExplainedUser | None:
-    async with opened_broker(options) as broker:
+    async with open_broker(options) as broker:
         ids = [written if "/" in written else f"{options.first_provider.id}/{written}"]
         if "@" in written and "/" not in written:
             ids = [record.id for records in (await users_by_email(broker, [written], options)).values() for record in records]

@@ -29,7 +29,7 @@ from databroker.records import USER, UserRecord
 from foundation.email_address import display_name
 from foundation.errors import BrokerError
 from foundation.readiness import format_utc
-from gateproject.management.broker_access import opened_broker, users_by_email
+from gateproject.management.broker_access import open_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
 LINKED = f"{VERIFIED_EMAIL}/"
@@ -69,7 +69,7 @@ class Command(ConfiguredCommand):
 
     async def _give(self, options: Options, arguments: dict[str, Any]) -> None:
         route, now = _route(options, arguments["route"]), time.time()
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             user = await _person(broker, arguments["user"], options)
             until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
             by = f"{command_line_user()} (command line)"
@@ -85,7 +85,7 @@ class Command(ConfiguredCommand):
         self.stdout.write(f"{access.id}: {words}")
 
     async def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             accesses, ended = TemporaryAccesses(broker), 0
             for record, access in _chosen([each async for each in accesses.list()], arguments, options):
                 words = f"{_name(record.person, record.user_id)}, {access.route_name}"
@@ -102,7 +102,7 @@ class Command(ConfiguredCommand):
 
     async def _list(self, options: Options, arguments: dict[str, Any]) -> None:
         routes = {route.grant_key for route in options.policy if route.uses_temporary_access}
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             found = [_described(held, routes) async for held in TemporaryAccesses(broker).list()]
         if arguments["json"]:
             self.stdout.write(json.dumps(found, indent=2))

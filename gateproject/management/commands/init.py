@@ -16,8 +16,8 @@ from config.parsing.document import DocumentError
 from config.parsing.parser import parse
 from config.validation import Finding
 from gateproject.init import preflight
-from gateproject.init.initial_config import FILE, SIGNED_OUT, configuration, made_secrets, write_new
-from gateproject.init.questions import CALLBACK, QUESTIONS, Question, UnusableAnswer, redirect_uri
+from gateproject.init.initial_config import FILE, SIGNED_OUT, configuration, generate_secrets, write_new
+from gateproject.init.questions import CALLBACK, QUESTIONS, InvalidAnswer, Question, redirect_uri
 from gateproject.init.systemd_unit import DEFAULT_PATH, next_steps, systemd_unit, write_unit
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS, check
 from gateproject.management.gate_command import GateCommand
@@ -107,7 +107,7 @@ class Dialog:
         self._command = command
         self._directory, self._data_dir = directory, data_dir
         self._answers: dict[str, str] = {}
-        self._secrets = made_secrets()
+        self._secrets = generate_secrets()
 
     def ask_all(self, *, is_online: bool) -> None:
         """Ask each question until its answer is valid, then verify the provider until it succeeds or the user continues anyway."""
@@ -196,7 +196,7 @@ class Dialog:
         self._tell("  The provider accepts this client.\n")
 
     def _configuration(self, answers: Mapping[str, str]) -> str:
-        """Return the text of the configuration for these answers. Raise UnusableAnswer."""
+        """Return the text of the configuration for these answers. Raise InvalidAnswer."""
         return configuration(answers, self._secrets, self._data_dir)
 
     def _problems(self, question: Question) -> list[str]:
@@ -206,7 +206,7 @@ class Dialog:
             try:
                 text = self._configuration(usable)
                 break
-            except UnusableAnswer as error:
+            except InvalidAnswer as error:
                 if error.key == question.key:
                     return [str(error)]
                 del usable[error.key]  # reported with the answer that it belongs to

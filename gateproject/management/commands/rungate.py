@@ -26,8 +26,8 @@ class Command(ConfiguredCommand):
         # SIGHUP is ignored until the event loop handles it; the file is checked again when it is watched.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         raise_limit()
-        from gateproject.process.services import SERVES_GRPC_ONLY
-        from gateproject.process.start import from_settings, serve_grpc_only
+        from gateproject.process.services import GRPC_ONLY_ROLES
+        from gateproject.process.start import runtime_from_settings, serve_grpc_only
 
         if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.process_count > 1:
             try:
@@ -35,9 +35,9 @@ class Command(ConfiguredCommand):
             except ConfigError as error:
                 sys.exit(f"startup failed\n{error}")
 
-        if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.services in SERVES_GRPC_ONLY:
+        if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.services in GRPC_ONLY_ROLES:
             try:
-                serve_grpc_only(from_settings())
+                serve_grpc_only(runtime_from_settings())
             except ConfigError as error:
                 sys.exit(f"startup failed\n{error}")
             return
@@ -60,19 +60,19 @@ class Command(ConfiguredCommand):
 
 def fork_workers(options: "Options") -> None:
     """Fork `workers` processes, and return in each of them; exit when all have ended. Raise ConfigError if the address is unavailable."""
-    from gateproject.process.start import exits_with_problems, prepare
-    from gateproject.process.workers.supervisor import Supervisor, listener_of_all
+    from gateproject.process.start import exit_on_config_error, prepare
+    from gateproject.process.workers.supervisor import Supervisor, open_shared_listener
 
-    with exits_with_problems():
+    with exit_on_config_error():
         prepare(options)
-    settings.GATE_WORKER = Supervisor(options.process_count, listener_of_all(options), options.shutdown_delay.total_seconds()).run()
+    settings.GATE_WORKER = Supervisor(options.process_count, open_shared_listener(options), options.shutdown_delay.total_seconds()).run()
 
 
 def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
     """Serve until SIGTERM or SIGINT. Raise ConfigError if Envoy is missing, cannot bind the address, or rejects its configuration."""
     from proxy.listener import listeners
 
-    envoy = runtime.envoy_plane(application)
+    envoy = runtime.create_envoy_plane(application)
     lifecycle = EnvoyLifecycle(runtime, envoy)
     listeners.serve_behind_envoy(envoy.internal_listener, envoy.socket, envoy.passthrough_socket, runtime.listener_config(), lifecycle)
     if lifecycle.refused is not None:

@@ -27,7 +27,7 @@ from databroker.service_account_store import (
 )
 from foundation.errors import BrokerError
 from foundation.readiness import format_utc
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import open_broker
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
 
@@ -148,7 +148,7 @@ def _logged(options: Options, action: AuditAction, name: str, work: Callable[[Se
 
 def _run(options: Options, work: Callable[[ServiceAccounts], Awaitable[Any]]) -> Any:
     async def run() -> Any:
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             return await work(ServiceAccounts(broker))
 
     return asyncio.run(run())

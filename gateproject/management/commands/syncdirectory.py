@@ -18,7 +18,7 @@ from config.options import Options
 from config.provider_config import ProviderConfig
 from databroker.records import DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from foundation.errors import BrokerError
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import open_broker
 from gateproject.management.configured_command import ConfiguredCommand, configured
 
 MOST_LINES = 500
@@ -68,7 +68,7 @@ class Command(ConfiguredCommand):
     async def _read(self, options: Options, provider: ProviderConfig, *, force: bool) -> DirectoryRunRecord:
         source, bar = _source_of(options, provider), ProgressBar()
         try:
-            async with opened_broker(options) as broker:
+            async with open_broker(options) as broker:
                 # A file is written deliberately, so removals in it are not limited.
                 read_options = ReadOptions(COMMAND, force or isinstance(source, FileSource), self._dry_run, self._show(bar), bar.step)
                 timeout = options.idp_refresh_directory_timeout.total_seconds()

@@ -14,7 +14,7 @@ from foundation.client_tls import verifying_context
 from foundation.values import HostPort, Url, parse_url
 from gateproject.management.gate_command import GateCommand
 from gateproject.tunnel.browser_sign_in import sign_in
-from gateproject.tunnel.tls_connection import TunnelFailed
+from gateproject.tunnel.tls_connection import TunnelError
 from gateproject.tunnel.token_file import TokenFile, cache_directory, is_token
 from gateproject.tunnel.tunnel_client import TunnelClient
 
@@ -46,10 +46,10 @@ class Command(GateCommand):
         listen = arguments["listen"]
         try:
             if listen == STANDARD_STREAMS:
-                asyncio.run(tunnels.carry_standard_streams())
+                asyncio.run(tunnels.relay_standard_streams())
             else:
                 asyncio.run(self._listen(tunnels, _read("--listen", host_port, listen)))
-        except TunnelFailed as error:
+        except TunnelError as error:
             raise CommandError(f"tunnel to {tunnels.destination}: {error}") from None
 
     def _tunnels(self, arguments: dict[str, Any]) -> TunnelClient:

@@ -32,11 +32,11 @@ async def _message(reader: asyncio.StreamReader) -> Any:
     return pickle.loads(await reader.readexactly(int.from_bytes(await reader.readexactly(_LENGTH))))  # noqa: S301
 
 
-class WorkerLost(Exception):
+class WorkerUnavailable(Exception):
     """The worker has exited or does not respond."""
 
 
-class WorkerLink:
+class WorkerConnection:
     """Primary's end of the link to one worker."""
 
     def __init__(self, number: int, id: int, writer: asyncio.StreamWriter):
@@ -47,10 +47,10 @@ class WorkerLink:
         self._last = 0
 
     def __repr__(self) -> str:
-        return f"<WorkerLink {self.number}, process {self.process_id}>"
+        return f"<WorkerConnection {self.number}, process {self.process_id}>"
 
     async def ask(self, what: str, given: object, seconds: float) -> Any:
-        """Return the worker's response. Raise WorkerLost after `seconds`."""
+        """Return the worker's response. Raise WorkerUnavailable after `seconds`."""
         self._last += 1
         number = self._last
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
@@ -60,7 +60,7 @@ class WorkerLink:
                 await self._writer.drain()
                 return await answer
         except (TimeoutError, OSError) as error:
-            raise WorkerLost(f"worker {self.number} does not respond") from error
+            raise WorkerUnavailable(f"worker {self.number} does not respond") from error
         finally:
             self._asked.pop(number, None)
 
@@ -71,7 +71,7 @@ class WorkerLink:
     def lost(self) -> None:
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(WorkerLost(f"worker {self.number} exited"))
+                asked.set_exception(WorkerUnavailable(f"worker {self.number} exited"))
         self._writer.close()
 
     def kill(self) -> None:
@@ -81,16 +81,16 @@ class WorkerLink:
             os.kill(self.process_id, signal.SIGKILL)
 
 
-class WorkerLinks:
+class WorkerConnections:
     """Links to all workers. `configuration` returns what a joining worker starts with; `on_end` is called with each lost link."""
 
-    def __init__(self, count: int, configuration: Callable[[], Awaitable[WorkerConfiguration]], on_end: Callable[[WorkerLink], None]):
+    def __init__(self, count: int, configuration: Callable[[], Awaitable[WorkerConfiguration]], on_end: Callable[[WorkerConnection], None]):
         self._count = count
         self._configuration = configuration
         self._on_end = on_end
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[Any] | None] = set()
-        self.serving: dict[int, WorkerLink] = {}
+        self.serving: dict[int, WorkerConnection] = {}
         self.all_serve = asyncio.Event()
         self._beginning = 0
         self._is_changing = False
@@ -102,10 +102,10 @@ class WorkerLinks:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         self._open.add(task)
-        link: WorkerLink | None = None
+        link: WorkerConnection | None = None
         try:
             number, id = await _message(reader)
-            link = WorkerLink(number, id, writer)
+            link = WorkerConnection(number, id, writer)
             async with self._begin(), asyncio.timeout(CONNECT_SECONDS):
                 writer.write(_frame(await self._configuration()))
                 await writer.drain()
@@ -147,23 +147,23 @@ class WorkerLinks:
                 self._is_changing = False
                 self._moved.notify_all()
 
-    def _serves(self, link: WorkerLink) -> None:
+    def _serves(self, link: WorkerConnection) -> None:
         self.serving[link.number] = link
         if len(self.serving) == self._count - 1:
             self.all_serve.set()
 
-    def _lost(self, link: WorkerLink) -> None:
+    def _lost(self, link: WorkerConnection) -> None:
         link.lost()
         if self.serving.get(link.number) is link:
             del self.serving[link.number]
             self._on_end(link)
 
-    async def ask(self, what: str, given: object, seconds: float) -> Mapping[WorkerLink, Any]:
-        """Return the responses of all serving workers, a WorkerLost for each that failed."""
+    async def ask(self, what: str, given: object, seconds: float) -> Mapping[WorkerConnection, Any]:
+        """Return the responses of all serving workers, a WorkerUnavailable for each that failed."""
         links = list(self.serving.values())
         answers = await asyncio.gather(*(link.ask(what, given, seconds) for link in links), return_exceptions=True)
         for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, WorkerLost):
+            if isinstance(answer, BaseException) and not isinstance(answer, WorkerUnavailable):
                 raise answer
         return dict(zip(links, answers, strict=True))
 
@@ -177,7 +177,7 @@ class WorkerLinks:
                 task.cancel()
 
 
-class FirstLink:
+class PrimaryConnection:
     """Worker's end of the link to the primary."""
 
     def __init__(self, path: Path, number: int):
@@ -210,7 +210,7 @@ class FirstLink:
             writer.close()
 
 
-def end_with(life: int, loop: asyncio.AbstractEventLoop) -> None:
+def terminate_when_closed(life: int, loop: asyncio.AbstractEventLoop) -> None:
     """Stop, as by SIGTERM, when the process at the other end of the pipe exits."""
 
     def over() -> None:

@@ -11,7 +11,7 @@ _ADDED = ("envoy_cluster_", "gate_tunnels")
 _COUNTED = ("counter", "histogram", "summary")
 
 
-class MetricsSum:
+class MetricsAggregator:
     """Sum over the processes, by their numbers. Counters never decrease, because those of exited processes stay in the sum."""
 
     def __init__(self) -> None:

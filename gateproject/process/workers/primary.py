@@ -14,11 +14,11 @@ from foundation.readiness import ComponentStatus, degraded
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricFamilies
 from gateproject.process.peers import NoPeers
-from gateproject.process.reload import ConfigurationStatus, InForce
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import Services
-from gateproject.process.workers.link import WorkerLink, WorkerLinks, WorkerLost, end_with, follow_lines
-from gateproject.process.workers.metrics_aggregator import MetricsSum
+from gateproject.process.workers.link import WorkerConnection, WorkerConnections, WorkerUnavailable, follow_lines, terminate_when_closed
+from gateproject.process.workers.metrics_aggregator import MetricsAggregator
 from gateproject.process.workers.supervisor import SERVES
 from gateproject.process.workers.worker_configuration import WorkerConfiguration
 from gateproject.worker_process import FIRST, WorkerProcess
@@ -40,8 +40,8 @@ class PrimaryPeers(NoPeers):
 
     def __init__(self, worker: WorkerProcess):
         self.worker = worker
-        self._links = WorkerLinks(worker.count, self._configuration, self._lost)
-        self._sum = MetricsSum()
+        self._links = WorkerConnections(worker.count, self._configuration, self._lost)
+        self._sum = MetricsAggregator()
         self._has_started = asyncio.Event()
         self._runtime: Runtime  # from the start
 
@@ -54,13 +54,13 @@ class PrimaryPeers(NoPeers):
 
     async def collect_metrics(self, own: MetricFamilies) -> MetricFamilies:
         answers = await self._links.ask("metrics", None, TELL_SECONDS)
-        told = {link.number: families for link, families in answers.items() if not isinstance(families, WorkerLost)}
+        told = {link.number: families for link, families in answers.items() if not isinstance(families, WorkerUnavailable)}
         return await asyncio.to_thread(self._sum.of, {FIRST: own, **told})
 
     async def start(self, runtime: Runtime, start_parts: Callable[[], Awaitable[None]]) -> None:
         self._runtime = runtime
         metrics.workers_serving.set_function(lambda: 1 + len(self._links.serving))
-        end_with(self.worker.life, asyncio.get_running_loop())
+        terminate_when_closed(self.worker.life, asyncio.get_running_loop())
         await start_parts()
         await self._links.start(self.worker.workers_socket)
         runtime.run_in_background(follow_lines(self.worker.news, self._heard), "worker exits")
@@ -73,14 +73,14 @@ class PrimaryPeers(NoPeers):
         await self._has_started.wait()
         os.kill(os.getppid(), SERVES)
         await self._links.all_serve.wait()
-        runtime.say_ready()
+        runtime.announce_ready()
 
     def _heard(self, line: bytes) -> None:
         ended = json.loads(line)
         metrics.worker_exits.inc()
         log.error("worker exited", **ended)
 
-    def _lost(self, link: WorkerLink) -> None:
+    def _lost(self, link: WorkerConnection) -> None:
         self._sum.keep(link.number)
 
     async def _configuration(self) -> WorkerConfiguration:
@@ -97,7 +97,7 @@ class PrimaryPeers(NoPeers):
                 await self._links.ask("forget", None, COMMIT_SECONDS)
                 raise
 
-    async def prepare(self, services: Services, in_force: InForce) -> None:
+    async def prepare(self, services: Services, in_force: ConfigProvenance) -> None:
         """Prepare all or none: every worker has built the configuration, or all discard it."""
         await self._end_who_is_silent("here", HERE_SECONDS)  # so that a suspended worker does not delay the others
         status, key = ConfigurationStatus.of(self._runtime.source), services.signing_key
@@ -105,7 +105,7 @@ class PrimaryPeers(NoPeers):
         answers = await self._links.ask("prepare", written, PREPARE_SECONDS)
         problems: dict[str, Problem] = {}
         for link, answer in answers.items():
-            if isinstance(answer, WorkerLost):
+            if isinstance(answer, WorkerUnavailable):
                 link.kill()
             else:
                 problems |= {str(problem): problem for problem in answer}
@@ -120,7 +120,7 @@ class PrimaryPeers(NoPeers):
 
     async def _end_who_is_silent(self, asked: str, seconds: float) -> None:
         for link, answer in (await self._links.ask(asked, None, seconds)).items():
-            if isinstance(answer, WorkerLost):
+            if isinstance(answer, WorkerUnavailable):
                 link.kill()
 
     async def stop(self) -> None:

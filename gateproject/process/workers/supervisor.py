@@ -32,7 +32,7 @@ SERVES = signal.SIGUSR1  # sent by the primary, after which the other workers ca
 STOPS = (signal.SIGTERM, signal.SIGINT)
 SIGNALS = (*STOPS, signal.SIGHUP, signal.SIGCHLD, SERVES)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a restart
-STEADY = 60.0  # an exit after this many seconds resets the backoff
+STABLE_AFTER = 60.0  # an exit after this many seconds resets the backoff
 # Requests get ten seconds to end, plus time to write the decision log; then workers are killed.
 STOP_SECONDS = 25.0
 # Modules that only the ASGI application imports; all others are imported with the runtime.
@@ -45,7 +45,7 @@ _OF_THE_APPLICATION = (
 )
 
 
-def listener_of_all(options: Options) -> socket.socket:
+def open_shared_listener(options: Options) -> socket.socket:
     """Return the shared listening socket, after importing all shared modules. Raise ConfigError if the address is unavailable."""
     listener = bind(options.address, "address")
     for name in _OF_THE_APPLICATION:
@@ -144,7 +144,7 @@ class Supervisor:
         self._stop(signal.SIGTERM)
 
     def _start_again(self, number: int, status: int, lived: float) -> None:
-        self._deaths[number] = 0 if lived > STEADY else self._deaths.get(number, 0)
+        self._deaths[number] = 0 if lived > STABLE_AFTER else self._deaths.get(number, 0)
         pause = backoff_delay(self._deaths[number], FIRST_PAUSE, LONGEST_PAUSE)
         self._deaths[number] += 1
         self._due[number] = time.monotonic() + pause

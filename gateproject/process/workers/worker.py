@@ -11,12 +11,12 @@ from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.telemetry import logs
 from foundation.telemetry.exposition import MetricFamilies
-from gateproject.process.gc_tuning import made_beside_requests
+from gateproject.process.gc_tuning import background_build
 from gateproject.process.peers import NoPeers
-from gateproject.process.reload import ConfigurationStatus, InForce
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import Services
-from gateproject.process.workers.link import Answer, FirstLink, end_with
+from gateproject.process.workers.link import Answer, PrimaryConnection, terminate_when_closed
 from gateproject.process.workers.primary import PrimaryPeers
 from gateproject.process.workers.worker_configuration import WorkerConfiguration
 from gateproject.settings import cookie_settings
@@ -35,17 +35,17 @@ class WorkerPeers(NoPeers):
     is_primary = False
     worker: WorkerProcess
 
-    def __init__(self, worker: WorkerProcess, link: FirstLink):
+    def __init__(self, worker: WorkerProcess, link: PrimaryConnection):
         self.worker = worker
         self._link = link
         self.configuration: WorkerConfiguration = link.configuration
-        self._next: tuple[Services, InForce] | None = None
+        self._next: tuple[Services, ConfigProvenance] | None = None
         self._runtime: Runtime  # as soon as it is ready
 
     async def start(self, runtime: Runtime, start_parts: Callable[[], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
-        end_with(self.worker.life, loop)
-        watch_standstill(loop, runtime.databroker.replica.doubt)
+        terminate_when_closed(self.worker.life, loop)
+        detect_suspension(loop, runtime.databroker.replica.doubt)
         await start_parts()
 
     def on_ready(self, runtime: Runtime) -> None:
@@ -72,11 +72,11 @@ class WorkerPeers(NoPeers):
         self.configuration = given
         return ()
 
-    def _built(self, given: WorkerConfiguration) -> tuple[Services, InForce]:
-        with made_beside_requests():
+    def _built(self, given: WorkerConfiguration) -> tuple[Services, ConfigProvenance]:
+        with background_build():
             options = given.read(self._runtime.options)
             key = given.key(options.signing_key_algorithm)
-            return self._runtime.builder.build(options, self._runtime.services, key), given.read_in_force()
+            return self._runtime.builder.build(options, self._runtime.services, key), given.deserialize_provenance()
 
     async def _commit(self, _: None) -> None:
         if self._next is not None:
@@ -94,7 +94,7 @@ class WorkerPeers(NoPeers):
         return await asyncio.to_thread(self._runtime.metrics_page.collect)
 
 
-def watch_standstill(loop: asyncio.AbstractEventLoop, stood_still: Callable[[], None]) -> None:
+def detect_suspension(loop: asyncio.AbstractEventLoop, stood_still: Callable[[], None]) -> None:
     """Call `stood_still` when the process resumes after it was suspended.
 
     This is a callback instead of a task, because the event loop runs it before the tasks of requests of the same iteration.
@@ -103,7 +103,7 @@ def watch_standstill(loop: asyncio.AbstractEventLoop, stood_still: Callable[[], 
 
     def look() -> None:
         late = loop.time() - due
-        watch_standstill(loop, stood_still)
+        detect_suspension(loop, stood_still)
         if late > LONGEST_TURN:
             log.warning("process was suspended", seconds=round(late, 1))
             stood_still()
@@ -116,7 +116,7 @@ def runtime_of(worker: WorkerProcess, options: Options, source: ConfigWatcher) -
     logs.worker["worker"] = worker.number
     if worker.is_first:
         return Runtime(options, source, peers=PrimaryPeers(worker))
-    link = FirstLink(worker.workers_socket, worker.number)
+    link = PrimaryConnection(worker.workers_socket, worker.number)
     in_force = link.configuration.read(options)
     logs.configure_logs(in_force.log_level, in_force.proxy_log_level, readable=in_force.gate_debug)
     for name, value in cookie_settings(in_force).items():

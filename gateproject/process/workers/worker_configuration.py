@@ -8,7 +8,7 @@ from typing import Self
 from config.options import Options
 from config.routes.route import Route
 from foundation.crypto.signing_key import SigningKey
-from gateproject.process.reload import ConfigurationStatus, InForce
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,9 @@ class WorkerConfiguration:
     generated_key: bytes | None  # PEM
 
     @classmethod
-    def written(cls, options: Options, before: Options, status: ConfigurationStatus, in_force: InForce, key: SigningKey | None) -> Self:
+    def written(
+        cls, options: Options, before: Options, status: ConfigurationStatus, in_force: ConfigProvenance, key: SigningKey | None
+    ) -> Self:
         """Serialize; `before` is what the worker has."""
         # Route by route, because one call would block all requests for a second.
         places = {id(route): place for place, route in enumerate(before.policy)}
@@ -43,8 +45,8 @@ class WorkerConfiguration:
         policy = tuple(self._route(route, before) for route in self.routes)
         return options.model_copy(update={"policy": policy})
 
-    def read_in_force(self) -> InForce:
-        in_force: InForce = pickle.loads(self.in_force)  # noqa: S301
+    def deserialize_provenance(self) -> ConfigProvenance:
+        in_force: ConfigProvenance = pickle.loads(self.in_force)  # noqa: S301
         return in_force
 
     def _route(self, written: bytes | int, before: Options) -> Route:

@@ -49,8 +49,8 @@ LIVE_RELOAD = "integration/test_reload.py"
 runtime = door("gateproject.process.runtime", f"{LIVE_RELOAD}::test_what_needs_a_restart_says_so_and_the_rest_takes_over")
 runtime.without(
     "what needs a restart waits for it",
-    "Runtime._next_services",
-    replaced("without_restart_only_changes(written, self.options)", "written"),
+    "Runtime._build_next",
+    replaced("keep_restart_only_values(written, self.options)", "written"),
 )
 runtime.without(
     "a broken configuration takes nothing over",
@@ -93,7 +93,7 @@ RELOAD = "integration/test_reload.py"
 restart_only = door("gateproject.process.restart_only", "unit/gateproject/process/test_restart_only.py")
 restart_only.without(
     "TLS that stays keeps its certificates",
-    "kept_until_restart",
+    "restart_required",
     never('"insecure_server" in changed'),
     f"{RELOAD}::test_without_certificates_in_the_new_file_tls_stays_until_a_restart",
 )
@@ -138,7 +138,7 @@ metrics_listener.without(
 )
 reload.without(
     "a refused configuration is reported to Prometheus",
-    "ConfigurationStatus.but_refused",
+    "ConfigurationStatus.rejected_with",
     skips("metrics.record_config_rejected(service)"),
     f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
 )
@@ -252,5 +252,5 @@ door("gateproject.process.database_migrations", "unit/gateproject/process/test_d
     "a database of a newer release is left alone", "migrate", skips("_require_known(loader)")
 )
 door("gateproject.process.start", "unit/gateproject/process/test_start.py").without(
-    "a running gate waits for no reader", "from_settings", skips("install_non_blocking_output(...)")
+    "a running gate waits for no reader", "runtime_from_settings", skips("install_non_blocking_output(...)")
 )

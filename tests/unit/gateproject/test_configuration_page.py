@@ -15,7 +15,7 @@ from config.options import Options
 from foundation.errors import Problem
 from gateproject import configuration_page
 from gateproject.configuration_page import ROUTES_PER_PAGE, whose_configuration
-from gateproject.process.reload import ConfigurationStatus, InForce
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 from tests.support.options import MINIMAL, make_options
 
@@ -32,7 +32,7 @@ class Running:
         make_options(directory, **settings)
         self._source = ConfigWatcher(directory / "config.yaml", {})
         self.options = self._source.load()
-        self.status, self.known = ConfigurationStatus.of(self._source), InForce(self._source.source_map)
+        self.status, self.known = ConfigurationStatus.of(self._source), ConfigProvenance(self._source.source_map)
 
     def reload(self, **settings: Any) -> None:
         make_options(self._directory, **settings)
@@ -88,7 +88,7 @@ def test_the_last_change_is_shown_with_what_was_before(tmp_path: Path) -> None:
 def test_a_refused_file_is_told_with_its_errors_beside_what_stays_in_force(tmp_path: Path) -> None:
     gate = Running(tmp_path)
     problem = Problem("policy[0].from", "is <b>wrong</b>", 3, 5, "gate.yaml")
-    gate.status = gate.status.but_refused([problem], "gate")
+    gate.status = gate.status.rejected_with([problem], "gate")
     page = gate.pages().get(PAGE)
     assert "The file was rejected at" in text_of(page)
     assert "gate.yaml:3:5 policy[0].from is <b>wrong</b>" in text_of(page)
@@ -97,7 +97,7 @@ def test_a_refused_file_is_told_with_its_errors_beside_what_stays_in_force(tmp_p
 
 def test_parts_that_did_not_take_it_are_no_refused_file(tmp_path: Path) -> None:
     gate = Running(tmp_path)
-    gate.status = gate.status.but_lagging((Problem("autocert", "did not take it"),), "gate")
+    gate.status = gate.status.degraded_by((Problem("autocert", "did not take it"),), "gate")
     text = gate.text()
     assert "Active" in text
     assert "some parts" in text

@@ -13,7 +13,7 @@ from gateproject.checkout.enforcement_points import enforcement_points, enforcem
 from gateproject.management.cli_docs import cli_page
 from gateproject.management.gate_command import GateCommand
 from gateproject.management.metrics_docs import metrics_page
-from gateproject.process.restart_only import NEEDS_RESTART
+from gateproject.process.restart_only import RESTART_ONLY
 
 DOCS = Path(__file__).parents[4] / "docs" / "reference"
 
@@ -40,7 +40,7 @@ def files() -> dict[str, str]:
     schema = json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
     api = json.dumps(openapi_document(), indent=1, ensure_ascii=False) + "\n"
     return {
-        "settings.md": settings_page(NEEDS_RESTART),
+        "settings.md": settings_page(RESTART_ONLY),
         "route.md": route_page(),
         "cli.md": cli_page(),
         "config.schema.json": schema,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from config.loader import check_content
-from gateproject.init.initial_config import configuration, made_secrets, write_new
+from gateproject.init.initial_config import configuration, generate_secrets, write_new
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 
 from .test_questions import ANSWERS
@@ -26,7 +26,7 @@ from .test_questions import ANSWERS
 )
 def test_it_has_no_problems_and_says_what_was_answered(tmp_path: Path, changed: dict[str, str]) -> None:
     answers = ANSWERS | changed
-    text = configuration(answers, made_secrets())
+    text = configuration(answers, generate_secrets())
     checked = check_content(text.encode(), ".yaml", {}, tmp_path, ALL_CONFIG_CHECKS)
     assert (checked.errors, checked.warnings) == ((), ())
     assert checked.options is not None
@@ -37,19 +37,19 @@ def test_it_has_no_problems_and_says_what_was_answered(tmp_path: Path, changed: 
 
 
 def test_where_the_environment_names_the_data_directory_the_file_does_not(tmp_path: Path) -> None:
-    text = configuration(ANSWERS, made_secrets(), data_dir=None)
+    text = configuration(ANSWERS, generate_secrets(), data_dir=None)
     options = check_content(text.encode(), ".yaml", {"XDG_DATA_HOME": "/data"}, tmp_path).options
     assert options is not None
     assert options.data_dir == Path("/data/gate")
 
 
 def test_each_installation_has_secrets_of_its_own() -> None:
-    one, other = made_secrets(), made_secrets()
+    one, other = generate_secrets(), generate_secrets()
     assert len({*one.values(), *other.values()}) == 2 * len(one) == 6
 
 
 def test_a_part_of_the_answers_gives_a_part_of_the_configuration() -> None:
-    assert "policy" not in yaml.safe_load(configuration({"domain": "example.com"}, made_secrets()))
+    assert "policy" not in yaml.safe_load(configuration({"domain": "example.com"}, generate_secrets()))
 
 
 def test_the_file_is_for_its_owner_and_never_written_twice(tmp_path: Path) -> None:

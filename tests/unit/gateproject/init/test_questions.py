@@ -3,8 +3,8 @@
 import pytest
 
 from config.loader import check_content
-from gateproject.init.initial_config import configuration, made_secrets
-from gateproject.init.questions import QUESTIONS, UnusableAnswer, redirect_uri, settings_of
+from gateproject.init.initial_config import configuration, generate_secrets
+from gateproject.init.questions import QUESTIONS, InvalidAnswer, redirect_uri, settings_of
 
 ANSWERS = {
     "domain": "example.com",
@@ -69,7 +69,7 @@ def test_who_may_enter(who: str, rules: dict[str, object]) -> None:
     ],
 )
 def test_what_no_setting_can_be_made_of_is_told(changed: dict[str, str], words: str) -> None:
-    with pytest.raises(UnusableAnswer, match=words):
+    with pytest.raises(InvalidAnswer, match=words):
         settings_of(ANSWERS | changed)
 
 
@@ -94,7 +94,7 @@ def test_defaults_say_the_port_that_browsers_write(changed: dict[str, str], sign
 
 def test_the_settings_that_questions_name_are_settings(tmp_path) -> None:
     """A problem without a question would be reported at the end, when its answer cannot be changed."""
-    text = configuration(ANSWERS, made_secrets())
+    text = configuration(ANSWERS, generate_secrets())
     options = check_content(text.encode(), ".yaml", {}, tmp_path).options
     assert options is not None
     names = {setting.partition("[")[0] for question in QUESTIONS for setting in question.settings} - {"certificate"}

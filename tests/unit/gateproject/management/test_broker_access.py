@@ -12,7 +12,7 @@ from foundation.errors import BrokerError
 from foundation.rpc.rpc_server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import HostPort
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import open_broker
 from tests.support.children import free_port
 from tests.support.options import make_options
 from tests.support.rpc import loopback_url
@@ -27,7 +27,7 @@ async def test_the_memory_of_the_running_gate_is_asked_by_grpc(tmp_path: Path) -
     await server.start()
     try:
         there = options.model_copy(update={"grpc_address": HostPort("", loopback_url(server.port).port)})
-        async with opened_broker(there) as broker:
+        async with open_broker(there) as broker:
             await broker.put(SERVICE_ACCOUNT, "ci", {"name": "ci"})
     finally:
         await server.stop()
@@ -36,12 +36,12 @@ async def test_the_memory_of_the_running_gate_is_asked_by_grpc(tmp_path: Path) -
 
 async def test_a_gate_that_does_not_run_is_an_error_that_says_so(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="Start gate first") as refused:
-        async with opened_broker(make_options(tmp_path, grpc_address=f"127.0.0.1:{free_port()}")):
+        async with open_broker(make_options(tmp_path, grpc_address=f"127.0.0.1:{free_port()}")):
             raise AssertionError("nothing was opened")
     assert "refused the connection" in str(refused.value)
 
 
 async def test_a_memory_that_nobody_can_ask_is_an_error_that_says_so(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="grpc_address"):
-        async with opened_broker(make_options(tmp_path, grpc_address="")):
+        async with open_broker(make_options(tmp_path, grpc_address="")):
             raise AssertionError("nothing was opened")

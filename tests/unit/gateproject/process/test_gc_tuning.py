@@ -22,7 +22,7 @@ from config.routes.policy.policy_language import iter_comparisons
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, made_beside_requests, settle
+from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, background_build, settle
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
 from proxy.service import ProxyService
@@ -35,7 +35,7 @@ ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "regex":
 
 def test_the_collector_waits_and_never_looks_at_what_was_made() -> None:
     turn, frozen = sys.getswitchinterval(), gc.get_freeze_count()
-    with made_beside_requests():
+    with background_build():
         assert not gc.isenabled()
         assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
         made = [[number] for number in range(1000)]
@@ -46,7 +46,7 @@ def test_the_collector_waits_and_never_looks_at_what_was_made() -> None:
 
 def test_what_was_not_made_is_not_kept() -> None:
     frozen = gc.get_freeze_count()
-    with pytest.raises(ValueError, match="broken"), made_beside_requests():
+    with pytest.raises(ValueError, match="broken"), background_build():
         raise ValueError("broken")
     assert gc.isenabled()
     assert gc.get_freeze_count() <= frozen

@@ -12,5 +12,5 @@ async def test_a_process_alone_starts_its_parts_and_is_ready() -> None:
         calls.append("parts")
 
     await peers.start(None, start_parts)
-    peers.on_ready(SimpleNamespace(say_ready=lambda: calls.append("ready")))
+    peers.on_ready(SimpleNamespace(announce_ready=lambda: calls.append("ready")))
     assert calls == ["parts", "ready"]

@@ -7,8 +7,8 @@ from structlog.testing import capture_logs
 from config.config_watcher import ConfigWatcher
 from config.inspect.config_diff import MAX_CHANGES, ConfigSnapshot
 from config.options import Options
-from gateproject.process.reload import ConfigurationStatus, InForce, Reload
-from gateproject.process.restart_only import without_restart_only_changes
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus, Reload
+from gateproject.process.restart_only import keep_restart_only_values
 from tests.support.options import make_options
 
 
@@ -39,15 +39,15 @@ class Life:
         self._source = ConfigWatcher(directory / "config.yaml", {})
         self.running = self._load(settings)
         self.status = ConfigurationStatus.of(self._source)
-        self.known = InForce(self._source.source_map)
+        self.known = ConfigProvenance(self._source.source_map)
 
     def _load(self, settings: dict[str, Any]) -> Options:
         make_options(self._directory, **settings)
         return self._source.load()
 
-    def reload(self, **settings: Any) -> InForce:
+    def reload(self, **settings: Any) -> ConfigProvenance:
         written = self._load(settings)
-        taken = without_restart_only_changes(written, self.running)
+        taken = keep_restart_only_values(written, self.running)
         self.known = self.known.after(self.running, self.status, ConfigSnapshot(written, self._source.source_map), taken)
         self.running, self.status = taken, ConfigurationStatus.of(self._source)
         return self.known

@@ -5,19 +5,19 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from config.options import Options
-from gateproject.process.restart_only import NEEDS_RESTART, without_restart_only_changes
+from gateproject.process.restart_only import RESTART_ONLY, keep_restart_only_values
 from tests.support.options import make_options
 
 
 def test_what_needs_a_restart_is_a_setting() -> None:
-    assert set(NEEDS_RESTART) <= set(Options.attributes())
+    assert set(RESTART_ONLY) <= set(Options.attributes())
 
 
 def test_only_what_needs_a_restart_is_kept_back(tmp_path: Path) -> None:
     running = make_options(tmp_path)
     changed = make_options(tmp_path, address="127.0.0.1:9999", cookie_expire="1h")
     with capture_logs() as logs:
-        taken = without_restart_only_changes(changed, running)
+        taken = keep_restart_only_values(changed, running)
     assert taken.address == running.address
     assert taken.cookie_expire == changed.cookie_expire
     assert [entry["settings"] for entry in logs] == [["address"]]
@@ -27,5 +27,5 @@ def test_what_is_the_same_is_not_talked_about(tmp_path: Path) -> None:
     running = make_options(tmp_path)
     changed = make_options(tmp_path, cookie_expire="1h")
     with capture_logs() as logs:
-        assert without_restart_only_changes(changed, running) is changed
+        assert keep_restart_only_values(changed, running) is changed
     assert logs == []

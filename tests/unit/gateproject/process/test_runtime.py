@@ -30,7 +30,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
     async def nothing(*_: object, **__: object) -> None:
         pass
 
-    monkeypatch.setattr(runtime, "made_beside_requests", nullcontext)
+    monkeypatch.setattr(runtime, "background_build", nullcontext)
     monkeypatch.setattr(runtime, "settings", SimpleNamespace())
     monkeypatch.setattr("config.config_watcher.SETTLED_SECONDS", 0.0)
     monkeypatch.setattr(AuthenticateService, "start", nothing)
@@ -176,14 +176,14 @@ BEFORE = {
     "reading": (ConfigWatcher, "load", OSError("no descriptors")),
     "building": (runtime.ServiceBuilder, "build", REFUSED),
     "cookies": (runtime, "cookie_settings", ValueError("no key")),
-    "the port": (MetricsListener, "retake", REFUSED),
+    "the port": (MetricsListener, "rebind", REFUSED),
 }
 AFTER = {
     "metrics": (MetricsListener, "serve"),
     "tracing": (runtime.tracer, "set_tracer"),
     "data broker": (runtime.DataBrokerService, "use"),
     "upstreams": (runtime.SharedResources, "reconfigure"),
-    "decision log": (Runtime, "_keep_decisions"),
+    "decision log": (Runtime, "_configure_decision_log"),
     "log": (runtime, "configure_logs"),
     "gRPC": (NoRpc, "reload"),
     "autocert": (runtime.Autocert, "reconfigure"),

@@ -13,7 +13,7 @@ from config.config_watcher import ConfigWatcher
 from config.options import Options
 from foundation.errors import ConfigError
 from gateproject.process import start
-from gateproject.process.start import from_settings, prepare
+from gateproject.process.start import prepare, runtime_from_settings
 from tests.support.children import ROOT, clean_environment
 from tests.support.options import make_options
 
@@ -56,7 +56,7 @@ def test_a_configuration_that_was_still_being_written_starts_nothing(proxy, tmp_
 
 def test_without_a_configuration_nothing_is_started(capsys):
     with override_settings(GATE_CONFIG_PATH=None), pytest.raises(SystemExit) as end:
-        from_settings()
+        runtime_from_settings()
     assert "startup failed" in str(end.value)
     assert "--config FILE" in str(end.value)
 

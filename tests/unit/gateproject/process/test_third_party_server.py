@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from foundation.errors import ConfigError, Problem
-from gateproject.process.third_party_server import OtherServer, without_effect
+from gateproject.process.third_party_server import ThirdPartyServer, ignored_settings
 from tests.support.certs import certificate_files
 from tests.support.options import make_options
 from tests.unit.proxy.third_party_asgi.test_http_adapter import END, START
@@ -27,10 +27,10 @@ class RuntimeStub:
             raise ConfigError([Problem("grpc_address", "can't listen on 127.0.0.1:5443: address already in use")])
         self.calls.append("gRPC")
 
-    def begin_without_listener(self) -> None:
+    def start_without_listener(self) -> None:
         self.calls.append("begin")
 
-    def say_ready(self) -> None:
+    def announce_ready(self) -> None:
         self.calls.append("ready")
 
     async def stop(self) -> None:
@@ -42,11 +42,11 @@ async def application(scope: Message, receive: Any, send: Any) -> None:
     await send(END)
 
 
-def served(runtime: Any) -> OtherServer:
-    return OtherServer(runtime, application, lambda *facts: None)
+def served(runtime: Any) -> ThirdPartyServer:
+    return ThirdPartyServer(runtime, application, lambda *facts: None)
 
 
-async def asked(server: OtherServer) -> list[Message]:
+async def asked(server: ThirdPartyServer) -> list[Message]:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -56,7 +56,7 @@ async def asked(server: OtherServer) -> list[Message]:
     return sent
 
 
-async def lived(server: OtherServer, *messages: str) -> list[Message]:
+async def lived(server: ThirdPartyServer, *messages: str) -> list[Message]:
     sent, left = [], list(messages)
 
     async def receive() -> Message:
@@ -116,9 +116,9 @@ async def test_where_it_can_not_begin_nobody_is_let_in(tmp_path: Path, more: Mes
 
 
 def test_settings_of_our_listener_are_named_where_they_are_set(tmp_path: Path) -> None:
-    assert without_effect(make_options(tmp_path)) == []
+    assert ignored_settings(make_options(tmp_path)) == []
     options = make_options(tmp_path, timeout_write="5s", metrics_address="127.0.0.1:9", use_proxy_protocol=False)
-    assert without_effect(options) == ["timeout_write", "metrics_address"]
+    assert ignored_settings(options) == ["timeout_write", "metrics_address"]
 
 
 def test_certificates_have_an_effect_where_grpc_shows_them(tmp_path: Path) -> None:
@@ -126,4 +126,4 @@ def test_certificates_have_an_effect_where_grpc_shows_them(tmp_path: Path) -> No
     tls = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key), "insecure_server": None}
     for is_plain in (True, False):
         options = make_options(tmp_path, **tls, grpc_address="127.0.0.1:5443", grpc_insecure=is_plain)
-        assert without_effect(options) == (["certificate_file"] if is_plain else [])
+        assert ignored_settings(options) == (["certificate_file"] if is_plain else [])

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gateproject.tunnel.browser_sign_in import ROOT, is_of_another_user, sign_in
-from gateproject.tunnel.tls_connection import TunnelFailed
+from gateproject.tunnel.browser_sign_in import ROOT, owned_by_other_user, sign_in
+from gateproject.tunnel.tls_connection import TunnelError
 from tests.support.other_user import OTHER, said_by
 from tests.support.tunnel_server import Spoken, TunnelServer
 
@@ -76,13 +76,13 @@ async def test_what_another_user_of_this_machine_brings_is_not_taken(tmp_path):
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:alert(1)", "--help", "https://a b", ""])
 async def test_a_browser_is_started_with_a_web_address_alone(tmp_path, address):
-    with TunnelServer(tmp_path, offering(address)) as server, pytest.raises(TunnelFailed, match="the response has no"):
+    with TunnelServer(tmp_path, offering(address)) as server, pytest.raises(TunnelError, match="the response has no"):
         await sign_in("db.localhost", 5432, server.url, server.context, lambda shown: None)
 
 
 async def test_a_gate_that_offers_no_sign_in_says_why(tmp_path):
     refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nnothing"
-    with TunnelServer(tmp_path, lambda spoken: spoken.say(refusal)) as server, pytest.raises(TunnelFailed, match=r"no sign-in.*nothing"):
+    with TunnelServer(tmp_path, lambda spoken: spoken.say(refusal)) as server, pytest.raises(TunnelError, match=r"no sign-in.*nothing"):
         await sign_in("db.localhost", 5432, server.url, server.context, lambda shown: None)
 
 
@@ -97,17 +97,17 @@ def server():
 
 def test_our_own_connection_is_ours_and_nobody_else_s(server):
     with socket.create_connection(server.getsockname()), server.accept()[0] as accepted:
-        assert not is_of_another_user(accepted, OURS)
+        assert not owned_by_other_user(accepted, OURS)
         # As root, the tests cannot be distinguished from a forwarder of the browser's connection.
-        assert is_of_another_user(accepted, OURS + 1) is (OURS != ROOT)
+        assert owned_by_other_user(accepted, OURS + 1) is (OURS != ROOT)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
 def test_what_another_user_opens_is_not_ours(server, address):
     with said_by(server.getsockname()[1], b"x", address) as client, server.accept()[0] as accepted:
         assert accepted.recv(1) == b"x"
-        assert is_of_another_user(accepted, OTHER + 1)
-        assert not is_of_another_user(accepted, OTHER)
+        assert owned_by_other_user(accepted, OTHER + 1)
+        assert not owned_by_other_user(accepted, OTHER)
         client.terminate()
 
 
@@ -116,4 +116,4 @@ def test_who_has_left_is_nobody(server):
         accepted = server.accept()[0]
     assert client.fileno() == -1
     with accepted:
-        assert is_of_another_user(accepted, OURS)
+        assert owned_by_other_user(accepted, OURS)

@@ -9,7 +9,7 @@ import pytest
 
 from foundation.values import Url
 from gateproject.tunnel import tls_connection
-from gateproject.tunnel.tls_connection import TunnelFailed, ask, connect
+from gateproject.tunnel.tls_connection import TunnelError, ask, connect
 from tests.support.tunnel_server import Spoken, TunnelServer
 
 SOON = 10.0  # seconds
@@ -75,9 +75,9 @@ async def test_what_we_say_after_the_other_side_has_said_everything_still_goes(t
 
 async def test_a_server_that_is_not_vouched_for_hears_nothing(tmp_path):
     with TunnelServer(tmp_path, lambda spoken: None) as server:
-        with pytest.raises(TunnelFailed, match=r"not trusted.*--ca"):
+        with pytest.raises(TunnelError, match=r"not trusted.*--ca"):
             await connect(server.url, ssl.create_default_context(), Heard())
-        with pytest.raises(TunnelFailed, match="not trusted"):
+        with pytest.raises(TunnelError, match="not trusted"):
             await connect(Url("https", "other.localhost", server.url.port), server.context, Heard())
         assert server.heads == []
 
@@ -86,7 +86,7 @@ async def test_who_does_not_answer_is_left(monkeypatch):
     monkeypatch.setattr(tls_connection, "CONNECT_SECONDS", 0.1)
     async with await asyncio.start_server(lambda reader, writer: came.set_result((reader, writer)), "127.0.0.1", 0) as server:
         came = asyncio.get_running_loop().create_future()
-        with pytest.raises(TunnelFailed, match="did not respond"):
+        with pytest.raises(TunnelError, match="did not respond"):
             await connect(Url("https", "gate.localhost", server.sockets[0].getsockname()[1]), ssl.create_default_context(), Heard())
         async with asyncio.timeout(SOON):
             reader, writer = await came
@@ -99,7 +99,7 @@ async def test_who_does_not_answer_is_left(monkeypatch):
 async def test_who_can_not_be_reached_is_named():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(TunnelFailed, match=f"gate.localhost:{port} can't be reached"):
+    with pytest.raises(TunnelError, match=f"gate.localhost:{port} can't be reached"):
         await connect(Url("https", "gate.localhost", port), ssl.create_default_context(), Heard())
 
 
@@ -134,5 +134,5 @@ async def test_a_refusal_is_read_whole(tmp_path, sent, status, body):
 
 @pytest.mark.parametrize("sent", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2\r\n\r\n"])
 async def test_what_is_no_http_is_no_gate(tmp_path, sent):
-    with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server, pytest.raises(TunnelFailed, match="the address of gate"):
+    with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server, pytest.raises(TunnelError, match="the address of gate"):
         await ask(server.url, server.context, "GET", "/", "db")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateproject.tunnel.token_file import TokenFile
-from gateproject.tunnel.tunnel_client import NotSignedIn, TunnelClient
+from gateproject.tunnel.tunnel_client import SignInRequired, TunnelClient
 from tests.support.tunnel_server import Spoken, TunnelServer
 
 SOON = 15.0  # seconds
@@ -71,7 +71,7 @@ async def test_a_token_that_is_refused_is_replaced(tmp_path):
 async def test_where_nobody_may_be_asked_a_refusal_is_said(tmp_path):
     with TunnelServer(tmp_path, gate) as server:
         stage = Stage(server, tmp_path / "tokens", may_ask=False, token="bad")
-        with pytest.raises(NotSignedIn, match="refused: who"):
+        with pytest.raises(SignInRequired, match="refused: who"):
             await stage.tunnels.open()
         assert await stage.echoed(b"a") == b""
         assert stage.told == ["refused: who"]

@@ -14,7 +14,7 @@ from config.options import Options
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry
 from databroker.records import ACCESS_GRANT, USER, UserRecord
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import open_broker
 from tests.support.options import MINIMAL, make_options
 from tests.support.several_providers import several
 
@@ -41,7 +41,7 @@ def options(tmp_path: Path) -> Options:
 
 
 async def _fill(options: Options) -> None:
-    async with opened_broker(options) as broker:
+    async with open_broker(options) as broker:
         for id, email in PEOPLE.items():
             await broker.put(USER, id, UserRecord(id, email, issuer=ISSUER).to_data())
         for record in UNVERIFIED:
@@ -144,7 +144,7 @@ def test_linked_accounts_are_one_person_who_is_given_access_once(tmp_path: Path,
     options = make_options(tmp_path, **settings)
 
     async def fill() -> None:
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             for id, issuer in (("corp/1", "https://idp.corp.example"), ("partner/7", "https://idp.partner.example")):
                 await broker.put(USER, id, UserRecord(id, "Ann@Shared.example", True, issuer=issuer).to_data())
 
@@ -162,7 +162,7 @@ def test_nobody_is_meant_by_an_address_that_is_not_for_their_provider_to_tell(tm
     options = make_options(tmp_path, **several("corp", "partner"), databroker_storage_type="database", policy=[WIKI])
 
     async def fill() -> None:
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             for id in ("corp/1", "partner/7"):
                 issuer = f"https://idp.{id.partition('/')[0]}.example"
                 await broker.put(USER, id, UserRecord(id, "ceo@corp.example", True, "ceo@corp.example", issuer=issuer).to_data())
@@ -173,7 +173,7 @@ def test_nobody_is_meant_by_an_address_that_is_not_for_their_provider_to_tell(tm
     assert {each["user_id"]: each["person"] for each in listed(options)} == {"corp/1": "ceo@corp.example", "partner/7": ""}
 
     async def as_of_an_earlier_release() -> None:
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             record = await broker.get(ACCESS_GRANT, "partner/7")
             assert record is not None
             await broker.put(ACCESS_GRANT, "partner/7", {**record.data, "person": "ceo@corp.example"}, expires=record.expires)

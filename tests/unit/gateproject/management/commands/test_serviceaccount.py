@@ -16,7 +16,7 @@ from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry, ServiceAccount
 from databroker.service_account_store import ServiceAccounts
 from foundation.crypto.service_account_token import parse_name
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import open_broker
 from tests.support.database import row
 from tests.support.options import make_options
 
@@ -128,7 +128,7 @@ def test_a_new_secret_names_the_accounts_that_end_with_the_old_one(options: Opti
 
 def made_by_programs(options: Options, makers: dict[str, str]) -> None:
     async def make() -> None:
-        async with opened_broker(options) as broker:
+        async with open_broker(options) as broker:
             for name, maker in makers.items():
                 await ServiceAccounts(broker).create(name, [], None, maker)
 

@@ -35,7 +35,7 @@ class Desk:
             async def __aexit__(self, *_: object) -> None:
                 pass
 
-        monkeypatch.setattr(syncdirectory, "opened_broker", Opened)
+        monkeypatch.setattr(syncdirectory, "open_broker", Opened)
 
     def run(self, *arguments: str, **settings: Any) -> str:
         out = StringIO()

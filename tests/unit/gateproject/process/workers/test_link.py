@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateproject.process.workers.link import FirstLink, WorkerLink, WorkerLinks, WorkerLost, end_with
+from gateproject.process.workers.link import (
+    PrimaryConnection,
+    WorkerConnection,
+    WorkerConnections,
+    WorkerUnavailable,
+    terminate_when_closed,
+)
 from tests.support.eventually import eventually
 
 SOON = 10.0
@@ -23,16 +29,16 @@ class Gate:
         self.given: Any = SimpleNamespace(name="in force")
         self.path = path
         self.tasks: list[asyncio.Task[None]] = []
-        self.links = WorkerLinks(count, self._configuration, self._end)
+        self.links = WorkerConnections(count, self._configuration, self._end)
 
     async def _configuration(self) -> Any:
         return self.given
 
-    def _end(self, link: WorkerLink) -> None:
+    def _end(self, link: WorkerConnection) -> None:
         self.ended.append(link.number)
 
-    async def worker(self, number: int, **answers: Callable[[Any], Awaitable[Any]]) -> tuple[FirstLink, asyncio.Task[None]]:
-        link = await asyncio.to_thread(FirstLink, self.path, number)
+    async def worker(self, number: int, **answers: Callable[[Any], Awaitable[Any]]) -> tuple[PrimaryConnection, asyncio.Task[None]]:
+        link = await asyncio.to_thread(PrimaryConnection, self.path, number)
         task = asyncio.create_task(link.follow(answers))
         self.tasks.append(task)
         await eventually(lambda: number in self.links.serving)
@@ -72,7 +78,7 @@ async def test_who_does_not_answer_is_known_and_holds_up_nobody(gate: Gate) -> N
     await gate.worker(2, ask=never)
     await gate.worker(3, ask=double)
     answers = {link.number: answer for link, answer in (await gate.links.ask("ask", 1, 0.2)).items()}
-    assert isinstance(answers[2], WorkerLost)
+    assert isinstance(answers[2], WorkerUnavailable)
     assert answers[3] == 2
 
 
@@ -83,7 +89,7 @@ async def test_who_has_ended_is_lost_at_once(gate: Gate) -> None:
     task.cancel()
     async with asyncio.timeout(SOON):
         ((_, answer),) = (await asked).items()
-    assert isinstance(answer, WorkerLost)
+    assert isinstance(answer, WorkerUnavailable)
     assert (gate.ended, gate.links.serving) == ([2], {})
 
 
@@ -102,7 +108,7 @@ async def test_a_process_ends_when_who_started_it_is_gone(monkeypatch: pytest.Mo
     life, held = os.pipe()
     ended = asyncio.Event()
     monkeypatch.setattr(os, "kill", lambda id, number: ended.set())
-    end_with(life, asyncio.get_running_loop())
+    terminate_when_closed(life, asyncio.get_running_loop())
     await asyncio.sleep(0)
     assert not ended.is_set()
     os.close(held)

@@ -3,7 +3,7 @@
 import pytest
 
 from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText
-from gateproject.process.workers.metrics_aggregator import MetricsSum
+from gateproject.process.workers.metrics_aggregator import MetricsAggregator
 
 
 def told(name: str, kind: str, *lines: str) -> MetricFamilies:
@@ -24,12 +24,12 @@ def test_what_is_counted_is_added_and_what_is_measured_says_whose_it_is(
     name: str, kind: str, of_first: list[str], of_second: list[str], expected: set[str]
 ) -> None:
     first, second = ([name + line for line in lines] for lines in (of_first, of_second))
-    (family,) = MetricsSum().of({1: told(name, kind, *first), 2: told(name, kind, *second)}).values()
+    (family,) = MetricsAggregator().of({1: told(name, kind, *first), 2: told(name, kind, *second)}).values()
     assert set(family.lines) == {name + line for line in expected}
 
 
 def test_counters_never_go_backwards() -> None:
-    summed = MetricsSum()
+    summed = MetricsAggregator()
 
     def total(**of_each: float) -> float:
         families = summed.of({int(number[1:]): told("a_total", "counter", f"a_total{{}} {value}") for number, value in of_each.items()})

@@ -10,8 +10,8 @@ import pytest
 from config.config_watcher import ConfigWatcher
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import ReadinessReport
-from gateproject.process.reload import ConfigurationStatus, InForce
-from gateproject.process.workers.link import WorkerLost
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus
+from gateproject.process.workers.link import WorkerUnavailable
 from gateproject.process.workers.primary import PrimaryPeers
 from tests.support.options import make_options
 
@@ -44,7 +44,7 @@ async def prepare(tmp_path: Path, *links: LinkOfATest) -> list[str]:
     asked = LinksOfATest(*links)
     peers = peers_of(asked)
     peers._runtime = SimpleNamespace(source=ConfigWatcher(None, {}), options=options)  # type: ignore[assignment]
-    await peers.prepare(SimpleNamespace(options=options, signing_key=None), InForce())  # type: ignore[arg-type]
+    await peers.prepare(SimpleNamespace(options=options, signing_key=None), ConfigProvenance())  # type: ignore[arg-type]
     return asked.asked
 
 
@@ -61,7 +61,7 @@ async def test_what_one_refuses_nobody_takes_and_its_reasons_are_told_once(tmp_p
 
 @pytest.mark.parametrize("silent_at", ["here", "prepare"])
 async def test_who_is_silent_is_ended_and_holds_up_no_policy(silent_at: str, tmp_path: Path) -> None:
-    silent = LinkOfATest(3, **{"prepare": (), silent_at: WorkerLost("worker 3 does not answer")})
+    silent = LinkOfATest(3, **{"prepare": (), silent_at: WorkerUnavailable("worker 3 does not answer")})
     await prepare(tmp_path, LinkOfATest(2, prepare=()), silent)
     assert silent.is_killed
 

@@ -4,13 +4,13 @@ import asyncio
 import socket
 import time
 
-from gateproject.process.workers.worker import watch_standstill
+from gateproject.process.workers.worker import detect_suspension
 
 
 async def test_a_process_that_was_stopped_knows_it_before_it_answers_anybody() -> None:
     heard: list[str] = []
     loop = asyncio.get_running_loop()
-    watch_standstill(loop, lambda: heard.append("stood still"))
+    detect_suspension(loop, lambda: heard.append("stood still"))
     await asyncio.sleep(0.5)
     assert heard == [], "nobody stood still"
 

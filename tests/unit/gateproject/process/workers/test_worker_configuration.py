@@ -5,7 +5,7 @@ from pathlib import Path
 
 from config.config_watcher import ConfigWatcher
 from foundation.crypto.signing_key import SigningKey
-from gateproject.process.reload import ConfigurationStatus, InForce
+from gateproject.process.reload import ConfigProvenance, ConfigurationStatus
 from gateproject.process.workers.worker_configuration import WorkerConfiguration
 from tests.support.options import make_options
 
@@ -20,7 +20,7 @@ def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
     after = source.load()
     assert after.providers, "what options have worked out goes with them"
     written = pickle.loads(
-        pickle.dumps(WorkerConfiguration.written(after, before, ConfigurationStatus.of(source), InForce(source.source_map), None))
+        pickle.dumps(WorkerConfiguration.written(after, before, ConfigurationStatus.of(source), ConfigProvenance(source.source_map), None))
     )
     assert [type(route) for route in written.routes] == [int, bytes, int]
     read = written.read(before)
@@ -28,7 +28,7 @@ def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
     assert type(read.policy) is type(after.policy)
     assert read.policy[0] is before.policy[2]
     assert written.status.checksum == source.checksum
-    places = written.read_in_force().places
+    places = written.deserialize_provenance().places
     assert [places.route_location(index, "to") for index in range(3)] == [
         source.source_map.route_location(index, "to") for index in range(3)
     ]
@@ -40,8 +40,8 @@ def test_a_key_that_was_made_is_the_same_in_all_and_one_that_is_configured_stays
     options = make_options(tmp_path)
     key = SigningKey.from_options(options)
     status = ConfigurationStatus.of(ConfigWatcher(None, {}))
-    other = WorkerConfiguration.written(options, options, status, InForce(), key).key(key.algorithm)
+    other = WorkerConfiguration.written(options, options, status, ConfigProvenance(), key).key(key.algorithm)
     assert other is not None
     assert (other.kid, other.is_configured) == (key.kid, False)
     configured = SigningKey(key._private_key, key.algorithm, is_configured=True)
-    assert WorkerConfiguration.written(options, options, status, InForce(), configured).key(key.algorithm) is None
+    assert WorkerConfiguration.written(options, options, status, ConfigProvenance(), configured).key(key.algorithm) is None
