@@ -53,24 +53,24 @@ shadow_decisions = _counter(
 decisions_dropped = _counter("gate_decision_log_dropped", "Decisions missing in the decision log because its queue was full.")
 spans_dropped = _counter("gate_trace_spans_dropped", "Trace spans dropped because the tracing backend did not accept them.")
 log_lines_dropped = _counter("gate_log_lines_dropped", "Log lines dropped because standard output was not read in time.")
-sessions_cached = _gauge("gate_sessions_known", "Sessions cached by this process: those that it has authorized requests for.")
+sessions_cached = _gauge("gate_sessions_cached", "Sessions cached by this process: those that it has authorized requests for.")
 clock_skew = _gauge("gate_clock_skew_seconds", "Difference between this machine's clock and the store's clock.")
 fd_exhausted = _counter(
-    "gate_file_descriptors_short",
+    "gate_fd_exhausted",
     "Times the process was short of file descriptors: `clients` (new connections wait) or `upstreams` (requests get 503).",
     ["for"],
 )
 unreadable_records = _counter("gate_unreadable_records", "Stored records ignored because they could not be decrypted or parsed.", ["type"])
 
-sign_ins_rejected = _counter("gate_sign_ins_turned_away", "Sign-ins rejected because too many were waiting for the identity provider.")
+sign_ins_rejected = _counter("gate_sign_ins_rejected", "Sign-ins rejected because too many were waiting for the identity provider.")
 session_refresh_failures = _counter(
-    "gate_sessions_not_renewed",
+    "gate_session_refresh_failures",
     "Sessions ended by a failed refresh: the provider refused it (`refused`), sent an invalid response (`wrong`) or none (`unreachable`).",
     ["reason"],
 )
 
 workers_serving = _gauge("gate_workers_serving", "Worker processes that accept connections.")
-worker_exits = _counter("gate_worker_ends", "Unexpected exits of worker processes, which are restarted.")
+worker_exits = _counter("gate_worker_exits", "Unexpected exits of worker processes, which are restarted.")
 
 upstream_healthy = _gauge(
     "gate_upstream_healthy", "Whether active health checks consider the upstream healthy (1) or not (0).", ["upstream"]
@@ -78,10 +78,10 @@ upstream_healthy = _gauge(
 upstream_ejections = _counter("gate_upstream_ejections", "Ejections of the upstream by outlier detection.", ["upstream"])
 envoy_up = _gauge("gate_envoy_up", "Whether the last scrape of Envoy's admin interface succeeded. With `data_plane: envoy`.")
 envoy_resource_usage = _gauge(
-    "gate_envoy_pressure", "Envoy's resource usage as a fraction of its limit: `heap` or `connections`.", ["resource"]
+    "gate_envoy_resource_usage_ratio", "Envoy's resource usage as a fraction of its limit: `heap` or `connections`.", ["resource"]
 )
 envoy_unconfirmed_resets = _counter(
-    "gate_envoy_unconfirmed_cuts", "Restarts of Envoy because it did not confirm the end of connections within a second."
+    "gate_envoy_unconfirmed_resets", "Restarts of Envoy because it did not confirm the end of connections within a second."
 )
 tunnels = _gauge("gate_tunnels", "Open TCP tunnels.", ["route"])
 tunnel_bytes = _counter(
@@ -102,7 +102,7 @@ directory_sync_duration = _histogram(
 )
 directory_requests = _counter("gate_directory_requests", "Requests sent to the provider's directory API.", ["provider"])
 directory_entries = _gauge("gate_directory_entries", "Users and groups in the last directory sync.", ["provider", "kind"])
-directory_lookups = _counter("gate_directory_look_ups", "Group lookups at sign-in by result: `success` or `error`.", ["provider", "result"])
+directory_lookups = _counter("gate_directory_lookups", "Group lookups at sign-in by result: `success` or `error`.", ["provider", "result"])
 
 certificate_expiry = _gauge("gate_certificate_expiry_timestamp", "Expiry (notAfter) of a served certificate, Unix seconds.", ["name"])
 autocert_orders = _counter("gate_autocert_orders", "ACME orders by result: `obtained` or `failed`.", ["result"])

@@ -263,7 +263,7 @@ class Runtime:
         self._manager.stopping()
         delay = self.options.shutdown_delay.total_seconds()
         if delay:
-            log.info("draining", seconds=delay)
+            log.info("draining", delay_seconds=delay)
             await asyncio.sleep(delay)
 
     async def _follow_configuration(self) -> None:

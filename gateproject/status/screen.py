@@ -57,7 +57,7 @@ def _head(now: Reading, before: Reading) -> Text:
         cells.append(f"up {_span(time.time() - started)}")
     if (asked := rate(now, before, "http_server_requests_total")) is not None:
         cells.append(f"{asked:.1f} requests/s")
-    if (sessions := now.value("gate_sessions_known")) is not None:
+    if (sessions := now.value("gate_sessions_cached")) is not None:
         cells.append(f"{sessions:,.0f} sessions")
     if (memory := now.value("process_resident_memory_bytes")) is not None:
         cells.append(f"{memory / 2**20:.0f} MiB")

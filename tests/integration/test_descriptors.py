@@ -49,7 +49,7 @@ def ask(gate: RunningGate, browser: RawClient) -> RawResponse:
 
 def counted(gate: RunningGate, whom: str) -> float:
     page = httpx.get(f"http://{gate.builder.settings['metrics_address']}/metrics", trust_env=False).text
-    lines = [line for line in page.splitlines() if line.startswith("gate_file_descriptors_short_total{") and f'"{whom}"' in line]
+    lines = [line for line in page.splitlines() if line.startswith("gate_fd_exhausted_total{") and f'"{whom}"' in line]
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 

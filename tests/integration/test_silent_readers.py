@@ -82,10 +82,10 @@ async def test_envoy_takes_so_many_connections_and_says_so(provider: Development
         async with Silent1(port, f"{APP}:{port}", "/large", 30, {}), httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(60):
             await upstream.is_open("/large", 10)
             told = ""
-            while 'gate_envoy_pressure{service="gate",resource="connections"} 1.0' not in told:
+            while 'gate_envoy_resource_usage_ratio{service="gate",resource="connections"} 1.0' not in told:
                 await asyncio.sleep(0.2)
                 told = (await client.get(f"http://{address}/metrics")).text
-            assert 0 < float(re.findall(r'gate_envoy_pressure{service="gate",resource="heap"} ([0-9.e-]+)', told)[0]) < 1
+            assert 0 < float(re.findall(r'gate_envoy_resource_usage_ratio{service="gate",resource="heap"} ([0-9.e-]+)', told)[0]) < 1
         await asyncio.to_thread(child.wait_for_line, "envoy rejected connections")
         async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(60):
             while (await answered(client, f"http://127.0.0.1:{port}/ping")) != 200:

@@ -161,14 +161,14 @@ WRONG: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("bend", WRONG.values(), ids=WRONG)
 async def test_a_refreshed_id_token_that_is_wrong_ends_the_session(one: Renewals, bend: dict[str, object]) -> None:
     """Wrong, not late: nothing that came with it is kept, and nobody tries again."""
-    before = metrics.registry.get_sample_value("gate_sessions_not_renewed_total", {"reason": "wrong"}) or 0.0
+    before = metrics.registry.get_sample_value("gate_session_refresh_failures_total", {"reason": "wrong"}) or 0.0
     await expiring(one)
     for name, value in bend.items():
         setattr(one.idp.bend, name, value)
     with pytest.raises(SessionEnded):
         await one.refresh.renew("session", RefreshStep.TOKENS)
     assert await one.session() is None
-    assert metrics.registry.get_sample_value("gate_sessions_not_renewed_total", {"reason": "wrong"}) == before + 1
+    assert metrics.registry.get_sample_value("gate_session_refresh_failures_total", {"reason": "wrong"}) == before + 1
 
 
 async def test_keys_that_can_not_be_had_are_late_and_not_wrong(one: Renewals) -> None:

@@ -32,7 +32,7 @@ async def test_a_worker_that_dies_is_started_again_and_the_others_hear_nothing_o
             await of_second.get(gate.url("app.localhost"), headers=HTML, extensions={"timeout": {"connect": 0.0}})
     assert await on_each(gate, kept) == [200, 200]
     page = metrics_of(metrics_port)
-    assert metric(page, "gate_worker_ends_total") == 1
+    assert metric(page, "gate_worker_exits_total") == 1
     assert metric(page, "http_server_requests_total") >= counted
     assert metric(page, "gate_workers_serving") == WORKERS
     ready = httpx.get(f"http://127.0.0.1:{metrics_port}/readyz?format=json", trust_env=False)
