@@ -20,10 +20,10 @@ def merge_upstreams(converted: Conversion, routing: Conversion) -> None:
 
     A route that lost restrictions, or asked another authorization endpoint too, denies all users.
     """
-    taken = set[str]()
+    merged_hosts = set[str]()
     routes = list[ConvertedSection]()
     for route in converted.routes:
-        found = [origin for origin in routing.routes if _host(origin) not in taken and _is_for(route, origin)]
+        found = [origin for origin in routing.routes if _host(origin) not in merged_hosts and _is_for(route, origin)]
         for origin in found:
             routes.append(_merge(route, origin))
             if _has_other_limits(origin, route, converted.product):
@@ -31,11 +31,11 @@ def merge_upstreams(converted: Conversion, routing: Conversion) -> None:
                 routes[-1].note(
                     "CHECK", "all users are denied: it had more restrictions than this file contains (see above). Add the users to allow"
                 )
-        taken |= {_host(origin) for origin in found}
+        merged_hosts |= {_host(origin) for origin in found}
         if not found or _host(route).startswith("https://*."):
             routes.append(route)
     for origin in routing.routes:
-        if _host(origin) not in taken:
+        if _host(origin) not in merged_hosts:
             converted.top.note("CHECK", f"{_host(origin)} has an upstream but no rule: it gets no route")
     converted.routes = routes
 
@@ -47,8 +47,8 @@ def _has_other_limits(origin: ConvertedSection, route: ConvertedSection, product
     """
     policy = route.find("policy")
     looks_at_path = policy is not None and "http_path" in str(policy.value)
-    asked_others = not all(_is_auth_endpoint(address, product) for address in origin.auth_urls)
-    return origin.has_dropped_restrictions or asked_others or (looks_at_path and origin.has("prefix_rewrite"))
+    has_other_endpoints = not all(_is_auth_endpoint(address, product) for address in origin.auth_urls)
+    return origin.has_dropped_restrictions or has_other_endpoints or (looks_at_path and origin.has("prefix_rewrite"))
 
 
 def _is_auth_endpoint(address: str, product: str) -> bool:
@@ -71,9 +71,9 @@ def _merge(route: ConvertedSection, origin: ConvertedSection) -> ConvertedSectio
     """Combine the routing of one and the access of the other, with the notes of both, except the note that all users are denied."""
     where = [entry for entry in origin.entries if entry.key not in _AUTH_KEYS and not _is_deny_all_note(entry)]
     # Copies, because several routes may share an entry, and denying one must not change the others.
-    who = [replace(entry, notes=list(entry.notes)) for entry in route.entries if entry.key in _AUTH_KEYS or not entry.key]
-    names = {entry.key for entry in who if entry.key}
-    return ConvertedSection([*(entry for entry in where if entry.key not in names), *who])
+    access = [replace(entry, notes=list(entry.notes)) for entry in route.entries if entry.key in _AUTH_KEYS or not entry.key]
+    names = {entry.key for entry in access if entry.key}
+    return ConvertedSection([*(entry for entry in where if entry.key not in names), *access])
 
 
 def _is_deny_all_note(entry: ConvertedEntry) -> bool:

@@ -299,19 +299,19 @@ Demand = tuple[ForeignKey, str, list[Any], dict[str, Any]]
 
 def _email_demand(work: _Oauth2ProxyImport) -> Demand | None:
     domains = [str(domain).removeprefix("@") for domain in work.list("email_domains") if not str(domain).startswith(".")]
-    people = _people(work)
-    if "*" in domains or not (domains or people):
+    users = _users(work)
+    if "*" in domains or not (domains or users):
         return None
-    if people and domains:
+    if users and domains:
         source = work.sources["authenticated_emails_file"]
-        criteria = [{"email": {"in": people}}, {"domain": {"in": domains}}]
+        criteria = [{"email": {"in": users}}, {"domain": {"in": domains}}]
         return source, "policy", [{"allow": {"or": criteria}}], {"or": criteria}
-    if people:
-        return work.sources["authenticated_emails_file"], "allowed_users", people, {"email": {"in": people}}
+    if users:
+        return work.sources["authenticated_emails_file"], "allowed_users", users, {"email": {"in": users}}
     return work.sources["email_domains"], "allowed_domains", domains, {"domain": {"in": domains}}
 
 
-def _people(work: _Oauth2ProxyImport) -> list[str]:
+def _users(work: _Oauth2ProxyImport) -> list[str]:
     named = work.values.get("authenticated_emails_file")
     if not named:
         return []

@@ -53,7 +53,8 @@ def _settings(document: Document, path: KeyPath, container: dict[str, Any]) -> D
             flags[name] = _BOOLEANS.get(content, content)
     values = variables | flags
     places = {
-        _REPEATED.get(name, name): document.find_location((*path, *at)) for name, _, at in (*_variables(container), *_flags(container))
+        _REPEATED.get(name, name): document.find_location((*path, *index))
+        for name, _, index in (*_variables(container), *_flags(container))
     }
     return Document(values, {id(values): {key: pack_position(*place) for key, place in places.items() if place is not None}})
 

@@ -234,30 +234,30 @@ def _upstream_path(route: ConvertedSection) -> None:
 
 def _policy(route: ConvertedSection, source: ForeignKey, value: Any) -> None:
     """Convert a policy. The languages have the same structure; anything that gate does not support is rejected."""
-    ours = _translate_policy(value)
-    if (opened := _opening_key(ours)) is not None:
-        said = "every signed-in user is allowed" if opened == ANY_USER else "every client is allowed without sign-in"
-        route.set(source, opened, True, check=said)
+    translated = _translate_policy(value)
+    if (opened := _opening_key(translated)) is not None:
+        message = "every signed-in user is allowed" if opened == ANY_USER else "every client is allowed without sign-in"
+        route.set(source, opened, True, check=message)
         return
     try:
-        parse_policy(ours)
+        parse_policy(translated)
     except PydanticCustomError as error:
         place, message = error.context["findings"][0] if error.context else ((), "can't be read")
         route.mark_lost(source, f"{format_key_path(place)} {message}; this rule was omitted")
         if "deny" in str(value):
             route.deny_all()
-            said = "it also denied users, so the route's other rules were omitted, too: all users are denied. Add the users to allow"
-            route.note("from", f"{source}: {said}")
+            message = "it also denied users, so the route's other rules were omitted, too: all users are denied. Add the users to allow"
+            route.note("from", f"{source}: {message}")
     else:
-        route.set(source, "policy", ours, check="compare it with docs/guides/policy.md")
+        route.set(source, "policy", translated, check="compare it with docs/guides/policy.md")
 
 
 PUBLIC, ANY_USER = OPEN
 
 
-def _opening_key(ours: Any) -> str | None:
+def _opening_key(translated: Any) -> str | None:
     """Return the route key for a policy that allows everyone, or every signed-in user; None for any other policy."""
-    blocks = ours if isinstance(ours, list) else [ours]
+    blocks = translated if isinstance(translated, list) else [translated]
     if len(blocks) != 1 or not isinstance(blocks[0], dict) or set(blocks[0]) != {"allow"}:
         return None
     allowed = blocks[0]["allow"]

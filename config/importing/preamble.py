@@ -1,4 +1,4 @@
-"""First settings of a conversion from a product without a sign-in of its own: host, provider and new secrets."""
+"""First settings of a conversion from a product without a sign-in host: host, provider and new secrets."""
 
 import base64
 from collections.abc import Callable

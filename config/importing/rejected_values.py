@@ -111,8 +111,8 @@ def _remove_upstream(route: ConvertedSection) -> None:
     """Keep the route without an upstream: if it were removed, the next route would match its requests and might allow more users."""
     is_tcp = str(_values(route).get("from", "")).startswith("tcp+")
     route.deny_all()
-    said = "placeholder, because the upstream can't be converted. The route denies all users, so that no other route matches its requests"
-    route.set(None, "to", "tcp://upstream.invalid:1" if is_tcp else "https://upstream.invalid", new=said)
+    text = "placeholder, because the upstream can't be converted. The route denies all users, so that no other route matches its requests"
+    route.set(None, "to", "tcp://upstream.invalid:1" if is_tcp else "https://upstream.invalid", new=text)
 
 
 def _names_a_file(key: str) -> bool:

@@ -14,7 +14,7 @@ AS_TEXT = frozenset({"policy"})
 
 def json_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
-    properties = properties_of([key for group in settings_by_topic().values() for key in group], definitions, nullable=True)
+    properties = build_properties([key for group in settings_by_topic().values() for key in group], definitions, nullable=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "gate",
@@ -27,7 +27,7 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def properties_of(declared: Iterable[SettingKey], definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
+def build_properties(declared: Iterable[SettingKey], definitions: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
     """Return the schema of these keys. With `nullable`, a key without a value is unset."""
     return {key.name: _property(key, definitions, nullable=nullable) for key in sorted(declared, key=lambda key: key.name)}
 
@@ -60,7 +60,7 @@ def _object(model: type[Settings], definitions: dict[str, Any]) -> dict[str, Any
         "type": "object",
         "description": model.__doc__,
         "additionalProperties": False,
-        "properties": properties_of(declared, definitions, nullable=False),
+        "properties": build_properties(declared, definitions, nullable=False),
     }
     if required := [key.name for key in declared if key.is_required]:
         shape["required"] = required

@@ -99,9 +99,11 @@ def warn_changed_upstream_paths(settings: "Options") -> Iterator[Finding]:
     """Report routes whose requests went to another path in releases in which the path of `to` replaced the matched path."""
     for index, route in enumerate(settings.policy):
         base = route.to[0].url.path if route.to else ""
-        is_whole = route.path is None and route.regex is None and (route.prefix or "/") == "/"
-        if base and route.prefix_rewrite is None and route.regex_rewrite_pattern is None and not (is_whole and base.endswith("/")):
-            part = "the leading slash" if is_whole else "the prefix" if route.prefix is not None and route.regex is None else "the path"
+        is_full_match = route.path is None and route.regex is None and (route.prefix or "/") == "/"
+        if base and route.prefix_rewrite is None and route.regex_rewrite_pattern is None and not (is_full_match and base.endswith("/")):
+            part = (
+                "the leading slash" if is_full_match else "the prefix" if route.prefix is not None and route.regex is None else "the path"
+            )
             yield (
                 ("policy", index, "to"),
                 (

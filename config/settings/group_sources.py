@@ -21,8 +21,8 @@ def directory_account_for(settings: "Options", entry: IdentityProvider) -> Direc
     """Return the account that reads a provider's directory; None if it is not read. Raises ValueError if it is invalid."""
     if entry.service_account is not None:
         return parse_account(entry.provider, entry.service_account.reveal())
-    is_told_otherwise = entry.directory_file or entry.scim_token or entry.groups_claim
-    if settings.identity_providers is not None or entry.provider != "azure" or is_told_otherwise:
+    has_other_source = entry.directory_file or entry.scim_token or entry.groups_claim
+    if settings.identity_providers is not None or entry.provider != "azure" or has_other_source:
         return None
     if not any(group_rule_locations(settings)) or not (tenant := tenant_from_url(entry.url)):
         return None
@@ -51,8 +51,8 @@ def expects_groups_claim(settings: "Options", entry: IdentityProvider) -> bool:
 
     It is false if the claim is only the default next to a directory.
     """
-    stands_by = settings.identity_providers is None and settings.groups_claim is None and (entry.directory_file or entry.scim_token)
-    return bool(entry.groups_claim) and not stands_by
+    is_fallback = settings.identity_providers is None and settings.groups_claim is None and (entry.directory_file or entry.scim_token)
+    return bool(entry.groups_claim) and not is_fallback
 
 
 def group_rule_locations(settings: "Options") -> Iterator[KeyPath]:

@@ -46,9 +46,9 @@ SINGLE_PROVIDER_KEYS = {
 _WITH_DEFAULT = ("scim_user_id", "scim_group_id")
 
 
-def single_provider_placeholders(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def single_provider_placeholders(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return values for the required settings of a single provider, if `identity_providers` is set."""
-    return {} if given.get("identity_providers") is None else PLACEHOLDERS
+    return {} if settings.get("identity_providers") is None else PLACEHOLDERS
 
 
 def provider_entries(settings: "Options") -> Sequence[IdentityProvider]:
@@ -221,10 +221,10 @@ def _check_bearer_token_support(settings: "Options") -> Iterator[Finding]:
 
 def _check_claims_single_issuer(settings: "Options") -> Iterator[Finding]:
     """Rules on claims, users and groups of another issuer must name that issuer."""
-    of_our_people = USER_CLAIMS | groups_claims(settings)
+    user_claims = USER_CLAIMS | groups_claims(settings)
     for index, route in enumerate(settings.policy):
         for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
-            if name in of_our_people:
+            if name in user_claims:
                 yield (
                     ("policy", index, "allowed_idp_claims", name),
                     (
@@ -265,12 +265,13 @@ def _comparisons(route: "Route") -> Iterator[tuple[KeyPath, Comparison]]:
     """Yield the comparisons of the route's policy and of the rules of its approvers."""
     for comparison in iter_comparisons(route.blocks):
         yield parse_key_path(comparison.key), comparison
-    asking = route.access_requests
-    if asking is not None:
-        yield from ((("access_requests", "approvers"), each) for each in iter_expression_comparisons([asking.approvers]))
-        if asking.break_glass is not None:
+    requests = route.access_requests
+    if requests is not None:
+        yield from ((("access_requests", "approvers"), each) for each in iter_expression_comparisons([requests.approvers]))
+        if requests.break_glass is not None:
             yield from (
-                (("access_requests", "break_glass", "allowed"), each) for each in iter_expression_comparisons([asking.break_glass.allowed])
+                (("access_requests", "break_glass", "allowed"), each)
+                for each in iter_expression_comparisons([requests.break_glass.allowed])
             )
 
 

@@ -35,13 +35,13 @@ def rule_branches(rule: str) -> list[RuleBranch]:
 
 
 def _tokenize(rule: str) -> list[re.Match[str]]:
-    found, at = [], 0
-    while at < len(rule.rstrip()):
-        match = _TOKEN.match(rule, at)
+    found, offset = [], 0
+    while offset < len(rule.rstrip()):
+        match = _TOKEN.match(rule, offset)
         if match is None:
             raise UnsupportedRule("it is not supported")
         found.append(match)
-        at = match.end()
+        offset = match.end()
     return found[::-1]
 
 

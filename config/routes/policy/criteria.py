@@ -69,8 +69,8 @@ def regular_expression(value: Any) -> str:
     except (re2.error, UnicodeError) as error:
         reason = error.args[0] if error.args else ""
         message = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        at = expression.find(message.partition(": ")[2])
-        raise ValueError(f"is not a valid RE2 expression: {message} (at character {max(at, 0) + 1})") from None
+        offset = expression.find(message.partition(": ")[2])
+        raise ValueError(f"is not a valid RE2 expression: {message} (at character {max(offset, 0) + 1})") from None
     return expression
 
 

@@ -83,8 +83,8 @@ class BasicAuth(Settings):
 
 def uses_serverless_auth(route: "Route", settings: "Options") -> bool:
     """Return whether gate sends its identity token to the upstream. The route key overrides the setting."""
-    if (said := route.enable_cloud_serverless_authentication) is not None:
-        return bool(said)
+    if (route_value := route.enable_cloud_serverless_authentication) is not None:
+        return bool(route_value)
     if not settings.enable_cloud_serverless_authentication:
         return False
     has_another = route.cluster_service_account_token is not None or route.basic_auth is not None

@@ -26,7 +26,7 @@ Problems = Callable[..., dict[str, str]]
 Complete = Callable[[Any], Any]
 
 _TLS = {"insecure_server": False, "certificate_file": "fullchain.pem", "certificate_key_file": "privkey.pem"}
-# What else the configuration needs for a key of a route to be accepted.
+# Other settings that a route key requires.
 AROUND_ROUTES = {"tls_downstream_client_ca": _TLS, "tls_downstream_client_ca_file": _TLS, "upstream_http2": {"data_plane": "envoy"}}
 KVSTORE_WITH_TLS = {"databroker_storage_connection_string": "kvstores://127.0.0.1"}
 _HTTPS = {"to": "https://upstream.internal"}
@@ -36,7 +36,7 @@ _JWT = {
     "bearer_token_issuer": "https://issuer.example.com",
     "bearer_token_audience": ["https://app.example.com"],
 }
-# What else a key needs to be accepted.
+# Other keys that a key requires.
 COMPANIONS: dict[str, dict[str, Any]] = {
     "access_webhook_secret": {"access_webhook_url": "https://hooks.example.com/services/T0/B0/x"},
     "access_webhook_secret_file": {"access_webhook_url": "https://hooks.example.com/services/T0/B0/x"},

@@ -173,7 +173,7 @@ def test_a_route_that_names_a_file_follows_it(path: Path, tmp_path: Path) -> Non
 
 
 class ClockOfATest:
-    """Time that passes when somebody sleeps."""
+    """Clock that advances on sleep."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, while_asleep: Callable[[], None] = lambda: None):
         self.now, self._while_asleep = 1_000.0, while_asleep

@@ -1,4 +1,4 @@
-"""A secret may be in a file of its own: whichever setting, whichever source, and wherever something is wrong with it."""
+"""File forms of secrets, for each setting and source, and their errors."""
 
 from pathlib import Path
 from typing import Any

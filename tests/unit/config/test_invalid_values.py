@@ -1,4 +1,4 @@
-"""What each setting and route key refuses, with what its message says.  Rules over several keys have tests beside their modules."""
+"""Rejected values of each setting and route key, with the messages. Rules over several keys are tested with their modules."""
 
 from collections.abc import Iterator
 from typing import Any

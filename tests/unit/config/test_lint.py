@@ -1,4 +1,4 @@
-"""What is weak is told, at the key where it is; what is not weak is left alone."""
+"""Lint rules report risky settings at their keys, and nothing else."""
 
 import base64
 from pathlib import Path

@@ -108,7 +108,7 @@ def test_client_certificates_need_tls_that_ends_here(problems: Problems, pair: t
     assert "insecure_server" in message
     assert problems(client_ca_file="ca.pem") == {"client_ca_file": message}
     assert problems(policy=[{**ROUTE, "tls_downstream_client_ca_file": "ca.pem"}]) == {"policy[0].tls_downstream_client_ca_file": message}
-    assert problems(client_ca_file="ca.pem", ext_authz_tokens=["x" * 32]) == {}  # an Envoy tells what it was shown
+    assert problems(client_ca_file="ca.pem", ext_authz_tokens=["x" * 32]) == {}  # an Envoy reports the client certificate
 
 
 def test_an_authority_without_a_certificate_is_refused(problems: Problems, pair: tuple[bytes, bytes]) -> None:

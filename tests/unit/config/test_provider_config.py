@@ -1,4 +1,4 @@
-"""What a configuration says of its identity provider, in the one form that the code reads."""
+"""Provider configuration in the form that the code uses."""
 
 from pathlib import Path
 

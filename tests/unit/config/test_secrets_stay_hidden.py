@@ -1,4 +1,4 @@
-"""Whatever is wrong with a configuration, no output shows a secret's value: not text, JSON, SARIF, log or exception."""
+"""No output for an invalid configuration contains a secret: not text, JSON, SARIF, log or exception."""
 
 import base64
 import itertools

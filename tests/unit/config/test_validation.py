@@ -86,7 +86,7 @@ def test_what_is_no_map_says_so() -> None:
 
 
 def test_not_even_the_validators_own_message_holds_the_value() -> None:
-    """Whatever logs the exception one day must not log a secret with it."""
+    """The exception contains no secret, because it may be logged."""
 
     class Numbered(Settings):
         number: int

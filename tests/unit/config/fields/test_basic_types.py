@@ -107,7 +107,7 @@ def test_a_key_with_whitespace_is_refused(suffix: str) -> None:
 @given(st.text(min_size=8))
 @examples(40)
 def test_a_refused_key_is_not_repeated_in_the_message(text: str) -> None:
-    key = f"\N{SNOWMAN}{text}"  # what no message of ours holds by chance, and base64 never
+    key = f"\N{SNOWMAN}{text}"  # a text that no message contains by chance, and base64 never
     with pytest.raises(ValueError, match=r"base64|whitespace") as error:
         basic_types.key_of_32_bytes(key)
     assert "\N{SNOWMAN}" not in str(error.value)

@@ -1,4 +1,4 @@
-"""What a service account's key file must hold, and that no message shows any of it."""
+"""Required members of a service account's key file; errors contain nothing of the file."""
 
 import json
 from typing import Any

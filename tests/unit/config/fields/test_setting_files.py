@@ -52,7 +52,7 @@ def test_a_files_content_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
-    """As somebody else than root, whom no permission stops."""
+    """Run as another user: root ignores permissions."""
     tmp_path.chmod(0o755)
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "file").chmod(0)

@@ -1,4 +1,4 @@
-"""What the other product fills in is not sent as text."""
+"""Templates of the other product are not sent as text."""
 
 from pathlib import Path
 from typing import Any

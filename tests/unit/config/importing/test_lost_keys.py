@@ -1,4 +1,4 @@
-"""What an importer says is not here is not here today: a setting or a key of a route that comes later makes these texts untrue."""
+"""Keys that importers report as unsupported: a new setting or route key must be removed from these lists."""
 
 import re
 

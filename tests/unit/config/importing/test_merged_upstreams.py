@@ -1,4 +1,4 @@
-"""Who enters comes from one file and where a host leads from another, and neither makes the other more open."""
+"""Access rules come from one file and upstreams from another; merging never allows more than either."""
 
 import pytest
 
@@ -66,7 +66,7 @@ OUTPOST, PORTAL = "http://a:9000/outpost.goauthentik.io/auth/traefik", "http://a
     [
         ((PORTAL,), False, True),
         (("http://authelia:9091/api/verify?rd=https://x",), False, True),
-        ((), False, True),  # it asked nobody: here the rules hold for it, too
+        ((), False, True),  # no forward auth: the rules apply here, too
         ((PORTAL,), True, False),
         ((PORTAL, "http://bouncer:8080/api/v1/forwardAuth"), False, False),
         ((OUTPOST,), False, False),

@@ -1,4 +1,4 @@
-"""What an oauth2-proxy configuration means here: one host, one list of rules that must all hold."""
+"""oauth2-proxy: one host, and one list of rules that must all hold."""
 
 import re
 from pathlib import Path

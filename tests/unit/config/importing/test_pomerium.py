@@ -1,4 +1,4 @@
-"""What a Pomerium configuration means here: nothing is dropped in silence, and nothing lets in more people than before."""
+"""Pomerium: no key is dropped silently, and no route allows more users than before."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever is printed, gate takes it: what it would refuse is left out and marked, and nothing is more open by that."""
+"""gate accepts every converted file: rejected values are removed and noted, and no route allows more because of that."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ redirect_url = "https://app.example.com/oauth2/callback"
 http_address = "127.0.0.1:4180"
 """
 ROUTE = "{from: https://a.example.com, to: http://b, allowed_users: [a@b.org]"
-# What only the operator can give, and nothing else.
+# Values that only the operator can supply.
 TO_BE_GIVEN = {"shared_secret", "cookie_secret", "idp_client_id", "idp_client_secret", "idp_provider", "idp_provider_url", "certificate"}
 
 ROUTES = [

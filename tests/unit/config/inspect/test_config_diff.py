@@ -1,4 +1,4 @@
-"""Between two configurations the changes are told, by their settings and routes, and no secret with them."""
+"""Changes between two configurations, by setting and route, without secrets."""
 
 import random
 from pathlib import Path

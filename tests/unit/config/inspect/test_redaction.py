@@ -1,4 +1,4 @@
-"""What a page shows of a configuration is what counts, and never a secret."""
+"""Pages show effective values, and never a secret."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,7 +14,7 @@ from config.reference.setting_catalog import SettingKey, declared_keys, nested_m
 from foundation.values import SecretBytes, SecretText, Url
 from tests.unit.config.conftest import Load
 
-# What may stand on no page; the last two are a payload of bytes.
+# Texts that no page may contain; the last two are a payload of bytes.
 SECRETS = ("hunter2", "50494E47", "PING")
 
 

@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 from jsonschema import Draft202012Validator
 
-from config.reference.schema import json_schema, properties_of
+from config.reference.schema import build_properties, json_schema
 from config.reference.setting_catalog import SettingKey, declared_keys, nested_models, route_keys, settings_by_topic
 from config.routes.policy.policy_tests import PolicyTest
 from config.routes.route_access_requests import AccessRequestSettings, BreakGlassSettings
@@ -50,7 +50,7 @@ Accepts = Callable[[dict[str, Any]], bool]
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all, because nobody writes to it any more once it is complete."""
+    """One instance for all tests, because it is never modified after its creation."""
     return tmp_path_factory.mktemp("files")
 
 
@@ -114,7 +114,7 @@ def providers_with(values: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**shared, **values}, {**shared, "id": "partner", "url": "https://idp.partner.example"}]
 
 
-# Where an object of each model stands, and what it needs besides.
+# Configuration that contains an object of each model, with the other keys that it requires.
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     BrandSettings: lambda values: {"brand": values},
     CertificateFiles: lambda values: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **values}]},
@@ -206,4 +206,4 @@ def test_a_key_that_has_neither_a_reader_nor_a_model_is_a_mistake_of_its_declara
         colour: str = ""
 
     with pytest.raises(TypeError, match="colour"):
-        properties_of(declared_keys(Undescribed), {}, nullable=False)
+        build_properties(declared_keys(Undescribed), {}, nullable=False)

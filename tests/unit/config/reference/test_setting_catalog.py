@@ -1,4 +1,4 @@
-"""What is declared is found: kind, default, whether it must be set."""
+"""The catalog contains each declared key with its type, default and whether it is required."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What may be written of requests for access, and what is no way to find an approver."""
+"""Settings of access requests, and criteria that cannot identify an approver."""
 
 from datetime import timedelta
 from pathlib import Path

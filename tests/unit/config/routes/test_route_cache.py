@@ -13,7 +13,7 @@ from config.routes.route_cache import RouteCache, new_routes
 from tests.support.options import MINIMAL
 
 WRITTEN = {"from": "https://a.example.com", "to": "http://127.0.0.1:1"}
-# What is written into a file, each at some line of it: valid and invalid settings, routes and parts of routes.
+# Lines of a configuration file: valid and invalid settings, routes and parts of routes.
 LINES = (
     *("  timeout: 30s\n", "  timeout: 3x\n", "  prefix: /a\n", "  allow_websockets: 1\n", "  allow_websockets: true\n", "  nam: x\n"),
     *("- from: https://new.example.com\n  to: http://127.0.0.1:1\n", "- from: https://new.example.com\n", "- text\n", "-\n", "# comment\n"),
@@ -83,7 +83,7 @@ def test_whatever_is_edited_with_known_routes_a_file_means_what_it_means_without
         path.write_text(settings + "policy:\n" + "".join(lines))
         checked, whole = check_configuration(path, {}, (), known), check_configuration(path, {})
         assert checked == whole
-        assert repr(checked.options) == repr(whole.options)  # which tells 1 from True
+        assert repr(checked.options) == repr(whole.options)  # which distinguishes 1 from True
         valid = lines if checked.options is not None else valid
         place = chance.randrange(len(valid))
         lines = [*valid[:place], *chance.choice([(), (chance.choice(LINES),)]), *valid[place + chance.randrange(2) :]]

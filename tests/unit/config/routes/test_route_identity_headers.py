@@ -1,4 +1,4 @@
-"""By which headers a route's upstream is told who asks, and that only gate says so."""
+"""Identity headers of a route, which only gate may set."""
 
 from pathlib import Path
 from typing import Any

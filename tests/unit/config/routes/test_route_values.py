@@ -1,4 +1,4 @@
-"""What the values of a route may look like; that invalid ones are refused, test_invalid_values.py shows."""
+"""Accepted forms of route values. Rejected ones are in test_invalid_values.py."""
 
 from datetime import timedelta
 from typing import Any

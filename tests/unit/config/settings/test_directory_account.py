@@ -1,4 +1,4 @@
-"""What `idp_service_account` holds, by provider; and what is said where it holds something else."""
+"""Members of `idp_service_account` by provider, and the errors for other content."""
 
 import json
 

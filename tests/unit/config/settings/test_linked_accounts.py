@@ -1,4 +1,4 @@
-"""Linked accounts: which configurations link any, and what is refused because it would link nobody, or might."""
+"""Linked accounts: configurations that link accounts, and those that are rejected because they link none."""
 
 from typing import Any
 

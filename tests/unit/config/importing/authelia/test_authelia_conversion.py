@@ -1,4 +1,4 @@
-"""What Authelia's access_control means here: never more than it meant there."""
+"""Authelia's access_control: the conversion never allows more than the original."""
 
 import ipaddress
 import os

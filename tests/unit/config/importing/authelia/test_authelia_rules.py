@@ -93,4 +93,4 @@ def test_the_first_match_decides_for_the_person_that_is_known() -> None:
     assert decided(username="ann", groups=frozenset({"x"})) == 0
     assert decided(username="ann", address="10.1.1.1") == 1
     assert decided(username="ann") == 2
-    assert decided() == 0  # nobody yet, who may still turn out to be in the group
+    assert decided() == 0  # anonymous: the user may be in the group

@@ -45,4 +45,4 @@ def test_what_gate_keeps_closed_is_no_test_but_a_note(tmp_path: Path) -> None:
     assert not [test for test in converted.tests if test["expect"] == "allow"]
     assert [note.mark for note in converted.routes[0].notes() if "expected allow" in note.text] == [
         "CHECK"
-    ] * 2  # for nobody, and for somebody
+    ] * 2  # for an anonymous request, and for a user

@@ -1,4 +1,4 @@
-"""Proxy providers of authentik here: who was bound to an application enters it, and nobody else."""
+"""authentik's proxy providers: users who are bound to an application may open it, all others are denied."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A Compose file with Traefik's labels here: the same hosts and containers, and nobody passes until somebody says who."""
+"""Traefik's labels: the same hosts and containers, and all users are denied until the operator adds rules."""
 
 from pathlib import Path
 from typing import Any

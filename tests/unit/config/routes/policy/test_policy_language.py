@@ -1,4 +1,4 @@
-"""What a written policy means, and every mistake in one at its place."""
+"""Parsing of policies, and findings with their key paths."""
 
 from typing import Any
 
