@@ -154,8 +154,8 @@ class AccessRequestService:
                 Message("emergency access is limited to %(duration)s", duration=format_duration(settings.max_duration.total_seconds()))
             )
         now, holder, reason = self._clock(), actor.grant_subject, checked_why(why)
-        by, until = f"{actor.name} (break-glass)", now + seconds
-        access = TemporaryAccess(secrets.token_hex(16), route.grant_key, now, until, by, reason, route_title(route))
+        granted_by, until = f"{actor.name} (break-glass)", now + seconds
+        access = TemporaryAccess(secrets.token_hex(16), route.grant_key, now, until, granted_by, reason, route_title(route))
         text = f"{actor.name}, {access.route_name}, for {format_duration(seconds)}: {reason}"
         async with actor.audit.step(AuditAction.BREAK_GLASS, User, [(holder.id, text)]):
             log.warning("break-glass access used", user_id=holder.id, route=access.route_name, until=until)
@@ -301,11 +301,13 @@ class AccessRequestService:
     async def _create_grant(self, actor: AccessActor, held: HeldRequest) -> None:
         """Create the grant of an approved request.  Repeating it is safe, because the grant has the request's id."""
         request, now = held.asked, self._clock()
-        by, approved = (
+        granted_by, approved = (
             ", ".join(each.name for each in request.approvals),
             max((each.at for each in request.approvals), default=request.asked),
         )
-        access = TemporaryAccess(request.nonce, request.route, min(now, request.until), request.until, by, request.why, request.route_name)
+        access = TemporaryAccess(
+            request.nonce, request.route, min(now, request.until), request.until, granted_by, request.why, request.route_name
+        )
         try:
             async with actor.audited(AuditAction.GRANT_ACCESS, request):
                 await self._grants.give(UserRecord(request.user_id, name=request.person, issuer=request.issuer), access, approved)
@@ -314,8 +316,8 @@ class AccessRequestService:
         except AccessError:  # the grant can no longer be created, so repeating does not help
             await self._mark_closed(held)
             raise
-        log.info("temporary access granted", user_id=request.user_id, route=request.route_name, until=request.until, by=by)
-        self._notify(actor, "granted", request, f"{by} granted access: {describe_request(request)}")
+        log.info("temporary access granted", user_id=request.user_id, route=request.route_name, until=request.until, by=granted_by)
+        self._notify(actor, "granted", request, f"{granted_by} granted access: {describe_request(request)}")
         await self._mark_closed(held)
 
     def _notify(self, actor: AccessActor, event: str, request: AskedAccess, line: str) -> None:

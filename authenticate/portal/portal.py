@@ -27,7 +27,7 @@ from foundation.web.message import Message
 T = TypeVar("T")
 
 FAVOURITES = Message("Favourites")
-MAX_RECENT_SHOWN = 6
+MAX_RECENT_LISTED = 6
 PAGE_SIZE = 100
 MAX_SEARCH_LENGTH = 200
 
@@ -77,7 +77,7 @@ class Portal:
         by_key = {each.key: each for each in every}
         recent = [by_key[key] for key in choices.opened if key in by_key]
         starred = frozenset(choices.favourites)
-        return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MAX_RECENT_SHOWN]))
+        return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MAX_RECENT_LISTED]))
 
     async def page(self, applications: Applications, search: str = "", number: int = 1, language: str = ENGLISH) -> PortalPage:
         """Return a page of matching applications, favourites first.  An invalid page number is clamped."""

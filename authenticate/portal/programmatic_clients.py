@@ -5,7 +5,7 @@ import hashlib
 from databroker.broker_client import BrokerClient
 from databroker.records import PROGRAMMATIC_CLIENT, ProgramRecord, SessionRecord
 
-MAX_SHOWN = 20  # of one session
+MAX_LISTED = 20  # of one session
 
 
 async def record_client(broker: BrokerClient, session: SessionRecord, client: ProgramRecord) -> None:
@@ -16,5 +16,5 @@ async def record_client(broker: BrokerClient, session: SessionRecord, client: Pr
 
 async def list_clients(broker: BrokerClient, session_id: str) -> list[ProgramRecord]:
     """Return the authorized clients of a session.  Raises BrokerError."""
-    records = await broker.page(PROGRAMMATIC_CLIENT, f"{session_id}/", MAX_SHOWN)
+    records = await broker.page(PROGRAMMATIC_CLIENT, f"{session_id}/", MAX_LISTED)
     return [ProgramRecord.from_record(record) for record in records if record.id.startswith(f"{session_id}/")]

@@ -17,7 +17,7 @@ from databroker.records import ProgramRecord, SessionRecord
 
 log = structlog.get_logger(__name__)
 
-MAX_SHOWN = 100
+MAX_LISTED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class UserSession:
 
 async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: SessionRecord, now: float) -> list[UserSession]:
     """Return the live sessions of this user: `this` first, then the newest.  Raises BrokerError."""
-    found = (await other_sessions(sessions, this, now))[: MAX_SHOWN - 1]
+    found = (await other_sessions(sessions, this, now))[: MAX_LISTED - 1]
     seen = await _last_seen([each.id for each in found])
-    programs = await asyncio.gather(*(list_clients(broker, each.id) for each in (this, *found)))
+    clients = await asyncio.gather(*(list_clients(broker, each.id) for each in (this, *found)))
     return [
         UserSession(
             id=each.id,
@@ -50,7 +50,7 @@ async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: Ses
             is_current=each is this,
             clients=tuple(clients_of_session),
         )
-        for each, clients_of_session in zip((this, *found), programs, strict=True)
+        for each, clients_of_session in zip((this, *found), clients, strict=True)
     ]
 
 

@@ -76,8 +76,8 @@ class ScimDirectory:
 
     async def is_deactivated(self, session: SessionRecord) -> bool:
         """Return whether the provider has deactivated the user of this session."""
-        person = person_of(session, await find_directory_record(session, self.provider, self.broker.get))
-        if person is not None and person.is_deactivated:
+        directory_user = person_of(session, await find_directory_record(session, self.provider, self.broker.get))
+        if directory_user is not None and directory_user.is_deactivated:
             return True
         # The deactivation record may not have been written yet, so the resource is checked too.
         for attribute in ("subject", self.provider.scim_user_id.lower()):

@@ -35,7 +35,7 @@ BACK = ((Message("Back to access"), PAGE),)
 RETRY_LATER = Message("Press the button again in a minute.")
 YOU = Message("You")
 SENT = f"{PAGE}?sent=1"  # where a new access request is confirmed
-MAX_SHOWN = 100
+MAX_LISTED = 100
 HOUR = 3600
 DAY = 24 * HOUR
 DURATIONS = (HOUR // 4, HOUR // 2, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY)
@@ -135,9 +135,9 @@ async def _page(request: HttpRequest, service: AuthenticateService, actor: Acces
         is_sent="sent" in request.GET and bool(requests),
         requests=[_request_row(held, service) for held in requests],
         pending=len(pending),
-        to_review=[_request_row(held, service) for held in sorted(pending, key=lambda held: held.asked.asked)[:MAX_SHOWN]],
-        more=max(0, len(pending) - MAX_SHOWN),
-        grants=[_grant_row(each, actor) for each in granted[:MAX_SHOWN]],
+        to_review=[_request_row(held, service) for held in sorted(pending, key=lambda held: held.asked.asked)[:MAX_LISTED]],
+        more=max(0, len(pending) - MAX_LISTED),
+        grants=[_grant_row(each, actor) for each in granted[:MAX_LISTED]],
         longest_why=LONGEST_WHY,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])

@@ -74,13 +74,13 @@ async def programmatic_consent(request: HttpRequest) -> HttpResponse:
         named = {"gate_providers": " ".join(consent_request.providers)} if consent_request.providers else {}
         return responses.redirect(service.redirects.sign_in_url(f"{PATH}?request={sealed}", **step_up.to_url(), **named))
     if consent_request.providers and session.provider not in consent_request.providers:
-        return _wrong_provider_page(request, service, sealed)
+        return _provider_not_accepted_page(request, service, sealed)
     if request.method == "POST" and view_helpers.has_valid_csrf_token(request, service, session):
         return await _grant_consent(request, service, session, route, consent_request)
     return await _consent_page(request, service, session, route, consent_request, sealed)
 
 
-def _wrong_provider_page(request: HttpRequest, service: AuthenticateService, sealed: str) -> HttpResponse:
+def _provider_not_accepted_page(request: HttpRequest, service: AuthenticateService, sealed: str) -> HttpResponse:
     """Return the page for users of a provider that no route of the host accepts: their token would be useless."""
     back = urlencode({"gate_redirect_uri": f"{service.origin}{PATH}?request={sealed}"})
     return responses.render_error(

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.portal.user_sessions import MAX_SHOWN, list_user_sessions, other_sessions
+from authenticate.portal.user_sessions import MAX_LISTED, list_user_sessions, other_sessions
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import view_helpers
 from authenticate.views.actors import count_pending_requests
@@ -113,7 +113,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
         claims=claims,
         technical=technical,
         csrf=token,
-        most=MAX_SHOWN,
+        most=MAX_LISTED,
         time=time_element,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from authenticate.portal import preferences
-from authenticate.portal.portal import MAX_RECENT_SHOWN, Portal
+from authenticate.portal.portal import MAX_RECENT_LISTED, Portal
 from authorize.accessible_routes import AccessibleRoute
 from authorize.authorizer import Authorizer
 from authorize.policy.policy_request import PolicyRequest
@@ -87,7 +87,7 @@ async def test_recent_lists_only_accessible(tmp_path: Path, broker: MemoryStore)
     await preferences.update_preferences(broker, SESSION, preferences.record_opened, "https://gone.example.com/", 0.0)
     shown = await portal.applications(authorize, request(), [], SESSION)
     assert [each.title for each in shown.recent] == ["A7", "A6", "A5", "A4", "A3", "A2"]
-    assert len(shown.recent) == MAX_RECENT_SHOWN
+    assert len(shown.recent) == MAX_RECENT_LISTED
     assert shown.find(shown.all[0].id) is shown.all[0]
     assert shown.find("0" * 16) is None
 

@@ -7,7 +7,7 @@ import pytest
 from django.db import OperationalError
 
 from authenticate.portal import user_sessions as module
-from authenticate.portal.user_sessions import MAX_SHOWN, list_user_sessions, other_sessions
+from authenticate.portal.user_sessions import MAX_LISTED, list_user_sessions, other_sessions
 from authenticate.session.session_service import Sessions
 from databroker.projection.rows import LastSeen
 from databroker.records import SESSION, SessionRecord
@@ -72,10 +72,10 @@ async def test_last_seen_if_available(broker: MemoryStore, sessions: Sessions, m
 async def test_list_is_limited(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "last_seen_at", lambda ids: {})
     this = await made(broker, sessions, "this")
-    for number in range(MAX_SHOWN + 5):
+    for number in range(MAX_LISTED + 5):
         await made(broker, sessions, f"other-{number}", issued=float(number))
     found = await list_user_sessions(sessions, broker, this, NOW)
-    assert (len(found), found[0].id, found[1].id) == (MAX_SHOWN, "this", f"other-{MAX_SHOWN + 4}")
+    assert (len(found), found[0].id, found[1].id) == (MAX_LISTED, "this", f"other-{MAX_LISTED + 4}")
 
 
 async def test_same_id_at_another_issuer_is_another_user(tmp_path: Path, broker: MemoryStore) -> None:
