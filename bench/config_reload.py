@@ -26,7 +26,7 @@ import yaml
 
 from bench.config_load import configuration
 from bench.support.harness import free_port, gate_settings, run_gate
-from bench.support.process_stats import own_processor_seconds, resident
+from bench.support.process_stats import cpu_seconds_with_children, resident
 from bench.support.upstream import start_upstream
 from config.config_watcher import SETTLED_SECONDS
 
@@ -178,10 +178,10 @@ class LargeRun:
             askers = [asyncio.ensure_future(self._ask()) for _ in range(PROBES)]
             await asyncio.sleep(2.0)
             quiet, self._waits = max(self._waits), []
-            seconds, used = [], own_processor_seconds(process.pid)
+            seconds, used = [], cpu_seconds_with_children(process.pid)
             for version in range(1, reloads + 1):
                 seconds.append(await asyncio.to_thread(self._reload, process, version))
-            used = own_processor_seconds(process.pid) - used
+            used = cpu_seconds_with_children(process.pid) - used
             if until:
                 await asyncio.to_thread(wait_for_line, process, until)
             self._is_over = True

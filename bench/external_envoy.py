@@ -37,7 +37,7 @@ from authorize.ext_authz_types import ExtAuthzDependencies
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.support.harness import child, free_port, pin, wait_for
-from bench.support.process_stats import processor_seconds
+from bench.support.process_stats import cpu_seconds
 from bench.support.wrk_load import Failed, wrk
 from config.options import Options
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
@@ -77,16 +77,16 @@ def main() -> None:
     arguments = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("missing: wrk (apt-get install wrk)")
-    contenders: dict[str, Serve] = {
-        "always yes, bare server": always_yes_to_anybody,
-        "always yes": always_yes,
+    candidates: dict[str, Serve] = {
+        "always yes, bare server": allow_all_unauthenticated,
+        "always yes": allow_all,
         "authorize": authorize,
         "authorize, access log": authorize_logging,
     }
-    turns: dict[str, list[Turn]] = {name: [] for name in contenders}
+    turns: dict[str, list[Turn]] = {name: [] for name in candidates}
     with tempfile.TemporaryDirectory() as directory, ExitStack() as running:
         servers: dict[str, Asked] = {}
-        for name, serve in contenders.items():
+        for name, serve in candidates.items():
             place = Path(directory) / name
             place.mkdir()
             port, cookie, pid = running.enter_context(server(serve, place))
@@ -129,12 +129,12 @@ def report(turns: dict[str, list[Turn]]) -> bool:
 def turn(asked: Asked, seconds: int) -> Turn:
     """Run one round; the benchmark ends if a request was denied."""
     headers = [f"-H{name}: {value}" for name, value in {**HEADERS, "Cookie": asked.cookie}.items()]
-    began, before = time.perf_counter(), processor_seconds(asked.pid)
+    began, before = time.perf_counter(), cpu_seconds(asked.pid)
     try:
         report = wrk(["-c32", *headers, f"http://127.0.0.1:{asked.envoy}/page?a=1"], seconds)
     except Failed as failure:
         sys.exit(f"not every request was let through\n{failure}")
-    took, elapsed = processor_seconds(asked.pid) - before, time.perf_counter() - began
+    took, elapsed = cpu_seconds(asked.pid) - before, time.perf_counter() - began
     return Turn(report.rate, took / report.requests * 1e6, took / elapsed)
 
 
@@ -246,14 +246,14 @@ async def says_yes(request: pb.CheckRequest, context: grpc.aio.ServicerContext) 
     return pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
 
 
-class AlwaysYes(ExtAuthz):
+class AllowAll(ExtAuthz):
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
         return {"Check": grpc.unary_unary_rpc_method_handler(says_yes, pb.CheckRequest.FromString, pb.CheckResponse.SerializeToString)}
 
 
-async def always_yes_to_anybody(directory: Path) -> tuple[int, str]:
+async def allow_all_unauthenticated(directory: Path) -> tuple[int, str]:
     running = grpc.aio.server()
-    running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, AlwaysYes(None).methods()),))
+    running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, AllowAll(None).methods()),))
     port = running.add_insecure_port("127.0.0.1:0")
     await running.start()
     _kept.append(running)
@@ -261,9 +261,9 @@ async def always_yes_to_anybody(directory: Path) -> tuple[int, str]:
     return port, cookie
 
 
-async def always_yes(directory: Path) -> tuple[int, str]:
+async def allow_all(directory: Path) -> tuple[int, str]:
     (options, service, broker, replica), cookie = await signed_in(directory)
-    rpc_services.ExtAuthz = AlwaysYes  # type: ignore[misc]
+    rpc_services.ExtAuthz = AllowAll  # type: ignore[misc]
     return await served(options, broker, ext_authz_parts(options, service, replica)), cookie
 
 

@@ -28,11 +28,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from bench.support.candidate import Contender, Turns, give_alike_cookies
+from bench.support.candidate import Candidate, Turns, equalize_cookies
 from bench.support.harness import HOST, start_nginx, start_provider
 from bench.support.process_stats import mebibytes
 from bench.support.proxies import BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, WORKERS, Stage, apache_modules
-from bench.support.wrk_load import Figure, Sample, counting
+from bench.support.wrk_load import Figure, Sample, valid_samples
 from foundation.version import version
 from tests.support.certs import certificate_files
 
@@ -80,15 +80,15 @@ class Row:
     all_samples: tuple[Sample, ...]  # including invalid samples
 
     @classmethod
-    def of(cls, contender: Contender, memory: float) -> Self:
-        samples, is_quiet = counting(contender.samples)
-        downloads, is_download_quiet = counting(contender.downloads)
+    def of(cls, candidate: Candidate, memory: float) -> Self:
+        samples, is_quiet = valid_samples(candidate.samples)
+        downloads, is_download_quiet = valid_samples(candidate.downloads)
 
         def figure(of: Callable[[Sample], float]) -> Figure:
             return Figure.of(map(of, samples))
 
         return cls(
-            contender.name,
+            candidate.name,
             is_quiet,
             max(sample.others for sample in samples),
             figure(lambda sample: sample.rate),
@@ -99,7 +99,7 @@ class Row:
             Figure.of(sample.transfer for sample in downloads) if downloads else None,
             Figure.of(sample.microseconds_each_mebibyte for sample in downloads) if downloads else None,
             is_download_quiet,
-            tuple(contender.samples),
+            tuple(candidate.samples),
         )
 
 
@@ -143,7 +143,7 @@ def found_programs(told: dict[str, str | None], only: list[str] | None) -> dict[
     for peer in PEERS:
         program = peer.found(told)
         if program is None or (peer.program == "apache2" and apache_modules(program) is None):
-            print(f"{peer.name}: not found: {peer.how_to_get}")
+            print(f"{peer.name}: not found: {peer.install_hint}")
         elif only is None or peer.name in only:
             found[peer.name] = program
     return found
@@ -180,16 +180,16 @@ def staged(stack: ExitStack, scheme: str) -> tuple[Stage, list[int]]:
 
 def measure(scheme: str, programs: dict[str, str], arguments: argparse.Namespace, until: float) -> list[Row]:
     with ExitStack() as stack:
-        stage, beside = staged(stack, scheme)
-        contenders = [peer.contender(stack, stage, programs[peer.name]) for peer in PEERS if peer.name in programs]
-        give_alike_cookies(contenders)
-        Turns(1, DOWNLOAD_SECONDS, until, beside).take_downloads(contenders, "/files/large", DOWNLOADS_AT_ONCE, DOWNLOAD_ROUNDS)
-        Turns(arguments.rounds, arguments.seconds, until, beside).take(contenders)
-        tell_complaints(stage.directory)
-        return [Row.of(contender, mebibytes(contender.process)) for contender in contenders if contender.samples]
+        stage, shared_processes = staged(stack, scheme)
+        candidates = [peer.candidate(stack, stage, programs[peer.name]) for peer in PEERS if peer.name in programs]
+        equalize_cookies(candidates)
+        Turns(1, DOWNLOAD_SECONDS, until, shared_processes).take_downloads(candidates, "/files/large", DOWNLOADS_AT_ONCE, DOWNLOAD_ROUNDS)
+        Turns(arguments.rounds, arguments.seconds, until, shared_processes).take(candidates)
+        print_warnings(stage.directory)
+        return [Row.of(candidate, mebibytes(candidate.process)) for candidate in candidates if candidate.samples]
 
 
-def tell_complaints(directory: Path) -> None:
+def print_warnings(directory: Path) -> None:
     """Print warnings that gate logged during the measurement."""
     for output in sorted(directory.glob("gate-*/output")):
         if lines := [line for line in output.read_text().splitlines() if '"level": "info"' not in line]:

@@ -9,7 +9,7 @@ same client before the attack, in the median of the rounds, and every response i
 
 `coming` are the responses from slowhttptest's start until a second after its last connection, `held` those afterwards. gate has one core.
 The normal client, the upstream and slowhttptest share the other one, where slowhttptest is niced, because its busy loop is not caused by
-gate. `beside` is the p99 of the same client while the same attack targets an nginx on gate's core; if that is more than twice the
+gate. `baseline` is the p99 of the same client while the same attack targets an nginx on gate's core; if that is more than twice the
 baseline, the machine is the cause. Responses during stalls of the machine (bench/support/scheduler_stalls.py) are counted as `stalled`
 and excluded.
 """
@@ -40,7 +40,7 @@ from bench.support.harness import (
     start_provider,
 )
 from bench.support.process_stats import resident
-from bench.support.scheduler_stalls import Stalls, watched
+from bench.support.scheduler_stalls import StallMonitor, watched
 
 CONNECTIONS = 2000
 GOAL = 2.0  # times the p99 without slow clients
@@ -49,7 +49,7 @@ GONE = 3.0  # seconds until gate has closed all connections
 NICE = 15  # slowhttptest
 EVERY = 0.02  # seconds between requests
 PATIENCE = 30.0
-MOST_BESIDE = 20  # seconds
+MAX_BASELINE_SECONDS = 20  # seconds
 BIG = 16 << 20  # bytes, more than all buffers on the way
 SLOW_HOST = "localhost"  # slowhttptest connects to the host that it names
 MODES = {  # (path, options)
@@ -61,7 +61,7 @@ MODES = {  # (path, options)
 
 
 @dataclass
-class Heard:
+class Observations:
     """Observations. `answers`: (send time, seconds until the response). Each attack took `coming` seconds to connect."""
 
     answers: list[tuple[float, float]] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Heard:
         waits = [wait for when, wait in self.answers if coming is None or coming == self._is_coming(when)]
         return statistics.quantiles(waits, n=100, method="inclusive")[percent - 1] if len(waits) > 1 else math.nan
 
-    def leave_out(self, stalls: Stalls) -> None:
+    def leave_out(self, stalls: StallMonitor) -> None:
         kept = [(when, wait) for when, wait in self.answers if not stalls.met(when, when + wait)]
         self.stalled, self.answers = len(self.answers) - len(kept) if stalls.known else None, kept
 
@@ -98,9 +98,9 @@ def main() -> None:
         other = start_other(stack, directory / "other")
         cookie = signed_in_cookie(port)
         pin(1)
-        asyncio.run(listen(port, cookie, 3.0, Heard()))  # warm-up of allocations that happen once
+        asyncio.run(listen(port, cookie, 3.0, Observations()))  # warm-up of allocations that happen once
         print(f"{'':16} {'answers':>8} {'stalled':>7} {'failed':>6} {'p50 ms':>7} {'p99 ms':>7} {'before':>7} {'ratio':>6}", end="")
-        print(f" {'coming':>7} {'held':>7} {'beside':>7} {'KiB each':>9}", flush=True)
+        print(f" {'coming':>7} {'held':>7} {'baseline':>7} {'KiB each':>9}", flush=True)
         good = True
         for name, (path, *options) in MODES.items():
             if arguments.mode not in (None, name):
@@ -109,9 +109,9 @@ def main() -> None:
             for _ in range(arguments.rounds):
                 before = undisturbed(port, cookie, arguments.seconds, process.pid)
                 attack = partial(attacked, port, cookie, process.pid, options, arguments.rate)
-                beside = attack(f"{other}{path}", min(arguments.seconds, MOST_BESIDE))
+                baseline = attack(f"{other}{path}", min(arguments.seconds, MAX_BASELINE_SECONDS))
                 heard = attack(f"http://{SLOW_HOST}:{port}{path}", arguments.seconds)
-                show(name, heard, before, beside)
+                show(name, heard, before, baseline)
                 ratios.append(heard.p(99) / before.p(99))
                 good &= not heard.failures and not before.failures
             print(f"{name:16} median ratio {statistics.median(ratios):.2f}, goal {GOAL:.1f}", flush=True)
@@ -138,9 +138,9 @@ def start_other(stack: ExitStack, directory: Path) -> str:
     return other
 
 
-def undisturbed(port: int, cookie: str, seconds: int, process_id: int) -> Heard:
+def undisturbed(port: int, cookie: str, seconds: int, process_id: int) -> Observations:
     time.sleep(GONE)
-    heard = Heard()
+    heard = Observations()
     with watched() as stalls:
         asyncio.run(listen(port, cookie, seconds, heard))
     heard.leave_out(stalls)
@@ -148,14 +148,14 @@ def undisturbed(port: int, cookie: str, seconds: int, process_id: int) -> Heard:
     return heard
 
 
-def attacked(port: int, cookie: str, process_id: int, options: Sequence[str], rate: int, url: str, seconds: int) -> Heard:
+def attacked(port: int, cookie: str, process_id: int, options: Sequence[str], rate: int, url: str, seconds: int) -> Observations:
     """Return the normal client's observations from the start of the attack."""
     size = ("-c", str(CONNECTIONS), "-r", str(rate), "-i", "10", "-l", str(seconds))
     command = ("nice", "-n", str(NICE), "slowhttptest", *options, *size, "-u", url)
-    heard = Heard(coming=CONNECTIONS / rate + SETTLED)
+    heard = Observations(coming=CONNECTIONS / rate + SETTLED)
 
     async def attack() -> None:
-        attacking = asyncio.ensure_future(attack_again_and_again(command, heard))
+        attacking = asyncio.ensure_future(repeat_attack(command, heard))
         try:
             await listen(port, cookie, seconds, heard)
             heard.memory = resident(process_id)
@@ -169,7 +169,7 @@ def attacked(port: int, cookie: str, process_id: int, options: Sequence[str], ra
     return heard
 
 
-async def attack_again_and_again(command: tuple[str, ...], heard: Heard) -> None:
+async def repeat_attack(command: tuple[str, ...], heard: Observations) -> None:
     """Repeat the attack, which ends when gate has closed all its connections."""
     silent = asyncio.subprocess.DEVNULL
     while True:
@@ -183,7 +183,7 @@ async def attack_again_and_again(command: tuple[str, ...], heard: Heard) -> None
                 await process.wait()
 
 
-async def listen(port: int, cookie: str, seconds: float, heard: Heard) -> None:
+async def listen(port: int, cookie: str, seconds: float, heard: Observations) -> None:
     """Send at a fixed rate regardless of response times, so that a slow response does not hide those queued behind it (coordinated
     omission).
     """
@@ -200,7 +200,9 @@ async def listen(port: int, cookie: str, seconds: float, heard: Heard) -> None:
         writer.close()
 
 
-async def ask(port: int, cookie: str, heard: Heard, idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]], *, is_new: bool) -> None:
+async def ask(
+    port: int, cookie: str, heard: Observations, idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]], *, is_new: bool
+) -> None:
     started = time.monotonic()
     try:
         async with asyncio.timeout(PATIENCE):
@@ -221,12 +223,12 @@ async def ask(port: int, cookie: str, heard: Heard, idle: list[tuple[asyncio.Str
         idle.append((reader, writer))
 
 
-def show(name: str, heard: Heard, before: Heard, beside: Heard) -> None:
+def show(name: str, heard: Observations, before: Observations, baseline: Observations) -> None:
     failed = f"{len(heard.failures)}: {heard.failures[0]}" if heard.failures else "0"
     stalled = "unknown" if heard.stalled is None else str(heard.stalled)
     print(f"{name:16} {len(heard.answers):8} {stalled:>7} {failed:>6} {heard.p(50) * 1000:7.2f} {heard.p(99) * 1000:7.2f}", end="")
     print(f" {before.p(99) * 1000:7.2f} {heard.p(99) / before.p(99):6.2f}", end="")
-    print("".join(f" {wait * 1000:7.2f}" for wait in (heard.p(99, coming=True), heard.p(99, coming=False), beside.p(99))), end="")
+    print("".join(f" {wait * 1000:7.2f}" for wait in (heard.p(99, coming=True), heard.p(99, coming=False), baseline.p(99))), end="")
     print(f" {(heard.memory - before.memory) / 1024 / CONNECTIONS:9.0f}", flush=True)
 
 

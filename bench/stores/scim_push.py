@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.support.harness import AUTHENTICATE_HOST, free_port, gate_settings, pin, start_gate
-from bench.support.process_stats import processor_seconds, resident
+from bench.support.process_stats import cpu_seconds, resident
 
 USERS, GROUP = 20_000, 1_000
 TOKEN = "bench-token-of-thirty-two-characters"
@@ -35,11 +35,11 @@ def main() -> int:
         process = start_gate(stack, directory, {**settings, "scim_token": TOKEN}, core=1)
         provider = ScimProvider(port)
         before = resident(process.pid)
-        ids, used, started = [], [processor_seconds(process.pid)], time.perf_counter()
+        ids, used, started = [], [cpu_seconds(process.pid)], time.perf_counter()
         for number in range(users):
             ids.append(provider.push("POST", "Users", user(number))["id"])
             if (number + 1) % max(users // 10, 1) == 0:
-                used.append(processor_seconds(process.pid))
+                used.append(cpu_seconds(process.pid))
         growth = (resident(process.pid) - before) / users
         first, last = (1e4 * (used[end] - used[end - 1]) / users for end in (1, 10))
         print(

@@ -41,7 +41,7 @@ from tests.support.options import MINIMAL, make_options
 from tests.support.redis_server import RedisServer
 
 HOST = "bench.localhost"
-PEOPLE, GROUPS, GROUPS_EACH = 110_000, 1000, 10
+USERS, GROUPS, GROUPS_EACH = 110_000, 1000, 10
 ISSUER = MINIMAL["idp_provider_url"]
 CHANGES = 100_000
 REVOCATIONS = 300
@@ -82,7 +82,7 @@ async def fill(url: str, options: Options, sessions: int) -> None:
     done = int(marker.data["sessions"]) if marker is not None else 0
     if not done:
         await each(range(GROUPS), lambda n: store.put(DIRECTORY_GROUP, f"g{n}", {"id": f"g{n}", "name": f"team {n}"}))
-        await each(range(min(PEOPLE, sessions)), lambda n: put_person(store, n))
+        await each(range(min(USERS, sessions)), lambda n: put_user(store, n))
     if done < sessions:
         await each(range(done, sessions), lambda n: put_session(store, n))
         await store.put(USER, "filled", {"sessions": sessions})
@@ -99,7 +99,7 @@ async def each(numbers: Iterable[int], work: Callable[[int], Awaitable[object]])
     await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
 
 
-async def put_person(store: StoreBackend, number: int) -> None:
+async def put_user(store: StoreBackend, number: int) -> None:
     id, email = f"oidc/{number}", f"person-{number}@example.com"
     groups = tuple(f"g{(GROUPS_EACH * number + turn) % GROUPS}" for turn in range(GROUPS_EACH))
     await store.put(
@@ -109,7 +109,7 @@ async def put_person(store: StoreBackend, number: int) -> None:
 
 
 async def put_session(store: StoreBackend | RemoteBroker, number: int) -> None:
-    now, person = time.time(), number % PEOPLE
+    now, person = time.time(), number % USERS
     email = f"person-{person}@example.com"
     session = SessionRecord(
         id=f"s{number}",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from bench.support.harness import BODY, HOST
-from bench.support.wrk_load import CONNECTIONS, LEAST_SAMPLES, Failed, Sample, counting, take_sample
+from bench.support.wrk_load import CONNECTIONS, MIN_SAMPLES, Failed, Sample, take_sample, valid_samples
 
 MORE_ROUNDS = 3  # for candidates without enough undisturbed samples
 
@@ -18,7 +18,7 @@ _UNVERIFIED.check_hostname, _UNVERIFIED.verify_mode = False, ssl.CERT_NONE
 
 
 @dataclass
-class Contender:
+class Candidate:
     name: str
     process: int
     port: int
@@ -36,7 +36,7 @@ class Contender:
     def wrk(self, path: str) -> list[str]:
         return [*(f"-H{name}: {value}" for name, value in _headers(self.cookie).items()), self.url + path]
 
-    def must_judge(self) -> None:
+    def assert_authorizes(self) -> None:
         """Check responses individually, because wrk counts a fast redirect to the sign-in page as success."""
         status, body = self._answer(self.cookie)
         if (status, body) != (200, BODY.encode()):
@@ -51,11 +51,11 @@ class Contender:
         return response.status_code, response.content
 
 
-def give_alike_cookies(contenders: Sequence[Contender]) -> None:
+def equalize_cookies(candidates: Sequence[Candidate]) -> None:
     """Give candidates without sign-in the cookie of the first with sign-in, so that all requests are similar."""
-    cookie = next((contender.cookie for contender in contenders if contender.signs_in), "")
-    for contender in contenders:
-        contender.cookie = contender.cookie or cookie
+    cookie = next((candidate.cookie for candidate in candidates if candidate.signs_in), "")
+    for candidate in candidates:
+        candidate.cookie = candidate.cookie or cookie
 
 
 def _headers(cookie: str) -> dict[str, str]:
@@ -64,33 +64,33 @@ def _headers(cookie: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Schedule of rounds. `beside` are shared processes, such as the upstream; no round starts after `until`."""
+    """Schedule of rounds. `shared_processes` are shared processes, such as the upstream; no round starts after `until`."""
 
     rounds: int
     seconds: int
     until: float
-    beside: Collection[int]
+    shared_processes: Collection[int]
 
-    def take(self, contenders: Sequence[Contender]) -> None:
+    def take(self, candidates: Sequence[Candidate]) -> None:
         """Take one sample of each in turns, and more for those with disturbed ones."""
-        for contender in contenders:
-            self._load(contender, "/", CONNECTIONS, [])  # warm-up
+        for candidate in candidates:
+            self._load(candidate, "/", CONNECTIONS, [])  # warm-up
         for number in range(self.rounds + MORE_ROUNDS):
-            for contender in contenders:
-                lacks = number < self.rounds or len(counting(contender.samples)[0]) < self.rounds
-                if lacks and (time.monotonic() < self.until or number < LEAST_SAMPLES):
-                    self._load(contender, "/", CONNECTIONS, contender.samples)
+            for candidate in candidates:
+                lacks = number < self.rounds or len(valid_samples(candidate.samples)[0]) < self.rounds
+                if lacks and (time.monotonic() < self.until or number < MIN_SAMPLES):
+                    self._load(candidate, "/", CONNECTIONS, candidate.samples)
 
-    def take_downloads(self, contenders: Sequence[Contender], path: str, at_once: int, rounds: int) -> None:
+    def take_downloads(self, candidates: Sequence[Candidate], path: str, at_once: int, rounds: int) -> None:
         for _ in range(rounds):
-            for contender in contenders:
-                self._load(contender, path, at_once, contender.downloads)
+            for candidate in candidates:
+                self._load(candidate, path, at_once, candidate.downloads)
 
-    def _load(self, contender: Contender, path: str, at_once: int, samples: list[Sample]) -> None:
-        contender.must_judge()
-        arguments = [f"-c{at_once}", *contender.wrk(path)]
+    def _load(self, candidate: Candidate, path: str, at_once: int, samples: list[Sample]) -> None:
+        candidate.assert_authorizes()
+        arguments = [f"-c{at_once}", *candidate.wrk(path)]
         try:
-            samples.append(take_sample(contender.process, self.beside, contender.cores, arguments, self.seconds))
+            samples.append(take_sample(candidate.process, self.shared_processes, candidate.cores, arguments, self.seconds))
         except Failed as failure:
-            print(f"{contender.name}: a sample is left out, because not every request succeeded\n{failure}", file=sys.stderr)
-        contender.must_judge()
+            print(f"{candidate.name}: a sample is left out, because not every request succeeded\n{failure}", file=sys.stderr)
+        candidate.assert_authorizes()

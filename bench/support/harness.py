@@ -20,9 +20,9 @@ from tests.support.sign_in import Browser
 ROOT = Path(__file__).parents[2]
 HOST = "bench.localhost"
 AUTHENTICATE_HOST = "authenticate.localhost"
-PERSON = {"sub": "bench", "email": "bench@example.com", "email_verified": True, "groups": ["engineering"]}
+USER = {"sub": "bench", "email": "bench@example.com", "email_verified": True, "groups": ["engineering"]}
 BODY = "x" * 1024
-STARTED_WITHIN = 120  # seconds
+START_TIMEOUT = 120  # seconds
 
 NGINX = """
 daemon off; worker_processes 1; pid {directory}/nginx.pid; error_log stderr error;
@@ -86,14 +86,14 @@ def signed_in_cookie(port: int, scheme: str = "http", origin: str = f"https://{H
     """Return the cookie of a signed-in user; `origin` is the proxy's external origin, which may be https without TLS at gate."""
     proxy = f"{scheme}://127.0.0.1:{port}"
     with Browser(dial={HOST: proxy, AUTHENTICATE_HOST: proxy}) as browser:
-        response = browser.sign_in(f"{origin}/", PERSON["sub"])
+        response = browser.sign_in(f"{origin}/", USER["sub"])
         if response.status_code != 200:
             sys.exit("sign-in failed:\n" + "\n".join(map(str, browser.steps)))
         return browser.cookie_header(HOST)
 
 
 def start_provider(stack: ExitStack) -> str:
-    command = [sys.executable, "-m", "examples.demo.provider", "0", "--person", json.dumps(PERSON)]
+    command = [sys.executable, "-m", "examples.demo.provider", "0", "--person", json.dumps(USER)]
     process = stack.enter_context(child(command, core=1, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
     return f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}"
 
@@ -119,10 +119,10 @@ def child(
 
 def pin(core: int | tuple[int, ...]) -> None:
     """Pin a process to one core, or to several, as far as the machine has them."""
-    os.sched_setaffinity(0, cores_of(core))
+    os.sched_setaffinity(0, cores_for(core))
 
 
-def cores_of(core: int | tuple[int, ...]) -> set[int]:
+def cores_for(core: int | tuple[int, ...]) -> set[int]:
     cores = sorted(os.sched_getaffinity(0))
     wanted = core if isinstance(core, tuple) else (core,)
     return {cores[each] for each in wanted if each < len(cores)} or set(cores)
@@ -134,7 +134,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    deadline = time.monotonic() + STARTED_WITHIN
+    deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -20,12 +20,12 @@ def family(id: int) -> list[int]:
     return [id, *(member for child in children for member in family(child))]
 
 
-def processor_seconds(id: int) -> float:
+def cpu_seconds(id: int) -> float:
     """Return user and system CPU time of the process and its descendants, including those that have ended."""
-    return sum(map(own_processor_seconds, family(id)))
+    return sum(map(cpu_seconds_with_children, family(id)))
 
 
-def own_processor_seconds(id: int) -> float:
+def cpu_seconds_with_children(id: int) -> float:
     """Return CPU time including waited-for children, so that an ended child is counted in its parent."""
     with suppress(*_GONE):
         fields = Path(f"/proc/{id}/stat").read_text().rpartition(")")[2].split()
@@ -69,7 +69,7 @@ class CoreTime:
             busy, everything = busy + used, everything + used + idle + waiting
         return cls(busy / _TICKS, everything / _TICKS)
 
-    def share_of_others(self, earlier: "CoreTime", ours: float) -> float:
+    def background_load(self, earlier: "CoreTime", ours: float) -> float:
         """Return the share (0 to 1) that other processes used; `ours` is the CPU time of the measured ones."""
         elapsed = self.all - earlier.all
         return max(0.0, self.busy - earlier.busy - ours) / elapsed if elapsed else 0.0

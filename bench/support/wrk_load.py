@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.support.harness import pin
-from bench.support.process_stats import CoreTime, processor_seconds
+from bench.support.process_stats import CoreTime, cpu_seconds
 
 # A sample is valid if other processes used less than this share of its cores.
-MOST_OTHERS = 0.08
-LEAST_SAMPLES = 3
+MAX_BACKGROUND_LOAD = 0.08
+MIN_SAMPLES = 3
 CONNECTIONS = 32
 
 _REPORT = {
@@ -63,7 +63,7 @@ class Sample:
 
     @property
     def is_quiet(self) -> bool:
-        return self.others < MOST_OTHERS
+        return self.others < MAX_BACKGROUND_LOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +80,26 @@ class Figure:
         return cls(statistics.median(found), min(found), max(found))
 
 
-def counting(samples: Sequence[Sample]) -> tuple[list[Sample], bool]:
+def valid_samples(samples: Sequence[Sample]) -> tuple[list[Sample], bool]:
     """Return (the undisturbed samples, True), or (the quietest, False) if they are too few."""
     quiet = [sample for sample in samples if sample.is_quiet]
-    if len(quiet) >= LEAST_SAMPLES:
+    if len(quiet) >= MIN_SAMPLES:
         return quiet, True
-    return sorted(samples, key=lambda sample: sample.others)[:LEAST_SAMPLES], False
+    return sorted(samples, key=lambda sample: sample.others)[:MIN_SAMPLES], False
 
 
-def take_sample(process: int, beside: Collection[int], cores: Collection[int], arguments: Sequence[str], seconds: int) -> Sample:
-    """Load `process` for `seconds`; `arguments` are wrk's, ending with the URL. `beside` are shared processes, such as the upstream."""
+def take_sample(process: int, shared_processes: Collection[int], cores: Collection[int], arguments: Sequence[str], seconds: int) -> Sample:
+    """Load `process` for `seconds`; `arguments` are wrk's, ending with the URL. `shared_processes` include the upstream."""
 
     def ours() -> float:
-        return sum(map(processor_seconds, beside)) + _ended_children()
+        return sum(map(cpu_seconds, shared_processes)) + _ended_children()
 
-    before, machine, others = processor_seconds(process), CoreTime.of(cores), ours()
+    before, machine, others = cpu_seconds(process), CoreTime.of(cores), ours()
     started = time.monotonic()
     report = wrk(arguments, seconds)
     elapsed = time.monotonic() - started
-    used = processor_seconds(process) - before
-    share = CoreTime.of(cores).share_of_others(machine, used + ours() - others)
+    used = cpu_seconds(process) - before
+    share = CoreTime.of(cores).background_load(machine, used + ours() - others)
     mebibytes = report.transfer * elapsed
     each_request, each_mebibyte = used / max(1, report.requests), used / max(mebibytes, 1e-9)
     return Sample(report.rate, report.p50, report.p99, each_request * 1e6, report.transfer, each_mebibyte * 1e6, share)

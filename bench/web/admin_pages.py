@@ -22,10 +22,10 @@ import django
 import structlog
 
 GOAL_SECONDS = 0.5
-PEOPLE = 100_000
+USERS = 100_000
 GROUPS, MEMBERS = 10_000, 20
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
-SOMEBODY = "oidc/050000"
+SAMPLE_USER = "oidc/050000"
 
 # Queries of each list, with a description.
 DECISIONS = "authorize/loggeddecision/"
@@ -38,7 +38,7 @@ PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("sessions found by e-mail", SESSIONS, {"q": "person-050000"}),
     ("sessions found by address", SESSIONS, {"q": "10.0.195."}),
     ("sessions found by nothing", SESSIONS, {"q": "nobody at all"}),
-    ("sessions of a person", SESSIONS, {"user__id__exact": SOMEBODY}),
+    ("sessions of a person", SESSIONS, {"user__id__exact": SAMPLE_USER}),
     ("users", USERS, {}),
     ("users, the last page", USERS, {"p": "2000"}),
     *((f"users by column {column}", USERS, {"o": str(column)}) for column in range(1, 5)),
@@ -88,7 +88,7 @@ def main() -> int:
     for name, database in (("SQLite", sqlite), ("PostgreSQL", postgresql)):
         with database():
             seed()
-            print(f"{name}: {PEOPLE:,} people, sessions and log entries, {GROUPS:,} groups of {MEMBERS}; clock, processor")
+            print(f"{name}: {USERS:,} people, sessions and log entries, {GROUPS:,} groups of {MEMBERS}; clock, processor")
             slowest = max(slowest, *pages())
             filling()
     print(f"the slowest page took {1e3 * slowest:.0f} ms; the goal is less than {1e3 * GOAL_SECONDS:.0f} ms")
@@ -131,7 +131,7 @@ def filling() -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         took = asyncio.run(loaded(store))
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        print(f"  {took:6.1f} s   {PEOPLE:,} sessions and people {words}; {max(grown, 0):.0f} MiB more memory")
+        print(f"  {took:6.1f} s   {USERS:,} sessions and people {words}; {max(grown, 0):.0f} MiB more memory")
 
 
 async def filled_store() -> Any:
@@ -139,7 +139,7 @@ async def filled_store() -> Any:
     from databroker.store.memory import MemoryStore
 
     store = MemoryStore()
-    for number in range(PEOPLE):
+    for number in range(USERS):
         user = f"oidc/{number:06}"
         await store.put(SESSION, f"s{number:06}", {"user_id": user, "issued": NOW.timestamp(), "claims": {"email": user}})
         await store.put(USER, user, {"email": f"person-{number:06}@example.com"})
@@ -161,17 +161,17 @@ def seed() -> None:
     many(Group, GROUPS, lambda n: Group(id=f"g{n:04}", name=f"team {n}", email=f"team-{n}@example.com", from_claim=True))
     many(
         User,
-        PEOPLE,
+        USERS,
         lambda n: User(
             id=f"oidc/{n:06}", email=f"person-{n:06}@example.com", name=f"Person {n}", last_sign_in_at=NOW - timedelta(seconds=n)
         ),
     )
     many(
-        Membership, GROUPS * MEMBERS, lambda n: Membership(user_id=f"oidc/{n % PEOPLE:06}", group_id=f"g{n // MEMBERS:04}", from_claim=True)
+        Membership, GROUPS * MEMBERS, lambda n: Membership(user_id=f"oidc/{n % USERS:06}", group_id=f"g{n // MEMBERS:04}", from_claim=True)
     )
     many(
         Session,
-        PEOPLE,
+        USERS,
         lambda n: Session(
             id=f"s{n:06}",
             user_id=f"oidc/{n:06}",
@@ -185,7 +185,7 @@ def seed() -> None:
     )
     many(
         AuditEntry,
-        PEOPLE,
+        USERS,
         lambda n: AuditEntry(
             who="ann@example.com", object_id=f"s{n:06}", object_repr=f"person-{n:06}@example.com", action="ends the session"
         ),
@@ -194,9 +194,9 @@ def seed() -> None:
     decided = {"method": "GET", "duration_seconds": 0.0, "snapshot": "{" + " " * 800 + "}"}
     many(
         LoggedDecision,
-        PEOPLE,
+        USERS,
         lambda n: LoggedDecision(
-            decided_at=NOW - timedelta(seconds=PEOPLE - n),
+            decided_at=NOW - timedelta(seconds=USERS - n),
             user_id=f"oidc/{n:06}",
             display_name=f"person-{n:06}@example.com",
             url=f"https://app.example.com/{n}",

@@ -1,16 +1,16 @@
 from dataclasses import replace
 
 from bench.peers import BARE_ENVOY, COLUMNS, EMBEDDED, FORWARDER, WORKERS, Row, goals, table
-from bench.support.candidate import Contender
+from bench.support.candidate import Candidate
 from bench.support.wrk_load import Sample
 
 
 def row(name: str, *, rate: float = 100.0, microseconds: float = 300.0, others: float = 0.0, downloads: int = 0) -> Row:
     one = Sample(rate, p50=1.0, p99=2.0, microseconds=microseconds, transfer=500.0, microseconds_each_mebibyte=700.0, others=others)
-    contender = Contender(name, process=1, port=1, scheme="http", cores=frozenset({0, 1}))
-    contender.samples += [replace(one, rate=rate - 10), one, replace(one, rate=rate + 20)]
-    contender.downloads += [one] * downloads
-    return Row.of(contender, memory=64.0)
+    candidate = Candidate(name, process=1, port=1, scheme="http", cores=frozenset({0, 1}))
+    candidate.samples += [replace(one, rate=rate - 10), one, replace(one, rate=rate + 20)]
+    candidate.downloads += [one] * downloads
+    return Row.of(candidate, memory=64.0)
 
 
 def test_the_table_has_medians_their_spread_and_ratios_to_both_baselines() -> None:

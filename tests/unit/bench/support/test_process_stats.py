@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from bench.support.process_stats import CoreTime, family, mebibytes, processor_seconds, resident
+from bench.support.process_stats import CoreTime, cpu_seconds, family, mebibytes, resident
 
 # user nice system idle iowait irq softirq steal guest guest_nice
 STAT = """cpu  900 0 300 800 0 0 0 0 0 0
@@ -23,11 +23,11 @@ def test_the_time_of_the_cores_is_read_with_what_others_took_of_a_virtual_machin
 
 @pytest.mark.parametrize(("ours", "share"), [(3.0, 0.25), (4.0, 0.0), (4.5, 0.0)])
 def test_what_is_not_ours_is_the_others(ours: float, share: float) -> None:
-    assert CoreTime(busy=14.0, all=104.0).share_of_others(CoreTime(busy=10.0, all=100.0), ours) == share
+    assert CoreTime(busy=14.0, all=104.0).background_load(CoreTime(busy=10.0, all=100.0), ours) == share
 
 
 def test_no_time_is_nobodys() -> None:
-    assert CoreTime(1.0, 1.0).share_of_others(CoreTime(1.0, 1.0), 0.0) == 0.0
+    assert CoreTime(1.0, 1.0).background_load(CoreTime(1.0, 1.0), 0.0) == 0.0
 
 
 def test_a_process_answers_for_all_below_it() -> None:
@@ -36,7 +36,7 @@ def test_a_process_answers_for_all_below_it() -> None:
     with subprocess.Popen([sys.executable, "-c", program, busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         assert len(family(process.pid)) == 2
-        assert processor_seconds(process.pid) >= 0.2  # the kernel counts in hundredths, each rounded
+        assert cpu_seconds(process.pid) >= 0.2  # the kernel counts in hundredths, each rounded
         assert mebibytes(process.pid) > 1
         assert resident(process.pid, "VmHWM") >= resident(process.pid) > 1 << 20
         process.stdin.close()

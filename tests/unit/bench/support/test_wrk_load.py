@@ -1,6 +1,6 @@
 import pytest
 
-from bench.support.wrk_load import Failed, Figure, Report, Sample, counting
+from bench.support.wrk_load import Failed, Figure, Report, Sample, valid_samples
 
 SAID = """Running 2s test @ http://127.0.0.1:8000/
   1 threads and 32 connections
@@ -44,13 +44,13 @@ def test_what_is_no_success_is_no_sample(said: str) -> None:
 
 def test_only_quiet_samples_count() -> None:
     quiet = [sample(0.0), sample(0.05), sample(0.07)]
-    assert counting([sample(0.08), quiet[0], sample(0.5), *quiet[1:]]) == (quiet, True)
+    assert valid_samples([sample(0.08), quiet[0], sample(0.5), *quiet[1:]]) == (quiet, True)
 
 
 def test_where_too_few_are_quiet_the_quietest_stand_in_and_are_told_apart() -> None:
     samples = [sample(0.9), sample(0.01), sample(0.5), sample(0.3)]
-    assert counting(samples) == ([sample(0.01), sample(0.3), sample(0.5)], False)
-    assert counting([]) == ([], False)
+    assert valid_samples(samples) == ([sample(0.01), sample(0.3), sample(0.5)], False)
+    assert valid_samples([]) == ([], False)
 
 
 def test_a_figure_is_the_median_with_its_spread() -> None:
