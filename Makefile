@@ -5,7 +5,10 @@ PORT ?= 8443
 IDP_PORT ?= 9400
 # The order in which all tests run: one everywhere, so that what fails in CI fails on a desk.
 SEED ?= 1
-# As many tests at once; those of one file stay together, because they share what they start.
+# Concurrent tests; those of one file stay together, because they share what they start.
+# Short forms of earlier releases.
+CLASS ?= $(C)
+TESTS ?= $(T)
 JOBS ?= 5
 PYTEST = $(PY) -m pytest -p tests.support.forks --forks=$(JOBS)
 export VENV
@@ -18,21 +21,21 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test test-fast check fix docs docs-site image images words proto lock attack mutants bench clean tools venv venv-demo venv-test venv-others
+.PHONY: help demo test test-fast check lint fix format docs docs-site image images screenshots words messages proto lock attack mutants bench clean tools venv venv-demo venv-test venv-others
 .NOTPARALLEL:
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
-demo: venv-demo ## the whole product on loopback, nothing to configure (PORT=8443 IDP_PORT=9400)
+demo: venv-demo ## run gate on loopback without configuration (PORT=8443 IDP_PORT=9400)
 	@exec $(PY) manage.py demo --port $(PORT) --idp-port $(IDP_PORT)
 
-ifdef T
-test: tools venv-test venv-others ## everything CI runs: lint, types, import contracts, all tests (T=path: only these tests)
-	@$(PY) -m pytest $(T)
+ifneq ($(TESTS),)
+test: tools venv-test venv-others ## everything CI runs: lint, types, import contracts, all tests (TESTS=path: only these tests)
+	@$(PY) -m pytest $(TESTS)
 else
 test: tools venv-test venv-others
-	@# Meanwhile every test is compiled, which takes long in a new tree.
+	@# Compile all tests concurrently, which takes long in a new tree.
 	@$(PY) -m pytest --collect-only -qq >/dev/null 2>&1 & $(MAKE) check; status=$$?; wait; exit $$status
 	@$(PYTEST) --randomly-seed=$(SEED)
 endif
@@ -40,10 +43,11 @@ endif
 test-fast: JOBS = 3# these wait for little
 test-fast: venv-test ## what a change most likely breaks: lint, types, import contracts, unit tests, the matrix of verdicts
 	@# At the same time, because one process collects the tests; what the checks say comes last.
-	@said=$$(mktemp); $(MAKE) check >$$said 2>&1 & checks=$$!; \
+	@output=$$(mktemp); $(MAKE) check >$$output 2>&1 & checks=$$!; \
 	$(PYTEST) $(wildcard tests/unit tests/repo tests/mutants tests/contract/test_verdict_matrix.py); status=$$?; \
-	wait $$checks || status=$$?; cat $$said; rm -f $$said; exit $$status
+	wait $$checks || status=$$?; cat $$output; rm -f $$output; exit $$status
 
+lint: check
 check: venv-test ## format, lint, types, import contracts, generated pages, prose; changes nothing
 	@$(PY) -m ruff format --check --quiet .
 	@$(PY) -m ruff check --quiet .
@@ -52,7 +56,8 @@ check: venv-test ## format, lint, types, import contracts, generated pages, pros
 	@$(PY) manage.py settingsreference --check
 	@$(PY) .ci/prose
 
-fix: venv-test ## format, and what lint can mend by itself
+fix: format
+format: venv-test ## format, and fix lint errors that have an automatic fix
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
@@ -65,13 +70,15 @@ docs-site: venv-test ## build the documentation site into build/site; fails on d
 image: ## build the container image with docker, podman or buildah (TAG=gate)
 	@deploy/compose/build_image $(or $(TAG),gate)
 
-images: tools venv-test ## take the pictures of README.md anew, from the demo by a browser
+images: screenshots
+screenshots: tools venv-test ## update the screenshots of README.md, from the demo with a browser
 	@$(PY) -m tests.support.pictures
 
-words: venv-test ## bring the catalogues of languages (foundation/locale) after the texts of our pages, and compile them
+words: messages
+messages: venv-test ## update and compile the message catalogs (foundation/locale)
 	@$(PY) -m tests.support.catalogues
 
-proto: venv-test ## generate the Python of databroker.proto anew (tests/repo checks that it is what is committed)
+proto: venv-test ## generate the Python code of databroker.proto (tests/repo checks that it is current)
 	@$(PY) -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. databroker/rpc/databroker.proto
 
 lock: venv-test ## compile the requirement files from their .in files (U=--upgrade for newer versions)
@@ -79,14 +86,14 @@ lock: venv-test ## compile the requirement files from their .in files (U=--upgra
 	@$(COMPILE) $(U) requirements-demo.in --output-file requirements-demo.txt
 	@$(COMPILE) $(U) requirements-dev.in --output-file requirements-dev.txt
 
-attack: tools venv-test ## the full counts of every attack class against the running product (C=B5: only that class)
-	@$(if $(C),,GATE_POLICY_CASES=20000 GATE_DIRECTORY_FAULTS=all $(PY) -m pytest -q tests/contract/test_policy_reference.py tests/contract/test_directories.py)
-	@$(PY) -m tests.attack.run $(if $(C),--class $(C))
+attack: tools venv-test ## all attack classes against the running product (CLASS=B5: only that class)
+	@$(if $(CLASS),,GATE_POLICY_CASES=20000 GATE_DIRECTORY_FAULTS=all $(PY) -m pytest -q tests/contract/test_policy_reference.py tests/contract/test_directories.py)
+	@$(PY) -m tests.attack.run $(if $(CLASS),--class $(CLASS))
 
-mutants: tools venv-test ## leave out one guard at a time: do the tests notice?
+mutants: tools venv-test ## mutation testing: disable one guard at a time
 	@$(PY) -m tests.mutants
 
-bench: tools venv-test ## the benchmarks: tables with ratios measured in one run
+bench: tools venv-test ## all benchmarks, as tables with ratios measured in one run
 	@status=0; for name in decision web.decision_log config_load web.sign_in_pages peers streaming config_reload websockets tcp_tunnels slow_clients stalled_readers stores.store_operations stores.split_services stores.directory_sync stores.scim_push external_envoy web.admin_pages route_metrics web.portal_page; do $(PY) -m bench.$$name || status=1; done; exit $$status
 
 clean: ## remove the environment and every cache

@@ -23,7 +23,7 @@ ENGLISH_ALONE = {"proxy/verdict_builder.py", "gateproject/admin_site.py"}
 @pytest.mark.parametrize("language", TRANSLATED_LANGUAGES)
 def test_every_text_is_translated_and_no_other(language: str) -> None:
     assert written(language).get("You don't have access") is not None
-    assert po(renewed(language)) == path_of(language, "po").read_bytes(), "run `make words`, then translate what is new"
+    assert po(renewed(language)) == path_of(language, "po").read_bytes(), "run `make messages`, then translate what is new"
     assert [message.id for message in written(language) if message.id and not all(_forms(message.string))] == []
 
 
@@ -45,7 +45,7 @@ def test_a_translation_has_the_same_places_and_is_certain(language: str) -> None
 
 @pytest.mark.parametrize("language", TRANSLATED_LANGUAGES)
 def test_what_is_compiled_is_what_is_written(language: str) -> None:
-    assert compiled(written(language)) == path_of(language, "mo").read_bytes(), "run `make words`"
+    assert compiled(written(language)) == path_of(language, "mo").read_bytes(), "run `make messages`"
 
 
 def _forms(output: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
