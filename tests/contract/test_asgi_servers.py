@@ -78,8 +78,8 @@ class TakesUploads(ThreadedUpstream):
                 for piece in self.sized(length) if length else self.chunked():
                     digest.update(piece)
                     upstream.taken += len(piece)
-                said = digest.hexdigest().encode()
-                self.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(said), said))
+                report = digest.hexdigest().encode()
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(report), report))
 
             def sized(self, left: int) -> Iterator[bytes]:
                 while left and (piece := self.rfile.read1(min(left, PIECE))):
@@ -117,7 +117,7 @@ class Stage:
     uploads: TakesUploads
 
     @property
-    def is_ours(self) -> bool:
+    def is_gate_s(self) -> bool:
         return self.server == "our listener"
 
     def client(self, host: str) -> RawWebSocket:
@@ -210,7 +210,7 @@ def test_an_upstream_learns_nothing_that_a_client_pretends(stage: Stage, kind: s
 
 
 # (host, request): none of these reaches an application.
-KEPT_OUT = {
+REFUSED = {
     "no session": (APP, "GET / HTTP/1.1\nHost: HOST"),
     "a forged cookie": (APP, "GET / HTTP/1.1\nHost: HOST\nCookie: _gate=FORGED; __Host-_gate=FORGED"),
     "a forged token": (APP, "GET / HTTP/1.1\nHost: HOST\nAuthorization: Gate FORGED"),
@@ -238,7 +238,7 @@ KEPT_OUT = {
         )
     },
 }
-WEBSOCKETS_KEPT_OUT = {
+REFUSED_WEBSOCKETS = {
     "no session": (APP, ""),
     "a forged cookie": (APP, "Cookie: _gate=FORGED"),
     "a page of another origin": (PUBLIC, "Origin: https://evil.example"),
@@ -249,18 +249,18 @@ WEBSOCKETS_KEPT_OUT = {
 }
 
 
-@pytest.mark.parametrize("name", KEPT_OUT)
+@pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_let_in_reaches_no_application(stage: Stage, name: str) -> None:
-    host, text = KEPT_OUT[name]
+    host, text = REFUSED[name]
     status = stage.ask(host, text)
     assert stage.recorder.received == []
     assert status is None or status >= 300
     assert status != 500
 
 
-@pytest.mark.parametrize("name", WEBSOCKETS_KEPT_OUT)
+@pytest.mark.parametrize("name", REFUSED_WEBSOCKETS)
 def test_a_websocket_that_is_not_let_in_reaches_no_application(stage: Stage, name: str) -> None:
-    host, line = WEBSOCKETS_KEPT_OUT[name]
+    host, line = REFUSED_WEBSOCKETS[name]
     text = UPGRADE.replace("HOST", line) if name == "an unknown host" else f"{UPGRADE}\n{line}".strip()
     status = stage.ask(host, text)
     assert stage.recorder.received == []
@@ -268,7 +268,7 @@ def test_a_websocket_that_is_not_let_in_reaches_no_application(stage: Stage, nam
     assert status != 500
 
 
-async def test_who_is_signed_in_is_told_to_the_application_and_who_was_is_not(stage: Stage) -> None:
+async def test_identity_headers_only_with_a_live_session(stage: Stage) -> None:
     async with stage.gate.client() as client:
         assert (await sign_in(client, stage.gate.url(APP, "/first"), "alice")).status_code == 200
         cookie = of_client(client, APP)
@@ -348,8 +348,8 @@ def test_a_browser_talks_to_its_application(stage: Stage, tmp_path: Path) -> Non
     with headless_browser(tmp_path / "profile", trusted_spki=stage.gate.certificates.spki_hash) as browser:
         browser.open(stage.gate.url(SOCKETS, "/not-here"))
         browser.driver.set_script_timeout(20)
-        heard, was_clean = browser.driver.execute_async_script(TALK, f"wss://{stage.name(SOCKETS)}/polite")
-    assert heard == ["grüß dich", 100_000]
+        incoming, was_clean = browser.driver.execute_async_script(TALK, f"wss://{stage.name(SOCKETS)}/polite")
+    assert incoming == ["grüß dich", 100_000]
     assert was_clean
 
 
@@ -362,13 +362,13 @@ def test_messages_pass_whole_both_ways(stage: Stage, opcode: int, size: int) -> 
         for _ in range(2):
             client.say(opcode, payload)
         client.say(opcode, b"the end")
-        heard = [client.frame()]
-        while heard[-1].payload != b"the end":
-            heard.append(client.frame())
+        incoming = [client.frame()]
+        while incoming[-1].payload != b"the end":
+            incoming.append(client.frame())
         # Daphne's own websockets drop what is empty.
         expected = [] if size == 0 and stage.server == "Daphne's own classes" else [payload, payload]
-        assert [frame.payload for frame in heard] == [*expected, b"the end"]
-        assert {frame.opcode for frame in heard} == {opcode}
+        assert [frame.payload for frame in incoming] == [*expected, b"the end"]
+        assert {frame.opcode for frame in incoming} == {opcode}
         client.say(CLOSE, b"\x0f\xa2bye")
         # autobahn, of Daphne's own, answers a Close with a code of its own.
         assert client.frame().close_code == (1000 if stage.server == "Daphne's own classes" else 4002)
@@ -393,14 +393,14 @@ def test_a_client_that_stops_reading_stops_the_upstream(stage: Stage) -> None:
             client.exactly(65536)
 
 
-def test_an_upstream_that_breaks_off_is_not_a_good_end(stage: Stage) -> None:
+def test_truncated_upstream_response_is_an_error(stage: Stage) -> None:
     with stage.client(SOCKETS) as client:
         assert client.open(stage.name(SOCKETS), "/breaks-off").status == 101
         assert client.frame().payload == b"last words"
         try:
             assert client.frame().close_code not in (1000, 1001)
         except Broken:
-            assert stage.is_ours
+            assert stage.is_gate_s
 
 
 @pytest.mark.parametrize("path", ["wrong-accept", "no-upgrade", "unasked-subprotocol", "unasked-extension", "not-here", "ok-with-upgrade"])
@@ -408,7 +408,7 @@ def test_a_websocket_that_its_application_does_not_open_is_not_open(stage: Stage
     with stage.client(SOCKETS) as client:
         answer = client.open(stage.name(SOCKETS), f"/{path}")
         assert answer.status != 101
-        assert answer.status >= 400 or stage.is_ours
+        assert answer.status >= 400 or stage.is_gate_s
 
 
 def test_an_answer_comes_as_it_is_made(stage: Stage) -> None:
@@ -444,11 +444,11 @@ def test_an_upload_reaches_its_application_as_it_is_sent(stage: Stage, framing: 
 
 
 @pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.parametrize("said", PRETENDED)
-def test_an_address_is_the_connections_or_unknown(stage: Stage, said: str, kind: str) -> None:
-    line = PRETENDED[said]
+@pytest.mark.parametrize("report", PRETENDED)
+def test_an_address_is_the_connections_or_unknown(stage: Stage, report: str, kind: str) -> None:
+    line = PRETENDED[report]
     # uvicorn has put the client's word in the place of the address; and a word that could be where the address is from leaves none.
-    is_unknown = (stage.server == "uvicorn" and "X-Forwarded-For" in line) or (not stage.is_ours and "127.0.0.1:" in line)
+    is_unknown = (stage.server == "uvicorn" and "X-Forwarded-For" in line) or (not stage.is_gate_s and "127.0.0.1:" in line)
     let_in = set()
     for name in ADDRESSES:
         status = stage.ask(f"{name}.localhost", f"{HEADS[kind]}\n{line}".strip())
@@ -469,13 +469,15 @@ def at_a_socket(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         path = builder.write(directory, certificate_files(directory, AUTHENTICATE))
         environment = clean_environment(GATE_CONFIG=str(path))
         with python(*AT_A_SOCKET[request.param](name), environment=environment) as child:
-            child.wait_for(lambda: asked_at(name, recorder, f"GET / HTTP/1.1\nHost: {PUBLIC}:{builder.port}") == 200, "gate answers", 60)
+            child.wait_for(
+                lambda: requested_at(name, recorder, f"GET / HTTP/1.1\nHost: {PUBLIC}:{builder.port}") == 200, "gate answers", 60
+            )
             yield name, recorder, builder.port
             assert "Traceback" not in child.output
             child.stop()
 
 
-def asked_at(name: str, recorder: RecordingUpstream, text: str) -> int | None:
+def requested_at(name: str, recorder: RecordingUpstream, text: str) -> int | None:
     recorder.received.clear()
     with suppress(OSError, Broken), AtSocket(name) as client:
         client.send(text.strip().replace("\n", "\r\n").encode() + b"\r\n\r\n")
@@ -496,19 +498,19 @@ class AtSocket(RawClient):
 
 
 @pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.parametrize("said", PRETENDED)
-def test_a_client_of_a_unix_socket_has_no_address(at_a_socket: tuple[str, RecordingUpstream, int], said: str, kind: str) -> None:
+@pytest.mark.parametrize("report", PRETENDED)
+def test_a_client_of_a_unix_socket_has_no_address(at_a_socket: tuple[str, RecordingUpstream, int], report: str, kind: str) -> None:
     where, recorder, port = at_a_socket
     let_in = set()
     for name in (*ADDRESSES, "public"):
-        status = asked_at(where, recorder, f"{HEADS[kind]}\n{PRETENDED[said]}".replace("HOST", f"{name}.localhost:{port}"))
+        status = requested_at(where, recorder, f"{HEADS[kind]}\n{PRETENDED[report]}".replace("HOST", f"{name}.localhost:{port}"))
         assert bool(recorder.received) == (status in (200, 101))
         assert not any(b"198.51.100" in received for received in recorder.received)
         let_in |= {name} if recorder.received else set()
     assert let_in == {"public"}
 
 
-def test_http_2_is_judged_alike(stage: Stage) -> None:
+def test_http2_has_the_same_decisions(stage: Stage) -> None:
     """hypercorn speaks it: a body without a length, a Cookie in pieces, and a Host beside the authority."""
     if stage.server != "hypercorn":
         return
@@ -551,14 +553,14 @@ def is_hypercorns_own(line: str) -> bool:
     return "Traceback" in line and "hypercorn/protocol/h2.py" in line and re.search(r"KeyError: \d+\W", line) is not None
 
 
-def test_what_is_missing_is_said_once(stage: Stage) -> None:
+def test_missing_feature_is_logged_once(stage: Stage) -> None:
     lines = [line for line in stage.gate.log if "third-party ASGI server" in line["event"]]
-    assert len(lines) == (not stage.is_ours)
+    assert len(lines) == (not stage.is_gate_s)
     assert tracebacks(stage.gate) == []
 
 
 @pytest.mark.parametrize("path", ["/ping", "/.gate/"])
-def test_pages_of_ours_are_served(stage: Stage, path: str) -> None:
+def test_gate_pages_are_served(stage: Stage, path: str) -> None:
     with RawClient(stage.gate.port, tls=stage.gate.certificates.client_context(), server_name=AUTHENTICATE) as client:
         client.send(f"GET {path} HTTP/1.1\r\nHost: {stage.name(AUTHENTICATE)}\r\nAccept: text/html\r\n\r\n".encode())
         assert client.response().status == (302 if path == "/.gate/" else 200)

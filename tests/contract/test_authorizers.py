@@ -92,7 +92,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         await server.stop()
 
 
-async def test_an_end_that_is_known_beforehand_is_told(world: World) -> None:
+async def test_known_expiry_is_returned(world: World) -> None:
     """Of access for a while only where nothing else lets them in; of nobody and of a program there is none."""
     keys = {path: world.authorizer.routes.match(request(path)).route.grant_key for path in ("/given", "/both")}
     held = tuple(TemporaryAccess(path, key, 1000.0, 1700.0, "bob", "a test") for path, key in keys.items())
@@ -110,7 +110,7 @@ async def test_an_end_that_is_known_beforehand_is_told(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "outcome"),
+    ("requested", "outcome"),
     [
         (request("/"), Outcome.ALLOWED),
         (request("/public/x?a=1&b"), Outcome.ALLOWED),
@@ -126,15 +126,15 @@ async def test_an_end_that_is_known_beforehand_is_told(world: World) -> None:
     ],
     ids=lambda value: f"{value.method} {value.host}{value.path}" if hasattr(value, "path") else value.name,
 )
-async def test_a_request_is_judged_and_its_route_found(world, asked, outcome):
-    check = await world.authorizer.check(asked, world.cookie())
+async def test_request_selects_route_and_decision(world, requested, outcome):
+    check = await world.authorizer.check(requested, world.cookie())
     assert check.decision.outcome is outcome
-    expected = world.authorizer.routes.match(asked)
+    expected = world.authorizer.routes.match(requested)
     assert check.decision.route is expected
-    assert check.decision.is_preflight == (asked.method == "OPTIONS")
+    assert check.decision.is_preflight == (requested.method == "OPTIONS")
 
 
-async def test_upstreams_are_told_and_the_proxy_knows_who_it_is(world):
+async def test_identity_reaches_upstream_and_access_log(world):
     check = await world.authorizer.check(request("/"), world.cookie())
     assert [name for name, _ in check.identity_headers] == list(world.authorizer.identity_header_names)
     assert dict(check.identity_headers)[b"x-gate-claim-email"] == b"ann@corp.com"
@@ -143,12 +143,12 @@ async def test_upstreams_are_told_and_the_proxy_knows_who_it_is(world):
     assert check.identity.expires == 2000.0
 
 
-async def test_upstreams_are_told_in_the_routes_own_words(world):
+async def test_route_header_templates_reach_the_upstream(world):
     check = await world.authorizer.check(request("/told"), world.cookie(), "r1")
     assert check.identity_headers == ((b"x-told", b"oidc/1 r1"),)
 
 
-async def test_administrators_learn_who_a_session_is_with_groups_and_claims(world):
+async def test_admin_shows_session_groups_and_claims(world):
     await world.broker.sign_in("s2", claims={"team": "blue"})
     await settled()
     identity = await world.authorizer.load_session_identity("s2")
@@ -157,11 +157,11 @@ async def test_administrators_learn_who_a_session_is_with_groups_and_claims(worl
     assert await world.authorizer.load_session_identity("unknown") is None
 
 
-async def test_an_upstream_is_shown_credentials_of_ours_where_its_route_has_them(world):
-    asked = request("/cluster")
-    check = await world.authorizer.check(asked, world.cookie())
+async def test_credentials_only_on_their_route(world):
+    requested = request("/cluster")
+    check = await world.authorizer.check(requested, world.cookie())
     assert world.authorizer.injects_credentials(check.decision.route)
-    found = await world.authorizer.credentials_for(check, asked, world.cookie())
+    found = await world.authorizer.credentials_for(check, requested, world.cookie())
     assert found == ((b"authorization", b"Bearer the-token"), (b"impersonate-user", b"ann@corp.com"))
     assert b"the-token" not in b"".join(value for _, value in check.identity_headers)
     plain = await world.authorizer.check(request("/"), world.cookie())
@@ -169,25 +169,25 @@ async def test_an_upstream_is_shown_credentials_of_ours_where_its_route_has_them
     assert await world.authorizer.credentials_for(plain, request("/"), world.cookie()) == ()
 
 
-async def test_what_an_application_wants_and_nobody_has_is_told_in_the_same_words(world):
+async def test_missing_required_claim_has_the_same_error(world):
     with pytest.raises(NoIdentity, match=r"^it requires claim\.key"):
         await world.authorizer.check(request("/named"), world.cookie())
-    asked = request("/tokens")
-    check = await world.authorizer.check(asked, world.cookie())
+    requested = request("/tokens")
+    check = await world.authorizer.check(requested, world.cookie())
     assert world.authorizer.injects_credentials(check.decision.route)
     with pytest.raises(UpstreamCredentialsUnavailable, match="no data broker") as refused:
-        await world.authorizer.credentials_for(check, asked, world.cookie())
+        await world.authorizer.credentials_for(check, requested, world.cookie())
     assert not isinstance(refused.value, NoIdentity)
 
 
-async def test_who_is_refused_is_told_why_and_attested_nowhere(world):
+async def test_denied_user_gets_the_reason_and_no_assertion(world):
     check = await world.authorizer.check(request("/bob"), world.cookie())
     assert check.identity_headers == ()
     assert user_message(check.decision).params == {"reasons": Reason.USER_NOT_LISTED.value}
     assert check.identity is not None
 
 
-async def test_without_a_session_nobody_is_known(world):
+async def test_without_session_there_is_no_identity(world):
     for cookies in ([], [b"_gate=x"], world.cookie("other.example.com")):
         check = await world.authorizer.check(request("/"), cookies)
         assert (check.decision.outcome, check.identity, check.identity_headers) == (Outcome.SIGN_IN, None, ())
@@ -212,7 +212,7 @@ async def test_a_path_with_two_readings_is_refused(world):
         await world.authorizer.check(request("/;x/bob"), world.cookie())
 
 
-async def test_where_only_the_broker_could_tell_there_is_no_decision(world):
+async def test_no_decision_without_broker(world):
     world.broker.is_down = True
     with pytest.raises(BrokerError):
         await world.authorizer.check(request("/"), world.cookie())
@@ -231,8 +231,8 @@ async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: Wor
     token = new_token("ci")
     await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", ("nobody",), 1000.0, 99_000.0, hash_token(token)).to_data())
     await settled()
-    good, bad = ([(b"authorization", b"Bearer " + value.encode())] for value in (token, new_token("ci")))
-    check = await world.authorizer.check(request("/", "other.example.com:8443", headers=good), [])
+    valid, bad = ([(b"authorization", b"Bearer " + value.encode())] for value in (token, new_token("ci")))
+    check = await world.authorizer.check(request("/", "other.example.com:8443", headers=valid), [])
     assert check.decision.outcome is Outcome.ALLOWED
     assert check.identity is not None
     assert (check.identity.user_id, check.challenge) == ("service_account/ci", "")
@@ -242,8 +242,8 @@ async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: Wor
 
 
 async def test_the_openings_are_what_the_requests_are_let_in_for(world: World) -> None:
-    asker = request("/.gate/", "auth.example.com", source_ip="10.1.2.3", headers=[(b"x-team", b"blue"), (b"cookie", b"a=b")])
-    found = await world.authorizer.accessible_routes(asker, world.cookie("auth.example.com"))
+    requester = request("/.gate/", "auth.example.com", source_ip="10.1.2.3", headers=[(b"x-team", b"blue"), (b"cookie", b"a=b")])
+    found = await world.authorizer.accessible_routes(requester, world.cookie("auth.example.com"))
     assert [(each.route.route.prefix, each.needs_step_up, each.is_partially_accessible) for each in found] == [
         ("/public", False, False),
         ("/header", False, True),
@@ -255,7 +255,7 @@ async def test_the_openings_are_what_the_requests_are_let_in_for(world: World) -
         (None, False, False),
         ("/strong", True, False),
     ]
-    elsewhere = replace(asker, source_ip="192.0.2.1", headers=())
+    elsewhere = replace(requester, source_ip="192.0.2.1", headers=())
     prefixes = [each.route.route.prefix for each in await world.authorizer.accessible_routes(elsewhere, world.cookie("auth.example.com"))]
     assert prefixes == ["/public", "/cluster", "/told", "/named", "/tokens", None, "/strong"]
-    assert await world.authorizer.accessible_routes(asker, world.cookie("app.example.com")) == ()
+    assert await world.authorizer.accessible_routes(requester, world.cookie("app.example.com")) == ()

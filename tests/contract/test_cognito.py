@@ -62,7 +62,7 @@ async def world(tmp_path: Path, pool: Pool) -> AsyncIterator[World]:
     await world.tokens.close()
 
 
-async def test_an_id_token_of_the_pool_is_its_person_with_their_groups(world: World, pool: Pool) -> None:
+async def test_cognito_id_token_has_user_and_groups(world: World, pool: Pool) -> None:
     bearer = await world.ask(pool.tokens_of("alice")["IdToken"])
     assert bearer is not None
     assert bearer.user.id.startswith(f"{pool.issuer}#")
@@ -70,7 +70,7 @@ async def test_an_id_token_of_the_pool_is_its_person_with_their_groups(world: Wo
     assert bearer.session.claims["cognito:username"] == "alice"
 
 
-async def test_an_access_token_of_cognito_says_for_no_application_that_it_is_for_it(world: World, pool: Pool) -> None:
+async def test_cognito_access_token_has_no_audience(world: World, pool: Pool) -> None:
     """It has `client_id` and no `aud`."""
     assert isinstance(await world.ask(pool.tokens_of("alice")["AccessToken"]), InvalidToken)
 
@@ -87,13 +87,13 @@ async def test_a_token_for_another_client_of_the_pool_is_refused(tmp_path: Path,
     await world.tokens.close()
 
 
-async def test_a_token_is_good_until_it_says(world: World, pool: Pool) -> None:
+async def test_token_is_valid_until_exp(world: World, pool: Pool) -> None:
     token = pool.tokens_of("alice")["IdToken"]
     world.now += 3600 + 120
     assert isinstance(await world.ask(token), InvalidToken)
 
 
-async def test_a_pool_that_names_itself_otherwise_signs_nobody_in(tmp_path: Path, pool: Pool) -> None:
+async def test_cognito_issuer_mismatch_is_refused(tmp_path: Path, pool: Pool) -> None:
     """Wherever moto answers, its documents are Amazon's."""
     settings: dict[str, Any] = {"idp_provider_url": pool.url, "idp_client_id": pool.client_id, "groups_claim": None}
     with override_settings(ROOT_URLCONF="authenticate.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):

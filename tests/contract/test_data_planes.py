@@ -88,7 +88,7 @@ def is_http2_there(gate: RunningGate, is_envoy: bool, upstream: SampleUpstream) 
     return is_envoy
 
 
-def test_a_form_without_a_session_is_kept_or_its_page_says_why_not(gate: RunningGate, is_http2_there: bool) -> None:
+def test_form_without_session_is_saved_or_page_explains(gate: RunningGate, is_http2_there: bool) -> None:
     """Nothing is promised that who carries it in the end can't do."""
 
     def sent(host: str) -> RawResponse:
@@ -96,18 +96,18 @@ def test_a_form_without_a_session_is_kept_or_its_page_says_why_not(gate: Running
         form = ("Content-Type: application/x-www-form-urlencoded", "Content-Length: 6")
         return ask(gate, "/order", *own, *form, host=host, server_name=APP, method="POST", body=b"item=2")
 
-    kept = sent(APP)
-    assert kept.status == 302
-    assert any("_form_" in value for name, value in kept.headers if name.lower() == "set-cookie")
+    stored = sent(APP)
+    assert stored.status == 302
+    assert any("_form_" in value for name, value in stored.headers if name.lower() == "set-cookie")
     if is_http2_there:
         refused = sent(HTTP2)
         assert (refused.status, b"does not accept kept forms" in refused.body) == (401, True)
         assert not any("_form_" in value for name, value in refused.headers if name.lower() == "set-cookie")
 
 
-async def session(gate: RunningGate, person: str = "alice", host: str = APP) -> str:
+async def session(gate: RunningGate, user: str = "alice", host: str = APP) -> str:
     async with gate.client() as client:
-        await sign_in(client, gate.url(host, "/not-here"), person)
+        await sign_in(client, gate.url(host, "/not-here"), user)
         return of_client(client, host)
 
 
@@ -127,7 +127,7 @@ def ask(
         return client.send("\r\n".join([*head, "", ""]).encode("latin-1") + body).response(method)
 
 
-def heard(answer: RawResponse | httpx.Response) -> dict[str, list[str]]:
+def incoming(answer: RawResponse | httpx.Response) -> dict[str, list[str]]:
     """The headers that the application received."""
     found: dict[str, list[str]] = {}
     for name, value in json.loads(answer.body if isinstance(answer, RawResponse) else answer.content)["headers"]:
@@ -139,11 +139,11 @@ def logged(gate: RunningGate, matches: Callable[[dict], bool]) -> dict:
     return gate.wait_for_event("request", matches)
 
 
-async def test_a_person_signs_in_and_lands_where_they_wanted(gate: RunningGate) -> None:
+async def test_sign_in_returns_to_the_page(gate: RunningGate) -> None:
     async with gate.client() as client:
         page = await sign_in(client, gate.url(APP, "/a%20b/c?x=1&y=%C3%BC&x=2"), "alice")
         assert (page.status_code, page.json()["target"]) == (200, "/a%20b/c?x=1&y=%C3%BC&x=2")
-        again = heard(await client.get(gate.url(APP, "/again"), headers=HTML | {"x-forwarded-for": "192.0.2.9", "x-unwanted": "1"}))
+        again = incoming(await client.get(gate.url(APP, "/again"), headers=HTML | {"x-forwarded-for": "192.0.2.9", "x-unwanted": "1"}))
         rewritten = await client.get(gate.url(APP, "/in/x?y=1"), headers=HTML)
         below = await client.get(gate.url(APP, "/below/x?y=1"), headers=HTML)
         posted = await client.post(gate.url(APP, "/form"), content=b"a body", headers=HTML)
@@ -151,12 +151,12 @@ async def test_a_person_signs_in_and_lands_where_they_wanted(gate: RunningGate) 
     assert (again["x-forwarded-for"], again["x-forwarded-proto"]) == (["127.0.0.1"], ["https"])
     assert "_gate" not in str(again)
     assert not {name for name in again if name.startswith(("x-gate-edge", "x-envoy"))} | ({"x-unwanted"} & again.keys())
-    assert (rewritten.json()["target"], heard(rewritten)["x-set"]) == ("/out/x?y=1", ["by the route"])
+    assert (rewritten.json()["target"], incoming(rewritten)["x-set"]) == ("/out/x?y=1", ["by the route"])
     assert below.json()["target"] == "/base/below/x?y=1"
     assert (posted.json()["method"], posted.json()["body"]) == ("POST", "a body")
 
 
-async def test_who_may_not_pass_does_not_and_is_told_why(gate: RunningGate, upstream: SampleUpstream) -> None:
+async def test_denied_user_gets_the_reason(gate: RunningGate, upstream: SampleUpstream) -> None:
     bob, before = await session(gate, "bob"), upstream.hits
     refused = ask(gate, "/reports", "Accept: text/html", cookie=bob)
     assert (refused.status, b"bob@example.com" in refused.body) == (403, True)
@@ -172,36 +172,36 @@ async def test_who_may_not_pass_does_not_and_is_told_why(gate: RunningGate, upst
 
 async def test_each_request_has_one_line_in_the_log(gate: RunningGate) -> None:
     alice = await session(gate)
-    identifier = heard(ask(gate, "/for-the-log?secret=1", cookie=alice))["x-request-id"][0]
+    identifier = incoming(ask(gate, "/for-the-log?secret=1", cookie=alice))["x-request-id"][0]
     line = logged(gate, lambda entry: entry["request_id"] == identifier)
     assert (line["status"], line["path"], line["client"], line["outcome"]) == (200, "/for-the-log", "127.0.0.1", "allowed")
     assert len([entry for entry in gate.log if entry.get("event") == "request" and entry["path"] == "/for-the-log"]) == 1
 
 
-def told_in_shadow(gate: RunningGate, request_id: str) -> list[tuple[str, str]]:
+def reported_in_shadow(gate: RunningGate, request_id: str) -> list[tuple[str, str]]:
     told = [entry for entry in gate.log if entry.get("event") == "shadow decision" and entry["request_id"] == request_id]
     return [(entry["route"], entry["outcome"]) for entry in told]
 
 
-async def test_a_decision_is_told_once_whoever_carries_the_request(gate: RunningGate) -> None:
+async def test_decision_is_logged_once_on_each_plane(gate: RunningGate) -> None:
     """What would have come of it in shadow, and the row of the decision log: of what Envoy carries, and of what it hands over."""
     statuses = {}
-    for person, method in itertools.product(("alice", "bob"), ("GET", "POST")):
-        cookie, path = await session(gate, person, SHADOWED), f"/{person}-{method}-told"
+    for user, method in itertools.product(("alice", "bob"), ("GET", "POST")):
+        cookie, path = await session(gate, user, SHADOWED), f"/{user}-{method}-told"
         lines = ("Content-Length: 2",) if method == "POST" else ()
         statuses[path] = ask(gate, path, *lines, host=SHADOWED, cookie=cookie, method=method, body=b"hi" if lines else b"").status
         line = logged(gate, lambda entry, path=path: entry["path"] == path)
-        assert told_in_shadow(gate, line["request_id"]) == [("shadowed", "forbidden" if person == "alice" else "allowed")]
+        assert reported_in_shadow(gate, line["request_id"]) == [("shadowed", "forbidden" if user == "alice" else "allowed")]
     assert list(statuses.values()) == [200, 200, 403, 403]
     (database,) = (gate.config_file.parent / "data").glob("*.sqlite3")
 
-    def kept() -> list[str]:
+    def stored() -> list[str]:
         with contextlib.closing(sqlite3.connect(database)) as connection:
             found = connection.execute("SELECT url FROM authorize_loggeddecision WHERE url LIKE '%-told'")
             return sorted("/" + url.partition("/")[2] for (url,) in found)
 
-    await asyncio.to_thread(wait_until, lambda: len(kept()) >= len(statuses), "the decisions are kept")
-    assert kept() == sorted(statuses)
+    await asyncio.to_thread(wait_until, lambda: len(stored()) >= len(statuses), "the decisions are kept")
+    assert stored() == sorted(statuses)
 
 
 async def test_no_spelling_of_an_identity_header_reaches_the_application(gate: RunningGate) -> None:
@@ -210,7 +210,7 @@ async def test_no_spelling_of_an_identity_header_reaches_the_application(gate: R
         answer = ask(gate, "/", *[f"{name}: evil@example.com"] * lines, cookie=alice)
         assert answer.status == 200
         assert b"evil@example.com" not in answer.body, name
-        assert heard(answer)["x-gate-claim-email"] == ["alice@example.com"]
+        assert incoming(answer)["x-gate-claim-email"] == ["alice@example.com"]
     for name in (
         "Forwarded",
         "X-Real-Ip",
@@ -237,7 +237,7 @@ async def test_no_spelling_of_an_identity_header_reaches_the_application(gate: R
 
 
 async def test_hop_by_hop_headers_stop_here(gate: RunningGate) -> None:
-    answer = heard(ask(gate, "/", "Connection: x-hop", "X-Hop: 1", "Keep-Alive: 5", "TE: trailers", cookie=await session(gate)))
+    answer = incoming(ask(gate, "/", "Connection: x-hop", "X-Hop: 1", "Keep-Alive: 5", "TE: trailers", cookie=await session(gate)))
     assert not {"x-hop", "keep-alive", "te"} & answer.keys()
 
 
@@ -249,7 +249,7 @@ ODD = [
 ]  # fmt: skip
 
 
-async def test_what_is_judged_is_what_is_forwarded(gate: RunningGate) -> None:
+async def test_authorized_path_is_the_forwarded_path(gate: RunningGate) -> None:
     passed = {}
     for target in ODD:
         answer = ask(gate, target, "Accept: text/html", host=PUBLIC)
@@ -275,7 +275,7 @@ async def test_what_is_judged_is_what_is_forwarded(gate: RunningGate) -> None:
 @pytest.mark.parametrize(
     "target", ["/admin/users;x.css", "/admin/users%3Fx.css", "/admin/users;%2Fx.css", "/admin/users%253Bx.css", "/admin/users%23.css"]
 )
-async def test_a_path_that_somebody_reads_as_another_routes_is_refused(target: str, gate: RunningGate, upstream: SampleUpstream) -> None:
+async def test_path_ambiguous_between_routes_is_refused(target: str, gate: RunningGate, upstream: SampleUpstream) -> None:
     before, answer = upstream.hits, ask(gate, target, host=PATHS)
     assert (answer.status, upstream.hits) == (400, before)
     assert b"ambiguous" in answer.body
@@ -286,7 +286,7 @@ async def test_a_path_that_somebody_reads_as_another_routes_is_refused(target: s
 
 
 @pytest.mark.parametrize("target", ["/users", "/users;x", "/users;%2Fx", "/users%3Fx", "//users", "//x/users", "/%2Fusers"])
-async def test_a_path_that_somebody_reads_as_a_denied_one_is_denied(target: str, gate: RunningGate, upstream: SampleUpstream) -> None:
+async def test_path_ambiguous_with_denied_path_is_denied(target: str, gate: RunningGate, upstream: SampleUpstream) -> None:
     before, answer = upstream.hits, ask(gate, target, host=DENIED)
     assert (answer.status, upstream.hits) == (403, before)
 
@@ -305,7 +305,7 @@ async def test_no_spelling_of_a_host_is_another_hosts_route(name: str, gate: Run
     assert upstream.hits == before
 
 
-async def test_the_upstreams_trouble_is_told_in_the_form_that_was_asked_for(gate: RunningGate) -> None:
+async def test_upstream_error_in_the_accepted_format(gate: RunningGate) -> None:
     page, data = ask(gate, "/", "Accept: text/html", host=DOWN), ask(gate, "/", "Accept: application/json", host=DOWN)
     assert (page.status, data.status) == (502, 502)
     assert b"be reached" in page.body
@@ -325,17 +325,17 @@ async def canary(
 
 
 @pytest.mark.parametrize("name", ["Remote.User", "X-Webauth-User"])
-async def test_what_an_application_is_told_on_one_route_nobody_says_on_another(name: str, gate: RunningGate) -> None:
+async def test_identity_header_of_one_route_is_removed_on_others(name: str, gate: RunningGate) -> None:
     async def keep(conversation: Conversation) -> None:
         while head := await conversation.head():
             received.append(head)
             await conversation.send(OK)
 
     received: list[bytes] = []
-    telling = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${claim.email}"}}
+    reporting = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${claim.email}"}}
     async with canary(gate, keep) as running:
         open_to_all = {"from": f"https://{CANARY}:{gate.port}", "to": running.url, **PUBLIC_KEYS}
-        told = {"from": f"https://{CANARY}:{gate.port}", "to": f"{running.url}/", "allow_any_authenticated_user": True, **telling}
+        told = {"from": f"https://{CANARY}:{gate.port}", "to": f"{running.url}/", "allow_any_authenticated_user": True, **reporting}
         others = [route for route in gate.builder.policy if CANARY not in route["from"]]
         for policy in ([open_to_all], [{**told, "prefix": "/told/"}, open_to_all], [open_to_all]):
             await asyncio.to_thread(reload, gate, policy=[*others, *policy])
@@ -344,11 +344,11 @@ async def test_what_an_application_is_told_on_one_route_nobody_says_on_another(n
     assert all(b"x-mine" in head.lower() for head in received)
 
 
-async def test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win(gate: RunningGate) -> None:
-    said = b"Set-Cookie: _gate=stolen\r\nSet-Cookie: theirs=1\r\nConnection: x-hop, X-Frame-Options\r\nX-Hop: 1\r\n"
-    said += b"X-Frame-Options: ALLOWALL\r\n" * 2
-    said += b'Alt-Svc: h3=":8443"\r\n'
-    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n", 1)):
+async def test_upstream_cannot_set_gate_cookies(gate: RunningGate) -> None:
+    output = b"Set-Cookie: _gate=stolen\r\nSet-Cookie: theirs=1\r\nConnection: x-hop, X-Frame-Options\r\nX-Hop: 1\r\n"
+    output += b"X-Frame-Options: ALLOWALL\r\n" * 2
+    output += b'Alt-Svc: h3=":8443"\r\n'
+    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + output + b"\r\n", 1)):
         answer = await asyncio.to_thread(ask, gate, "/", host=CANARY)
     assert [value for name, value in answer.headers if name.lower() == "set-cookie"] == ["theirs=1"]
     assert [value for name, value in answer.headers if name.lower() == "x-frame-options"] == ["SAMEORIGIN"]
@@ -357,8 +357,8 @@ async def test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win
 
 async def test_no_application_cuts_its_answer_so_that_the_rest_of_it_answers_another_request(gate: RunningGate) -> None:
     inner = b"HTTP/1.1 200 OK\r\nSet-Cookie: _gate=stolen\r\nContent-Length: 6\r\n\r\nPOISON"
-    said = b"HTTP/1.1 200 OK\r\nX-Gate-Edge-Failed: status 101\r\nContent-Length: %d\r\n\r\n" % len(inner)
-    async with canary(gate, answer=said + inner):
+    output = b"HTTP/1.1 200 OK\r\nX-Gate-Edge-Failed: status 101\r\nContent-Length: %d\r\n\r\n" % len(inner)
+    async with canary(gate, answer=output + inner):
 
         def both() -> list[RawResponse]:
             with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=CANARY) as client:
@@ -373,12 +373,12 @@ async def test_no_application_cuts_its_answer_so_that_the_rest_of_it_answers_ano
 
 async def test_a_run_of_blanks_in_a_cookie_costs_other_requests_nothing(gate: RunningGate) -> None:
     """A pattern that takes its square would hold a worker of Envoy for ten seconds, and eight of them for longer than anybody waits."""
-    said = b"HTTP/1.1 200 OK\r\nSet-Cookie: theirs%b=1\r\nContent-Length: 0\r\n\r\n" % (b" " * 50_000 + b"x")
-    async with canary(gate, answer=said):
+    output = b"HTTP/1.1 200 OK\r\nSet-Cookie: theirs%b=1\r\nContent-Length: 0\r\n\r\n" % (b" " * 50_000 + b"x")
+    async with canary(gate, answer=output):
         answers = await asyncio.wait_for(asyncio.gather(*(asyncio.to_thread(ask, gate, "/", host=CANARY) for _ in range(8))), 20)
-        beside = await asyncio.wait_for(asyncio.to_thread(ask, gate, "/ping", host=APP), 10)
+        alongside = await asyncio.wait_for(asyncio.to_thread(ask, gate, "/ping", host=APP), 10)
     assert [answer.status for answer in answers] == [200] * 8
-    assert beside.status == 200
+    assert alongside.status == 200
 
 
 async def test_what_an_application_answers_is_no_refusal_of_the_listener(gate: RunningGate) -> None:
@@ -392,7 +392,7 @@ async def test_what_an_application_answers_is_no_refusal_of_the_listener(gate: R
     assert [line for line in gate.log if line["event"] == rejected and line["status"] == 404] == []
 
 
-async def test_several_headers_of_credentials_hide_none_of_ours(gate: RunningGate) -> None:
+async def test_duplicate_credential_headers_are_cleaned(gate: RunningGate) -> None:
     received: list[bytes] = []
 
     async def keep(conversation: Conversation) -> None:
@@ -408,16 +408,16 @@ async def test_several_headers_of_credentials_hide_none_of_ours(gate: RunningGat
     assert b"theirs=1" in head
 
 
-@pytest.mark.parametrize(("scheme", "says_so"), [("Negotiate YIIabc", True), ("negotiate YIIabc", False), ("Odd abc", True)])
-async def test_no_connection_that_an_upstream_knows_a_user_by_serves_another(scheme: str, says_so: bool, gate: RunningGate) -> None:
+@pytest.mark.parametrize(("scheme", "logs_it"), [("Negotiate YIIabc", True), ("negotiate YIIabc", False), ("Odd abc", True)])
+async def test_no_connection_that_an_upstream_knows_a_user_by_serves_another(scheme: str, logs_it: bool, gate: RunningGate) -> None:
     """An upstream that authenticates connections, as IIS does.  A scheme that nobody knows counts where the upstream says so."""
 
     async def mailbox(conversation: Conversation) -> None:
         owner = b"nobody"
         while head := await conversation.head():
             owner = b"alice" if b"\r\nauthorization:" in head.lower() else owner
-            said = b"Persistent-Auth: true\r\n" if says_so and owner == b"alice" else b""
-            await conversation.send(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (said, len(owner), owner))
+            output = b"Persistent-Auth: true\r\n" if logs_it and owner == b"alice" else b""
+            await conversation.send(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (output, len(owner), owner))
 
     async with canary(gate, mailbox):
         for _ in range(3):
@@ -437,8 +437,8 @@ async def test_ntlm_is_refused_with_a_reason(lines: tuple[str, ...], gate: Runni
 
 @pytest.mark.parametrize("text", ["Åsa", "Архангельск", "内", "😅"])
 async def test_utf_8_passes_in_headers_and_cookies_both_ways(text: str, gate: RunningGate) -> None:
-    said = f"X-City: {text}\r\nSet-Cookie: city={text}; Path=/\r\n".encode()
-    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n", 1)) as running:
+    output = f"X-City: {text}\r\nSet-Cookie: city={text}; Path=/\r\n".encode()
+    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + output + b"\r\n", 1)) as running:
         sent = text.encode().decode("latin-1")
         answer = await asyncio.to_thread(ask, gate, "/", f"Cookie: a=1; city={sent}", f"X-City: {sent}", host=CANARY)
     assert answer.status == 200
@@ -449,16 +449,16 @@ async def test_utf_8_passes_in_headers_and_cookies_both_ways(text: str, gate: Ru
 
 @pytest.mark.parametrize("value", [b"\x85", b"a\xc2\x85", b"\xc1\x85", b"\xe5\x85"])
 async def test_no_cookie_comes_or_goes_that_is_no_text(value: bytes, gate: RunningGate) -> None:
-    said = b"Set-Cookie: bad=" + value + b"\r\nSet-Cookie: kept=1\r\n"
-    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n", 1)):
+    output = b"Set-Cookie: bad=" + value + b"\r\nSet-Cookie: kept=1\r\n"
+    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + output + b"\r\n", 1)):
         answer = await asyncio.to_thread(ask, gate, "/", host=CANARY)
         refused = await asyncio.to_thread(ask, gate, "/", f"Cookie: bad={value.decode('latin-1')}", host=CANARY)
     assert [value for name, value in answer.headers if name.lower() == "set-cookie"] == ["kept=1"]
     assert (refused.status, b"Delete the cookies" in refused.body) == (400, True)
 
 
-SAID = b"X-Frame-Options: ALLOWALL\r\n" * 2
-SAID += b"Server: theirs\r\nX-Powered-By: one\r\nX-Powered-By: two\r\nSet-Cookie: theirs=1\r\nX-Kept: 1\r\n"
+OUTPUT = b"X-Frame-Options: ALLOWALL\r\n" * 2
+OUTPUT += b"Server: theirs\r\nX-Powered-By: one\r\nX-Powered-By: two\r\nSet-Cookie: theirs=1\r\nX-Kept: 1\r\n"
 RULES = {
     "set_response_headers": {"X-Frame-Options": "DENY", "X-Odd": "a=b&c; %41 100% ü, +x", "Content-Security-Policy": "default-src 'none'"},
     "remove_response_headers": ["server", "X-Powered-By", "Strict-Transport-Security"],
@@ -467,8 +467,8 @@ RULES = {
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
-async def test_a_route_has_words_of_its_own_for_its_answers(method: str, accept: str, gate: RunningGate) -> None:
-    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + SAID + b"\r\n", 1), **RULES):
+async def test_route_refusal_message(method: str, accept: str, gate: RunningGate) -> None:
+    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + OUTPUT + b"\r\n", 1), **RULES):
         answer = await asyncio.to_thread(ask, gate, "/", f"Accept: {accept}", method=method, host=CANARY)
     assert answer.status == 200
     told = [(name.lower(), value) for name, value in answer.headers]
@@ -523,11 +523,11 @@ async def test_bodies_stream_both_ways(framing: str, piece: bytes, gate: Running
     async def mirror(conversation: Conversation) -> None:
         await conversation.head()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
-        for said in (b"ab", b"cd"):
+        for output in (b"ab", b"cd"):
             received = b""
-            while said not in received:
+            while output not in received:
                 received += await conversation.read(1)
-            await conversation.send(said)
+            await conversation.send(output)
 
     async with canary(gate, mirror):
         reader, writer = await asyncio.open_connection(
@@ -560,7 +560,7 @@ async def rest_of(chunks: AsyncIterator[bytes]) -> None:
         pass
 
 
-async def test_with_the_session_everything_ends_that_it_carries(gate: RunningGate, upstream: SampleUpstream) -> None:
+async def test_session_end_closes_its_streams(gate: RunningGate, upstream: SampleUpstream) -> None:
     """A download, and a websocket; and the next request is refused."""
     async with gate.client() as client:
         await sign_in(client, gate.url(APP), "alice")
@@ -575,17 +575,17 @@ async def test_with_the_session_everything_ends_that_it_carries(gate: RunningGat
             assert (opened.status, opened.header("x-of-route")) == (101, "1")
             socket.say(TEXT, b"hello")
             assert (await asyncio.to_thread(socket.frame)).payload == b"hello"
-            began = time.monotonic()
+            started_at = time.monotonic()
             await sign_out(client, gate)
             closed = await asyncio.to_thread(socket.frame)
             assert (closed.opcode, closed.close_code) == (CLOSE, 1008)
         with pytest.raises(httpx.TransportError):
             await asyncio.wait_for(rest_of(bytes_of_it), SOON)
-        assert time.monotonic() - began < SOON
+        assert time.monotonic() - started_at < SOON
         assert (await client.get(gate.url(APP), headers=HTML)).status_code == 302
 
 
-async def test_the_end_of_a_websocket_is_told_at_once(gate: RunningGate) -> None:
+async def test_websocket_close_arrives_at_once(gate: RunningGate) -> None:
     """RFC 6455 7.1.1: the server closes first, and a client waits for it."""
     cookie = await session(gate, host=SOCKETS)
     tls, lines = gate.certificates.client_context(), (f"Cookie: {cookie}", f"Origin: {gate.url(SOCKETS, '')}")
@@ -596,9 +596,9 @@ async def test_the_end_of_a_websocket_is_told_at_once(gate: RunningGate) -> None
             assert (opened.status, opened.header("x-of-route")) == (101, "1")
             socket.say(CLOSE, b"\x03\xe8")
             assert socket.frame().close_code == 1000
-            began = time.monotonic()
+            started_at = time.monotonic()
             assert socket.rest() == b""
-            return time.monotonic() - began
+            return time.monotonic() - started_at
 
     # Envoy by itself needs two seconds, each time.
     assert any([await asyncio.to_thread(seconds) < 1.5 for _ in range(3)])
@@ -660,7 +660,7 @@ async def test_a_method_that_could_be_mistaken_for_another_is_refused(gate: Runn
     assert ask(gate, "/open/x", host=PUBLIC, method="PROPFIND").status == 501, "says the application"
 
 
-async def test_a_method_that_nobody_has_heard_of_is_the_applications_to_know(gate: RunningGate) -> None:
+async def test_unregistered_method_is_forwarded(gate: RunningGate) -> None:
     async with canary(gate) as upstream:
         for method in ("QUERY", "PURGE", "M-SEARCH", "FROBNICATE"):
             answer = await asyncio.to_thread(ask, gate, "/", "Content-Type: text/plain", host=CANARY, method=method)
@@ -678,10 +678,10 @@ async def test_a_client_that_breaks_off_an_upload_is_no_error_of_anybodys(gate: 
     bodies = ("", "5\r\nab", "5\r\nabcde\r\n", "400\r\n" + "x" * 1024 + "\r\n")
 
     def break_off(upstream: CanaryUpstream, framing: str, body: str, *, with_reset: bool) -> None:
-        heard = upstream.connections
+        incoming = upstream.connections
         with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=CANARY) as client:
             client.send(f"{head}{framing}{body}".encode())
-            wait_until(lambda: upstream.connections > heard, "the application has heard of it")
+            wait_until(lambda: upstream.connections > incoming, "the application has heard of it")
             if with_reset:
                 client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -705,14 +705,14 @@ async def test_a_trailer_of_an_answer_passes_over_http2_alone(gate: RunningGate,
             client.send(f"GET / HTTP/1.1\r\nHost: {CANARY}:{gate.port}\r\nConnection: close\r\n\r\n".encode())
             return client.rest()
 
-    def told_over_http2() -> dict[str, str]:
+    def received_over_http2() -> dict[str, str]:
         with RawHttp2Client(gate.port, gate.certificates.client_context(), CANARY) as client:
             assert client.ask("GET", "/", f"{CANARY}:{gate.port}").body == b"ok"
             return client.trailers
 
     async with canary(gate, answer=answer):
         received = (await asyncio.to_thread(told)).lower()
-        assert not is_envoy or await asyncio.to_thread(told_over_http2) == {"x-sum": "5"}
+        assert not is_envoy or await asyncio.to_thread(received_over_http2) == {"x-sum": "5"}
     assert received.partition(b"\r\n\r\n")[2] == b"2\r\nok\r\n0\r\n\r\n", "no client need read one that it has not asked for"
 
 

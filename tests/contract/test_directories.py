@@ -34,7 +34,7 @@ def test_every_directory_is_here() -> None:
     assert {kind.provider for kind in KINDS} == set(DIRECTORIES)
 
 
-async def test_the_company_is_as_the_vendor_tells_it(stage: Stage) -> None:
+async def test_directory_matches_vendor(stage: Stage) -> None:
     run = await stage.read()
     users, groups = stage.directory.expected()
     assert run.error == ""
@@ -45,7 +45,7 @@ async def test_the_company_is_as_the_vendor_tells_it(stage: Stage) -> None:
     assert stage.slept == []
 
 
-async def test_nested_groups_hold_who_is_in_the_inner_ones(stage: Stage) -> None:
+async def test_nested_groups_include_inner_members(stage: Stage) -> None:
     await stage.read()
     directory = stage.directory
     groups = (await stage.users())[f"{directory.provider}/{directory.user_id('zoe')}"].group_ids
@@ -88,19 +88,19 @@ async def test_what_changes_is_followed(stage: Stage) -> None:
     assert await stage.groups() == groups
 
 
-async def test_one_person_is_looked_up_as_the_whole_reading_tells_of_them(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_user_look_up_equals_full_synchronization(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vendor_source, "LOOK_UP_SECONDS", 60.0)  # nobody waits here, and the machine may be busy
     for user in ("ann", "zoe"):
         wanted = stage.directory.expected_user(user)
-        person = await stage.source.look_up(wanted.id, f"token of {user}")
-        assert person is not None
-        assert person.user == wanted
-        assert {group.id: group.name for group in person.groups} == {id: stage.directory.expected()[1][id].name for id in wanted.group_ids}
+        account = await stage.source.look_up(wanted.id, f"token of {user}")
+        assert account is not None
+        assert account.user == wanted
+        assert {group.id: group.name for group in account.groups} == {id: stage.directory.expected()[1][id].name for id in wanted.group_ids}
 
 
-async def test_a_person_whom_the_directory_does_not_know_has_no_groups(stage: Stage) -> None:
-    person = await stage.source.look_up(f"{stage.directory.provider}/4040404", "token of nobody")
-    assert person is None or person.groups == ()
+async def test_user_missing_in_directory_has_no_groups(stage: Stage) -> None:
+    account = await stage.source.look_up(f"{stage.directory.provider}/4040404", "token of nobody")
+    assert account is None or account.groups == ()
     assert await stage.source.look_up("other/1", "x") is None
 
 
@@ -159,7 +159,7 @@ async def test_a_page_that_never_comes_is_not_waited_for(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-async def test_a_page_that_fails_for_a_moment_is_asked_for_again(stage: Stage, status: int) -> None:
+async def test_transient_directory_error_is_retried(stage: Stage, status: int) -> None:
     failed: set[str] = set()
 
     def fault(request: Request) -> Answer | None:
@@ -222,8 +222,8 @@ async def test_no_output_holds_a_secret(stage: Stage, capsys: pytest.CaptureFixt
     await stage.read()
     stage.directory.fault = lambda request: as_json({}, 401)
     run = await stage.read_anew()
-    said = "".join(capsys.readouterr()) + run.error + repr(stage.source.__dict__)
-    assert not any(secret in said for secret in SECRETS)
+    output = "".join(capsys.readouterr()) + run.error + repr(stage.source.__dict__)
+    assert not any(secret in output for secret in SECRETS)
 
 
 class Foreign(FakeApi):

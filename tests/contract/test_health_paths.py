@@ -29,7 +29,7 @@ def ask(gate: RunningGate, host: str, path: str, method: str = "GET") -> RawResp
 
 
 @pytest.mark.parametrize("path", ["/ping", "/healthz", "/healthz?verbose=1"])
-def test_the_setting_says_whose_the_health_paths_of_a_route_are(gate: tuple[RunningGate, bool], path: str) -> None:
+def test_setting_decides_owner_of_health_paths(gate: tuple[RunningGate, bool], path: str) -> None:
     running, is_gates = gate
     public, posted, members = ask(running, PUBLIC, path), ask(running, PUBLIC, path, "POST"), ask(running, MEMBERS, path)
     if is_gates:

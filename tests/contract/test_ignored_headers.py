@@ -57,8 +57,8 @@ def by_http1(gate: RunningGate, lines: list[str], *, trailers: bool = False) -> 
 def by_http2(gate: RunningGate, lines: list[str], *, trailers: bool = False) -> int:
     pairs = tuple((name, value) for name, _, value in (line.partition(": ") for line in lines))
     with RawHttp2Client(gate.port, gate.certificates.client_context(), HOST) as client:
-        given = {"body": b"hi", "trailers": pairs} if trailers else {}
-        return client.ask("POST" if trailers else "GET", "/", f"{HOST}:{gate.port}", *(() if trailers else pairs), **given).status
+        granted = {"body": b"hi", "trailers": pairs} if trailers else {}
+        return client.ask("POST" if trailers else "GET", "/", f"{HOST}:{gate.port}", *(() if trailers else pairs), **granted).status
 
 
 def ways(gate: RunningGate) -> list[partial[int]]:

@@ -45,7 +45,7 @@ async def test_a_released_lease_is_free_at_once(leases):
     assert second.token != first.token
 
 
-async def test_a_lease_that_nobody_renews_ends(leases):
+async def test_unrenewed_lease_expires(leases):
     first = await leases.acquire("work", 0.03)
     await acquired_in_the_end(leases, "work")
     assert not await leases.renew(first, LONG)
@@ -59,7 +59,7 @@ async def test_a_renewed_lease_goes_on(leases):
     await acquired_in_the_end(leases, "work")
 
 
-async def test_who_lost_a_lease_can_not_take_it_from_the_next(leases):
+async def test_lost_lease_cannot_be_released(leases):
     first = await leases.acquire("work", LONG)
     await leases.release(first)
     second = await leases.acquire("work", LONG)

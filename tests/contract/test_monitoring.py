@@ -15,7 +15,7 @@ from gateproject.management.metrics_docs import metrics_of_routes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ALERTS, DASHBOARD = EXAMPLES / "prometheus" / "alerts.yml", EXAMPLES / "grafana" / "gate.json"
-TOLD = {each.name: each for each in (*declared, *metrics_of_routes())}
+RECEIVED = {each.name: each for each in (*declared, *metrics_of_routes())}
 # What stands in Grafana's expressions in the place of something that Prometheus can read.
 VARIABLES = {"$__rate_interval": "5m", "$service": ".*", "$route": ".*"}
 NAME = re.compile(r"\b(?:gate|envoy|storage|http_server|http_client|grpc|kvstore)_\w+")
@@ -45,15 +45,17 @@ def promtool(*arguments: str | Path) -> None:
 
 
 @pytest.mark.parametrize(("title", "expression"), [*alerts(), *panels()])
-def test_what_is_asked_for_is_told_by_gate(title: str, expression: str) -> None:
+def test_requested_headers_come_from_gate(title: str, expression: str) -> None:
     bare = re.sub(r"\{[^}]*\}|by \([^)]*\)|on \([^)]*\)", "", expression)
     names = set(NAME.findall(bare))
-    histograms = {f"{each.name}{part}" for each in TOLD.values() if each.kind == "histogram" for part in ("_bucket", "_sum", "_count")}
+    histograms = {f"{each.name}{part}" for each in RECEIVED.values() if each.kind == "histogram" for part in ("_bucket", "_sum", "_count")}
     assert names
-    assert names <= TOLD.keys() | histograms
-    labels = {label for name in names for label in TOLD[re.sub(r"_(bucket|sum|count)$", "", name) if name in histograms else name].labels}
-    asked = {each.strip() for inside in re.findall(r"by \(([^)]*)\)", expression) for each in inside.split(",")}
-    assert asked <= labels | {"service", "instance", "le"}
+    assert names <= RECEIVED.keys() | histograms
+    labels = {
+        label for name in names for label in RECEIVED[re.sub(r"_(bucket|sum|count)$", "", name) if name in histograms else name].labels
+    }
+    requested = {each.strip() for inside in re.findall(r"by \(([^)]*)\)", expression) for each in inside.split(",")}
+    assert requested <= labels | {"service", "instance", "le"}
 
 
 def test_each_alert_is_raised_where_it_should_be() -> None:

@@ -152,13 +152,13 @@ NAMES = [
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-@pytest.mark.parametrize("kept", ["", "@:!$&'()*+,=~"], ids=["encoded by programs", "as browsers write them"])
-def test_ordinary_names_are_judged_by_the_route_that_they_name(layout: list[Written], kept: str) -> None:
+@pytest.mark.parametrize("stored", ["", "@:!$&'()*+,=~"], ids=["encoded by programs", "as browsers write them"])
+def test_ordinary_paths_select_their_route(layout: list[Written], stored: str) -> None:
     """By its rules, whatever they say: none is refused for how it is written."""
     routes = routes_of(layout)
     for name in NAMES:
         for place in ("/", "/users/", "/admin/", "/admin/public/", "/public/files/"):
-            target = place + quote(name, safe=kept)
+            target = place + quote(name, safe=stored)
             plain = request(target).path
             assert passes_unasked(routes, target) is open_to_all(layout, plain), target
 

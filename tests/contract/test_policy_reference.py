@@ -21,54 +21,54 @@ PROVIDER = a_provider(groups_claim="groups")
 SEED = int(os.environ.get("GATE_POLICY_SEED", "7"))
 
 
-def test_the_decision_is_what_the_documentation_says() -> None:
-    cases, outcomes, wrong = Cases(SEED), Counter(), []
-    asked_of_each = 4
-    for _ in range(CASES // asked_of_each):
+def test_decision_matches_documentation() -> None:
+    cases, outcomes, invalid = Cases(SEED), Counter(), []
+    requested_of_each = 4
+    for _ in range(CASES // requested_of_each):
         written = cases.route()
         route = table(make_route(**written)).routes()[0]
-        for _ in range(asked_of_each):
-            asked = cases.asked()
-            expected = outcome(written, asked)
-            found = evaluate_route(request_of(asked), identity_for(asked.person, route.route, asked.now), route, asked.now).outcome.value
+        for _ in range(requested_of_each):
+            requested = cases.requested()
+            expected = outcome(written, requested)
+            found = evaluate_route(request_of(requested), identity_for(requested.user, route.route, requested.now), route, requested.now).outcome.value
             outcomes[expected] += 1
             if found != expected:
-                wrong.append((written, asked, expected, found))
-    assert wrong[:1] == []
+                invalid.append((written, requested, expected, found))
+    assert invalid[:1] == []
     # Cases that all end alike would show nothing.
     assert min(outcomes[each] for each in ("allowed", "sign in", "forbidden")) > CASES // 20, outcomes
 
 
-def request_of(asked: Asked) -> PolicyRequest:
+def request_of(requested: Asked) -> PolicyRequest:
     certificate = None
-    if asked.certificate is not None:
+    if requested.certificate is not None:
         certificate = ClientCertificate(
-            hashlib.sha256(asked.certificate).hexdigest(), base64.b64encode(hashlib.sha256(asked.public_key).digest()).decode(), "CN=x"
+            hashlib.sha256(requested.certificate).hexdigest(), base64.b64encode(hashlib.sha256(requested.public_key).digest()).decode(), "CN=x"
         )
     return PolicyRequest(
-        asked.method,
+        requested.method,
         "app.example.com",
         None,
-        asked.path,
-        origin="https://o.example" if asked.is_preflight else "",
-        access_control_request_method="PUT" if asked.is_preflight else "",
-        source_ip=asked.ip,
-        headers=[(name.encode(), value.encode()) for name, value in asked.headers],
+        requested.path,
+        origin="https://o.example" if requested.is_preflight else "",
+        access_control_request_method="PUT" if requested.is_preflight else "",
+        source_ip=requested.ip,
+        headers=[(name.encode(), value.encode()) for name, value in requested.headers],
         client_certificate=certificate,
     )
 
 
-def identity_for(person: Person | None, route: Route, now: float) -> Identity | None:
-    if person is None:
+def identity_for(user: Person | None, route: Route, now: float) -> Identity | None:
+    if user is None:
         return None
-    said = person.claims if person.groups_claim is ABSENT else {**person.claims, "groups": person.groups_claim}
-    user_id = f"{person.provider}/{person.subject}"
-    session = SessionRecord("s", user_id, person.subject, person.provider, person.issued, 9e9, said)
+    output = user.claims if user.groups_claim is ABSENT else {**user.claims, "groups": user.groups_claim}
+    user_id = f"{user.provider}/{user.subject}"
+    session = SessionRecord("s", user_id, user.subject, user.provider, user.issued, 9e9, output)
     facts = IdentityInputs(
         session,
-        UserRecord(user_id, person.email, True),
-        DirectoryUser(user_id, group_ids=tuple(person.groups)),
-        matchable_group_names=frozenset(person.group_names),
-        access={route.grant_key: GrantPeriod(now - 1, now + 1)} if person.is_granted else {},
+        UserRecord(user_id, user.email, True),
+        DirectoryUser(user_id, group_ids=tuple(user.groups)),
+        matchable_group_names=frozenset(user.group_names),
+        access={route.grant_key: GrantPeriod(now - 1, now + 1)} if user.is_granted else {},
     )
     return build_identity(facts, PROVIDER)

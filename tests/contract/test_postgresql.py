@@ -33,13 +33,13 @@ async def test_a_restarted_server_is_used_again_and_readers_start_over(database_
     for _ in range(10):  # with each thread's connection, none of which lives
         assert await store.get(SESSION, "a") == written
     assert await store.server_version() != before
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(StartOver) as received:
         await anext(store.changes(written.version))
-    assert told.value.version > written.version
+    assert received.value.version > written.version
     await store.close()
 
 
-async def test_a_line_that_goes_silent_holds_nobody_up_and_costs_no_thread(database_on_postgresql, postgresql, monkeypatch):
+async def test_silent_connection_blocks_no_thread(database_on_postgresql, postgresql, monkeypatch):
     with FaultyLine(postgresql.port) as line:
         use_postgresql(postgresql.url.replace(str(postgresql.port), str(line.port)), monkeypatch)
         store = database_on_postgresql(time.time, deadline=1)
@@ -104,7 +104,7 @@ async def test_a_connection_is_looked_at_however_many_files_are_open(database_on
         await store.close()
 
 
-def test_nobody_waits_for_ever_for_a_server_that_hangs(postgresql, monkeypatch):
+def test_hanging_server_times_out(postgresql, monkeypatch):
     """Django's own threads, which have no deadline of ours: the admin's tables, the decision log, the admin's pages."""
     monkeypatch.setattr(DeadlineConnection, "longest_wait", 0.5)
     with FaultyLine(postgresql.port) as line:
@@ -116,9 +116,9 @@ def test_nobody_waits_for_ever_for_a_server_that_hangs(postgresql, monkeypatch):
                 StoredRecord.objects.count()
                 line.silence()
                 for _ in range(2):
-                    with pytest.raises(OperationalError) as told:
+                    with pytest.raises(OperationalError) as received:
                         StoredRecord.objects.count()
-                    yield str(told.value)
+                    yield str(received.value)
                 line.mend()
                 connection.close()
                 StoredRecord.objects.count()
@@ -131,7 +131,7 @@ def test_nobody_waits_for_ever_for_a_server_that_hangs(postgresql, monkeypatch):
     assert second == "the connection is closed"
 
 
-async def test_a_server_that_takes_no_writes_says_so_and_is_used_again(database_on_postgresql, postgresql):
+async def test_read_only_server_error_and_recovery(database_on_postgresql, postgresql):
     postgresql.query("ALTER DATABASE postgres SET default_transaction_read_only = on")
     try:
         store = database_on_postgresql(time.time)
@@ -145,7 +145,7 @@ async def test_a_server_that_takes_no_writes_says_so_and_is_used_again(database_
     await store.close()
 
 
-async def test_a_lease_is_held_whatever_the_clocks_of_two_machines_say(database_on_postgresql):
+async def test_lease_ignores_clock_skew(database_on_postgresql):
     stores = [database_on_postgresql(lambda ahead=ahead: time.time() + ahead) for ahead in (0.0, 3600.0, -3600.0)]
     try:
         for holder in stores:

@@ -139,17 +139,17 @@ def test_one_that_was_issued_is_no_authority(door: str, files: Path) -> None:
 
 
 def test_the_authority_of_autocert_is_reached(url: str, files: Path) -> None:
-    asked = AcmeAuthority(AcmeSettings(url), files / "ca.pem", {}, lambda account: None, "gate/tests")
+    requested = AcmeAuthority(AcmeSettings(url), files / "ca.pem", {}, lambda account: None, "gate/tests")
     try:
-        assert asked._network.get(url, content_type=None).status_code == 204
+        assert requested._network.get(url, content_type=None).status_code == 204
     finally:
-        asked.close()
+        requested.close()
 
 
 def test_the_authority_of_autocert_must_be_of_the_file(url: str, files: Path) -> None:
-    asked = AcmeAuthority(AcmeSettings(url), files / "leaf.pem", {}, lambda account: None, "gate/tests")
+    requested = AcmeAuthority(AcmeSettings(url), files / "leaf.pem", {}, lambda account: None, "gate/tests")
     try:
         with pytest.raises(requests.exceptions.SSLError):
-            asked._network.get(url, content_type=None)
+            requested._network.get(url, content_type=None)
     finally:
-        asked.close()
+        requested.close()

@@ -114,7 +114,7 @@ def test_every_provider_is_here() -> None:
     assert {name.partition(",")[0] for name in (*REAL, *BENDABLE)} == set(PROVIDERS)
 
 
-async def test_a_person_signs_in(site: Site, vendor: Vendor) -> None:
+async def test_user_signs_in(site: Site, vendor: Vendor) -> None:
     browser, session = await signed_in(site, vendor)
     assert re.fullmatch(vendor.user_id, session.user_id)
     assert session.user_id == f"{session.provider}/{session.subject}"
@@ -137,7 +137,7 @@ async def test_the_authorization_request_has_what_protects_it(site: Site, vendor
     assert params["redirect_uri"] == ["https://auth.example.com/oauth2/callback"]
 
 
-async def test_a_code_that_the_provider_did_not_give_signs_nobody_in(site: Site, vendor: Vendor) -> None:
+async def test_invented_code_creates_no_session(site: Site, vendor: Vendor) -> None:
     browser = site.browser()
     callback = await vendor.pick(await browser.to_provider())
     code = parse_qs(urlsplit(callback).query)["code"][0]

@@ -44,21 +44,21 @@ class Stage:
     def address(self) -> str:
         return str(self.gate.builder.settings["metrics_address"])
 
-    def asked(self, query: str = "?format=json", **headers: str) -> httpx.Response:
+    def requested(self, query: str = "?format=json", **headers: str) -> httpx.Response:
         return httpx.get(f"http://{self.address}/readyz{query}", headers=headers, trust_env=False, timeout=10, verify=UNUSED)
 
     def comes_to(self, status: int, part: str, state: str, reason: str = "") -> None:
         def is_there() -> bool:
-            answer = self.asked()
-            told = answer.json()
-            found = told["parts"].get(part, {"state": "absent", "reason": ""})
+            answer = self.requested()
+            received = answer.json()
+            found = received["parts"].get(part, {"state": "absent", "reason": ""})
             assert (answer.status_code, answer.json()["ready"]) in ((200, True), (503, False))
             return (answer.status_code, found["state"], reason in found["reason"]) == (status, state, True)
 
         try:
             wait_until(is_there, f"{status}, {part} {state}", 30)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {self.asked('').text}") from None
+            raise AssertionError(f"{error}: {self.requested('').text}") from None
 
     def public(self, path: str) -> httpx.Response:
         with httpx.Client(verify=False, trust_env=False, timeout=10) as client:
@@ -100,14 +100,14 @@ def stage(
         yield Stage(stack.enter_context(builder.start(directory)), provider, line, plane)
 
 
-def test_a_healthy_gate_is_ready_and_says_so_in_text_and_json(stage: Stage) -> None:
+def test_healthy_gate_is_ready_in_text_and_json(stage: Stage) -> None:
     stage.comes_to(200, "provider", "ok")
-    told = stage.asked().json()
-    assert {part["state"] for part in told["parts"].values()} == {"ok"}
+    received = stage.requested().json()
+    assert {part["state"] for part in received["parts"].values()} == {"ok"}
     expected = {"config", "certificates", "data broker", "provider", "directory", *({"envoy"} & {stage.plane})}
-    assert told["parts"].keys() == expected
-    assert stage.asked("", Accept="application/json").json()["ready"] is True
-    text = stage.asked("")
+    assert received["parts"].keys() == expected
+    assert stage.requested("", Accept="application/json").json()["ready"] is True
+    text = stage.requested("")
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
     assert text.text.splitlines()[0] == "ready"
     assert {line.partition(":")[0] for line in text.text.splitlines()[1:]} == expected
@@ -127,16 +127,16 @@ def test_a_store_that_is_lost_makes_it_not_ready_until_it_is_back(stage: Stage) 
     stage.comes_to(200, "data broker", "ok")
 
 
-def test_a_refused_configuration_is_told_and_makes_nothing_not_ready(stage: Stage) -> None:
-    good = stage.gate.config_file.read_bytes()
-    replace(stage.gate.config_file, yaml.safe_dump(yaml.safe_load(good) | {"no_such_key": 1}).encode())
+def test_refused_configuration_degrades_readiness(stage: Stage) -> None:
+    valid = stage.gate.config_file.read_bytes()
+    replace(stage.gate.config_file, yaml.safe_dump(yaml.safe_load(valid) | {"no_such_key": 1}).encode())
     stage.comes_to(200, "config", "degraded", "no_such_key")
-    assert stage.gate.builder.settings["shared_secret"] not in stage.asked("").text
-    replace(stage.gate.config_file, good)
+    assert stage.gate.builder.settings["shared_secret"] not in stage.requested("").text
+    replace(stage.gate.config_file, valid)
     stage.comes_to(200, "config", "ok")
 
 
-def test_an_expired_certificate_is_told_and_makes_nothing_not_ready(stage: Stage) -> None:
+def test_expired_certificate_degrades_readiness(stage: Stage) -> None:
     files, now = stage.gate.certificates, datetime.now(UTC)
     before = {path: path.read_bytes() for path in (files.key, files.certificate)}
     authority = Authority.create("another", permitted=PERMITTED, now=now)
@@ -149,7 +149,7 @@ def test_an_expired_certificate_is_told_and_makes_nothing_not_ready(stage: Stage
     stage.comes_to(200, "certificates", "ok")
 
 
-def test_a_provider_that_is_down_is_told_and_makes_nothing_not_ready(stage: Stage) -> None:
+def test_unavailable_provider_degrades_readiness(stage: Stage) -> None:
     reload(stage.gate, idp_provider_url=f"http://localhost:{free_port()}")
     stage.comes_to(200, "provider", "degraded", "sign-in is unavailable since ")
     assert stage.public("/").status_code == 200
@@ -159,7 +159,7 @@ def test_a_provider_that_is_down_is_told_and_makes_nothing_not_ready(stage: Stag
 
 def test_without_a_live_envoy_it_is_not_ready(stage: Stage) -> None:
     if stage.plane != "envoy":
-        assert "envoy" not in stage.asked().json()["parts"]
+        assert "envoy" not in stage.requested().json()["parts"]
         return
     for child in children_of(stage.gate.child.process.pid):
         if "envoy/_bin" in command_of(child) or command_of(child).split("\0")[0].endswith("/envoy"):
@@ -184,7 +184,7 @@ def checkready(*arguments: str | Path, **environment: str) -> "subprocess.Comple
 
 
 @pytest.mark.parametrize("plane", ["embedded", "envoy"])
-def test_who_is_told_to_stop_is_not_ready_while_requests_are_still_taken(
+def test_stopping_process_is_not_ready_but_serves_requests(
     plane: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
 ) -> None:
     builder = builder_of(provider, upstream, plane).setting(shutdown_delay="10m")

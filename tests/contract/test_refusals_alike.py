@@ -25,7 +25,7 @@ from tests.support.raw_http import RawClient
 from tests.support.upstream import SampleUpstream
 from tests.support.websockets import KEY
 
-APP, ASKED = "app.localhost", "auth.localhost"
+APP, REQUESTED = "app.localhost", "auth.localhost"
 ISSUER, AUDIENCE = "https://ci.example.com", "api://app"
 FOREIGN = {"bearer_token": "jwt", "bearer_token_issuer": ISSUER, "bearer_token_audience": [AUDIENCE]}
 HANDSHAKE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {KEY.decode()}")
@@ -47,8 +47,8 @@ class Refused:
 
 def foreign(*, key: Any = EC_KEY, algorithm: str = "ES256", kid: str = "fixed", **claims: Any) -> str:
     now = int(time.time())
-    said = {"iss": ISSUER, "aud": AUDIENCE, "sub": "job", "repository": "a/b", "iat": now, "exp": now + 600, **claims}
-    return f"Authorization: Bearer {signed({'alg': algorithm, 'typ': 'JWT', 'kid': kid}, said, key, algorithm)}"
+    report = {"iss": ISSUER, "aud": AUDIENCE, "sub": "job", "repository": "a/b", "iat": now, "exp": now + 600, **claims}
+    return f"Authorization: Bearer {signed({'alg': algorithm, 'typ': 'JWT', 'kid': kid}, report, key, algorithm)}"
 
 
 def refusals() -> dict[str, Refused]:
@@ -85,7 +85,7 @@ class Stage:
         """(status, headers) as the client of this plane would see them."""
         match self.plane:
             case "forward auth":
-                return self._send(f"/verify?uri={self.gate.url(APP, path)}", ASKED, *lines)
+                return self._send(f"/verify?uri={self.gate.url(APP, path)}", REQUESTED, *lines)
             case "ext_authz":
                 return asyncio.run(self._check(path, *lines))
             case _:
@@ -93,16 +93,16 @@ class Stage:
 
     def _send(self, target: str, host: str, *lines: str) -> tuple[int, dict[str, str]]:
         # Who asks for a verdict leaves out what belongs to the client's connection.
-        kept = [line for line in lines if line and not (host == ASKED and line.startswith(("Connection:", "Upgrade:", "TE:")))]
-        head = "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {host}:{self.gate.port}", *kept, "", ""])
+        stored = [line for line in lines if line and not (host == REQUESTED and line.startswith(("Connection:", "Upgrade:", "TE:")))]
+        head = "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {host}:{self.gate.port}", *stored, "", ""])
         with RawClient(self.gate.port, tls=self.gate.certificates.client_context(), server_name=APP) as client:
             answer = client.send(head.encode()).response()
         return answer.status, {name.lower(): value for name, value in answer.headers}
 
     async def _check(self, path: str, *lines: str) -> tuple[int, dict[str, str]]:
-        asked = pb.CheckRequest()
-        asked.attributes.source.address.socket_address.address = "127.0.0.1"
-        http = asked.attributes.request.http
+        requested = pb.CheckRequest()
+        requested.attributes.source.address.socket_address.address = "127.0.0.1"
+        http = requested.attributes.request.http
         http.method, http.host, http.path, http.id = "GET", f"{APP}:{self.gate.port}", path, secrets.token_hex(16)
         for name, _, value in (line.partition(": ") for line in lines if line):
             http.headers[name.lower()] = value
@@ -110,7 +110,7 @@ class Stage:
             call = channel.unary_unary(
                 CHECK, request_serializer=pb.CheckRequest.SerializeToString, response_deserializer=pb.CheckResponse.FromString
             )
-            answer = await call(asked, metadata=(("authorization", f"Bearer {self.token}"),), timeout=10)
+            answer = await call(requested, metadata=(("authorization", f"Bearer {self.token}"),), timeout=10)
         denied = answer.denied_response
         return denied.status.code, {each.header.key.lower(): each.header.value for each in denied.headers}
 
@@ -140,13 +140,13 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 ext_authz_tokens=[token],
             )
         )
-        builder.setting(forward_auth_url=builder.url(ASKED, ""))
+        builder.setting(forward_auth_url=builder.url(REQUESTED, ""))
         gate = stack.enter_context(builder.start(tmp_path_factory.mktemp("gate")))
         yield Stage(request.param, gate, grpc_port, token, application)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_is_refused_hears_the_same_everywhere(stage: Stage, kind: str) -> None:
+def test_denial_is_the_same_on_every_plane(stage: Stage, kind: str) -> None:
     for name, refused in stage.refusals.items():
         status, headers = stage.ask(refused.path, *KINDS[kind], refused.line)
         # gRPC has the status in a header; a front proxy reads HTTP's alone.
@@ -167,12 +167,12 @@ def test_the_operator_finds_why_a_token_was_refused(stage: Stage) -> None:
         assert bool(refused.reason) == ("refused_token" in line), (name, line)
         if refused.reason:
             explained.append((line["request_id"], line["refused_token"]))
-    secrets_shown = [refused.line.split(" ")[-1] for refused in stage.refusals.values() if refused.line]
-    assert not [shown for shown in secrets_shown if shown in stage.gate.child.output]
+    displayed_secrets = [refused.line.split(" ")[-1] for refused in stage.refusals.values() if refused.line]
+    assert not [displayed for displayed in displayed_secrets if displayed in stage.gate.child.output]
     request_id, reason = explained[len(explained) // 2]
     command = ("manage.py", "explainaccess", "--request", request_id, "-config", stage.gate.config_file)
 
-    def told() -> str:
+    def received() -> str:
         return run(*command).stdout
 
-    stage.gate.child.wait_for(lambda: reason in told(), "the decision log has the reason", 60)
+    stage.gate.child.wait_for(lambda: reason in received(), "the decision log has the reason", 60)

@@ -152,7 +152,7 @@ CLAIM = CountedWords((GroupsClaim("groups", "oidc", "https://idp.example.com"),)
 
 
 @pytest.mark.parametrize("kind", ["memory", "kvstore", "database_on_sqlite", "database_on_postgresql"])
-async def test_groups_of_a_claim_follow_what_each_sign_in_says(kind: str, request: pytest.FixtureRequest, database: None) -> None:
+async def test_claim_groups_follow_each_sign_in(kind: str, request: pytest.FixtureRequest, database: None) -> None:
     async def signs_in(name: str, *groups: str) -> None:
         await store.put(USER, f"oidc/{name}", {"claims": {"groups": groups}, "issuer": "https://idp.example.com"})
 

@@ -53,7 +53,7 @@ def head(gate: RunningGate, length: int, *lines: str, host: str = APP, method: s
     return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}:{gate.port}", f"Content-Length: {length}", *lines, "", ""]).encode()
 
 
-def heard(upstream: CanaryUpstream) -> ReceivedRequest:
+def incoming(upstream: CanaryUpstream) -> ReceivedRequest:
     (request,) = upstream.requests
     upstream.requests.clear()
     return request
@@ -75,40 +75,40 @@ async def test_each_body_arrives_as_it_was_sent(gate: RunningGate, host: str, pa
                         return client.send(whole).response(method).status
 
                 assert await asyncio.to_thread(sent) == 200
-                request = heard(upstream)
+                request = incoming(upstream)
                 assert (request.target, request.body) == (path, body)
                 assert request.values(b"content-length") == [str(size).encode()] or size == 0
                 assert not [name for name, _ in request.headers if name.lower().startswith((b"x-gate-", b"x-envoy-", b"expect"))]
 
 
-async def test_a_body_over_http_2_has_the_length_that_it_said_or_reaches_nobody(gate: RunningGate) -> None:
+async def test_http2_body_must_match_content_length(gate: RunningGate) -> None:
     """What is more, or less, would be the beginning of another request, or the end of the next one, to an upstream."""
     if gate.builder.settings["data_plane"] == "embedded":
         return
 
-    def asked(said: int | None, body: bytes, *trailers: tuple[str, str]) -> RawResponse | None:
-        headers = () if said is None else (("content-length", str(said)),)
+    def requested(output: int | None, body: bytes, *trailers: tuple[str, str]) -> RawResponse | None:
+        headers = () if output is None else (("content-length", str(output)),)
         with contextlib.suppress(Broken), RawHttp2Client(gate.port, tls(gate), APP) as client:
             return client.ask("POST", "/x", f"{APP}:{gate.port}", *headers, body=body, trailers=trailers)
         return None
 
     async with CanaryUpstream(port=PORT) as upstream:
-        for said, body in ((5, b"12345"), (None, b"12345"), (16_000, b"x" * 16_000)):
-            answer = await asyncio.to_thread(asked, said, body)
+        for output, body in ((5, b"12345"), (None, b"12345"), (16_000, b"x" * 16_000)):
+            answer = await asyncio.to_thread(requested, output, body)
             assert answer is not None
             assert answer.status == 200
-            assert heard(upstream).body == body
-        answer = await asyncio.to_thread(asked, 5, b"12345", ("x-gate-claim-email", "eve@example.com"))
+            assert incoming(upstream).body == body
+        answer = await asyncio.to_thread(requested, 5, b"12345", ("x-gate-claim-email", "eve@example.com"))
         assert answer is not None
         assert answer.status == 200
-        request = heard(upstream)
+        request = incoming(upstream)
         assert (request.body, request.values(b"x-gate-claim-email")) == (b"12345", [])
-        for said, body in ((5, b"1234"), (5, b"123456"), (5, b""), (MAX_BUFFERED_BODY + 1, b"1")):
-            answer = await asyncio.to_thread(asked, said, body)
+        for output, body in ((5, b"1234"), (5, b"123456"), (5, b""), (MAX_BUFFERED_BODY + 1, b"1")):
+            answer = await asyncio.to_thread(requested, output, body)
             assert answer is None or (answer.status >= 400 and "x-gate-" not in str(answer.headers))
         assert upstream.requests == []
-        await asyncio.to_thread(asked, 0, b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
-        await asyncio.to_thread(asked, 5, b"12345")
+        await asyncio.to_thread(requested, 0, b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.to_thread(requested, 5, b"12345")
         assert {(request.line, request.body) for request in upstream.requests} <= {
             (b"POST /x HTTP/1.1", b""),
             (b"POST /x HTTP/1.1", b"12345"),
@@ -116,24 +116,24 @@ async def test_a_body_over_http_2_has_the_length_that_it_said_or_reaches_nobody(
 
 
 @pytest.mark.parametrize(("body", "trailers"), [(b"hi", ()), (b"", ()), (None, (("x-trailer", "1"),))])
-async def test_a_get_over_http_2_that_has_more_than_its_head_is_refused_for_good(
+async def test_http2_get_with_body_is_refused(
     gate: RunningGate, body: bytes | None, trailers: tuple[tuple[str, str], ...]
 ) -> None:
     if gate.builder.settings["data_plane"] == "embedded":
         return
 
-    def asked() -> RawResponse:
+    def requested() -> RawResponse:
         with RawHttp2Client(gate.port, tls(gate), APP) as client:
             return client.ask("GET", "/x", f"{APP}:{gate.port}", body=body, trailers=trailers)
 
     async with CanaryUpstream(port=PORT) as upstream:
-        answer = await asyncio.to_thread(asked)
+        answer = await asyncio.to_thread(requested)
         assert (answer.status, answer.body.decode()) == (411, f"411 \n{default_advice(411)}\n")
         assert "x-gate-" not in str(answer.headers)
         assert upstream.requests == []
 
 
-async def test_what_is_not_allowed_reaches_nobody_whatever_it_brings(gate: RunningGate) -> None:
+async def test_denied_request_reaches_no_upstream(gate: RunningGate) -> None:
     def sent(size: int) -> int:
         with connected(gate, MEMBERS) as client:
             return client.send(head(gate, size, "Sec-Fetch-Mode: cors", host=MEMBERS) + b"x" * size).response("POST").status
@@ -144,7 +144,7 @@ async def test_what_is_not_allowed_reaches_nobody_whatever_it_brings(gate: Runni
         assert (upstream.connections, upstream.requests) == (0, [])
 
 
-async def test_who_waits_for_a_100_gets_one(gate: RunningGate) -> None:
+async def test_expect_100_continue(gate: RunningGate) -> None:
     def sent() -> list[int]:
         with connected(gate) as client:
             first = client.send(head(gate, 5, "Expect: 100-continue")).one_response("POST")
@@ -152,12 +152,12 @@ async def test_who_waits_for_a_100_gets_one(gate: RunningGate) -> None:
 
     async with CanaryUpstream(port=PORT) as upstream:
         assert await asyncio.to_thread(sent) == [100, 200]
-        assert heard(upstream).body == b"12345"
+        assert incoming(upstream).body == b"12345"
 
 
 @pytest.mark.parametrize("sent", [0, 90])
 @pytest.mark.parametrize("length", [100, MAX_BUFFERED_BODY + 1])
-async def test_a_client_that_says_nothing_more_of_its_body_is_told_so(gate: RunningGate, length: int, sent: int) -> None:
+async def test_stalled_body_gets_408(gate: RunningGate, length: int, sent: int) -> None:
     def stopped(path: str) -> RawResponse:
         with connected(gate) as client:
             answer = client.send(head(gate, length, path=path) + b"x" * sent).response("POST")
@@ -201,7 +201,7 @@ async def test_a_client_that_drips_is_cut_off(gate: RunningGate, length: int) ->
         assert (upstream.connections, upstream.requests) == (0 if is_taken_whole else 1, [])
 
 
-async def test_a_client_that_is_slow_but_no_drip_is_heard_out(gate: RunningGate) -> None:
+async def test_slow_client_above_minimum_rate_is_served(gate: RunningGate) -> None:
     """Longer than `timeout_read` in all, with enough in each."""
 
     def sent() -> int:
@@ -214,7 +214,7 @@ async def test_a_client_that_is_slow_but_no_drip_is_heard_out(gate: RunningGate)
 
     async with CanaryUpstream(port=PORT) as upstream:
         assert await asyncio.to_thread(sent) == 200
-        assert heard(upstream).body == b"x" * 3000
+        assert incoming(upstream).body == b"x" * 3000
 
 
 async def test_an_application_may_think_for_longer_than_its_client_may_be_silent(gate: RunningGate) -> None:
@@ -231,7 +231,7 @@ async def test_an_application_may_think_for_longer_than_its_client_may_be_silent
         assert await asyncio.to_thread(sent) == 200
 
 
-async def test_an_upstream_that_refuses_a_body_and_hangs_up_is_heard(gate: RunningGate) -> None:
+async def test_early_upstream_response_is_forwarded(gate: RunningGate) -> None:
     async def refuses(conversation: Conversation) -> None:
         await conversation.head()
         await conversation.send(REFUSAL)
@@ -250,7 +250,7 @@ async def test_an_upstream_that_refuses_a_body_and_hangs_up_is_heard(gate: Runni
                 assert await asyncio.to_thread(sent, size, piece) == b"large"
 
 
-async def test_who_leaves_within_a_body_has_asked_for_nothing(gate: RunningGate) -> None:
+async def test_aborted_body_is_not_forwarded(gate: RunningGate) -> None:
     def left(path: str) -> None:
         with connected(gate) as client:
             client.send(head(gate, 1000, path=path) + b"x" * 500)
@@ -263,4 +263,4 @@ async def test_who_leaves_within_a_body_has_asked_for_nothing(gate: RunningGate)
         await asyncio.to_thread(left, "/left")
         await asyncio.to_thread(left, "/left/too")
         assert await asyncio.to_thread(whole) == 200
-        assert heard(upstream).body == b"all of it"
+        assert incoming(upstream).body == b"all of it"

@@ -66,7 +66,7 @@ class Case:
 
     name: str
     ask: Callable[[RunningGate, str], None]
-    told: dict[str, float]
+    received: dict[str, float]
     route: dict[str, object] = field(default_factory=dict)
     planes: tuple[str, ...] = ("embedded", "envoy")
 
@@ -100,13 +100,13 @@ def websocket(gate: RunningGate, host: str) -> None:
 
 def answers(*codes: int, **more: float) -> dict[str, float]:
     """Samples of requests that were answered so."""
-    told: dict[str, float] = {"upstream_rq_total": len(codes)}
+    received: dict[str, float] = {"upstream_rq_total": len(codes)}
     for code in codes:
         for name, value in (("upstream_rq", code), ("upstream_rq_xx", code // 100)):
-            told[f"{name} {value}"] = told.get(f"{name} {value}", 0) + 1
+            received[f"{name} {value}"] = received.get(f"{name} {value}", 0) + 1
     if timed := sum(code != 101 for code in codes):
-        told["upstream_rq_time_count"] = told["upstream_rq_time_bucket +Inf"] = timed
-    return told | more
+        received["upstream_rq_time_count"] = received["upstream_rq_time_bucket +Inf"] = timed
+    return received | more
 
 
 DEAD = f"http://127.0.0.1:{free_port()}"
@@ -187,7 +187,7 @@ def scraped(gate: RunningGate) -> Samples:
     for line in page(gate).splitlines():
         if not line.startswith("#"):
             name, labels, value = SAMPLE.fullmatch(line).groups()
-            key = name, tuple(sorted((label, said.replace('\\"', '"')) for label, said in LABEL.findall(labels)))
+            key = name, tuple(sorted((label, output.replace('\\"', '"')) for label, output in LABEL.findall(labels)))
             assert key not in found, f"{key} is told twice"
             found[key] = float(value)
     return found
@@ -195,15 +195,15 @@ def scraped(gate: RunningGate) -> Samples:
 
 def of_route(samples: Samples, label: str) -> dict[str, float]:
     """By name and what else it is told by; Envoy's own in the sum: each request, connection and byte is counted by one of them."""
-    told: dict[str, float] = {}
+    received: dict[str, float] = {}
     for (name, pairs), value in samples.items():
         labels = dict(pairs)
         if name.startswith(PREFIX) and labels.get("envoy_cluster_name") == label:
             assert labels["service"] == "gate"
             others = [labels[key] for key in ("envoy_response_code", "envoy_response_code_class", "le") if key in labels]
             key = " ".join([name.removeprefix(PREFIX), *others])
-            told[key] = told.get(key, 0) + value
-    return told
+            received[key] = received.get(key, 0) + value
+    return received
 
 
 # What depends on how bytes are cut, on time, or on which connection was idle.
@@ -214,9 +214,9 @@ UNSAID = (
 
 
 def changes(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    said = {key: value - before.get(key, 0) for key, value in after.items() if value != before.get(key, 0)}
-    kept = ("upstream_cx_connect_fail", "upstream_cx_none_healthy", "upstream_rq_time_bucket +Inf")
-    return {key: value for key, value in said.items() if key in kept or not key.startswith(UNSAID)}
+    output = {key: value - before.get(key, 0) for key, value in after.items() if value != before.get(key, 0)}
+    stored = ("upstream_cx_connect_fail", "upstream_cx_none_healthy", "upstream_rq_time_bucket +Inf")
+    return {key: value for key, value in output.items() if key in stored or not key.startswith(UNSAID)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -227,12 +227,12 @@ def test_requests_give_exactly_these_counts(gate: RunningGate, case: Case) -> No
     before = of_route(scraped(gate), label)
     case.ask(gate, host_of(case))
     with contextlib.suppress(AssertionError):  # the comparison says more
-        wait_until(lambda: changes(before, of_route(scraped(gate), label)) == case.told, "each request is told", 5)
-    assert changes(before, of_route(scraped(gate), label)) == case.told
+        wait_until(lambda: changes(before, of_route(scraped(gate), label)) == case.received, "each request is told", 5)
+    assert changes(before, of_route(scraped(gate), label)) == case.received
     assert of_route(scraped(gate), label)["upstream_rq_active"] == 0
 
 
-def test_bytes_and_connections_are_told(gate: RunningGate) -> None:
+def test_bytes_and_connections_are_counted(gate: RunningGate) -> None:
     label = f'the "{CASES[0].name}".'
     before = of_route(scraped(gate), label)
     get("/200")(gate, host_of(CASES[0]))
@@ -261,19 +261,19 @@ def test_each_family_has_one_type_and_each_sample_its_service(gate: RunningGate)
     assert [key for key in scraped(gate) if not dict(key[1]).get("service", "").startswith("gate")] == []
 
 
-def test_envoys_own_are_there_where_it_carries(gate: RunningGate) -> None:
+def test_envoy_metrics_on_envoy_plane(gate: RunningGate) -> None:
     is_envoy = gate.builder.settings["data_plane"] == "envoy"
     samples = scraped(gate)
     names = {name for name, pairs in samples if dict(pairs).get("plane") == "envoy"}
     assert ("envoy_server_uptime" in names, "envoy_http_downstream_rq_total" in names) == (is_envoy, is_envoy)
     assert ("gate_envoy_up", (("service", "gate"),)) in samples
     assert samples["gate_envoy_up", (("service", "gate"),)] == is_envoy
-    told = {dict(pairs)["envoy_cluster_name"] for _, pairs in samples if "envoy_cluster_name" in dict(pairs)}
-    nameless = told - {f'the "{case.name}".' for case in CASES}
+    received = {dict(pairs)["envoy_cluster_name"] for _, pairs in samples if "envoy_cluster_name" in dict(pairs)}
+    nameless = received - {f'the "{case.name}".' for case in CASES}
     assert [len(label) for label in nameless] == [16]  # its id
 
 
-def test_a_route_that_a_reload_takes_away_is_told_no_more_and_one_that_stays_goes_on(gate: RunningGate) -> None:
+def test_metrics_of_removed_route_end(gate: RunningGate) -> None:
     policy = gate.builder.policy
     stays, goes = f'the "{CASES[0].name}".', f'the "{CASES[1].name}".'
     get("/200")(gate, host_of(CASES[0]))
@@ -292,12 +292,12 @@ def test_a_route_that_a_reload_takes_away_is_told_no_more_and_one_that_stays_goe
         reload(gate, policy=policy, metrics_per_route=None)
 
 
-def test_a_proxy_of_its_own_tells_its_routes_as_its_own(tmp_path: Path) -> None:
+def test_separate_proxy_has_route_metrics(tmp_path: Path) -> None:
     elsewhere = {name: f"http://127.0.0.1:{free_port()}" for name in ("authorize_service_url", "databroker_service_url")}
     without = {"idp_client_id": None, "idp_client_secret": None, "idp_scopes": None}
     builder = GateBuilder("http://127.0.0.1:9").setting(services="proxy", grpc_insecure=True, data_plane="embedded", **elsewhere, **without)
     builder.setting(metrics_address=f"127.0.0.1:{free_port()}").route("app.localhost", name="app", to="http://127.0.0.1:9", **PUBLIC)
     with builder.start(tmp_path) as gate:
-        told = ("envoy_cluster_upstream_rq_total", (("envoy_cluster_name", "app"), ("service", "gate-proxy")))
-        wait_until(lambda: told in scraped(gate), "its route is told", 10)
+        received = ("envoy_cluster_upstream_rq_total", (("envoy_cluster_name", "app"), ("service", "gate-proxy")))
+        wait_until(lambda: received in scraped(gate), "its route is told", 10)
         assert {dict(labels)["service"] for _, labels in scraped(gate)} == {"gate-proxy"}

@@ -64,7 +64,7 @@ async def bob(front: AnyFront) -> str:
     return await session_of(front, "bob")
 
 
-def heard(page: httpx.Response | RawResponse) -> dict[str, list[str]]:
+def incoming(page: httpx.Response | RawResponse) -> dict[str, list[str]]:
     """The headers that the application received."""
     found: dict[str, list[str]] = {}
     for name, value in json.loads(page.content if isinstance(page, httpx.Response) else page.body)["headers"]:
@@ -83,13 +83,15 @@ def without_session(front: AnyFront) -> set[int]:
     return {401} if isinstance(front, OwnEnvoy) else {302, 401}
 
 
-async def test_a_person_signs_in_and_lands_where_they_wanted_with_who_they_are(front: AnyFront) -> None:
+async def test_sign_in_returns_to_the_page_with_identity(front: AnyFront) -> None:
     target = "/a%20b/c?x=1&y=%C3%BC&uri=https://evil.example/&x=2"
     async with front.client() as client:
         page = await sign_in(client, front.url(target), "alice")
         assert (page.status_code, page.json()["target"]) == (200, target)
         client.cookies.set("theirs", "1", domain=APP)
-        again = heard(await client.get(front.url("/again"), headers=HTML | {"x-forwarded-for": "192.0.2.9", "forwarded": "for=192.0.2.9"}))
+        again = incoming(
+            await client.get(front.url("/again"), headers=HTML | {"x-forwarded-for": "192.0.2.9", "forwarded": "for=192.0.2.9"})
+        )
         posted = await client.post(front.url("/form"), content=b"a body", headers=HTML)
     assert (again["x-gate-claim-email"], again["x-gate-claim-groups"]) == (["alice@example.com"], ["engineering"])
     assert len(again["x-gate-jwt-assertion"]) == 1
@@ -100,7 +102,7 @@ async def test_a_person_signs_in_and_lands_where_they_wanted_with_who_they_are(f
         assert "forwarded" not in again
 
 
-async def test_a_refused_person_reads_why_where_the_front_lets_them(front: AnyFront, upstream: SampleUpstream) -> None:
+async def test_denied_user_sees_reason_through_front_proxy(front: AnyFront, upstream: SampleUpstream) -> None:
     async with front.client() as client:
         before = upstream.hits
         page = await sign_in(client, front.url("/reports"), "bob")
@@ -112,8 +114,8 @@ async def test_a_refused_person_reads_why_where_the_front_lets_them(front: AnyFr
         child = front.gate[-1]
 
         def lines() -> list[dict]:
-            told = [each for each in child.events if each.get("event") == "request"]
-            return [each for each in told if each["path"] == "/reports" and each["status"] == 403]
+            received = [each for each in child.events if each.get("event") == "request"]
+            return [each for each in received if each["path"] == "/reports" and each["status"] == 403]
 
         child.wait_for(lambda: bool(lines()), "the line of the refusal")
         (line,) = lines()
@@ -152,8 +154,8 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
     path = "/data" if isinstance(front, OwnEnvoy) else "/programs/x"
     page = ask(front, path, "", f"Authorization: Bearer {alice}")
     assert page.status == 200, page.body
-    assert heard(page)["x-gate-claim-email"] == ["alice@example.com"]
-    assert heard(page).get("authorization", [""]) == [""]  # some of them replace it by nothing
+    assert incoming(page)["x-gate-claim-email"] == ["alice@example.com"]
+    assert incoming(page).get("authorization", [""]) == [""]  # some of them replace it by nothing
     assert alice.encode() not in page.body
     before = upstream.hits
     assert ask(front, path, "", f"Authorization: Bearer {bob}").status == 403
@@ -175,9 +177,9 @@ async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_applicatio
     token = token_of_job()
     page = ask(front, "/jobs/release", "", f"Authorization: Bearer {token}", "Content-Length: 0", method="POST")
     assert page.status == 200, page.body
-    assert heard(page).get("x-gate-claim-email", [""]) == [""], "an address of another issuer is none of our people's"
-    assert len(heard(page)["x-gate-jwt-assertion"]) == 1
-    assert heard(page).get("authorization", [""]) == [""]
+    assert incoming(page).get("x-gate-claim-email", [""]) == [""], "an address of another issuer is none of our people's"
+    assert len(incoming(page)["x-gate-jwt-assertion"]) == 1
+    assert incoming(page).get("authorization", [""]) == [""]
     assert token.encode() not in page.body
     before = upstream.hits
     assert ask(front, "/jobs/release", "", f"Authorization: Bearer {token_of_job(repository='evil/app')}").status == 403
@@ -191,11 +193,11 @@ async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_applicatio
     assert token not in front.output
 
 
-async def test_a_preflight_passes_with_nothing_of_the_person_and_nothing_else_does(front: AnyFront, upstream: SampleUpstream) -> None:
+async def test_only_preflight_passes_without_identity(front: AnyFront, upstream: SampleUpstream) -> None:
     asks = ("Origin: https://other.example", "Access-Control-Request-Method: PUT")
     passed = ask(front, "/anybody/x", "theirs=1", *asks, method="OPTIONS")
     assert passed.status == 200
-    assert heard(passed).get("cookie", [""]) == [""]
+    assert incoming(passed).get("cookie", [""]) == [""]
     before = upstream.hits
     assert ask(front, "/anybody/x", "theirs=1", *asks).status in without_session(front)
     assert ask(front, "/x", "theirs=1", *asks, method="OPTIONS").status in without_session(front)
@@ -203,7 +205,7 @@ async def test_a_preflight_passes_with_nothing_of_the_person_and_nothing_else_do
 
 
 @by_forward_auth
-async def test_no_header_of_the_client_changes_what_is_judged(front: Front, upstream: SampleUpstream, bob: str) -> None:
+async def test_client_headers_do_not_change_the_decision(front: Front, upstream: SampleUpstream, bob: str) -> None:
     allowed = front.url("/anybody/")
     preflight = "OPTIONS\r\nOrigin: https://x.example\r\nAccess-Control-Request-Method: GET"
     forged = [
@@ -241,7 +243,7 @@ async def test_no_spelling_of_an_identity_header_reaches_the_application(front: 
         answer = ask(front, "/", alice, *[f"{name}: evil@example.com"] * lines)
         assert b"evil@example.com" not in answer.body, name
         if answer.status == 200:
-            assert heard(answer)["x-gate-claim-email"] == ["alice@example.com"]
+            assert incoming(answer)["x-gate-claim-email"] == ["alice@example.com"]
         else:
             assert isinstance(front, Front) or "_" in name
 
@@ -252,7 +254,7 @@ FOREIGN = [
     *("X-Forwarded-Scheme", "X-Original-Forwarded-For", "X-Original-Host", "X-Envoy-Original-Path", "X-Webauth-User", "Remote-User"),
 ]
 # Apache shows gate none of these, so it has to refuse them all.
-NOT_SHOWN = [
+NOT_DISPLAYED = [
     "Cf_Access_Jwt_Assertion",
     "X_Auth_Request_User",
     "X.Webauth.User",
@@ -279,9 +281,9 @@ async def test_no_header_that_only_proxies_set_reaches_the_application(front: Fr
 
 
 @pytest.mark.parametrize("front", ["Apache"], indirect=True)
-async def test_no_header_that_gate_is_not_shown_passes(front: Front, upstream: SampleUpstream, bob: str) -> None:
+async def test_headers_unseen_by_gate_do_not_pass(front: Front, upstream: SampleUpstream, bob: str) -> None:
     before = upstream.hits
-    assert {ask(front, "/anybody/", bob, f"{name}: x").status for name in NOT_SHOWN} <= {401, 403}
+    assert {ask(front, "/anybody/", bob, f"{name}: x").status for name in NOT_DISPLAYED} <= {401, 403}
     assert upstream.hits == before
 
 
@@ -299,7 +301,7 @@ ODD = (
 CLIMBING = tuple(f"{before}{dot}{after}" for before in BEFORE for dot in DOTS for after in ("/secret", "secret"))
 
 
-async def test_what_is_judged_is_what_is_forwarded(front: AnyFront, bob: str) -> None:
+async def test_authorized_path_is_the_forwarded_path(front: AnyFront, bob: str) -> None:
     """Every target that bob gets through with is below /anybody/ in the eyes of any upstream, and is what gate would have forwarded."""
     is_envoy, forwarded = isinstance(front, OwnEnvoy), []
     for target in (*ODD, *(CLIMBING if is_envoy else ())):
@@ -322,7 +324,7 @@ def is_plain(target: str) -> bool:
         return False
 
 
-async def test_websockets_open_from_known_pages_on_routes_that_carry_them(front: AnyFront, upstream: SampleUpstream) -> None:
+async def test_websocket_origin_and_route(front: AnyFront, upstream: SampleUpstream) -> None:
     alice, own, before = await session_of(front, "alice"), f"Origin: https://{APP}:{front.port}", upstream.hits
     assert ask(front, "/socket", alice, *HANDSHAKE, "Origin: https://evil.example").status == 403
     assert ask(front, "/anybody/socket", alice, *HANDSHAKE, own).status == 403  # that route carries none
@@ -331,17 +333,17 @@ async def test_websockets_open_from_known_pages_on_routes_that_carry_them(front:
     ask(front, "/socket", alice, *HANDSHAKE, own)
     assert upstream.hits == before + 1
     if isinstance(front, OwnEnvoy):  # no other protocol is changed to: the application hears an ordinary request
-        assert "upgrade" not in heard(ask(front, "/socket", alice, "Upgrade: h2c", "Connection: Upgrade"))
+        assert "upgrade" not in incoming(ask(front, "/socket", alice, "Upgrade: h2c", "Connection: Upgrade"))
 
 
-async def test_a_certificate_that_the_envoy_was_shown_is_verified_by_gate(envoy: OwnEnvoy) -> None:
+async def test_certificate_from_envoy_is_verified_by_gate(envoy: OwnEnvoy) -> None:
     bob = {"cookie": await session_of(envoy, "bob")}
-    good, others = envoy.clients.issue("bob"), authority("clients").issue("bob")
+    valid, others = envoy.clients.issue("bob"), authority("clients").issue("bob")
     expired = envoy.clients.issue("bob", begins=-timedelta(days=2), ends=-timedelta(days=1))
-    for shown, status in (((), 495), ((good,), 200), ((others,), 495), ((expired,), 495)):
-        async with envoy.client(*shown) as client:
+    for displayed, status in (((), 495), ((valid,), 200), ((others,), 495), ((expired,), 495)):
+        async with envoy.client(*displayed) as client:
             assert (await client.get(envoy.url("/certified/x"), headers=bob)).status_code == status
-    context = good.shown_by(envoy.certificates.client_context(), envoy.directory)
+    context = valid.shown_by(envoy.certificates.client_context(), envoy.directory)
     with RawClient(envoy.port, tls=context, server_name=AUTHENTICATE) as client:
         # Opened for another name: what was shown there does not count here.
         head = f"GET /certified/x HTTP/1.1\r\nHost: {APP}:{envoy.port}\r\nCookie: {bob['cookie']}\r\n\r\n"
@@ -363,7 +365,7 @@ def test_a_browser_signs_in_works_signs_out_and_another_is_refused(front: AnyFro
 
 
 @pytest.mark.parametrize("front", EXT_AUTHZ, indirect=True)
-async def test_without_gate_the_envoy_refuses_everybody(front: OwnEnvoy, upstream: SampleUpstream) -> None:
+async def test_envoy_denies_all_without_gate(front: OwnEnvoy, upstream: SampleUpstream) -> None:
     alice = await session_of(front, "alice")
     assert ask(front, "/", alice).status == 200
     front.end()

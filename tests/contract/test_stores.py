@@ -81,7 +81,7 @@ async def test_data_come_back_as_json_would_bring_them(store):
 
 
 @pytest.mark.parametrize("data", [{"a": object()}, {"a": {1, 2}}, {"a": b"x"}, {1: "a"}, {"a": [{2: "b"}]}])
-async def test_what_json_can_not_say_is_refused(store, data):
+async def test_values_without_json_form_are_refused(store, data):
     with pytest.raises(TypeError):
         await store.put(SESSION, "a", data)
     assert await store.get(SESSION, "a") is None
@@ -125,19 +125,19 @@ async def test_a_refused_put_is_no_change(store):
     assert (await store.put(SESSION, "b", {})).version == record.version + 1
 
 
-async def test_of_many_who_create_the_same_record_one_succeeds(store):
+async def test_concurrent_creates_have_one_winner(store):
     puts = (store.put(SESSION, "a", {"n": n}, only_if_version=0) for n in range(50))
     outcomes = await asyncio.gather(*puts, return_exceptions=True)
     assert sum(not isinstance(outcome, Exception) for outcome in outcomes) == 1
     assert all(isinstance(outcome, VersionConflict) for outcome in outcomes if isinstance(outcome, Exception))
 
 
-async def test_delete_says_whether_there_was_one(store):
+async def test_delete_returns_whether_it_existed(store):
     await store.put(SESSION, "a", {})
     assert [await store.delete(SESSION, "a"), await store.delete(SESSION, "a")] == [True, False]
 
 
-async def test_an_expired_record_is_as_good_as_deleted_at_once(store, clock):
+async def test_expired_record_counts_as_deleted(store, clock):
     await store.put(SESSION, "a", {}, expires=clock.now + 10)
     await store.put(SESSION, "b", {})
     clock.now += 10
@@ -208,19 +208,19 @@ async def test_many_readers_each_see_everything(store):
         assert [change.id for change in changes] == [f"s{n}" for n in range(20)]
 
 
-async def test_a_reader_without_a_place_is_told_where_to_begin(store):
+async def test_reader_without_position_gets_a_start(store):
     await store.put(SESSION, "a", {})
     last = await store.put(SESSION, "b", {})
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(StartOver) as received:
         await read(store, ANEW, 1)
-    assert told.value.version == last.version
+    assert received.value.version == last.version
 
 
 async def test_a_version_of_another_life_starts_over(store):
     last = await store.put(SESSION, "a", {})
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(StartOver) as received:
         await read(store, last.version + 1, 1)
-    assert told.value.version == last.version
+    assert received.value.version == last.version
 
 
 async def test_the_server_version_stays_while_the_memory_does(store, clock):
@@ -229,7 +229,7 @@ async def test_the_server_version_stays_while_the_memory_does(store, clock):
     assert await store.server_version() == version != ""
 
 
-async def test_readers_of_a_closed_store_are_told(store):
+async def test_readers_of_closed_store_fail(store):
     begin = (await store.put(SESSION, "a", {})).version
     reader = asyncio.create_task(read(store, begin, 1))
     await asyncio.sleep(0)
@@ -238,7 +238,7 @@ async def test_readers_of_a_closed_store_are_told(store):
         await reader
 
 
-async def test_a_sign_out_wins_over_every_refresh_that_runs_meanwhile(opener, clock):
+async def test_sign_out_wins_over_concurrent_refresh(opener, clock):
     """Class B36, with as many processes as the store can have."""
     first = opener(clock)
     others = [] if isinstance(first, MemoryStore) or isinstance(getattr(first, "_store", None), MemoryStore) else [opener(clock)]
@@ -264,7 +264,7 @@ async def test_a_sign_out_wins_over_every_refresh_that_runs_meanwhile(opener, cl
         await writer.close()
 
 
-async def test_what_expired_is_cleaned_up_and_told(store, clock):
+async def test_expired_records_are_deleted_and_published(store, clock):
     begin = (await store.put(SESSION, "a", {}, expires=clock.now + 10)).version
     await store.put(SESSION, "b", {}, expires=clock.now + 20)
     clock.now += 10
@@ -281,7 +281,7 @@ async def test_a_record_added_again_is_seen_at_once(store):
     assert summary(await read(store, begin, 1)) == [("a", True)]
 
 
-async def test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others(opener) -> None:
+async def test_fast_clock_deletes_no_records_valid_for_others(opener) -> None:
     """A server has a clock of its own, which counts where it is behind; the memory of one process, and a file, have none."""
     right, ahead = opener(time.time), opener(lambda: time.time() + 86_400)
     try:
@@ -291,12 +291,12 @@ async def test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others(opener)
         assert 86_390 < skew < 86_410
         assert abs(await right.clock_skew()) < 10
         assert -86_410 < await opener_behind(opener) < -86_390
-        good = await right.put(SESSION, "good", {}, expires=time.time() + 3600)
+        valid = await right.put(SESSION, "good", {}, expires=time.time() + 3600)
         over = await right.put(SESSION, "over", {}, expires=time.time() - 10)
         assert await ahead.put(USED_ID, "state", {}, expires=time.time() + 300, only_if_version=0)
         while await ahead.clean(100):
             pass
-        assert await right.get(SESSION, "good") == good
+        assert await right.get(SESSION, "good") == valid
         assert [record.id for record in await ahead.page(SESSION, "", 10)] == ["good"]
         assert (await read(right, over.version, 2))[-1].record is None, "what is over was deleted"
         with pytest.raises(VersionConflict):

@@ -12,7 +12,7 @@ from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 
 APP, AUTHENTICATE = "app.localhost", "authenticate.localhost"
-GOOD, NOT_OFFERED = ("X25519", "P-256", "P-384"), ("X448", "P-521")
+VALID, NOT_OFFERED = ("X25519", "P-256", "P-384"), ("X448", "P-521")
 # What gate answers itself, at its own host and at those of routes.
 OWN = [
     (AUTHENTICATE, "/.gate/", 302),
@@ -55,8 +55,8 @@ def handshake(gate: RunningGate, *, groups: str = "", version: int | None = None
         return connection.get_protocol_version_name()
 
 
-def test_only_the_groups_that_everybody_implements_well_are_offered(gate: RunningGate) -> None:
-    for group in GOOD:
+def test_offered_tls_groups(gate: RunningGate) -> None:
+    for group in VALID:
         assert handshake(gate, groups=group) == "TLSv1.3"
     for group in NOT_OFFERED:
         with pytest.raises(SSL.Error):
@@ -84,18 +84,18 @@ def get(gate: RunningGate, host: str, path: str, *lines: str):
 
 
 @pytest.mark.parametrize(("host", "path", "status"), OWN)
-def test_each_answer_of_our_own_says_once_that_the_host_is_for_tls(gate: RunningGate, host: str, path: str, status: int) -> None:
+def test_gate_responses_have_one_hsts_header(gate: RunningGate, host: str, path: str, status: int) -> None:
     answer = get(gate, host, path, "Accept: text/html")
     assert answer.status == status
-    said = [value for name, value in answer.headers if name.lower() == "strict-transport-security"]
-    assert said == ["max-age=31536000; includeSubDomains; preload"]
+    output = [value for name, value in answer.headers if name.lower() == "strict-transport-security"]
+    assert output == ["max-age=31536000; includeSubDomains; preload"]
 
 
-def test_an_answer_of_the_application_says_it_once_too(gate: RunningGate) -> None:
+def test_application_response_has_one_hsts_header(gate: RunningGate) -> None:
     answer = get(gate, APP, "/open/x")
     assert len([value for name, value in answer.headers if name.lower() == "strict-transport-security"]) == 1
 
 
 @pytest.mark.parametrize("path", ["/ping", "/healthz"])
-def test_nobody_keeps_an_answer_about_health(gate: RunningGate, path: str) -> None:
+def test_health_response_is_not_cached(gate: RunningGate, path: str) -> None:
     assert get(gate, AUTHENTICATE, path).header("cache-control") == "no-store"

@@ -65,7 +65,7 @@ FAILING = {
 }
 
 
-def says(*pieces: bytes, then_waits: bool = True) -> Serve:
+def logs(*pieces: bytes, then_waits: bool = True) -> Serve:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         for piece in pieces:
@@ -88,16 +88,16 @@ async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 SERVES = {
-    "silent": says(),
+    "silent": logs(),
     "resets": resets,
-    "closes": says(then_waits=False),
-    "no HTTP": says(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"),
-    "status 000": says(b"HTTP/1.1 000 Zero\r\n" + END),
-    "status 099": says(b"HTTP/1.1 099 Low\r\n" + END),
-    "status 600": says(b"HTTP/1.1 600 High\r\n" + END),
-    "status 999": says(b"HTTP/1.1 999 High\r\n" + END),
-    "switches unasked": says(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
-    "only interim": says(*[b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"] * 2000),
+    "closes": logs(then_waits=False),
+    "no HTTP": logs(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"),
+    "status 000": logs(b"HTTP/1.1 000 Zero\r\n" + END),
+    "status 099": logs(b"HTTP/1.1 099 Low\r\n" + END),
+    "status 600": logs(b"HTTP/1.1 600 High\r\n" + END),
+    "status 999": logs(b"HTTP/1.1 999 High\r\n" + END),
+    "switches unasked": logs(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
+    "only interim": logs(*[b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"] * 2000),
     "plain on a TLS port": plain,
 }
 
@@ -115,13 +115,13 @@ class Upstreams:
         for name, serve in SERVES.items():
             self.to[name] = f"http://127.0.0.1:{await self._port(serve)}"
         self.to["plain on a TLS port"] = self.to["plain on a TLS port"].replace("http:", "https:")
-        self.to["TLS on a plain port"] = f"http://127.0.0.1:{await self._port(says(), trusted.server_context())}"
+        self.to["TLS on a plain port"] = f"http://127.0.0.1:{await self._port(logs(), trusted.server_context())}"
         of_others = self._directory / "others"
         of_others.mkdir()
         old = datetime.now(UTC) - timedelta(days=400)
         authority = Authority.create("throw-away test authority", permitted=PERMITTED, now=old)
         for name, files in {"untrusted": certificate_files(of_others, "localhost"), "other name": trusted}.items():
-            self.to[name] = f"https://127.0.0.1:{await self._port(says(), files.server_context())}"
+            self.to[name] = f"https://127.0.0.1:{await self._port(logs(), files.server_context())}"
             self.keys[name] = {"tls_custom_ca_file": str(trusted.authority), "tls_server_name": "localhost"}
         self.keys["other name"]["tls_server_name"] = "app.example.com"
         demanding = trusted.server_context()
@@ -133,7 +133,7 @@ class Upstreams:
         expired.write_bytes(issued.certificate_pem + authority.certificate_pem + issued.key_pem)
         of_the_past = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         of_the_past.load_cert_chain(expired)
-        self.to["expired"] = f"https://127.0.0.1:{await self._port(says(), of_the_past)}"
+        self.to["expired"] = f"https://127.0.0.1:{await self._port(logs(), of_the_past)}"
         (of_others / "old.pem").write_bytes(authority.certificate_pem)
         self.keys["expired"] = {"tls_custom_ca_file": str(of_others / "old.pem"), "tls_server_name": "localhost"}
 
@@ -186,15 +186,13 @@ def get(gate: RunningGate, path: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("plane", ["embedded", "envoy"])
-async def test_each_failure_has_its_own_words_in_the_line_of_the_request(
-    upstreams: Upstreams, provider: DevelopmentProvider, tmp_path: Path, plane: str
-) -> None:
-    everybody = {"allow_public_unauthenticated_access": True, "timeout": "5s"}
+async def test_each_failure_has_its_problem_field(upstreams: Upstreams, provider: DevelopmentProvider, tmp_path: Path, plane: str) -> None:
+    all_users = {"allow_public_unauthenticated_access": True, "timeout": "5s"}
     assert {*upstreams.to} == {*FAILING}
     numbers = {name: number for number, name in enumerate(FAILING)}
     builder = GateBuilder(provider.url).setting(data_plane=plane, admin_allowed_users=["alice@example.com"])
     for name, number in numbers.items():
-        builder.route(APP, prefix=f"/{number}/", to=upstreams.to[name], **{**everybody, **upstreams.keys.get(name, {})})
+        builder.route(APP, prefix=f"/{number}/", to=upstreams.to[name], **{**all_users, **upstreams.keys.get(name, {})})
     (tmp_path / "gate").mkdir()
     with await asyncio.to_thread(builder.start, tmp_path / "gate") as gate:
         for name, failing in FAILING.items():

@@ -26,7 +26,7 @@ ADDRESS = {"email": EMAIL, "email_verified": True}
 GROUPS = {"groups": ["engineering"]}
 
 
-def ours(sub: str, **claims: Any) -> Identity:
+def gate_value(sub: str, **claims: Any) -> Identity:
     """A person of the configured provider, as after a sign-in."""
     return _of_records(f"oidc/{sub}", sub, "oidc", claims, str(claims.get("email", "")), "session-1")
 
@@ -37,11 +37,11 @@ def foreign(sub: str, issuer: str = CI, **claims: Any) -> Identity:
 
 
 def _of_records(user_id: str, sub: str, provider: str, claims: dict[str, Any], email: str, session_id: str) -> Identity:
-    said = {"sub": sub, **claims}
-    session = SessionRecord(session_id, user_id, sub, provider, 1000.0, 9000.0, said)
+    output = {"sub": sub, **claims}
+    session = SessionRecord(session_id, user_id, sub, provider, 1000.0, 9000.0, output)
     in_directory = DirectoryUser(user_id, EMAIL, "", ("engineering",)), ("Engineers",), frozenset({"Engineers"})
-    person = in_directory if provider == "jwt" else (DirectoryUser(user_id),)
-    facts = IdentityInputs(session, UserRecord(user_id, email, claims.get("email_verified"), "", said), *person)
+    user = in_directory if provider == "jwt" else (DirectoryUser(user_id),)
+    facts = IdentityInputs(session, UserRecord(user_id, email, claims.get("email_verified"), "", output), *user)
     return build_identity(facts, a_provider(groups_claim="groups") if provider == "oidc" else None)
 
 
@@ -51,16 +51,16 @@ def account(name: str, *groups: str) -> Identity:
 
 # Who it is, and which of the entries below name them.
 CALLERS: dict[str, tuple[Identity, set[str]]] = {
-    "our alice": (ours("alice"), {"alice", "oidc/alice"}),
-    "our alice with an address": (ours("alice", **ADDRESS), {"alice", "oidc/alice", EMAIL}),
-    "an address that is not verified": (ours("mallory", email=EMAIL, email_verified=False), set()),
-    "ours, sub oidc/alice": (ours("oidc/alice"), {"oidc/oidc/alice"}),
-    "ours, sub an address": (ours(EMAIL), {f"oidc/{EMAIL}"}),
-    "ours, sub google/alice": (ours("google/alice"), {"oidc/google/alice"}),
-    "ours, sub jwt/bot": (ours("jwt/bot"), set()),
-    "ours, sub issuer#bot": (ours(f"{CI}#bot"), set()),
-    "ours, sub service_account/x": (ours("service_account/x"), set()),
-    "ours, sub x": (ours("x"), {"x"}),
+    "our alice": (gate_value("alice"), {"alice", "oidc/alice"}),
+    "our alice with an address": (gate_value("alice", **ADDRESS), {"alice", "oidc/alice", EMAIL}),
+    "an address that is not verified": (gate_value("mallory", email=EMAIL, email_verified=False), set()),
+    "ours, sub oidc/alice": (gate_value("oidc/alice"), {"oidc/oidc/alice"}),
+    "ours, sub an address": (gate_value(EMAIL), {f"oidc/{EMAIL}"}),
+    "ours, sub google/alice": (gate_value("google/alice"), {"oidc/google/alice"}),
+    "ours, sub jwt/bot": (gate_value("jwt/bot"), set()),
+    "ours, sub issuer#bot": (gate_value(f"{CI}#bot"), set()),
+    "ours, sub service_account/x": (gate_value("service_account/x"), set()),
+    "ours, sub x": (gate_value("x"), {"x"}),
     "foreign alice": (foreign("alice"), {f"{CI}#alice"}),
     "foreign, sub oidc/alice": (foreign("oidc/alice"), set()),
     "foreign, sub an address": (foreign(EMAIL), set()),
@@ -102,7 +102,7 @@ def test_an_entry_names_one_kind_of_thing(caller: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-def test_what_a_rule_says_of_others_lets_no_token_in_and_lifts_no_deny(caller: str) -> None:
+def test_rules_on_provider_users_do_not_apply_to_tokens(caller: str) -> None:
     """ "Not alice" would be whoever another issuer gives a token; a rule says something of it only where it names that issuer."""
     identity, named = CALLERS[caller]
     for entry in ENTRIES:
@@ -142,11 +142,11 @@ async def test_the_admin_takes_entries_as_routes_do(caller: str, tmp_path: Path)
         {"allowed_users": [f"{CI}#bot"], "policy": [{"deny": {"groups": "sales"}}]},
     ],
 )
-def test_what_another_issuer_says_of_its_people_is_not_said_of_ours(keys: dict[str, Any]) -> None:
-    said = {**ADDRESS, **GROUPS, "acr": "strong"}
-    assert by_route(**keys)(foreign("bot", **said)) is False
-    person = by_route(**{**keys, "allowed_users": ["bot"]} if "allowed_users" in keys else keys)(ours("bot", **said))
-    assert person is ("Engineers" not in str(keys)), "the same of one of ours opens, where a rule does not ask for the directory's name"
+def test_foreign_issuer_claims_do_not_apply_to_provider_users(keys: dict[str, Any]) -> None:
+    output = {**ADDRESS, **GROUPS, "acr": "strong"}
+    assert by_route(**keys)(foreign("bot", **output)) is False
+    user = by_route(**{**keys, "allowed_users": ["bot"]} if "allowed_users" in keys else keys)(gate_value("bot", **output))
+    assert user is ("Engineers" not in str(keys)), "the same of one of ours opens, where a rule does not ask for the directory's name"
 
 
 @pytest.mark.parametrize(
@@ -158,34 +158,34 @@ def test_what_another_issuer_says_of_its_people_is_not_said_of_ours(keys: dict[s
         ({"policy": [{"allow": {"and": [{"claim/iss": OTHER_CI}, {"claim/groups": "engineering"}]}}]}, False),
     ],
 )
-def test_rules_on_claims_are_the_way_to_say_what_another_issuer_may_vouch_for(keys: dict[str, Any], opens: bool) -> None:
+def test_claim_rules_apply_to_foreign_tokens(keys: dict[str, Any], opens: bool) -> None:
     assert by_route(**keys)(foreign("bot", repository="a/b", **ADDRESS, **GROUPS)) is opens
     unverified = {**ADDRESS, "email_verified": False}
     assert by_route(**keys)(foreign("bot", repository="a/b", **unverified, **GROUPS)) is (opens and "email" not in str(keys))
 
 
-def test_a_token_s_owner_has_neither_address_nor_groups_for_anybody_to_be_told() -> None:
+def test_foreign_token_has_no_address_and_groups() -> None:
     who = foreign("bot", **ADDRESS, **GROUPS, name="Ann")
-    told = (who.email, who.verified_email, who.directory_email, who.name, who.groups, who.group_ids, who.group_names, who.display_name)
-    assert told == ("", "", "", "", (), frozenset(), frozenset(), f"{CI}#bot")
+    received = (who.email, who.verified_email, who.directory_email, who.name, who.groups, who.group_ids, who.group_names, who.display_name)
+    assert received == ("", "", "", "", (), frozenset(), frozenset(), f"{CI}#bot")
 
 
 def test_no_two_callers_have_one_id() -> None:
     """In records, logs, the admin and what upstreams are told."""
     people = [
-        ours("a"),
-        ours("oidc/a"),
-        ours(f"{CI}#a"),
+        gate_value("a"),
+        gate_value("oidc/a"),
+        gate_value(f"{CI}#a"),
         foreign("a"),
         foreign("a", OTHER_CI),
         foreign("other#a"),
         foreign("#a"),
         account("a"),
     ]
-    assert len({person.user_id for person in people}) == len(people)
+    assert len({user.user_id for user in people}) == len(people)
 
 
-def test_a_described_person_is_the_one_that_the_entry_names(tmp_path: Path) -> None:
+def test_described_user_matches_entry(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     for entry in ENTRIES:
         who = simulate_identity(SimulatedUser(entry), options)

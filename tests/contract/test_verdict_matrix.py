@@ -29,10 +29,10 @@ from tests.support.tunnels import TunnelClient, token_of
 from tests.support.upstream import RecordingUpstream, TcpUpstream
 from tests.support.websockets import KEY
 
-APP, DB, ASKED = "app.localhost", "db.localhost", "auth.localhost"
+APP, DB, REQUESTED = "app.localhost", "db.localhost", "auth.localhost"
 ISSUER, AUDIENCE = "https://ci.example.com", "api://app"
 OF_THE_ANSWER = ("content-length", "cache-control", "vary", "date")
-CARRIES = ("embedded", "envoy")  # the other planes only say what somebody else may carry
+FORWARDS = ("embedded", "envoy")  # the other planes only say what somebody else may carry
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ who pretends             | 200 200 200 200 101 101 401 | 200 200 200 200 101 101
 
 MINE, OF_THE_APP = "cookie: mine=1", "authorization: Bearer of.the.app"
 FOR_APP = "for app.localhost:GATE"
-NOBODY = f"x-gate-jwt-assertion: <None {FOR_APP}>"
+ANONYMOUS = f"x-gate-jwt-assertion: <None {FOR_APP}>"
 ACCOUNT = f"x-gate-jwt-assertion: <service_account/ci {FOR_APP}>"
 JOB = f"x-gate-jwt-assertion: <{ISSUER}#repo:a/b {FOR_APP}>"
 ACTING = ("authorization: Bearer of-the-cluster", "impersonate-user: alice@example.com", "impersonate-group: engineering")
@@ -94,7 +94,7 @@ WITH_TOKENS = {
     "pass_provider_tokens": True,
     "set_request_headers": {"X-Of-Route": "1", "X-Access-Token": "${access_token}", "X-Id-Token": "${id_token}"},
 }
-WORDS = {
+TEXTS = {
     "identity_headers": "oauth2-proxy",
     "assertion_header": "X-Assertion",
     "assertion_audience": "my-app",
@@ -105,7 +105,7 @@ WORDS = {
         "Authorization": "App $$ ${user}",
     },
 }
-IN_WORDS = (
+AS_TEXT = (
     *(f"{prefix}-{line}" for prefix in ("x-forwarded", "x-auth-request") for line in ("user: alice", "email: alice@example.com")),
     *(f"{prefix}-groups: engineering" for prefix in ("x-forwarded", "x-auth-request")),
     "x-assertion: <oidc/alice for my-app>",
@@ -162,23 +162,25 @@ class Stage:
         if name == "tcp":
             return self._tunnel(sent)
         kind, lines = sent.kind(name), (*sent.lines, *PRETENDED)
-        if self.plane in CARRIES:
+        if self.plane in FORWARDS:
             status, _ = self._send(kind.method, sent.path, APP, *kind.lines, *lines, body=kind.body)
             return str(status), self._normal(b"".join(self.upstream.received))
         # What belongs to the client's connection is not asked about.
         told = tuple(line for line in (*kind.lines, *lines) if not line.startswith(("Connection", "Upgrade", "Content-Length")))
-        asked = self._verify(kind.method, sent.path, told) if self.plane == "forward auth" else self._check(kind.method, sent.path, told)
-        status, replaced = asked
-        carried = [f"{key}: {value}" for key, value in pairs(told) if key not in replaced]
-        carried += [f"{key}: {value}" for key, values in replaced.items() for value in values if value]
-        head = "\r\n".join([f"{kind.method} {sent.path} HTTP/1.1", *carried, "", ""])
+        requested = (
+            self._verify(kind.method, sent.path, told) if self.plane == "forward auth" else self._check(kind.method, sent.path, told)
+        )
+        status, replaced = requested
+        forwarded = [f"{key}: {value}" for key, value in pairs(told) if key not in replaced]
+        forwarded += [f"{key}: {value}" for key, values in replaced.items() for value in values if value]
+        head = "\r\n".join([f"{kind.method} {sent.path} HTTP/1.1", *forwarded, "", ""])
         return str(status), self._normal(head.encode()) if status == 200 else ""
 
-    def words(self, sent: Sent) -> str:
+    def message(self, sent: Sent) -> str:
         """What the client is told."""
         if self.plane == "ext_authz":
-            return self._asked("GET", sent.path, sent.lines).denied_response.body
-        host, target = (ASKED, "/verify") if self.plane == "forward auth" else (APP, sent.path)
+            return self._requested("GET", sent.path, sent.lines).denied_response.body
+        host, target = (REQUESTED, "/verify") if self.plane == "forward auth" else (APP, sent.path)
         front = (f"X-Original-URL: {self.gate.url(APP, sent.path)}",) if self.plane == "forward auth" else ()
         head = "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {host}:{self.gate.port}", *front, *sent.lines, "", ""])
         with RawClient(self.gate.port, tls=self.gate.certificates.client_context(), server_name=APP) as client:
@@ -192,21 +194,21 @@ class Stage:
 
     def _verify(self, method: str, path: str, lines: tuple[str, ...]) -> tuple[int, dict[str, list[str]]]:
         front = (f"X-Original-URL: {self.gate.url(APP, path)}", f"X-Forwarded-Method: {method}", "X-Forwarded-For: 127.0.0.1")
-        status, said = self._send("GET", "/verify", ASKED, *front, *lines)
-        return status, {name.lower(): [value] for name, value in said if name.lower() not in OF_THE_ANSWER}
+        status, output = self._send("GET", "/verify", REQUESTED, *front, *lines)
+        return status, {name.lower(): [value] for name, value in output if name.lower() not in OF_THE_ANSWER}
 
-    def _asked(self, method: str, path: str, lines: tuple[str, ...]) -> pb.CheckResponse:
-        asked = pb.CheckRequest()
-        asked.attributes.source.address.socket_address.address = "127.0.0.1"
-        http = asked.attributes.request.http
+    def _requested(self, method: str, path: str, lines: tuple[str, ...]) -> pb.CheckResponse:
+        requested = pb.CheckRequest()
+        requested.attributes.source.address.socket_address.address = "127.0.0.1"
+        http = requested.attributes.request.http
         http.method, http.host, http.path, http.id = method, f"{APP}:{self.gate.port}", path, secrets.token_hex(16)
         http.headers.update(dict(pairs(lines)))
         with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
             call = channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
-            return call(asked, metadata=(("authorization", f"Bearer {self.token}"),), timeout=10)
+            return call(requested, metadata=(("authorization", f"Bearer {self.token}"),), timeout=10)
 
     def _check(self, method: str, path: str, lines: tuple[str, ...]) -> tuple[int, dict[str, list[str]]]:
-        answer = self._asked(method, path, lines)
+        answer = self._requested(method, path, lines)
         replaced: dict[str, list[str]] = {name: [] for name in answer.ok_response.headers_to_remove}
         for each in answer.ok_response.headers:
             is_added = each.append_action == base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
@@ -214,7 +216,7 @@ class Stage:
         return answer.denied_response.status.code or 200, replaced
 
     def _tunnel(self, sent: Sent) -> tuple[str, str]:
-        if self.plane not in CARRIES or sent.is_preflight or sent.tunnel == ():
+        if self.plane not in FORWARDS or sent.is_preflight or sent.tunnel == ():
             return "-", ""
         with TunnelClient(self.gate.port, DB) as client:
             status = client.open(f"{DB}:5432", *(sent.lines if sent.tunnel is None else sent.tunnel), *PRETENDED, ahead=b"first ")
@@ -232,7 +234,7 @@ class Stage:
         text = request.decode("latin-1").replace(self.upstream.url.removeprefix("http://"), "UPSTREAM")
         text = re.sub(r"(?<=x-request-id: )\S+", "<id>", text.replace(str(self.gate.port), "GATE"))
         text = re.sub(r"(?<=-token: )\S{20,}", "<token>", text)
-        text = re.sub(r"(?<=-assertion: )\S+", lambda match: who(match[0], self.gate.port), text)
+        text = re.sub(r"(?<=-assertion: )\S+", lambda match: user(match[0], self.gate.port), text)
         head, _, body = text.partition("\r\n\r\n")
         first, *lines = head.split("\r\n")
         return "\n".join([first, *sorted(f"{name}: {value}" for name, value in pairs(lines)), body])
@@ -242,7 +244,7 @@ class Stage:
             return "first then"
         kind, lines = sent.kind(name), [*sent.seen, *(f"{key}: {value}" for key, value in pairs(sent.kind(name).lines))]
         target = sent.path
-        if self.plane in CARRIES:
+        if self.plane in FORWARDS:
             lines, target = [*lines, *WRITTEN, f"host: {sent.host}"], sent.target or sent.path
             if self.plane == "envoy" and sent.is_preflight:
                 lines.append("content-length: 0")  # Envoy says so of what is neither GET nor HEAD
@@ -250,14 +252,14 @@ class Stage:
             # The rest is the carrier's own to say, and to take away.
             lines = [line for line in lines if not line.startswith(("connection", "upgrade", "content-length"))]
             lines += ["x-cut: 1", *(("x-real-ip: 6.6.6.6", "x-request-id: <id>") if self.plane == "forward auth" else ())]
-        return "\n".join([f"{kind.method} {target} HTTP/1.1", *sorted(lines), kind.body.decode() if self.plane in CARRIES else ""])
+        return "\n".join([f"{kind.method} {target} HTTP/1.1", *sorted(lines), kind.body.decode() if self.plane in FORWARDS else ""])
 
 
 def pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
     return [(name.lower(), value) for name, _, value in (line.partition(": ") for line in lines)]
 
 
-def who(assertion: str, port: int) -> str:
+def user(assertion: str, port: int) -> str:
     payload = assertion.split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     return f"<{claims.get('sub')} for {claims['aud']}>".replace(str(port), "GATE")
@@ -291,17 +293,17 @@ async def all_sent(gate: RunningGate, provider: DevelopmentProvider) -> dict[str
 
     return {
         "none": Sent("/", (mine,)),
-        "none, open to all": Sent("/open/", (mine, app), (MINE, OF_THE_APP, NOBODY), target="/inner/", host="inner.example"),
+        "none, open to all": Sent("/open/", (mine, app), (MINE, OF_THE_APP, ANONYMOUS), target="/inner/", host="inner.example"),
         "cookie": Sent("/", (alice, app), (MINE, OF_THE_APP, *ALICE), (own,)),
         "cookie, for a cluster": Sent("/cluster/", (alice,), (MINE, *ACTING), (own,)),
         "cookie, with its tokens": Sent("/tokens/", (alice, app, "X-Id-Token: forged"), (MINE, OF_THE_APP, *TOKENS), (own, "forged")),
-        "in another proxy's words": Sent("/words/", (alice, app), (MINE, *IN_WORDS), (own, "of.the.app"), tunnel=()),
+        "in another proxy's words": Sent("/words/", (alice, app), (MINE, *AS_TEXT), (own, "of.the.app"), tunnel=()),
         "who pretends those": Sent(
-            "/words/", (alice, "X-Auth-Request-Email: evil@example.com", "X-Missing: evil"), (MINE, *IN_WORDS), (own, "evil"), tunnel=()
+            "/words/", (alice, "X-Auth-Request-Email: evil@example.com", "X-Missing: evil"), (MINE, *AS_TEXT), (own, "evil"), tunnel=()
         ),
         # Which our own listener leaves out, and a server that maps headers to variables takes for the same.
         "who spells those with _": Sent(
-            "/words/", (alice, "X_Auth_Request_Email: evil@example.com", "X_Missing: evil"), (MINE, *IN_WORDS), (own, "evil"), tunnel=()
+            "/words/", (alice, "X_Auth_Request_Email: evil@example.com", "X_Missing: evil"), (MINE, *AS_TEXT), (own, "evil"), tunnel=()
         ),
         "whose claim is missing": Sent("/missing/", (alice,), tunnel=()),
         "program token": token("/", "Gate ", program, *ALICE, tunnel=(f"Authorization: Gate {tunnel}",)),
@@ -320,7 +322,7 @@ async def all_sent(gate: RunningGate, provider: DevelopmentProvider) -> dict[str
         "preflight": Sent("/", (alice, app, *asks), ASKS, (own, "of.the.app"), is_preflight=True),
         "preflight of a bearer": Sent("/id/", (mine, f"Authorization: Bearer {provided['id_token']}", *asks), ASKS, (), is_preflight=True),
         "who pretends": Sent(
-            "/open/", (mine, "X-Gate-Claim-Email: evil@example.com"), (MINE, NOBODY), target="/inner/", host="inner.example"
+            "/open/", (mine, "X-Gate-Claim-Email: evil@example.com"), (MINE, ANONYMOUS), target="/inner/", host="inner.example"
         ),
     }
 
@@ -348,7 +350,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             .route(APP, prefix="/open/", **keys, **REWRITTEN, allow_public_unauthenticated_access=True)
             .route(APP, prefix="/cluster/", **{**people, "pass_identity_headers": False}, cluster_service_account_token="of-the-cluster")
             .route(APP, prefix="/tokens/", **{**people, "pass_identity_headers": False, **WITH_TOKENS})
-            .route(APP, prefix="/words/", **{**people, "pass_identity_headers": False, **WORDS})
+            .route(APP, prefix="/words/", **{**people, "pass_identity_headers": False, **TEXTS})
             .route(APP, prefix="/missing/", **{**people, "set_request_headers": {"Authorization": "Bearer ${claim.unheard.of}"}})
             .route(APP, prefix="/id/", **people, bearer_token="idp_id_token")
             .route(APP, prefix="/access/", **people, bearer_token="idp_access_token", bearer_token_audience="*")
@@ -369,7 +371,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 ext_authz_tokens=[token],
             )
         )  # fmt: skip
-        builder.setting(forward_auth_url=builder.url(ASKED, ""))
+        builder.setting(forward_auth_url=builder.url(REQUESTED, ""))
         if request.param in ("embedded", "envoy"):
             builder.policy.append({"from": f"tcp+https://{DB}:5432", "to": database.url, "allowed_groups": ["engineering"]})
         gate = stack.enter_context(builder.start(directory))
@@ -389,15 +391,15 @@ def expected_verdicts() -> dict[tuple[str, str, str], str]:
 
 
 def test_every_verdict_and_every_byte_that_an_upstream_sees(stage: Stage) -> None:
-    verdicts, wrong = expected_verdicts(), []
+    verdicts, invalid = expected_verdicts(), []
     assert {credential for credential, _, _ in verdicts} == set(stage.sent)
     for (credential, sent), kind in itertools.product(stage.sent.items(), KINDS):
         status, seen = stage.ask(kind, sent)
         passes = status in ("200", "101")
         expected = verdicts[credential, stage.plane, kind], stage.expected(kind, sent) if passes else ""
         if (status, seen) != expected or any(secret in seen for secret in sent.secrets):
-            wrong.append(f"{credential}, {kind}: {status}\n{seen}\nand not {expected[0]}\n{expected[1]}")
-    assert not wrong, "\n\n".join(wrong)
+            invalid.append(f"{credential}, {kind}: {status}\n{seen}\nand not {expected[0]}\n{expected[1]}")
+    assert not invalid, "\n\n".join(invalid)
 
 
 def decisions(gate: RunningGate) -> dict[str, float]:
@@ -424,8 +426,8 @@ def test_each_request_is_one_decision_in_the_metrics(stage: Stage, credential: s
 
 def test_a_refusal_for_a_missing_claim_names_it(stage: Stage) -> None:
     """An application that reads `Authorization` would take a request without for somebody else's."""
-    assert "claim.unheard.of" in stage.words(stage.sent["whose claim is missing"])
-    assert stage.words(Sent("/missing/", ("Cookie: mine=1",))).find("unheard") == -1, "who is not signed in learns nothing of it"
+    assert "claim.unheard.of" in stage.message(stage.sent["whose claim is missing"])
+    assert stage.message(Sent("/missing/", ("Cookie: mine=1",))).find("unheard") == -1, "who is not signed in learns nothing of it"
 
 
 @pytest.mark.parametrize(

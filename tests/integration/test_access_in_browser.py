@@ -89,7 +89,7 @@ def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, peop
     assert [error for each in (alice, bob) for error in errors(each) if "403" not in error] == []
 
 
-def test_in_an_emergency_who_may_lets_themselves_in_and_the_log_warns(gate: RunningGate, people: dict[str, Browser]) -> None:
+def test_break_glass_access_with_warning(gate: RunningGate, people: dict[str, Browser]) -> None:
     alice = people["alice"]
     alice.open(gate.url("vault.localhost"))
     alice.click('a[href*="/.gate/access?route="]')

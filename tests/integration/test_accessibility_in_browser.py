@@ -14,7 +14,7 @@ from tests.support.upstream import SampleUpstream
 TOO_WIDE = "return [...document.querySelectorAll('.explain .results')].filter(box => box.scrollWidth > box.clientWidth).length"
 APP, CLOSED, NOWHERE = "app.localhost", "closed.localhost", "nowhere.localhost"
 ADMIN = "/.gate/admin/"
-MOST_PAGES = 80
+MAX_PAGES = 80
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +57,10 @@ def admin_links(browser: Browser) -> Iterator[str]:
 
 
 @pytest.mark.timeout(300)  # some thirty pages, three looks of each
-def test_the_admin_is_open_to_everybody(browser: Browser, gate: RunningGate) -> None:
+def test_admin_is_reachable(browser: Browser, gate: RunningGate) -> None:
     host, seen, found = gate.builder.authenticate_host, set[tuple[str, ...]](), []
     waiting = [ADMIN]
-    while waiting and len(seen) < MOST_PAGES:
+    while waiting and len(seen) < MAX_PAGES:
         path = waiting.pop(0)
         steps = path.removeprefix(ADMIN).strip("/").split("/")
         kind = (*steps[:2], *("#" if index == 0 and step not in ("add", "explain") else step for index, step in enumerate(steps[2:])))
@@ -79,7 +79,7 @@ def test_the_admin_is_open_to_everybody(browser: Browser, gate: RunningGate) -> 
     assert len(seen) >= 15, seen
 
 
-def test_the_pages_for_people_are_open_to_everybody(browser: Browser, gate: RunningGate, provider: DevelopmentProvider) -> None:
+def test_sign_in_pages_are_public(browser: Browser, gate: RunningGate, provider: DevelopmentProvider) -> None:
     host = gate.builder.authenticate_host
     pages = {
         "who-am-i": gate.url(host, "/.gate/"),

@@ -45,7 +45,7 @@ async def test_groups_that_a_claim_names_are_listed_with_where_they_come_from(ga
     assert "alice@example.com" not in one.partition("Members")[2]
 
 
-async def test_another_person_is_told_that_they_may_not(gate: RunningGate) -> None:
+async def test_another_user_is_denied(gate: RunningGate) -> None:
     async with gate.client() as client:
         page = await sign_in(client, admin(gate), "bob")
         assert page.status_code == 403
@@ -96,7 +96,7 @@ async def test_the_admin_s_cookie_opens_nothing_without_the_session_that_it_came
             assert (await client.get(admin(gate, "databroker/session/"), headers={**HTML, "Cookie": sent})).status_code == status
 
 
-async def test_who_leaves_the_admin_is_told_that_they_are_still_signed_in(gate: RunningGate) -> None:
+async def test_admin_log_out_says_that_gate_session_continues(gate: RunningGate) -> None:
     async with gate.client() as client:
         index = await sign_in(client, admin(gate), "alice")
         (token,) = set(re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', index.text))

@@ -76,10 +76,10 @@ async def every_page(pages: AdminPages) -> dict[str, str]:
     while left:
         url = left.pop()
         parts = urlsplit(url)
-        asked = dict(parse_qsl(parts.query))
-        if url in read or "/logout/" in url or len(asked) > 1 or asked.get("o", "1") != "1":
+        requested = dict(parse_qsl(parts.query))
+        if url in read or "/logout/" in url or len(requested) > 1 or requested.get("o", "1") != "1":
             continue
-        response = await pages.aget(parts.path.removeprefix("/admin/"), **asked)
+        response = await pages.aget(parts.path.removeprefix("/admin/"), **requested)
         assert response.status_code in (200, 302), url
         read[url] = response.content.decode() + str(response.headers)
         links = (unescape(link) for link in _links(read[url]))

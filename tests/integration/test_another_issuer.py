@@ -73,7 +73,7 @@ async def program_token(gate: RunningGate, client: httpx.AsyncClient) -> str:
 
 async def ways_in(gate: RunningGate, client: httpx.AsyncClient, token: str) -> dict[str, bool]:
     """By which ways this browser, and its program, are still somebody."""
-    asked_elsewhere = f"/verify?uri={quote(gate.url(APP), safe='')}"
+    requested_elsewhere = f"/verify?uri={quote(gate.url(APP), safe='')}"
     cookie = "; ".join(f"{each.name}={each.value}" for each in client.cookies.jar if each.domain.startswith("app."))
     async with gate.client() as other:
         answers = {
@@ -82,7 +82,7 @@ async def ways_in(gate: RunningGate, client: httpx.AsyncClient, token: str) -> d
             "assertion": await client.get(gate.url(APP, "/.gate/jwt"), headers=HTML),
             "program": await other.get(gate.url(APP, "/x"), headers={"Authorization": f"Gate {token}"}),
             "query": await other.get(gate.url(APP, f"/x?gate_session={token}")),
-            "forward auth": await other.get(gate.url(FORWARD, asked_elsewhere), headers={"Cookie": cookie}),
+            "forward auth": await other.get(gate.url(FORWARD, requested_elsewhere), headers={"Cookie": cookie}),
             "dashboard": await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"}),
             "admin": await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/admin/"), headers=HTML),
         }
@@ -96,7 +96,7 @@ async def until_cut(chunks: AsyncIterator[bytes]) -> None:
             pass
 
 
-def told(page: httpx.Response) -> dict[str, str]:
+def received(page: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in page.json()["headers"] if name.startswith("x-gate-claim-")}
 
 
@@ -111,7 +111,7 @@ async def test_a_session_counts_only_while_its_issuer_is_the_configured_one(
         token = await program_token(gate, old)
         await follow(old, await old.get(gate.url(AUTHENTICATE_HOST, "/.gate/admin/"), headers=HTML))
         assert all((await ways_in(gate, old, token)).values()), await ways_in(gate, old, token)
-        mine = told(await old.get(gate.url(APP), headers=HTML))
+        mine = received(await old.get(gate.url(APP), headers=HTML))
         assert mine == {"x-gate-claim-email": "alice@first.example", "x-gate-claim-groups": "of-first", "x-gate-claim-nickname": "first"}
         # Led as far as the link that hands the session over to another host, and not followed yet.
         handed = await old.get(gate.url(OTHER), headers=HTML)
@@ -134,7 +134,7 @@ async def test_a_session_counts_only_while_its_issuer_is_the_configured_one(
         assert (entry["user_id"], entry["issuer"]) == ("oidc/alice", first.issuer)
 
         await sign_in(gate, new, second)
-        assert told(await new.get(gate.url(APP), headers=HTML)) == {
+        assert received(await new.get(gate.url(APP), headers=HTML)) == {
             "x-gate-claim-email": "alice@second.example",
             "x-gate-claim-groups": "of-second",
             "x-gate-claim-nickname": "second",
@@ -144,8 +144,8 @@ async def test_a_session_counts_only_while_its_issuer_is_the_configured_one(
 
         reload(gate, idp_provider_url=first.issuer)
         # The person's record is by now the second alice's: of the first one's session nothing of it counts.
-        kept = told(await old.get(gate.url(APP), headers=HTML))
-        assert kept == {"x-gate-claim-groups": "of-first", "x-gate-claim-nickname": "first"}
+        stored = received(await old.get(gate.url(APP), headers=HTML))
+        assert stored == {"x-gate-claim-groups": "of-first", "x-gate-claim-nickname": "first"}
         assert (await new.get(gate.url(APP), headers=HTML)).status_code == 302
 
 
@@ -164,8 +164,8 @@ async def status(gate: RunningGate, client: httpx.AsyncClient, host: str) -> int
 
 async def test_what_was_pushed_of_one_issuer_s_people_opens_nothing_to_another_s(gate: RunningGate, idps: tuple[FakeIdP, FakeIdP]) -> None:
     first, second = idps
-    person = {"userName": "alice@corp.example", "externalId": "alice"}
-    user = await push(gate, "POST", "Users", person)
+    account = {"userName": "alice@corp.example", "externalId": "alice"}
+    user = await push(gate, "POST", "Users", account)
     team = {"displayName": "Guides", "externalId": "g-1", "members": [{"value": user}]}
     group = await push(gate, "POST", "Groups", team)
     async with gate.client() as old, gate.client() as new, gate.client() as late:
@@ -185,7 +185,7 @@ async def test_what_was_pushed_of_one_issuer_s_people_opens_nothing_to_another_s
 
         reload(gate, idp_provider_url=second.issuer)
         await sign_in(gate, late, second)
-        await push(gate, "PUT", f"Users/{user}", {**person, "active": True})
+        await push(gate, "PUT", f"Users/{user}", {**account, "active": True})
         assert await status(gate, late, PUSHED) == 403, "of the groups the second provider has said nothing"
         await push(gate, "PUT", f"Groups/{group}", team)
         assert await status(gate, late, PUSHED) == 200

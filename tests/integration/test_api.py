@@ -72,7 +72,7 @@ async def test_a_program_sees_a_session_and_ends_it(own_gate: RunningGate, token
         assert (await bob.get(own_gate.url(APP), headers={"Accept": "text/html"})).status_code == 302
 
 
-async def test_head_and_options_say_what_get_would(own_gate: RunningGate, token: str) -> None:
+async def test_head_and_options_match_get(own_gate: RunningGate, token: str) -> None:
     head, get = await ask(own_gate, "HEAD", "routes", token), await ask(own_gate, "GET", "routes", token)
     assert (head.status_code, head.content, head.headers["content-type"]) == (200, b"", get.headers["content-type"])
     options = await ask(own_gate, "OPTIONS", "routes")
@@ -90,7 +90,7 @@ async def test_head_and_options_say_what_get_would(own_gate: RunningGate, token:
         ("GET", "sessions/a%00b", 400),
     ],
 )
-async def test_every_error_is_a_problem_that_nobody_keeps(own_gate: RunningGate, method: str, path: str, status: int) -> None:
+async def test_every_error_is_an_uncached_problem(own_gate: RunningGate, method: str, path: str, status: int) -> None:
     answer = await ask(own_gate, method, path, Accept="text/html")
     assert (answer.status_code, answer.headers["content-type"], answer.headers["cache-control"]) == (status, PROBLEM, "no-store")
     assert answer.json()["status"] == status
@@ -110,7 +110,7 @@ async def test_the_document_that_is_served_is_the_one_of_the_documentation(own_g
 EXAMPLE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-async def test_the_examples_of_the_documentation_do_what_they_say(own_gate: RunningGate, token: str) -> None:
+async def test_documented_examples_work(own_gate: RunningGate, token: str) -> None:
     """Each `curl` of docs/reference/api.md, by Bash, with things that are there."""
     examples = "".join(EXAMPLE.findall((ROOT / "docs" / "reference" / "api.md").read_text()))
     async with own_gate.client() as alice:
@@ -128,14 +128,14 @@ async def test_the_examples_of_the_documentation_do_what_they_say(own_gate: Runn
         for line in calls:
             if "$GRANT" in line:  # the approval of the second request has replaced the access that the first one gave
                 known["GRANT"] = (await ask(own_gate, "GET", "grants", token)).json()["items"][0]["id"]
-            statuses.append((line, said(own_gate, token, line, known)))
+            statuses.append((line, output(own_gate, token, line, known)))
     # The request was to be approved, and then to be refused: it is over by then.
     assert [(line, status) for line, status in statuses if status not in (200, 201, 204)] == [
         (line, 404) for line in calls if line.endswith('/deny"')
     ]
 
 
-def said(gate: RunningGate, token: str, line: str, known: dict[str, str]) -> int:
+def output(gate: RunningGate, token: str, line: str, known: dict[str, str]) -> int:
     """The status that an example is answered with."""
     script = f'curl() {{ command curl --cacert {gate.certificates.authority} -o /dev/null -w "%{{http_code}}" "$@"; }}\n{line}\n'
     variables = {"API": address(gate).rstrip("/"), "TOKEN": token, "PATH": os.environ["PATH"], **known}
@@ -152,13 +152,13 @@ async def until_listed(gate: RunningGate, token: str, path: str) -> dict[str, An
     raise AssertionError(f"nothing is listed at {path}")
 
 
-async def ask_for_wages(person: httpx.AsyncClient, gate: RunningGate) -> None:
+async def ask_for_wages(user: httpx.AsyncClient, gate: RunningGate) -> None:
     page_url = gate.url(gate.builder.authenticate_host, "/.gate/access")
-    (chosen,) = re.findall(r"\?route=([0-9a-f]+)", (await person.get(page_url)).text)
-    form = (await person.get(page_url, params={"route": chosen})).text
+    (chosen,) = re.findall(r"\?route=([0-9a-f]+)", (await user.get(page_url)).text)
+    form = (await user.get(page_url, params={"route": chosen})).text
     (csrf,) = set(re.findall(rf'name="{FIELD}"[^>]* value="([^"]+)"', form))
     sent = {FIELD: csrf, "do": "ask", "route": chosen, "why": "the year's end", "duration": "3600"}
-    assert (await person.post(page_url, data=sent)).status_code == 303
+    assert (await user.post(page_url, data=sent)).status_code == 303
 
 
 HOOKS = """

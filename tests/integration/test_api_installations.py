@@ -42,8 +42,8 @@ class Installation:
     client: Callable[[], httpx.AsyncClient]
 
     def account(self, name: str, *permissions: str) -> str:
-        asked = [part for each in permissions or PERMISSIONS for part in ("--permission", each)]
-        return self.command("create", name, *asked)
+        requested = [part for each in permissions or PERMISSIONS for part in ("--permission", each)]
+        return self.command("create", name, *requested)
 
     def command(self, *arguments: str) -> str:
         done = run("manage.py", "serviceaccount", *arguments, "-config", self.config)
@@ -127,7 +127,7 @@ async def test_sessions_are_read_a_page_at_a_time_and_end_for_every_process(inst
     assert (decision["route"], decision["user_id"]) == ("app", "oidc/carol")
 
 
-async def test_who_is_revoked_is_out_with_the_next_call_wherever_it_arrives(installation: Installation) -> None:
+async def test_revoked_account_fails_on_every_process(installation: Installation) -> None:
     boss = installation.account("boss")
     made = await installation.ask("POST", "service_accounts", boss, {"name": "boss--own", "permissions": ["routes:read"]})
     token = made.json()["token"]
@@ -139,15 +139,15 @@ async def test_who_is_revoked_is_out_with_the_next_call_wherever_it_arrives(inst
     assert await installation.statuses("GET", "routes", boss) == {401}
 
 
-async def test_two_programs_let_somebody_in_and_one_ends_it(installation: Installation) -> None:
+async def test_two_services_approve_and_one_revokes(installation: Installation) -> None:
     first, second = installation.account("first"), installation.account("second")
     async with installation.client() as alice:
         wages = f"{installation.application}wages/"
         assert (await sign_in(alice, wages, "alice")).status_code == 403
         refused = await alice.get(wages, headers=HTML)
         (link,) = re.findall(r'href="([^"]+/.gate/access\?route=[^"]+)"', refused.text)
-        asked = await press(alice, link, "ask", route=link.partition("route=")[2], why="the year's end", duration="3600")
-        assert asked.status_code == 303
+        requested = await press(alice, link, "ask", route=link.partition("route=")[2], why="the year's end", duration="3600")
+        assert requested.status_code == 303
         (waiting,) = await installation.until_listed("requests", first, 1)
         path = f"requests/{waiting['id']}/approve"
         assert [(await installation.ask("POST", path, token)).json()["granted"] for token in (first, first, second)] == [
@@ -165,7 +165,7 @@ async def test_two_programs_let_somebody_in_and_one_ends_it(installation: Instal
     assert await installation.until_listed("sessions", first, 0) == []
 
 
-async def test_many_calls_at_a_time_are_answered_or_told_to_wait(installation: Installation) -> None:
+async def test_concurrent_calls_get_200_or_429(installation: Installation) -> None:
     token = installation.account("busy")
     answers = await asyncio.gather(*(installation.ask("GET", "service_accounts", token) for _ in range(30)))
     assert {answer.status_code for answer in answers} <= {200, 429}

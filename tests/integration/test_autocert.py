@@ -55,21 +55,21 @@ class Stage:
     def certificate(self, host: str) -> bytes:
         """What a client sees that trusts the authority and nothing else."""
         with self.handshake(host) as client:
-            shown = client.getpeercert(binary_form=True)
-        assert shown is not None
-        return shown
+            displayed = client.getpeercert(binary_form=True)
+        assert displayed is not None
+        return displayed
 
     def wait_for_certificate(self, host: str) -> None:
         """Wait until it is obtained and shown, which by Envoy is a moment later."""
 
-        def is_shown() -> bool:
+        def is_displayed() -> bool:
             try:
                 return bool(self.certificate(host))
             except ssl.SSLCertVerificationError:
                 return False
 
         self.wait_for("certificate obtained", host)
-        wait_until(is_shown, f"the certificate of {host} is shown")
+        wait_until(is_displayed, f"the certificate of {host} is shown")
 
     def wait_for(self, event: str, host: str, count: int = 1) -> dict:
         def found() -> list[dict]:
@@ -124,11 +124,11 @@ def stage(request: pytest.FixtureRequest, upstream: SampleUpstream, tmp_path_fac
 
 def test_every_host_has_a_certificate_that_the_authority_vouches_for(stage: Stage) -> None:
     for host in (AUTHENTICATE, APP, HTTP_ONLY):
-        shown = x509.load_der_x509_certificate(stage.certificate(host))
-        assert shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName) == [host]
-    asked = {entry["host"]: entry["challenge"] for entry in stage.child.events if entry.get("event") == "requesting certificate"}
-    assert asked[APP] == "tls-alpn-01"
-    assert asked[HTTP_ONLY] == "http-01"
+        displayed = x509.load_der_x509_certificate(stage.certificate(host))
+        assert displayed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName) == [host]
+    requested = {entry["host"]: entry["challenge"] for entry in stage.child.events if entry.get("event") == "requesting certificate"}
+    assert requested[APP] == "tls-alpn-01"
+    assert requested[HTTP_ONLY] == "http-01"
     assert "PEBBLE_VA_ALWAYS_VALID" not in stage.pebble.log
 
 
@@ -146,7 +146,7 @@ def test_nothing_secret_is_logged(stage: Stage) -> None:
         assert secret not in stage.child.output
 
 
-def test_metrics_say_when_certificates_end(stage: Stage) -> None:
+def test_metrics_have_certificate_expiry(stage: Stage) -> None:
     answer = httpx.get(f"http://{stage.metrics}/metrics", trust_env=False)
     samples = {
         (sample.name, sample.labels.get("name") or sample.labels.get("result")): sample.value
@@ -166,7 +166,7 @@ def only_acme() -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("host", [APP, "unknown.gate.test", None])
-def test_who_comes_as_the_authority_without_a_challenge_gets_no_connection(stage: Stage, host: str | None) -> None:
+def test_acme_alpn_without_challenge_is_refused(stage: Stage, host: str | None) -> None:
     with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
         stage.handshake(host, only_acme())
 
@@ -175,7 +175,7 @@ def test_a_browser_that_offers_it_as_well_is_a_browser(stage: Stage) -> None:
     """Behind Envoy, which sorts connections by what they offer, it is none."""
     context = stage.pebble.client_context()
     if stage.builder.settings["data_plane"] == "envoy":
-        test_who_comes_as_the_authority_without_a_challenge_gets_no_connection(stage, APP)
+        test_acme_alpn_without_challenge_is_refused(stage, APP)
         return
     context.set_alpn_protocols(["acme-tls/1", "http/1.1"])
     with stage.handshake(APP, context) as client:
@@ -244,15 +244,15 @@ def test_an_authority_that_is_away_stops_no_start(plane: str, tmp_path: Path, up
     public(builder, APP, upstream)
     with manage("rungate", "-config", write(builder, path)) as child:
         child.wait_for(lambda: any(entry["event"] == "certificate request failed" for entry in child.events), "the failure is told")
-        (told,) = (entry for entry in child.events if entry["event"] == "certificate request failed")
-        assert "the CA is unavailable" in told["reason"]
+        (received,) = (entry for entry in child.events if entry["event"] == "certificate request failed")
+        assert "the CA is unavailable" in received["reason"]
         assert "Traceback" not in child.output
-        anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
-        with socket.create_connection(("127.0.0.1", builder.port), 10) as plain, anybody.wrap_socket(plain, server_hostname=APP) as client:
-            shown = client.getpeercert(binary_form=True)
-            assert shown is not None
-            assert "no certificate" in x509.load_der_x509_certificate(shown).subject.rfc4514_string()
+        any_user = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        any_user.check_hostname, any_user.verify_mode = False, ssl.CERT_NONE
+        with socket.create_connection(("127.0.0.1", builder.port), 10) as plain, any_user.wrap_socket(plain, server_hostname=APP) as client:
+            displayed = client.getpeercert(binary_form=True)
+            assert displayed is not None
+            assert "no certificate" in x509.load_der_x509_certificate(displayed).subject.rfc4514_string()
             client.sendall(f"GET /ping HTTP/1.1\r\nHost: {APP}:{builder.port}\r\nConnection: close\r\n\r\n".encode())
             assert client.recv(100).startswith(b"HTTP/1.1 200")
 
@@ -267,13 +267,13 @@ class Responder:
 
     def answer(self, request: bytes) -> bytes:
         assert self.issuer is not None
-        asked, (certificate, key) = ocsp.load_der_ocsp_request(request), self.issuer
+        requested, (certificate, key) = ocsp.load_der_ocsp_request(request), self.issuer
         now = datetime.now(UTC).replace(microsecond=0)
         builder = ocsp.OCSPResponseBuilder().add_response_by_hash(
-            issuer_name_hash=asked.issuer_name_hash,
-            issuer_key_hash=asked.issuer_key_hash,
-            serial_number=asked.serial_number,
-            algorithm=asked.hash_algorithm,
+            issuer_name_hash=requested.issuer_name_hash,
+            issuer_key_hash=requested.issuer_key_hash,
+            serial_number=requested.serial_number,
+            algorithm=requested.hash_algorithm,
             cert_status=self.status,
             this_update=now,
             next_update=now + timedelta(days=4),
@@ -308,7 +308,7 @@ class Responder:
 
 
 @pytest.mark.parametrize("plane", PLANES)
-def test_openssl_finds_the_staple_good_and_the_certificate_must_have_it(plane: str, tmp_path: Path, upstream: SampleUpstream) -> None:
+def test_openssl_accepts_must_staple_certificate(plane: str, tmp_path: Path, upstream: SampleUpstream) -> None:
     responder = Responder(free_port())
     builder, path = configure(tmp_path, data_plane=plane, autocert_must_staple=True)
     with (
@@ -324,11 +324,11 @@ def test_openssl_finds_the_staple_good_and_the_certificate_must_have_it(plane: s
             command = ["openssl", "s_client", "-connect", f"127.0.0.1:{builder.port}", "-servername", AUTHENTICATE, "-status"]
             command += ["-CAfile", str(tmp_path / "roots.pem"), "-verify_return_error"]
 
-            def shown() -> str:
+            def displayed() -> str:
                 return subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL).stdout
 
-            wait_until(lambda: "CN = gate has no certificate" not in shown(), "Envoy has taken it")
-            told = shown()
-            assert "OCSP Response Status: successful" in told
-            assert "Cert Status: good" in told
-            assert "Verify return code: 0 (ok)" in told
+            wait_until(lambda: "CN = gate has no certificate" not in displayed(), "Envoy has taken it")
+            received = displayed()
+            assert "OCSP Response Status: successful" in received
+            assert "Cert Status: good" in received
+            assert "Verify return code: 0 (ok)" in received

@@ -53,10 +53,10 @@ class Stage:
             with hears(self.gate, "configuration reloaded"):
                 rewrite(self.gate.config_file, **settings)
 
-    def told(self, event: str, **said: Any) -> None:
+    def received(self, event: str, **output: Any) -> None:
         """Return when the log has this of the configuration in force."""
         self.gate.child.wait_for(
-            lambda: any(each["event"].startswith(event) and said.items() <= each.items() for each in self.gate.log[self._before :]), event
+            lambda: any(each["event"].startswith(event) and output.items() <= each.items() for each in self.gate.log[self._before :]), event
         )
 
     @asynccontextmanager
@@ -99,7 +99,7 @@ async def name_of(stage: Stage, cookies: httpx.Cookies) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["reload", "restart"])
-async def test_nobody_becomes_somebody_else_on_the_way_back_to_the_keys_of_one_provider(
+async def test_return_to_single_provider_keys_changes_no_user(
     restarts: bool, providers: Providers, upstream: SampleUpstream, tmp_path: Path
 ) -> None:
     for id, group in (("oidc", "staff"), ("partner", "team")):
@@ -127,17 +127,17 @@ async def test_nobody_becomes_somebody_else_on_the_way_back_to_the_keys_of_one_p
         assert names == [("oidc/alice", "alice@example.com"), ("partner/alice", "")]
         async with stage.browser() as late:
             half_way = await pick_person(late, await led_to(stage.gate, late, "partner", providers["partner"]), "alice")
-            begun = late.cookies
+            started = late.cookies
 
         stage.take_over(**back)
         assert await opened(stage, guest) == [302] * 4, "from the first request on"
-        stage.told(ENDED, provider="partner", sessions=1)
+        stage.received(ENDED, provider="partner", sessions=1)
         await until(stage, employee, [200, 200, 403, 200])
         assert await name_of(stage, employee) == names[0]
-        async with stage.browser(begun) as late:
+        async with stage.browser(started) as late:
             refused = await late.get(half_way.headers["location"], headers=HTML)
             assert refused.status_code == 400
-        assert await opened(stage, begun) == [302] * 4
+        assert await opened(stage, started) == [302] * 4
         newcomer = await signed_in(stage, "oidc", providers["oidc"])
         assert await name_of(stage, newcomer) == names[0]
 
@@ -153,7 +153,7 @@ async def test_nobody_becomes_somebody_else_on_the_way_back_to_the_keys_of_one_p
         stage.gate.__exit__()
 
 
-async def test_who_has_another_id_there_signs_in_again_each_way(providers: Providers, upstream: SampleUpstream, tmp_path: Path) -> None:
+async def test_changed_subject_requires_sign_in(providers: Providers, upstream: SampleUpstream, tmp_path: Path) -> None:
     """An entry that is not called as its kind is another provider, whose people are others."""
     (tmp_path / "people.yaml").write_text("users: [{id: alice, groups: [staff]}]")
     entries = [
@@ -170,7 +170,7 @@ async def test_who_has_another_id_there_signs_in_again_each_way(providers: Provi
         builder.route(host, to=upstream.url, allowed_users=["alice@example.com"], identity_providers=["corp"] if host == TEAM else [])
     stage = Stage(builder, tmp_path, restarts=False)
     try:
-        stage.told("directory sync completed", provider="corp")
+        stage.received("directory sync completed", provider="corp")
         employee = await signed_in(stage, "corp", providers["oidc"])
         guest = await signed_in(stage, "oidc", providers["partner"])
         assert await opened(stage, employee) == [200, 403, 200, 200]
@@ -184,12 +184,12 @@ async def test_who_has_another_id_there_signs_in_again_each_way(providers: Provi
         stage.take_over(**of_one, identity_providers=None, policy=policy)
         for each in (employee, guest):
             assert await opened(stage, each) == [302] * 4, "neither is who is called oidc/alice now"
-        stage.told(ENDED, provider="corp", sessions=1)
-        stage.told(DELETED, provider="corp", users=1)
+        stage.received(ENDED, provider="corp", sessions=1)
+        stage.received(DELETED, provider="corp", users=1)
         newcomer = await signed_in(stage, "oidc", providers["oidc"])
         assert await opened(stage, newcomer) == [200, 200, 200, 200]
         stage.take_over(**there)
-        stage.told(ENDED, provider="oidc", sessions=1)
+        stage.received(ENDED, provider="oidc", sessions=1)
         assert await opened(stage, newcomer) == [302] * 4
         assert await opened(stage, employee) == [302] * 4
         assert await status_or_cut_of(stage, guest) == 200, "who was at the other one of this id all along is there as before"

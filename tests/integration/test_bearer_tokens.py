@@ -51,25 +51,25 @@ def challenge_of(verifier: str) -> str:
 
 async def tokens_of(provider: CertifiedProvider) -> dict[str, str]:
     """As a program gets them that is a client of the provider."""
-    asked = {
+    requested = {
         "client_id": CLIENT_ID, "response_type": "code", "redirect_uri": PROGRAM, "scope": "openid profile email",
         "code_challenge": challenge_of(VERIFIER), "code_challenge_method": "S256",
     }  # fmt: skip
-    async with httpx.AsyncClient(trust_env=False) as person:
-        answer = await person.get(f"{provider.url}/auth", params=asked)
+    async with httpx.AsyncClient(trust_env=False) as account:
+        answer = await account.get(f"{provider.url}/auth", params=requested)
         for _ in range(10):
             if answer.status_code == 200:
-                answer = await person.post(answer.url, data={"sub": "alice"})
+                answer = await account.post(answer.url, data={"sub": "alice"})
                 continue
             location = str(answer.url.join(answer.headers["location"]))
             if location.startswith(PROGRAM):
                 break
-            answer = await person.get(location)
+            answer = await account.get(location)
         form = {
             "grant_type": "authorization_code", "code": parse_qs(urlsplit(location).query)["code"][0], "redirect_uri": PROGRAM,
             "code_verifier": VERIFIER,
         }  # fmt: skip
-        redeemed = await person.post(
+        redeemed = await account.post(
             f"{provider.url}/token", data=form, auth=(CLIENT_ID.replace(" ", "%20"), CLIENT_SECRET.replace(" ", "%20"))
         )
         assert redeemed.status_code == 200, redeemed.text
@@ -86,11 +86,11 @@ async def test_each_token_lets_its_owner_in_where_it_belongs(gate: RunningGate, 
         for host, token in (("id.localhost", tokens["id_token"]), ("opaque.localhost", tokens["access_token"])):
             page = await ask(host, token)
             assert page.status_code == 200, page.text
-            heard = dict(page.json()["headers"])
-            assert heard["x-gate-claim-user"] == "oidc/alice"
+            received = dict(page.json()["headers"])
+            assert received["x-gate-claim-user"] == "oidc/alice"
             # Of groups this provider tells at its userinfo endpoint only.
-            assert heard.get("x-gate-claim-groups", "") == ("engineering" if host == "opaque.localhost" else "")
-            assert "authorization" not in heard
+            assert received.get("x-gate-claim-groups", "") == ("engineering" if host == "opaque.localhost" else "")
+            assert "authorization" not in received
             assert token not in page.text
         for host, token in (
             ("id.localhost", tokens["access_token"]),
@@ -105,7 +105,7 @@ async def test_each_token_lets_its_owner_in_where_it_belongs(gate: RunningGate, 
     assert not any(token in gate.child.output for token in (tokens["id_token"], tokens["access_token"]))
 
 
-async def test_a_token_of_whom_the_provider_deactivates_ends_at_once(gate: RunningGate, provider: CertifiedProvider) -> None:
+async def test_token_of_deactivated_user_ends(gate: RunningGate, provider: CertifiedProvider) -> None:
     token = (await tokens_of(provider))["id_token"]
     users = gate.url(gate.builder.authenticate_host, "/.gate/scim/v2/Users")
     pushing = {"Authorization": f"Bearer {SCIM_TOKEN}", "Content-Type": "application/scim+json"}

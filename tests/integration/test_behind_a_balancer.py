@@ -102,7 +102,7 @@ def test_rules_see_the_client_and_not_the_balancer(balanced: Balanced, version: 
     )
 
 
-def test_nobody_comes_past_the_balancer(balanced: Balanced) -> None:
+def test_connection_without_proxy_header_is_refused(balanced: Balanced) -> None:
     with pytest.raises(OSError):  # noqa: PT011 - reset, or the end of the stream
         RawClient(balanced.gate, tls=balanced.certificates.client_context(), server_name=HOST)
 

@@ -70,9 +70,9 @@ def test_every_page_shows_it_and_can_be_read(browser: Browser, gate: RunningGate
     look(browser, width, scheme)
     for name, url in places(gate).items():
         browser.open(url)
-        shown, wide, colour = browser.driver.execute_script(SEEN)
+        displayed, wide, colour = browser.driver.execute_script(SEEN)
         browser.picture(f"brand-{name}-{width}-{scheme}")
-        assert (shown, wide) == ("Example & Sons", 120), name
+        assert (displayed, wide) == ("Example & Sons", 120), name
         # Yellow stays where it can be read, and is mustard on white.
         assert (colour == YELLOW) is (scheme == "dark"), (name, colour)
         assert overflow(browser) <= 0, name
@@ -87,7 +87,7 @@ def test_the_admin_has_the_name(browser: Browser, gate: RunningGate) -> None:
     assert browser.driver.title.endswith("Example & Sons admin")
 
 
-def test_a_refused_person_reads_the_routes_own_words_as_they_are_written(browser: Browser, gate: RunningGate) -> None:
+def test_denial_shows_refusal_message_escaped(browser: Browser, gate: RunningGate) -> None:
     browser.open(gate.url(CLOSED))
     assert "Payroll <b>lets</b> you in." in browser.text
 
@@ -99,8 +99,8 @@ def test_a_reload_brings_another_and_takes_it_away(browser: Browser, gate: Runni
         reload(gate, brand={"name": "Others", "logo": "other.svg", "accent": NAVY})
         for url in places(gate).values():
             browser.open(url)
-            shown, wide, colour = browser.driver.execute_script(SEEN)
-            assert (shown, wide) == ("Others", 64), url
+            displayed, wide, colour = browser.driver.execute_script(SEEN)
+            assert (displayed, wide) == ("Others", 64), url
             assert colour not in (NAVY, YELLOW), url
         reload(gate, brand=None)
         for url in places(gate).values():

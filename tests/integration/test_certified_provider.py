@@ -36,7 +36,7 @@ def gate(tmp_path: Path, way: str) -> Iterator[RunningGate]:
             yield running
 
 
-async def test_alice_signs_in_and_is_who_the_provider_says(gate: RunningGate) -> None:
+async def test_alice_signs_in_with_provider_claims(gate: RunningGate) -> None:
     async with gate.client() as client:
         page = await follow(client, await client.get(gate.url(gate.builder.authenticate_host, "/.gate/"), headers={"Accept": "text/html"}))
         assert 'name="sub" value="alice"' in page.text
@@ -84,11 +84,11 @@ async def at_the_provider(gate: RunningGate, client: httpx.AsyncClient) -> httpx
 
 async def picked(client: httpx.AsyncClient, url: httpx.URL) -> httpx.Response:
     page = await follow(client, await client.get(url))
-    is_asked = page.url.path.startswith("/interaction/")  # the provider may remember her
-    return await follow(client, await client.post(page.url, data={"sub": "alice"})) if is_asked else page
+    is_requested = page.url.path.startswith("/interaction/")  # the provider may remember her
+    return await follow(client, await client.post(page.url, data={"sub": "alice"})) if is_requested else page
 
 
-async def test_what_the_person_takes_out_of_the_request_is_noticed(gate: RunningGate, way: str) -> None:
+async def test_removed_request_parameters_are_noticed(gate: RunningGate, way: str) -> None:
     async with gate.client() as client:
         url = await at_the_provider(gate, client)
         if way == "in the open":

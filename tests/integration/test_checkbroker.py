@@ -57,13 +57,13 @@ def run(options: Options, *arguments: str) -> tuple[int, str]:
 
 
 def test_tables_that_are_right_are_left_alone(options: Options) -> None:
-    status, told = run(options)
+    status, received = run(options)
     assert status == 0
-    assert "sessions: 1200 records; the table agrees" in told
-    assert "differ" not in told
+    assert "sessions: 1200 records; the table agrees" in received
+    assert "differ" not in received
 
 
-WRONG: dict[str, tuple[Callable[[], object], str]] = {
+INVALID: dict[str, tuple[Callable[[], object], str]] = {
     "a session's row is gone": (lambda: Session.rows.filter(pk="s7").delete(), "session s7"),
     "a session's row has no record": (lambda: row(Session, id="stolen"), "session stolen"),
     "a session's row says another person": (lambda: Session.rows.filter(pk="s7").update(user_id="oidc/2"), "session s7"),
@@ -80,19 +80,19 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("harm", "what"), WRONG.values(), ids=WRONG)
-def test_what_differs_is_told_and_repaired(options: Options, harm: Callable[[], object], what: str) -> None:
+@pytest.mark.parametrize(("harm", "what"), INVALID.values(), ids=INVALID)
+def test_differences_are_reported_and_repaired(options: Options, harm: Callable[[], object], what: str) -> None:
     harm()
-    status, told = run(options)
-    assert (status, [line.strip() for line in told.splitlines() if line.startswith("  ")]) == (1, [what])
-    status, told = run(options, "--repair")
+    status, received = run(options)
+    assert (status, [line.strip() for line in received.splitlines() if line.startswith("  ")]) == (1, [what])
+    status, received = run(options, "--repair")
     assert status == 0
-    assert "1 of 1 rows repaired" in told
+    assert "1 of 1 rows repaired" in received
     assert run(options)[0] == 0
     assert Session.objects.count() == 1200
 
 
-def test_a_store_that_is_away_is_told(tmp_path: Path) -> None:
+def test_unavailable_store_is_reported(tmp_path: Path) -> None:
     options = make_options(
         tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string="redis://127.0.0.1:1", grpc_client_timeout="1s"
     )

@@ -27,7 +27,7 @@ def write(builder: GateBuilder, directory: Path, **settings: Any) -> Path:
     return builder.setting(**settings).write(directory, certificate_files(directory, builder.authenticate_host, *builder._route_hosts()))
 
 
-def told(path: Path, *arguments: str) -> dict[str, str]:
+def received(path: Path, *arguments: str) -> dict[str, str]:
     """Key -> message of what does not answer."""
     _, printed = checked(path, "--online", "--format", "json", *arguments)
     return {each["key"]: each["message"] for each in json.loads(printed)["problems"] if each["kind"] == "no-answer"}
@@ -38,12 +38,10 @@ def test_what_answers_is_no_finding(provider: DevelopmentProvider, upstream: Sam
         builder = GateBuilder(provider.url).route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
         builder.setting(databroker_storage_type="kvstore", databroker_storage_connection_string=redis.url)
         assert checked(write(builder, tmp_path), "--online")[0] == 0
-        assert told(tmp_path / "config.yaml") == {}
+        assert received(tmp_path / "config.yaml") == {}
 
 
-def test_each_way_in_which_an_upstream_fails_has_its_words_and_its_place(
-    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
-) -> None:
+def test_each_upstream_failure_has_its_log_field(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
     (tmp_path / "trusted").mkdir()
     files = certificate_files(tmp_path / "trusted", "upstream.localhost")
     ca, refusing = str(files.authority), free_port()
@@ -85,18 +83,18 @@ def test_each_way_in_which_an_upstream_fails_has_its_words_and_its_place(
             )
         builder.route("same.localhost", to=f"http://127.0.0.1:{refusing}", allow_any_authenticated_user=True)
         path = write(builder, tmp_path)
-        found = told(path)
-    for number, (name, (_, words)) in enumerate(table.items()):
+        found = received(path)
+    for number, (name, (_, message)) in enumerate(table.items()):
         key = f"policy[{number}].to[1]" if name == "second" else f"policy[{number}].to"
-        assert (key in found) is (words is not None), (name, found)
-        assert words is None or words in found[key], (name, found[key])
+        assert (key in found) is (message is not None), (name, found)
+        assert message is None or message in found[key], (name, found[key])
     assert f"policy[{tcp}].to" not in found
     assert "refused the connection" in found[f"policy[{tcp + 1}].to"]
     assert "1 more route" in found["policy[1].to"]
     assert f"policy[{tcp + 2}].to" not in found
 
 
-def test_it_is_said_in_every_format_and_the_exit_is_1(provider: DevelopmentProvider, tmp_path: Path) -> None:
+def test_error_in_every_format_with_exit_1(provider: DevelopmentProvider, tmp_path: Path) -> None:
     refusing = free_port()
     builder = GateBuilder(provider.url).route("app.localhost", to=f"http://127.0.0.1:{refusing}", allow_any_authenticated_user=True)
     path = write(builder, tmp_path)
@@ -111,11 +109,11 @@ def test_it_is_said_in_every_format_and_the_exit_is_1(provider: DevelopmentProvi
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line
 
 
-def test_a_configuration_that_is_wrong_is_not_tried(provider: DevelopmentProvider, tmp_path: Path) -> None:
-    asked = []
-    with server(lambda connection: asked.append(connection)) as port:
+def test_online_check_skips_invalid_configuration(provider: DevelopmentProvider, tmp_path: Path) -> None:
+    requested = []
+    with server(lambda connection: requested.append(connection)) as port:
         builder = GateBuilder(provider.url).route("app.localhost", to=f"http://127.0.0.1:{port}", allow_any_authenticated_user=True)
         path = write(builder, tmp_path, unheard_of=1)
         assert yaml.safe_load(path.read_text())["unheard_of"] == 1
         code, _ = checked(path, "--online")
-    assert (code, asked) == (1, [])
+    assert (code, requested) == (1, [])

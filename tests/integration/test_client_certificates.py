@@ -27,19 +27,19 @@ class Stage:
     gate: RunningGate
     directory: Path
 
-    def context(self, *shown: Issued, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+    def context(self, *displayed: Issued, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
         context = self.gate.certificates.client_context()
         context.check_hostname = False
         if version is not None:
             context.minimum_version = context.maximum_version = version
-        return shown[0].shown_by(context, self.directory, *shown[1:]) if shown else context
+        return displayed[0].shown_by(context, self.directory, *displayed[1:]) if displayed else context
 
-    def connect(self, server_name: str | None, *shown: Issued, version: ssl.TLSVersion | None = None) -> RawClient:
-        return RawClient(self.gate.port, tls=self.context(*shown, version=version), server_name=server_name)
+    def connect(self, server_name: str | None, *displayed: Issued, version: ssl.TLSVersion | None = None) -> RawClient:
+        return RawClient(self.gate.port, tls=self.context(*displayed, version=version), server_name=server_name)
 
-    def ask(self, host: str, *shown: Issued, server_name: str | None = "", version: ssl.TLSVersion | None = None) -> RawResponse:
+    def ask(self, host: str, *displayed: Issued, server_name: str | None = "", version: ssl.TLSVersion | None = None) -> RawResponse:
         """With the host as server name, unless another is given."""
-        with self.connect(host if server_name == "" else server_name, *shown, version=version) as client:
+        with self.connect(host if server_name == "" else server_name, *displayed, version=version) as client:
             return self.on(client, host)
 
     def on(self, client: RawClient, host: str, path: str = "/") -> RawResponse:
@@ -65,7 +65,7 @@ def stage(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
-def test_a_good_certificate_is_let_in_with_its_intermediates(stage: Stage, version: ssl.TLSVersion) -> None:
+def test_valid_certificate_with_intermediates_is_accepted(stage: Stage, version: ssl.TLSVersion) -> None:
     assert stage.ask("ann.localhost", ANN, version=version).status == 200
     assert stage.ask("ann.localhost", LEAF, MIDDLE, version=version).status == 200
     assert stage.ask("bob.localhost", BOB, version=version).status == 200
@@ -101,7 +101,7 @@ def test_a_bad_certificate_is_refused_and_nothing_reaches_the_upstream(
 
 
 @pytest.mark.parametrize("server_name", ["open.localhost", "bob.localhost", "unknown.localhost"])
-def test_a_connection_for_another_name_does_not_carry_a_certificate_here(stage: Stage, server_name: str) -> None:
+def test_certificate_counts_for_its_sni_only(stage: Stage, server_name: str) -> None:
     assert stage.ask("ann.localhost", ANN, server_name=server_name).status == 495
     assert stage.ask("ann.localhost", ANN, MIDDLE, BOB, server_name=server_name).status == 495
 
@@ -113,13 +113,13 @@ def test_no_spelling_of_the_host_is_a_way_round(stage: Stage, host: str) -> None
     assert stage.ask(host, ANN, server_name="ann.localhost").status == 200
 
 
-def test_a_client_that_names_no_host_is_asked_and_judged_by_the_route(stage: Stage) -> None:
+def test_client_without_sni_is_verified_by_the_route(stage: Stage) -> None:
     assert stage.ask("ann.localhost", ANN, server_name=None).status == 200
     assert stage.ask("bob.localhost", ANN, server_name=None).status == 495
     assert stage.ask("ann.localhost", server_name=None).status == 495
 
 
-def test_on_one_connection_each_request_is_judged_by_its_own_host(stage: Stage) -> None:
+def test_keep_alive_requests_use_their_host(stage: Stage) -> None:
     with stage.connect("ann.localhost", ANN) as client:
         assert stage.on(client, "ann.localhost").status == 200
         assert stage.on(client, "open.localhost").status == 200
@@ -135,7 +135,7 @@ def test_other_hosts_and_our_own_pages_ask_for_no_certificate(stage: Stage) -> N
 
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
 @pytest.mark.parametrize(("first", "then"), [("ann", "bob"), ("ann", "ann"), ("open", "ann"), ("ann", "open")])
-def test_no_session_is_resumed_so_no_certificate_is_carried_over(stage: Stage, first: str, then: str, version: ssl.TLSVersion) -> None:
+def test_no_tls_resumption_with_client_certificates(stage: Stage, first: str, then: str, version: ssl.TLSVersion) -> None:
     shows, shows_nothing = stage.context(ANN, version=version), stage.context(version=version)
     for context in (shows, shows_nothing):
         with RawClient(stage.gate.port, tls=context, server_name=f"{first}.localhost") as client:
@@ -149,7 +149,7 @@ def test_no_session_is_resumed_so_no_certificate_is_carried_over(stage: Stage, f
             assert stage.on(plain, f"{then}.localhost").status == expected
 
 
-def test_the_refusal_says_what_is_wrong_to_programs_and_in_the_log(stage: Stage) -> None:
+def test_denial_reason_in_challenge_and_log(stage: Stage) -> None:
     with stage.connect("ann.localhost") as client:
         head = f"GET /x HTTP/1.1\r\nHost: ann.localhost:{stage.gate.port}\r\nAccept: application/json\r\n\r\n"
         response = client.send(head.encode()).response()
@@ -162,12 +162,12 @@ def test_the_refusal_says_what_is_wrong_to_programs_and_in_the_log(stage: Stage)
 def test_a_replaced_authority_file_counts_without_a_restart(stage: Stage) -> None:
     assert stage.ask("changing.localhost", ANN).status == 200
     changing, unfinished = stage.directory / "changing.pem", stage.directory / "changing.new"
-    with stage.connect("changing.localhost", ANN) as kept_open:
-        assert stage.on(kept_open, "changing.localhost").status == 200
+    with stage.connect("changing.localhost", ANN) as held_open:
+        assert stage.on(held_open, "changing.localhost").status == 200
         unfinished.write_bytes(BOBS.pem)
         os.replace(unfinished, changing)
         stage.gate.child.wait_for(lambda: stage.ask("changing.localhost", BOB).status == 200, "the new authority counts")
-        assert stage.on(kept_open, "changing.localhost").status == 495
+        assert stage.on(held_open, "changing.localhost").status == 495
     assert stage.ask("changing.localhost", ANN).status == 495
     changing.unlink()
     stage.gate.wait_for_event("configuration rejected")

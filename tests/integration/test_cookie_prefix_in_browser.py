@@ -9,7 +9,7 @@ from tests.support.browser import headless_browser
 from tests.support.certs import spki_hash
 
 
-def test_nothing_of_ours_reaches_an_application_and_the_admin_opens(tmp_path: Path) -> None:
+def test_no_gate_cookie_reaches_upstream_and_admin_opens(tmp_path: Path) -> None:
     with staged(tmp_path, cookie_name="__Host-gate", admin_allowed_users=["alice@corp.example"]) as stage:
         trusted = spki_hash(x509.load_pem_x509_certificate(stage.gate.certificates.certificate.read_bytes()))
         with headless_browser(tmp_path / "profile", trusted_spki=trusted) as browser:

@@ -73,13 +73,13 @@ def test_curl_is_served(gate: RunningGate, version: str) -> None:
     assert json.loads(done.stdout)["target"] == "/by-curl"
 
 
-async def test_somebody_signs_in_and_stays(gate: RunningGate) -> None:
+async def test_sign_in_persists(gate: RunningGate) -> None:
     async with gate.client() as client:
         assert (await sign_in(client, gate.url(APP), "alice")).status_code == 200
         assert (await client.get(gate.url(APP, "/again"))).json()["target"] == "/again"
 
 
-def test_somebody_signs_in_with_a_browser(gate: RunningGate, tmp_path: Path) -> None:
+def test_sign_in_with_a_browser(gate: RunningGate, tmp_path: Path) -> None:
     with headless_browser(tmp_path / "profile", trusted_spki=gate.certificates.spki_hash) as browser:
         browser.open(gate.url(APP, "/in-a-browser"))
         browser.click('button[value="alice"]')
@@ -87,7 +87,7 @@ def test_somebody_signs_in_with_a_browser(gate: RunningGate, tmp_path: Path) -> 
         assert "/in-a-browser" in browser.text
 
 
-def test_what_rungate_opens_beside_its_address_is_open_here_too(gate: RunningGate) -> None:
+def test_daphne_opens_the_other_listeners(gate: RunningGate) -> None:
     settings = gate.builder.settings
     assert "gate_" in httpx.get(f"http://{settings['metrics_address']}/metrics", trust_env=False).text
     host = {"Host": f"{PUBLIC}:{gate.port}"}
@@ -119,8 +119,8 @@ async def test_a_unix_socket(tmp_path: Path, upstream: SampleUpstream) -> None:
     name = str(tmp_path / "gate.sock")
     with python("-m", "daphne", "-u", name, APPLICATION, environment=configured(tmp_path, upstream.url)) as child:
         child.wait_for_line("gate is ready")
-        heard = await answered(name, "app.example.com")
-        assert "x-forwarded-for" not in heard, "nobody's word counts, and a Unix socket has no address"
+        received = await answered(name, "app.example.com")
+        assert "x-forwarded-for" not in received, "nobody's word counts, and a Unix socket has no address"
         assert child.stop() == 0
         assert "Traceback" not in child.output
     assert not os.path.exists(name)
@@ -134,7 +134,7 @@ os.execv(sys.executable, [sys.executable, "-m", "daphne", "--fd", str(listener.f
 """
 
 
-async def test_a_socket_that_another_program_has_opened_and_a_proxy_whose_word_counts(tmp_path: Path, upstream: SampleUpstream) -> None:
+async def test_inherited_socket_and_trusted_proxy(tmp_path: Path, upstream: SampleUpstream) -> None:
     port, environment = free_port(), configured(tmp_path, upstream.url, trusted_proxies=["127.0.0.0/8"])
     with Child.python("-c", PASS_A_SOCKET, str(port), APPLICATION, environment=environment) as child:
         child.wait_for_line("gate is ready")
@@ -142,7 +142,7 @@ async def test_a_socket_that_another_program_has_opened_and_a_proxy_whose_word_c
         child.wait_for(lambda: any(entry.get("client") == "192.0.2.7" for entry in child.events), "the log names the client")
 
 
-async def test_an_answer_has_as_long_as_the_command_says(tmp_path: Path) -> None:
+async def test_response_timeout_from_command_option(tmp_path: Path) -> None:
     async def never(conversation: Conversation) -> None:
         await conversation.request()
         await asyncio.Event().wait()
@@ -173,11 +173,11 @@ NOT_STARTED = {
 
 @pytest.mark.parametrize("name", NOT_STARTED)
 def test_what_can_not_be_served_starts_nothing(name: str, tmp_path: Path) -> None:
-    options, settings, said = NOT_STARTED[name]
+    options, settings, report = NOT_STARTED[name]
     environment = configured(tmp_path, "http://127.0.0.1:9", **settings)
     with python("-m", "daphne", "-p", str(free_port()), *options, APPLICATION, environment=environment) as child:
         assert child.ended(30) == 1
-    (line,) = [line for line in child.lines if said in line]
+    (line,) = [line for line in child.lines if report in line]
     assert "Traceback" not in child.output
     assert "listening" not in child.output
     if settings.get("log_level") is None:
@@ -185,7 +185,7 @@ def test_what_can_not_be_served_starts_nothing(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("setting", [None, "metrics_address", "grpc_address", "http_redirect_addr"])
-def test_a_port_that_somebody_has_is_one_line(setting: str | None, tmp_path: Path, upstream: SampleUpstream) -> None:
+def test_port_in_use_is_one_line(setting: str | None, tmp_path: Path, upstream: SampleUpstream) -> None:
     taken = upstream.url.removeprefix("http://")
     environment = configured(tmp_path, upstream.url, **({setting: taken} if setting else {}))
     port = str(free_port()) if setting else taken.rpartition(":")[2]
@@ -230,9 +230,9 @@ async def test_the_admin_and_syncdirectory_see_the_records_that_daphne_serves(
 
             directory.company.members["engineering"].remove("alice")
             directory.changed["engineering"] = "2026-05-05T00:00:00.000Z"
-            status, said = await syncdirectory(gate)
-            assert status == 0, said
-            assert f"~ user okta/alice: removed from {directory.group_id('engineering')}" in said
+            status, report = await syncdirectory(gate)
+            assert status == 0, report
+            assert f"~ user okta/alice: removed from {directory.group_id('engineering')}" in report
             await eventually_equal(lambda: status_or_cut(client, gate.url(APP), headers=HTML), 403)
 
             readings = gate.url(ADMIN, "/.gate/admin/databroker/directoryrun/")
@@ -264,13 +264,11 @@ class SplitUnderDaphne(Split):
         return python(*command, environment=clean_environment(GATE_CONFIG=str(config_file)))
 
     @staticmethod
-    def everybody() -> Iterator[tuple[str, int]]:
+    def all_users() -> Iterator[tuple[str, int]]:
         yield from ((services, 0) for services in ("databroker", "authorize", "authenticate", "proxy"))
 
 
-async def test_services_that_people_reach_run_by_daphne_beside_the_others(
-    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
-) -> None:
+async def test_http_services_under_daphne(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
     policy = [{"prefix": "/", "to": upstream.url, "allowed_groups": ["engineering"]}]
     with (
         RedisServer(tmp_path / "redis") as redis,

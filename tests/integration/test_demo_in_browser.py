@@ -55,18 +55,18 @@ def browser(one_browser: Browser) -> Browser:
     return one_browser
 
 
-def pick(browser: Browser, demo: RunningDemo, person: str) -> None:
+def pick(browser: Browser, demo: RunningDemo, user: str) -> None:
     browser.wait_for_url(demo.ports.provider_url)
-    browser.click(f'button[value="{person}"]')
+    browser.click(f'button[value="{user}"]')
 
 
-def sign_in(browser: Browser, demo: RunningDemo, person: str, url: str) -> None:
+def sign_in(browser: Browser, demo: RunningDemo, user: str, url: str) -> None:
     browser.open(url)
-    pick(browser, demo, person)
+    pick(browser, demo, user)
     browser.wait_for_url(url)
 
 
-def test_alice_signs_in_and_hello_verifies_who_she_is(demo: RunningDemo, browser: Browser) -> None:
+def test_alice_signs_in_and_hello_verifies_the_assertion(demo: RunningDemo, browser: Browser) -> None:
     browser.open(demo.url("hello", "/a%20page?first=1&second=two"))
     browser.wait_for_url(demo.ports.provider_url)
     browser.picture("provider")
@@ -80,7 +80,7 @@ def test_alice_signs_in_and_hello_verifies_who_she_is(demo: RunningDemo, browser
     assert "_gate" not in headers
 
 
-def test_bob_is_refused_at_finance_by_a_page_that_says_why(demo: RunningDemo, browser: Browser) -> None:
+def test_bob_is_denied_at_finance(demo: RunningDemo, browser: Browser) -> None:
     sign_in(browser, demo, "bob", demo.url("finance"))
     browser.picture("refused")
     assert "You don't have access" in browser.text
@@ -89,7 +89,7 @@ def test_bob_is_refused_at_finance_by_a_page_that_says_why(demo: RunningDemo, br
     assert "This quarter" not in browser.text
 
 
-def test_one_sign_in_serves_every_site_that_the_person_may_see(demo: RunningDemo, browser: Browser) -> None:
+def test_one_sign_in_serves_every_site(demo: RunningDemo, browser: Browser) -> None:
     sign_in(browser, demo, "alice", demo.url("hello"))
     browser.open(demo.url("finance"))
     browser.wait_for_url(demo.url("finance"))
@@ -97,7 +97,7 @@ def test_one_sign_in_serves_every_site_that_the_person_may_see(demo: RunningDemo
     assert "This quarter" in browser.text
 
 
-def test_the_session_page_names_the_person_and_their_groups(demo: RunningDemo, browser: Browser) -> None:
+def test_session_page_has_user_and_groups(demo: RunningDemo, browser: Browser) -> None:
     sign_in(browser, demo, "alice", demo.url("hello"))
     browser.open(demo.ports.url(AUTHENTICATE_HOST, "/.gate/"))
     browser.picture("session")
@@ -132,10 +132,10 @@ def test_after_signing_out_the_session_is_gone_at_every_site(demo: RunningDemo, 
 
 def test_a_tunnel_for_tcp_opens_by_the_line_that_is_printed(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
     (line,) = [line for line in demo.child.lines if "manage.py tunnel" in line]
-    words = shlex.split(line)[1:]
-    words[words.index("--listen") + 1] = "127.0.0.1:0"
+    message = shlex.split(line)[1:]
+    message[message.index("--listen") + 1] = "127.0.0.1:0"
     environment = clean_environment(HOME=str(tmp_path), XDG_CACHE_HOME="")
-    with python(*words, "--no-browser", environment=environment) as tunnel:
+    with python(*message, "--no-browser", environment=environment) as tunnel:
         port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), 30) as client:
             browser.open(tunnel.wait_for_line("Sign in at: ").partition(": ")[2])
@@ -147,7 +147,7 @@ def test_a_tunnel_for_tcp_opens_by_the_line_that_is_printed(demo: RunningDemo, b
             assert client.recv(100) == b"through gate"
 
 
-def test_everybody_reads_the_public_site_without_signing_in(demo: RunningDemo, browser: Browser) -> None:
+def test_public_site_without_sign_in(demo: RunningDemo, browser: Browser) -> None:
     browser.open(demo.url("public"))
     browser.picture("public")
     assert browser.url == demo.url("public")
@@ -167,15 +167,15 @@ def test_an_upload_arrives_whole_and_is_hashed(demo: RunningDemo, browser: Brows
     assert browser.find("#result").text == f"All 5.1 MB arrived. SHA-256 {hashlib.sha256(content).hexdigest()}"
 
 
-def test_two_people_talk_and_each_reads_who_said_what(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
+def test_two_users_chat_with_names(demo: RunningDemo, browser: Browser, tmp_path: Path) -> None:
     sign_in(browser, demo, "alice", demo.url("chat"))
     with headless_browser(tmp_path / "bob", trusted_spki=demo.trusted_spki) as other:
         sign_in(other, demo, "bob", demo.url("chat"))
         for each in (browser, other):
             demo.child.wait_for(lambda each=each: "bob@example.com" in each.find("#here").text, "both are in the room")
-        say(browser, "Hello Bob, did the new release reach you?")
+        send(browser, "Hello Bob, did the new release reach you?")
         demo.child.wait_for(lambda: "did the new release reach you" in other.find("#messages").text, "alice's message at bob's")
-        say(other, "It did. <b>Thanks</b> & all the best!")
+        send(other, "It did. <b>Thanks</b> & all the best!")
         demo.child.wait_for(lambda: "all the best" in browser.find("#messages").text, "bob's message at alice's")
         browser.picture("chat")
         assert "It did. <b>Thanks</b> & all the best!" in browser.find("#messages").text
@@ -184,7 +184,7 @@ def test_two_people_talk_and_each_reads_who_said_what(demo: RunningDemo, browser
         assert other.find("#messages li.mine .text").text == "It did. <b>Thanks</b> & all the best!"
 
 
-def test_signing_out_ends_the_talk_at_once_and_says_so(demo: RunningDemo, browser: Browser) -> None:
+def test_sign_out_closes_chat(demo: RunningDemo, browser: Browser) -> None:
     sign_in(browser, demo, "bob", demo.url("chat"))
     demo.child.wait_for(lambda: browser.find("#state").get_attribute("data-open") == "yes", "the websocket is open")
     browser.driver.switch_to.new_window("tab")
@@ -204,13 +204,13 @@ def test_carol_is_refused_at_the_chat(demo: RunningDemo, browser: Browser) -> No
     assert "You don't have access" in browser.text
 
 
-def say(browser: Browser, text: str) -> None:
+def send(browser: Browser, text: str) -> None:
     browser.find("#text").send_keys(text)
     browser.click("#say button")
 
 
 def names_of(*people: Person) -> list[str]:
-    return [person.full_name for person in people]
+    return [user.full_name for user in people]
 
 
 def test_the_admin_shows_alice_sessions_users_groups_and_routes(demo: RunningDemo, browser: Browser) -> None:
@@ -250,7 +250,7 @@ def test_it_runs_by_daphnes_command_too(tmp_path: Path) -> None:
     assert "Traceback" not in child.output
 
 
-def test_ctrl_c_stops_everything_and_says_nothing_alarming(tmp_path: Path) -> None:
+def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
     demo = RunningDemo(tmp_path / "demo")
     with demo.child as child:
         child.wait_for_line("gate is ready: ", timeout=60)

@@ -34,9 +34,9 @@ def in_use(gate: RunningGate) -> list[int]:
     return sorted(int(name) for name in os.listdir(f"/proc/{gate.child.process.pid}/fd"))
 
 
-def limit(gate: RunningGate, most: int) -> None:
+def limit(gate: RunningGate, maximum: int) -> None:
     _, hard = resource.prlimit(gate.child.process.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(gate.child.process.pid, resource.RLIMIT_NOFILE, (most, hard))
+    resource.prlimit(gate.child.process.pid, resource.RLIMIT_NOFILE, (maximum, hard))
 
 
 def client(gate: RunningGate) -> RawClient:
@@ -47,26 +47,26 @@ def ask(gate: RunningGate, browser: RawClient) -> RawResponse:
     return browser.send(f"GET /x HTTP/1.1\r\nHost: {APP}:{gate.port}\r\nAccept: application/json\r\n\r\n".encode()).response()
 
 
-def counted(gate: RunningGate, whom: str) -> float:
+def counted(gate: RunningGate, recipient: str) -> float:
     page = httpx.get(f"http://{gate.builder.settings['metrics_address']}/metrics", trust_env=False).text
-    lines = [line for line in page.splitlines() if line.startswith("gate_fd_exhausted_total{") and f'"{whom}"' in line]
+    lines = [line for line in page.splitlines() if line.startswith("gate_fd_exhausted_total{") and f'"{recipient}"' in line]
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
-def test_a_full_table_of_descriptors_is_told_and_takes_no_ones_upstream(gate: RunningGate) -> None:
+def test_descriptor_exhaustion_is_reported(gate: RunningGate) -> None:
     _, before = resource.prlimit(gate.child.process.pid, resource.RLIMIT_NOFILE)
     with client(gate) as browser, ExitStack() as crowd:
         assert ask(gate, browser).status == 200
-        most = in_use(gate)[-1] + 60
-        limit(gate, most)
+        maximum = in_use(gate)[-1] + 60
+        limit(gate, maximum)
         for _ in range(CROWD):
             crowd.enter_context(socket.create_connection(("127.0.0.1", gate.port), 5))
         line = gate.wait_for_event(SHORT, lambda entry: entry["for"] == "clients")
-        assert (line["level"], line["limit"]) == ("error", most)
-        assert len(in_use(gate)) < most, "there is room"
+        assert (line["level"], line["limit"]) == ("error", maximum)
+        assert len(in_use(gate)) < maximum, "there is room"
         assert ask(gate, browser).status == 200, "who is here gets an upstream"
         crowd.close()
-        gate.child.wait_for(lambda: len(in_use(gate)) < most // 2, "the crowd is gone")
+        gate.child.wait_for(lambda: len(in_use(gate)) < maximum // 2, "the crowd is gone")
 
         with client(gate) as newcomer:
             assert ask(gate, newcomer).status == 200

@@ -61,9 +61,9 @@ def entries(idps: dict[str, FakeIdP], okta: ByName) -> list[dict[str, Any]]:
     return [entry("corp", idps["corp"], directory_file="people.yaml"), entry("partner", idps["partner"], **vendor)]
 
 
-async def running(tmp_path: Path, upstream: SampleUpstream, *said: dict[str, Any], **settings: Any) -> AsyncIterator[RunningGate]:
+async def running(tmp_path: Path, upstream: SampleUpstream, *output: dict[str, Any], **settings: Any) -> AsyncIterator[RunningGate]:
     (tmp_path / "people.yaml").write_text("users: [{id: alice, groups: [staff, shared]}]")
-    builder = GateBuilder("https://not-used.invalid").setting(**WITHOUT, idp_scopes=None, identity_providers=list(said))
+    builder = GateBuilder("https://not-used.invalid").setting(**WITHOUT, idp_scopes=None, identity_providers=list(output))
     builder.setting(grpc_address=f"127.0.0.1:{free_port()}", metrics_address=f"127.0.0.1:{free_port()}")
     builder.setting(admin_allowed_users=["corp/alice"], jwt_claims_headers=["email", "groups"], **settings)
     for host, groups in ((STAFF, ["staff"]), (GUESTS, ["guests"]), (SHARED, ["shared"])):
@@ -97,7 +97,7 @@ async def signed_in(gate: RunningGate, client: httpx.AsyncClient, idp: FakeIdP, 
     assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
 
 
-async def told(gate: RunningGate, path: str) -> str:
+async def received(gate: RunningGate, path: str) -> str:
     address = yaml.safe_load(gate.config_file.read_text())["metrics_address"]
     async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
         return (await client.get(f"http://{address}/{path}")).text
@@ -122,15 +122,15 @@ async def test_a_rule_is_met_by_the_groups_of_one_s_own_directory_alone(gate: Ru
         assert "guests" in headers
         assert "staff" not in headers
         assert "ceo@corp.example" not in headers, "an address of a directory that is not the provider's to tell"
-        person = (await guest.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})).json()
-        assert [group["id"] for group in person["groups"]] == ["guests"]
+        account = (await guest.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})).json()
+        assert [group["id"] for group in account["groups"]] == ["guests"]
         # The operator's file is followed; nobody at partner hears of it.
         (gate.config_file.parent / "people.yaml").write_text("users: [{id: corp/alice, groups: [guests]}]")
         await eventually_equal(lambda: statuses(gate, employee), [403, 200, 403])
         assert await statuses(gate, guest) == [403, 200, 403]
 
 
-async def test_each_directory_is_named_where_somebody_looks(gate: RunningGate, idps: dict[str, FakeIdP]) -> None:
+async def test_each_directory_is_displayed(gate: RunningGate, idps: dict[str, FakeIdP]) -> None:
     await asyncio.to_thread(gate.wait_for_event, "directory sync completed", lambda line: line["provider"] == "partner")
     outcome = await asyncio.to_thread(run, "manage.py", "syncdirectory", "--json", "-config", gate.config_file)
     assert outcome.returncode == 0, outcome.stderr
@@ -140,12 +140,12 @@ async def test_each_directory_is_named_where_somebody_looks(gate: RunningGate, i
         "partner": (5, "okta"),
     }
     async with gate.client() as client:
-        assert "partner synced at" in await told(gate, "readyz")
+        assert "partner synced at" in await received(gate, "readyz")
         await signed_in(gate, client, idps["corp"], "corp")
         dashboard = (await follow(client, await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/admin/"), headers=HTML))).text
         assert "corp: Read" in dashboard
         assert "partner: Read" in dashboard
-    lines = (await told(gate, "metrics")).splitlines()
+    lines = (await received(gate, "metrics")).splitlines()
     assert [line for line in lines if line.startswith("gate_directory_last_success") and 'provider="partner"' in line]
 
 
@@ -161,7 +161,7 @@ async def test_a_directory_that_is_away_costs_the_others_nothing_and_is_named(
         await signed_in(gate, employee, idps["corp"], "corp")
         assert await statuses(gate, employee) == [200, 403, 200]
         for _ in range(400):
-            ready = await told(gate, "readyz")
+            ready = await received(gate, "readyz")
             if "groups of partner grow old" in ready:
                 break
             await asyncio.sleep(0.05)
@@ -206,9 +206,9 @@ async def test_what_a_hostile_provider_pushes_is_of_its_own_people_alone(pushed:
         email = {"emails": [{"value": "boss@corp.example"}]}
         names = ("alice", "corp/alice", "../corp/alice", "partner/alice")
         users = {name: (await push(pushed, "Users", {"userName": name, "externalId": name, **email}))["id"] for name in names}
-        everybody = [{"value": id} for id in users.values()]
+        all_users = [{"value": id} for id in users.values()]
         # Its group is called as the one that lets nobody in until somebody is in it, and another as the one of corp's file.
-        await push(pushed, "Groups", {"displayName": "guests", "externalId": "guests", "members": everybody})
+        await push(pushed, "Groups", {"displayName": "guests", "externalId": "guests", "members": all_users})
         await eventually_equal(lambda: statuses(pushed, guest), [403, 200, 403])
         assert await statuses(pushed, employee) == [200, 403, 200]
         headers = (await guest.get(pushed.url(GUESTS), headers={"Accept": "application/json"})).text
@@ -224,7 +224,7 @@ async def test_what_a_hostile_provider_pushes_is_of_its_own_people_alone(pushed:
         assert {user["userName"] for user in listed["Resources"]} == set(names)
 
 
-async def test_who_may_push_no_more_leaves_nothing_behind(pushed: RunningGate, idps: dict[str, FakeIdP]) -> None:
+async def test_removed_scim_token_removes_records(pushed: RunningGate, idps: dict[str, FakeIdP]) -> None:
     user = await push(pushed, "Users", {"userName": "alice", "externalId": "alice"})
     await push(pushed, "Groups", {"displayName": "guests", "externalId": "guests", "members": [{"value": user["id"]}]})
     async with pushed.client() as guest:
@@ -255,8 +255,8 @@ async def test_split_services_read_each_directory_in_one_process(
         split = Split(tmp_path, "https://not-used.invalid", redis, [{"to": upstream.url, **route} for route in policy], database_url="")
         for service in ("authenticate", "authorize", "proxy"):
             left_out = ("idp_", "groups_claim", "database_url")
-            kept = {name: value for name, value in split.settings[service].items() if not name.startswith(left_out)}
-            split.settings[service] = {**kept, "identity_providers": known if service == "authenticate" else public}
+            stored = {name: value for name, value in split.settings[service].items() if not name.startswith(left_out)}
+            split.settings[service] = {**stored, "identity_providers": known if service == "authenticate" else public}
         await asyncio.to_thread(stack.enter_context, split)
         expected = {"corp": [200, 403, 403], "partner": [403, 200, 200]}
         for id, idp in idps.items():

@@ -87,22 +87,22 @@ async def test_groups_come_at_sign_in_and_go_with_the_next_reading(gate: Running
 
         company.members["engineering"].remove("alice")
         directory.changed["engineering"] = "2026-05-05T00:00:00.000Z"
-        status, said = await syncdirectory(gate, "--json", "--dry-run")
-        assert status == 0, said
-        (change,) = json.loads(said[said.index("{") :])["changes"]
+        status, report = await syncdirectory(gate, "--json", "--dry-run")
+        assert status == 0, report
+        (change,) = json.loads(report[report.index("{") :])["changes"]
         assert (change["change"], change["id"], change["group_ids"]) == ("change", "okta/alice", [])
         assert (await client.get(gate.url(APP), headers=HTML)).status_code == 200
-        status, said = await syncdirectory(gate)
-        assert f"~ user okta/alice: removed from {directory.group_id('engineering')}" in said
+        status, report = await syncdirectory(gate)
+        assert f"~ user okta/alice: removed from {directory.group_id('engineering')}" in report
         await eventually_equal(lambda: status_or_cut(client, gate.url(APP), headers=HTML), 403)
 
         company.users = {"alice": company.users["alice"]}
         company.members = {group: [] for group in company.members}
         directory.changed = dict.fromkeys(company.groups, "2026-06-06T00:00:00.000Z")
-        status, said = await syncdirectory(gate)
+        status, report = await syncdirectory(gate)
         assert status == 1
-        assert "--force" in said
-        status, said = await syncdirectory(gate, "--force")
-        assert status == 0, said
-        assert "4 removed written" in said
-    assert not any(secret in gate.child.output + said for secret in ("okta-key", CLIENT_SECRET))
+        assert "--force" in report
+        status, report = await syncdirectory(gate, "--force")
+        assert status == 0, report
+        assert "4 removed written" in report
+    assert not any(secret in gate.child.output + report for secret in ("okta-key", CLIENT_SECRET))

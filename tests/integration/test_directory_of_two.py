@@ -82,18 +82,18 @@ async def test_one_of_two_reads_and_the_other_goes_on_when_it_is_killed_in_the_m
         cookie = await signed_in(two.first, two.idp, browser)
         copy = {**HTML, "Host": f"{APP}:{two.first.port}", "Cookie": cookie}
 
-        async def asked(gate: RunningGate, client: httpx.AsyncClient) -> int | None:
+        async def requested(gate: RunningGate, client: httpx.AsyncClient) -> int | None:
             return await status_or_cut(client, gate.url(APP), headers=copy)
 
-        async def both_say(status: int) -> bool:
-            return {await asked(two.first, browser), await asked(two.second, elsewhere)} == {status}
+        async def both_report(status: int) -> bool:
+            return {await requested(two.first, browser), await requested(two.second, elsewhere)} == {status}
 
-        await eventually(lambda: both_say(403), "alice is in no group")
+        await eventually(lambda: both_report(403), "alice is in no group")
         change(True, "2026-05-05T00:00:00.000Z")
-        await eventually(lambda: both_say(200), "both let in who is in the group now")
+        await eventually(lambda: both_report(200), "both let in who is in the group now")
         seen = readings(two.first)
         change(False, "2026-06-06T00:00:00.000Z")
-        await eventually(lambda: both_say(403), "both refuse who is not")
+        await eventually(lambda: both_report(403), "both refuse who is not")
         await eventually(lambda: readings(two.first) > seen, "it has read and says so")
         assert (is_elected(two.first), is_elected(two.second), readings(two.second)) == (True, False, 0)
 
@@ -104,14 +104,14 @@ async def test_one_of_two_reads_and_the_other_goes_on_when_it_is_killed_in_the_m
         await eventually(lambda: any(request.path == "/api/v1/users" for request in two.directory.requests[before:]), "it reads")
         two.first.child.process.kill()
         two.first.child.process.wait()
-        assert await asked(two.second, elsewhere) == 403, "half a reading changes nothing"
+        assert await requested(two.second, elsewhere) == 403, "half a reading changes nothing"
         two.directory.fault = lambda request: None
         for lease in LEASES:  # as if the thirty seconds had passed in which the first would have renewed them
             two.redis.command("PEXPIRE", lease, "1")
         await eventually(lambda: is_elected(two.second), "the other is elected")
 
         async def is_let_in() -> bool:
-            return await asked(two.second, elsewhere) == 200
+            return await requested(two.second, elsewhere) == 200
 
         await eventually(is_let_in, "the other reads")
         await eventually(lambda: readings(two.second) > 0, "and says so: its line may come after the answer")

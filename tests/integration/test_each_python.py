@@ -38,8 +38,8 @@ def supported() -> list[str]:
 
 @pytest.fixture(params=supported())
 def interpreter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    is_ours = request.param == f"3.{sys.version_info.minor}"
-    python = Path(sys.executable) if is_ours else Path(sys.prefix) / f"python{request.param}" / "bin" / "python"
+    is_gate_s = request.param == f"3.{sys.version_info.minor}"
+    python = Path(sys.executable) if is_gate_s else Path(sys.prefix) / f"python{request.param}" / "bin" / "python"
     if not python.exists():
         pytest.skip(f"no Python {request.param} on this machine when `make test` looked for it")
     monkeypatch.setenv("GATE_TESTED_PYTHON", str(python))
@@ -49,7 +49,7 @@ def interpreter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("plane", PLANES)
-async def test_it_carries_reloads_and_ends_with_nothing_to_complain_of(
+async def test_systemd_unit_runs_reloads_and_stops(
     plane: str, interpreter: Path, provider: DevelopmentProvider, upstream: SampleUpstream, sockets: SocketUpstream, tmp_path: Path
 ) -> None:
     builder = (

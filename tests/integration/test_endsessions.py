@@ -57,7 +57,7 @@ def run(options: Options, *arguments: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "left", "told", "logged"),
+    ("arguments", "left", "received", "logged"),
     [
         (("--session", "a2"), ["a1", "b1", "c1"], "1 session ended", [(AuditAction.END_SESSION, "a2")]),
         (("--session", "a1", "b1"), ["c1"], "3 sessions ended", [(AuditAction.END_SESSION, "a1"), (AuditAction.END_SESSION, "b1")]),
@@ -67,37 +67,37 @@ def run(options: Options, *arguments: Any) -> str:
         (("--everybody",), [], "4 sessions ended", [(AuditAction.END_ALL_SESSIONS, "everybody")]),
     ],
 )
-def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], left: list[str], told: str, logged: list[Any]) -> None:
-    assert run(options, *arguments) == told
+def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], left: list[str], received: str, logged: list[Any]) -> None:
+    assert run(options, *arguments) == received
     assert asyncio.run(_left(options)) == left
     assert list(AuditEntry.objects.order_by("id").values_list("action", "object_id")) == logged
     assert AuditEntry.objects.first().who.endswith("(command line)")
 
 
-def test_an_address_ends_nobody_whose_provider_may_not_tell_it(tmp_path: Path) -> None:
-    kept = {"databroker_storage_type": "database"}
-    told = make_options(tmp_path, **several("corp", "partner"), **kept)
+def test_unauthoritative_address_ends_no_sessions(tmp_path: Path) -> None:
+    stored = {"databroker_storage_type": "database"}
+    received = make_options(tmp_path, **several("corp", "partner"), **stored)
 
     async def fill() -> None:
-        async with open_broker(told) as broker:
+        async with open_broker(received) as broker:
             for id in ("corp/1", "partner/1"):
                 await broker.put(USER, id, {"email": "Ann@corp.example"})
                 await put_session(broker, id.replace("/", "-"), {"user_id": id})
 
     asyncio.run(fill())
-    assert run(told, "--user", "ann@corp.example") == "1 session ended"
-    assert "partner-1" in asyncio.run(_left(told))
+    assert run(received, "--user", "ann@corp.example") == "1 session ended"
+    assert "partner-1" in asyncio.run(_left(received))
     with pytest.raises(CommandError, match="has this verified address"):
-        run(told, "--user", "ann@partner.example")
+        run(received, "--user", "ann@partner.example")
 
 
-@pytest.mark.parametrize("said", [{"email_verified": False}, {"claims": {"email_verified": "false"}}])
-def test_an_unverified_address_ends_nobody_else_s_sessions(tmp_path: Path, said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("output", [{"email_verified": False}, {"claims": {"email_verified": "false"}}])
+def test_unverified_address_ends_no_other_sessions(tmp_path: Path, output: dict[str, Any]) -> None:
     options = make_options(tmp_path, databroker_storage_type="database")
 
     async def fill() -> None:
         async with open_broker(options) as broker:
-            for id, more in (("oidc/ann", {}), ("oidc/mallory", said)):
+            for id, more in (("oidc/ann", {}), ("oidc/mallory", output)):
                 await broker.put(USER, id, {"email": "ann@unverified.example", **more})
                 await put_session(broker, id.replace("/", "-"), {"user_id": id})
 
@@ -112,14 +112,14 @@ def test_an_unverified_address_ends_nobody_else_s_sessions(tmp_path: Path, said:
     assert ("oidc-ann" in left, "oidc-mallory" in left) == (False, True)
 
 
-def test_an_address_that_nobody_has_ends_nobody(options: Options) -> None:
+def test_unknown_address_ends_no_sessions(options: Options) -> None:
     with pytest.raises(CommandError, match=r"eve@a\.org: no user"):
         run(options, "--user", "ann@a.org", "eve@a.org")
     assert not AuditEntry.objects.exists(), "the log tells of no ending that was not tried"
     assert asyncio.run(_left(options)) == ["a1", "a2", "b1", "c1"]
 
 
-def test_a_store_that_is_away_is_told_and_logged(tmp_path: Path) -> None:
+def test_unavailable_store_is_reported_and_logged(tmp_path: Path) -> None:
     options = make_options(
         tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string="redis://127.0.0.1:1", grpc_client_timeout="1s"
     )
@@ -128,7 +128,7 @@ def test_a_store_that_is_away_is_told_and_logged(tmp_path: Path) -> None:
     assert [entry.action for entry in AuditEntry.objects.order_by("id")] == [AuditAction.END_SESSION, AuditAction.END_SESSION.failure]
 
 
-def test_what_has_no_audit_log_says_where_to_run_it(tmp_path: Path) -> None:
+def test_command_without_audit_log_names_the_right_host(tmp_path: Path) -> None:
     options = make_options(
         tmp_path, services="proxy", authorize_service_url="http://127.0.0.1:1", databroker_service_url="http://127.0.0.1:1"
     )

@@ -61,10 +61,10 @@ async def http2_upstream() -> AsyncIterator[str]:
 @asynccontextmanager
 async def service() -> AsyncIterator[tuple[str, list[dict[str, str | bytes]]]]:
     """A gRPC service, and the metadata that it was given."""
-    given: list[dict[str, str | bytes]] = []
+    granted: list[dict[str, str | bytes]] = []
 
     async def echo(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        given.append(dict(context.invocation_metadata() or ()))
+        granted.append(dict(context.invocation_metadata() or ()))
         context.set_trailing_metadata((("x-trailing", "said"),))
         return request
 
@@ -79,7 +79,7 @@ async def service() -> AsyncIterator[tuple[str, list[dict[str, str | bytes]]]]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        yield f"http://127.0.0.1:{port}", given
+        yield f"http://127.0.0.1:{port}", granted
     finally:
         await server.stop(None)
 
@@ -106,7 +106,7 @@ async def test_an_upstream_with_http2_never_sees_blanks_around_a_value(value: st
     assert (answer.status, answer.header("x-a")) == (200, repr(value.strip()))
 
 
-async def test_an_upstream_with_http2_gets_no_credential_of_ours(provider: DevelopmentProvider, tmp_path: Path) -> None:
+async def test_http2_upstream_gets_no_gate_credential(provider: DevelopmentProvider, tmp_path: Path) -> None:
     """Envoy joins several lines of HTTP/1.1 by a comma."""
     async with http2_upstream() as to:
         builder = GateBuilder(provider.url).setting(data_plane="envoy")
@@ -122,8 +122,8 @@ async def test_an_upstream_with_http2_gets_no_credential_of_ours(provider: Devel
     assert (answer.status, answer.header("x-leaks")) == (200, "[]")
 
 
-async def test_grpc_passes_for_whom_it_may_and_ends_with_the_session(provider: DevelopmentProvider, tmp_path: Path) -> None:
-    async with service() as (url, given):
+async def test_grpc_for_allowed_users_until_session_end(provider: DevelopmentProvider, tmp_path: Path) -> None:
+    async with service() as (url, granted):
         builder = (
             GateBuilder(provider.url)
             .route(API, to=url, allowed_groups=["engineering"], pass_identity_headers=True, upstream_http2=True)
@@ -139,14 +139,14 @@ async def test_grpc_passes_for_whom_it_may_and_ends_with_the_session(provider: D
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
                         await echo(b"hello", timeout=SOON)
                     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
-                    assert given == []
+                    assert granted == []
                     metadata = (("cookie", cookie), ("x-gate-claim-email", "evil@example.com"))
                     call = echo(b"hello", timeout=SOON, metadata=metadata)
                     assert await call == b"hello"
                     assert dict(await call.trailing_metadata())["x-trailing"] == "said"
-                    (heard,) = given
-                    assert heard["x-gate-claim-email"] == "alice@example.com"
-                    assert "cookie" not in heard
+                    (received,) = granted
+                    assert received["x-gate-claim-email"] == "alice@example.com"
+                    assert "cookie" not in received
                     stream = drip(b"", metadata=metadata)
                     for _ in range(30):  # longer than the default timeout
                         assert await asyncio.wait_for(stream.read(), SOON) == b"."
@@ -215,7 +215,7 @@ def test_an_envoy_that_was_killed_is_started_again(gate: RunningGate) -> None:
     assert envoy_of(gate) != first
 
 
-def test_a_new_certificate_is_shown_without_an_end_to_connections(gate: RunningGate, tmp_path: Path) -> None:
+def test_new_certificate_keeps_connections(gate: RunningGate, tmp_path: Path) -> None:
     with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=OPEN) as client:
         ask = f"GET / HTTP/1.1\r\nHost: {OPEN}:{gate.port}\r\n\r\n".encode()
         assert client.send(ask).response().status == 200
@@ -224,14 +224,16 @@ def test_a_new_certificate_is_shown_without_an_end_to_connections(gate: RunningG
         replace(gate.certificates.key, files.key.read_bytes())
         with hears(gate, RELOADED):
             replace(gate.certificates.certificate, files.certificate.read_bytes())
-        wait_until(lambda: shown(gate) == ssl.PEM_cert_to_DER_cert(files.issued.certificate_pem.decode()), "the new certificate is shown")
+        wait_until(
+            lambda: displayed(gate) == ssl.PEM_cert_to_DER_cert(files.issued.certificate_pem.decode()), "the new certificate is shown"
+        )
         assert client.send(ask).response().status == 200
         replace(gate.certificates.key, before[1])
         with hears(gate, RELOADED):
             replace(gate.certificates.certificate, before[0])
 
 
-def shown(gate: RunningGate) -> bytes | None:
+def displayed(gate: RunningGate) -> bytes | None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with RawClient(gate.port, tls=context, server_name=OPEN) as client:
@@ -251,7 +253,7 @@ def test_new_rules_count_on_connections_that_are_open(gate: RunningGate) -> None
         assert client.send(ask).response().status == 200
 
 
-def test_it_is_for_services_that_carry_traffic(tmp_path: Path) -> None:
+def test_requires_service_with_traffic(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     route = {"from": "https://app.example.com", "to": "http://127.0.0.1:9"}
     path.write_text(

@@ -52,7 +52,7 @@ async def manage(gate: RunningGate, *arguments: object) -> str:
 
 async def test_a_refusal_is_explained_by_its_request_id_to_administrators_only(own_gate: RunningGate) -> None:
     gate = own_gate
-    async with gate.client() as bob, gate.client() as alice, gate.client() as nobody:
+    async with gate.client() as bob, gate.client() as alice, gate.client() as anonymous:
         page = await sign_in(bob, gate.url("wages.localhost", "/q3?token=s3cret"), "bob")
         request_id = page.headers["x-request-id"]
         assert page.status_code == 403
@@ -60,7 +60,7 @@ async def test_a_refusal_is_explained_by_its_request_id_to_administrators_only(o
         assert "/.gate/admin/" not in page.text
         assert (await sign_in(alice, gate.url("authenticate.localhost", LOG), "alice")).status_code == 200
         found = (await explanation(alice, gate, request=request_id)).json()
-        for stranger in (bob, nobody):
+        for stranger in (bob, anonymous):
             refused = await stranger.get(gate.url("authenticate.localhost", LOG + "explain.json"), params={"request": request_id})
             assert refused.status_code == 403
             assert "wages" not in refused.text
@@ -72,8 +72,8 @@ async def test_a_refusal_is_explained_by_its_request_id_to_administrators_only(o
     assert (rule["actual"], rule["expected"], rule["decisive"]) == ("sales", "one of payroll", True)
     assert {record["record"] for record in found["data"]} >= {"session", "user"}
     assert "s3cret" not in json.dumps(found)
-    told = await manage(gate, "explainaccess", "--request", request_id, "-config", gate.config_file)
-    assert "one of payroll" in told
+    received = await manage(gate, "explainaccess", "--request", request_id, "-config", gate.config_file)
+    assert "one of payroll" in received
 
 
 async def test_what_is_in_shadow_is_logged_and_lets_pass(own_gate: RunningGate) -> None:
@@ -92,8 +92,8 @@ async def test_a_changed_policy_is_replayed(own_gate: RunningGate, tmp_path: Pat
     changed["policy"][1]["allowed_groups"] = ["sales"]
     new = own_gate.config_file.with_name("new.yaml")
     new.write_text(yaml.safe_dump(changed))
-    said = await manage(own_gate, "replaypolicy", "-config", new)
-    assert "Newly allowed:\n  Wages  bob@example.com" in said
+    output = await manage(own_gate, "replaypolicy", "-config", new)
+    assert "Newly allowed:\n  Wages  bob@example.com" in output
 
 
 async def test_the_pages_in_a_browser(own_gate: RunningGate, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ async def test_another_secret_opens_nothing(gate, grpc_port, tmp_path):
     assert entry["method"] == "/databroker.DataBrokerService/GetAll"
 
 
-async def test_who_speaks_no_tls_is_not_served(gate, grpc_port):
+async def test_plain_text_on_tls_port_is_refused(gate, grpc_port):
     async with grpc.aio.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
         with pytest.raises(grpc.aio.AioRpcError):
             await channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=2)

@@ -15,7 +15,7 @@ from tests.support.upstream import SampleUpstream
 
 PROGRAM = ROOT / "tests" / "support" / "h2spec" / "built" / "h2spec"
 CASE = re.compile(r'<testcase package="([^"]*)" classname="([^"]*)".*?(?=<testcase |</testsuite>)', re.DOTALL)
-ASKED = 145
+REQUESTED = 145
 PARTS = ("generic", "hpack", *(f"http2/{chapter}" for chapter in range(3, 9)))
 # What an Envoy 1.40 fails that only forwards: it ends the connection without the word that is asked for, bears PRIORITY frames whatever
 # they say (RFC 9113 5.3.2 has done away with them), and ignores frames of streams that it has closed a moment ago, as it may for a while.
@@ -63,7 +63,7 @@ def failed(gate: RunningGate, directory: Path, what: str, patience: int = 3, pat
 def test_what_a_server_must_do_is_done_as_envoy_does_it(gate: RunningGate, tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(PARTS)) as pool:  # each does little but wait
         answers = list(pool.map(lambda part: failed(gate, tmp_path, part), PARTS))
-    assert sum(asked for asked, _ in answers) == ASKED
+    assert sum(requested for requested, _ in answers) == REQUESTED
     more = {case: name for _, found in answers for case, name in found.items() if case not in OF_BARE_ENVOY}
     # On a busy machine an answer may come late, or before the frame that was to disturb it, which is for a stream that has ended then: each
     # is asked for again with more patience, then about a stream that lasts.

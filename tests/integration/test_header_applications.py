@@ -28,7 +28,7 @@ FORGED = {
 }
 GRAFANA = {"USER": "claim.email", "NAME": "claim.name", "GROUPS": "groups"}
 GITEA = {"USER": "subject", "EMAIL": "claim.email", "FULLNAME": "claim.name"}
-WORDS = {
+TEXTS = {
     "calendar": {"set_request_headers": {"X-Remote-User": "${claim.email}"}},
     "site": {"identity_headers": "remote-user", "set_request_headers": {"Remote-User": "${claim.email}"}},
     "iap": {"identity_headers": "iap", "assertion_audience": AUDIENCE},
@@ -37,7 +37,7 @@ WORDS = {
     "gitea": {"set_request_headers": {f"X-WEBAUTH-{name}": f"${{{what}}}" for name, what in GITEA.items()}},
     "jenkins": {"identity_headers": "oauth2-proxy"},
 }
-SAYS = {
+LOGS = {
     "calendar": "/alice%40example.com/",
     "site": "alice@example.com engineering",
     "iap": "oidc/alice alice@example.com",
@@ -54,8 +54,8 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
     (directory / "key.pem").write_text(new_key())
     with DevelopmentProvider() as provider:
         builder = GateBuilder(provider.url, authenticate_host="localhost").setting(signing_key_file="key.pem", groups_claim="groups")
-        for name, words in WORDS.items():
-            builder.route(f"{name}.localhost", to=f"http://127.0.0.1:{port}/{name}/", allow_any_authenticated_user=True, **words)
+        for name, message in TEXTS.items():
+            builder.route(f"{name}.localhost", to=f"http://127.0.0.1:{port}/{name}/", allow_any_authenticated_user=True, **message)
         with builder.start(directory) as running, applications(running, directory, port):
             yield running
 
@@ -79,19 +79,19 @@ def _listens(port: int) -> bool:
         return False
 
 
-async def asked(client: httpx.AsyncClient, gate: RunningGate, name: str, **headers: str) -> httpx.Response:
+async def requested(client: httpx.AsyncClient, gate: RunningGate, name: str, **headers: str) -> httpx.Response:
     if name == "calendar":
         return await client.request("PROPFIND", gate.url("calendar.localhost"), content=PRINCIPAL, headers={"Depth": "0", **headers})
     return await client.get(gate.url(f"{name}.localhost"), headers=headers)
 
 
-@pytest.mark.parametrize("name", WORDS)
-async def test_the_application_signs_in_who_asks_and_no_one_else(gate: RunningGate, name: str) -> None:
+@pytest.mark.parametrize("name", TEXTS)
+async def test_application_signs_in_the_user(gate: RunningGate, name: str) -> None:
     async with gate.client() as client:
-        refused = await asked(client, gate, name, **FORGED)
+        refused = await requested(client, gate, name, **FORGED)
         assert refused.status_code in (302, 401)
         await sign_in(client, gate.url(f"{name}.localhost"), "alice")
         for headers in ({}, FORGED):
-            answer = await asked(client, gate, name, **headers)
-            assert SAYS[name] in answer.text
+            answer = await requested(client, gate, name, **headers)
+            assert LOGS[name] in answer.text
             assert "bob" not in answer.text

@@ -21,7 +21,9 @@ from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 
-APP, OPEN, CERTIFIED, GRPC, HERE, NOBODY = (f"{name}.localhost" for name in ("app", "open", "certified", "grpc", "here.of-all", "nobody"))
+APP, OPEN, CERTIFIED, GRPC, HERE, ANONYMOUS = (
+    f"{name}.localhost" for name in ("app", "open", "certified", "grpc", "here.of-all", "nobody")
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,46 +63,46 @@ def over_tcp(gate: RunningGate, host: str) -> str | None:
         return client.send(f"GET / HTTP/1.1\r\nHost: {host}:{gate.port}\r\n\r\n".encode()).response().header("alt-svc")
 
 
-def heard(answer: Http3Answer) -> dict[str, Any]:
+def incoming(answer: Http3Answer) -> dict[str, Any]:
     """What the application received; each header once."""
     found: dict[str, Any] = json.loads(answer.body)
     found["headers"] = dict(found["headers"])
     return found
 
 
-async def test_clients_are_told_where_they_can_come_by_it(gate: RunningGate) -> None:
-    told = f'h3=":{gate.port}"; ma=86400'
+async def test_alt_svc_header(gate: RunningGate) -> None:
+    received = f'h3=":{gate.port}"; ma=86400'
     assert {host: over_tcp(gate, host) for host in (AUTHENTICATE_HOST, APP, OPEN, CERTIFIED, GRPC, HERE)} == {
-        AUTHENTICATE_HOST: told,
-        APP: told,
-        OPEN: told,
+        AUTHENTICATE_HOST: received,
+        APP: received,
+        OPEN: received,
         CERTIFIED: None,
         GRPC: None,
         HERE: None,
     }
     async with gate.client() as client:
         page = await sign_in(client, gate.url(APP), "alice")  # this one is carried by Envoy itself
-        assert (page.status_code, page.headers["alt-svc"]) == (200, told)
+        assert (page.status_code, page.headers["alt-svc"]) == (200, received)
 
 
-async def test_who_has_signed_in_is_let_in_and_nobody_else(gate: RunningGate, connect: Connecting) -> None:
+async def test_only_signed_in_users_are_allowed(gate: RunningGate, connect: Connecting) -> None:
     authority_ = f"{APP}:{gate.port}"
     async with gate.client() as client, connect(APP) as by_quic:
-        nobody = await by_quic.get(authority_, "/x", headers=[("accept", "text/html")])
-        assert nobody.status == 302
-        assert urlsplit(nobody.headers["location"]).hostname == AUTHENTICATE_HOST
+        anonymous = await by_quic.get(authority_, "/x", headers=[("accept", "text/html")])
+        assert anonymous.status == 302
+        assert urlsplit(anonymous.headers["location"]).hostname == AUTHENTICATE_HOST
         assert (await sign_in(client, gate.url(APP), "alice")).status_code == 200
         cookie = ("cookie", of_client(client, APP))
         forged = [("x-gate-edge-judged", "x"), ("x-gate-jwt-assertion", "x"), ("x-forwarded-for", "9.9.9.9"), ("x-envoy-internal", "true")]
         page = await by_quic.get(authority_, "/x?a=%2F", headers=[cookie, *forged])
         assert page.status == 200
-        told = heard(page)
-        assert (told["method"], told["target"]) == ("GET", "/x?a=%2F")
-        assert told["headers"]["x-forwarded-for"] == "127.0.0.1"
-        assert not {"cookie", "x-gate-edge-judged", "x-envoy-internal"} & told["headers"].keys()
-        assert told["headers"]["x-gate-jwt-assertion"].count(".") == 2
+        received = incoming(page)
+        assert (received["method"], received["target"]) == ("GET", "/x?a=%2F")
+        assert received["headers"]["x-forwarded-for"] == "127.0.0.1"
+        assert not {"cookie", "x-gate-edge-judged", "x-envoy-internal"} & received["headers"].keys()
+        assert received["headers"]["x-gate-jwt-assertion"].count(".") == 2
         posted = await by_quic.get(authority_, "/form", method="POST", headers=[cookie, ("content-length", "300000")], body=b"a" * 300_000)
-        assert heard(posted)["body"] == "a" * 300_000
+        assert incoming(posted)["body"] == "a" * 300_000
 
 
 async def test_what_is_open_ends_with_the_session(gate: RunningGate, connect: Connecting) -> None:
@@ -116,20 +118,20 @@ async def test_what_is_open_ends_with_the_session(gate: RunningGate, connect: Co
         assert (await by_quic.get(f"{APP}:{gate.port}", headers=[*cookie, ("accept", "text/html")])).status == 302
 
 
-@pytest.mark.parametrize("host", [CERTIFIED, GRPC, NOBODY])
+@pytest.mark.parametrize("host", [CERTIFIED, GRPC, ANONYMOUS])
 async def test_other_hosts_are_not_there(host: str, gate: RunningGate, connect: Connecting) -> None:
     with pytest.raises(ConnectionError):
         async with connect(host, idle_timeout=3.0) as by_quic:
             await by_quic.get(f"{host}:{gate.port}")
 
 
-@pytest.mark.parametrize("host", [CERTIFIED, GRPC, HERE, NOBODY, f"{HERE}.", HERE.upper()])
+@pytest.mark.parametrize("host", [CERTIFIED, GRPC, HERE, ANONYMOUS, f"{HERE}.", HERE.upper()])
 async def test_other_hosts_are_not_reached_by_a_connection_to_one_that_is_there(host: str, gate: RunningGate, connect: Connecting) -> None:
     async with connect(OPEN) as by_quic:
         assert (await by_quic.get(f"{host}:{gate.port}")).status == 421
         assert (await by_quic.get(host)).status == 421
         both = await by_quic.get(f"{OPEN}:{gate.port}", headers=[("host", f"{host}:{gate.port}")])
-        assert both.status != 200 or heard(both)["headers"]["x-forwarded-host"] == f"{OPEN}:{gate.port}"
+        assert both.status != 200 or incoming(both)["headers"]["x-forwarded-host"] == f"{OPEN}:{gate.port}"
 
 
 async def test_nothing_is_taken_before_the_handshake_is_over(gate: RunningGate, connect: Connecting) -> None:
@@ -149,7 +151,7 @@ async def test_no_tunnel_begins_here(gate: RunningGate, connect: Connecting) -> 
         assert stream.status not in (101, *range(200, 300))
 
 
-async def test_an_access_line_tells_of_each(gate: RunningGate, connect: Connecting) -> None:
+async def test_access_line_for_each(gate: RunningGate, connect: Connecting) -> None:
     async with connect(OPEN) as by_quic:
         assert (await by_quic.get(f"{OPEN}:{gate.port}", "/seen-by-quic")).status == 200
     gate.child.wait_for(lambda: any(entry.get("path") == "/seen-by-quic" for entry in gate.log), "its line")
@@ -167,14 +169,14 @@ async def test_it_comes_and_goes_with_the_configuration(gate: RunningGate, conne
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "text"),
     [
         ({"data_plane": "embedded"}, "needs data_plane: envoy"),
         ({"insecure_server": True}, "requires TLS terminated by gate"),
         ({"use_proxy_protocol": True}, "use_proxy_protocol"),
     ],
 )
-def test_where_it_can_not_be_it_is_refused(settings: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_where_it_can_not_be_it_is_refused(settings: dict[str, Any], text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         make_options(tmp_path, **{"data_plane": "envoy", "http3": True, "insecure_server": None, **settings})
-    assert [(problem.key, words in problem.message) for problem in refused.value.problems if problem.key == "http3"] == [("http3", True)]
+    assert [(problem.key, text in problem.message) for problem in refused.value.problems if problem.key == "http3"] == [("http3", True)]

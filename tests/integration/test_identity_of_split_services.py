@@ -61,9 +61,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         ]
         split = Split(directory, "http://set.below.invalid", redis, policy, database_url="")
         authenticate = f"https://{AUTHENTICATE_HOST}:{split.ports['authenticate']}"
-        said = {"backchannel_logout_uri": f"{authenticate}/.gate/backchannel_logout", "backchannel_logout_session_required": True}
-        said |= {"redirect_uris": [f"{authenticate}/oauth2/callback", PROGRAM]}
-        provider = stack.enter_context(CertifiedProvider(PROGRAM, **said))
+        report = {"backchannel_logout_uri": f"{authenticate}/.gate/backchannel_logout", "backchannel_logout_session_required": True}
+        report |= {"redirect_uris": [f"{authenticate}/oauth2/callback", PROGRAM]}
+        provider = stack.enter_context(CertifiedProvider(PROGRAM, **report))
         okta_is = {"idp_provider": "okta", "idp_provider_url": provider.url, "idp_directory_url": emulated.url("okta")}
         for name in ("authenticate", "authorize", "proxy"):
             split.settings[name] |= {**okta_is, "idp_client_id": CLIENT_ID, "jwt_claims_headers": ["user"], "groups_claim": ""}
@@ -77,9 +77,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(stack.enter_context(split), redis, provider, okta, alice, team)
 
 
-async def signed_in(stage: Stage, client: httpx.AsyncClient, person: str) -> None:
+async def signed_in(stage: Stage, client: httpx.AsyncClient, user: str) -> None:
     page = await follow(client, await client.get(stage.split.url(), headers=HTML))
-    page = await follow(client, await client.post(page.url, data={"sub": person}))
+    page = await follow(client, await client.post(page.url, data={"sub": user}))
     assert page.status_code == 200, page.text
 
 
@@ -111,7 +111,7 @@ async def to_the_end(chunks: AsyncIterator[bytes]) -> None:
             pass
 
 
-async def test_bearer_tokens_let_in_by_whichever_process_judges_them(stage: Stage) -> None:
+async def test_bearer_tokens_on_every_plane(stage: Stage) -> None:
     tokens = await tokens_of(stage.provider)
     async with stage.split.client() as program:
 
@@ -122,15 +122,15 @@ async def test_bearer_tokens_let_in_by_whichever_process_judges_them(stage: Stag
             for path, token in (("/id/x", tokens["id_token"]), ("/opaque/x", tokens["access_token"])):
                 page = await ask(path, token)
                 assert page.status_code == 200, page.text
-                heard = dict(page.json()["headers"])
-                assert heard["x-gate-claim-user"] == "okta/alice"
-                assert "authorization" not in heard
+                received = dict(page.json()["headers"])
+                assert received["x-gate-claim-user"] == "okta/alice"
+                assert "authorization" not in received
             for path, token in (("/id/x", tokens["access_token"]), ("/opaque/x", tokens["id_token"]), ("/id/x", "made-up-token")):
                 refused = await ask(path, token)
                 assert (refused.status_code, refused.headers["www-authenticate"]) == (401, INVALID_TOKEN)
         assert (await ask("/", tokens["id_token"])).status_code == 401
-    said = "".join(child.output for child in stage.split.children.values())
-    assert not any(token in said for token in (tokens["id_token"], tokens["access_token"]))
+    report = "".join(child.output for child in stage.split.children.values())
+    assert not any(token in report for token in (tokens["id_token"], tokens["access_token"]))
 
 
 async def test_one_process_reads_the_directory_and_another_when_that_is_killed(stage: Stage) -> None:
@@ -141,17 +141,17 @@ async def test_one_process_reads_the_directory_and_another_when_that_is_killed(s
     async with stage.split.client() as alice:
         await signed_in(stage, alice, stage.alice)
 
-        async def all_say(status: int) -> bool:
+        async def all_report(status: int) -> bool:
             return {await status_or_cut(alice, stage.split.url("/team/"), headers=HTML) for _ in range(4)} == {status}
 
-        await eventually(lambda: all_say(200), "she is in the team")
+        await eventually(lambda: all_report(200), "she is in the team")
         (reader,) = elected()
         with stage.split.without(["authenticate"], reader):
             stage.okta.ask("DELETE", f"/groups/{stage.team}/users/{stage.alice}")
             # As if the thirty seconds had passed in which it would have renewed them.
             for lease in ("directory", "directory reading"):
                 stage.redis.command("PEXPIRE", f"{{gate}}lease/{lease}", "1")
-            await eventually(lambda: all_say(403), "what the other reads counts everywhere")
+            await eventually(lambda: all_report(403), "what the other reads counts everywhere")
             assert elected() == [0, 1]
-    said = "".join(child.output for child in stage.split.children.values())
-    assert KEY not in said
+    report = "".join(child.output for child in stage.split.children.values())
+    assert KEY not in report

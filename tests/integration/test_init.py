@@ -23,46 +23,46 @@ DOMAIN = "corp.localhost"
 SIGN_IN, APP = f"authenticate.{DOMAIN}", f"app.{DOMAIN}"
 
 
-def test_a_person_answers_and_gate_runs(tmp_path: Path) -> None:
+def test_init_answers_produce_a_running_gate(tmp_path: Path) -> None:
     port, files = free_port(), certificate_files(tmp_path, SIGN_IN, APP)
     (tmp_path / "gate").mkdir()
     callback = f"https://{SIGN_IN}:{port}/oauth2/callback"
-    with CertifiedProvider(callback) as provider, terminal("manage.py", "init", tmp_path / "gate") as person:
-        person.answer("Domain of your applications", "https://no")
-        person.answer("write the domain only", DOMAIN)
-        person.answer("Source of certificates", "letters")
-        person.answer("write autocert, files or balancer", "files")
-        person.answer("certificate chain", "missing.pem, missing.pem")
-        person.answer("can't be read", f"{files.certificate}, {files.key}")
-        person.answer("Address to listen on", f"127.0.0.1:{port}")
-        person.answer(f"[https://{SIGN_IN}:{port}]")
-        person.answer("Kind of identity provider", "")
-        person.answer("Issuer URL", f"{provider.url}/other")
-        person.answer("Press Enter to continue")
-        person.answer("Client id", CLIENT_ID)
-        person.answer("Client secret", "wrong")
-        person.answer("change the provider answers", "c")
-        person.answer("Kind of identity provider", "")
-        person.answer("Issuer URL", provider.url)
-        person.answer("Client id", "")
-        person.answer("Client secret [unchanged]", "")
-        person.answer("change the provider answers", "c")
-        person.answer("Kind of identity provider", "")
-        person.answer("Issuer URL", "")
-        person.answer("Client id", "")
-        person.answer("Client secret [unchanged]", CLIENT_SECRET)
-        person.answer("accepts this client", "")
-        person.answer("URL of its upstream", "http://127.0.0.1:9")
-        person.answer("Users to allow", "everybody")
-        person.answer("is neither", "everyone")
-        person.answer("Administrators", "alice@corp.example")
-        person.answer("Start gate now?", "n")
-        assert person.ended() == 0
-        shown = person.shown
-        assert f"redirect URI               {callback}" in shown
-        assert CLIENT_SECRET not in shown
-        assert re.search(r"idp_client_secret: .*invalid_client", shown)
-        assert "another program" not in shown
+    with CertifiedProvider(callback) as provider, terminal("manage.py", "init", tmp_path / "gate") as user:
+        user.answer("Domain of your applications", "https://no")
+        user.answer("write the domain only", DOMAIN)
+        user.answer("Source of certificates", "letters")
+        user.answer("write autocert, files or balancer", "files")
+        user.answer("certificate chain", "missing.pem, missing.pem")
+        user.answer("can't be read", f"{files.certificate}, {files.key}")
+        user.answer("Address to listen on", f"127.0.0.1:{port}")
+        user.answer(f"[https://{SIGN_IN}:{port}]")
+        user.answer("Kind of identity provider", "")
+        user.answer("Issuer URL", f"{provider.url}/other")
+        user.answer("Press Enter to continue")
+        user.answer("Client id", CLIENT_ID)
+        user.answer("Client secret", "wrong")
+        user.answer("change the provider answers", "c")
+        user.answer("Kind of identity provider", "")
+        user.answer("Issuer URL", provider.url)
+        user.answer("Client id", "")
+        user.answer("Client secret [unchanged]", "")
+        user.answer("change the provider answers", "c")
+        user.answer("Kind of identity provider", "")
+        user.answer("Issuer URL", "")
+        user.answer("Client id", "")
+        user.answer("Client secret [unchanged]", CLIENT_SECRET)
+        user.answer("accepts this client", "")
+        user.answer("URL of its upstream", "http://127.0.0.1:9")
+        user.answer("Users to allow", "everybody")
+        user.answer("is neither", "everyone")
+        user.answer("Administrators", "alice@corp.example")
+        user.answer("Start gate now?", "n")
+        assert user.ended() == 0
+        displayed = user.shown
+        assert f"redirect URI               {callback}" in displayed
+        assert CLIENT_SECRET not in displayed
+        assert re.search(r"idp_client_secret: .*invalid_client", displayed)
+        assert "another program" not in displayed
         written = tmp_path / "gate" / "config.yaml"
         assert written.stat().st_mode & 0o777 == 0o600
         with manage("rungate", "-config", written) as child:
@@ -81,7 +81,7 @@ def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     return prepared.run("manage.py", "init", *arguments)
 
 
-def test_a_file_answers_and_the_provider_is_asked_before_anything_is_written(upstream: SampleUpstream, tmp_path: Path) -> None:
+def test_init_from_file_checks_provider_first(upstream: SampleUpstream, tmp_path: Path) -> None:
     answers = {
         "domain": DOMAIN,
         "certificates": "balancer",
@@ -125,13 +125,13 @@ def test_two_at_once_write_one_configuration(tmp_path: Path) -> None:
         subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(2)
     ]
-    said = [child.communicate(timeout=60)[0] for child in both]
-    assert sum("readable by you only" in each for each in said) == 1, said
-    assert sum("already exists" in each for each in said) == 1, said
-    assert "Traceback" not in "".join(said)
+    output = [child.communicate(timeout=60)[0] for child in both]
+    assert sum("readable by you only" in each for each in output) == 1, output
+    assert sum("already exists" in each for each in output) == 1, output
+    assert "Traceback" not in "".join(output)
 
 
-def test_a_self_signed_provider_is_told_in_words(tmp_path: Path) -> None:
+def test_self_signed_provider_has_a_clear_error(tmp_path: Path) -> None:
     files = certificate_files(tmp_path, "localhost")
     with server(tls(files)) as port:
         file = tmp_path / "answers.yaml"

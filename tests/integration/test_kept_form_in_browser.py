@@ -99,7 +99,7 @@ def test_what_was_sent_after_the_session_ended_arrives_once(
     assert len(application.posted) == 2
 
 
-def test_a_form_that_is_too_large_is_said_to_be_lost_before_the_sign_in(
+def test_oversized_form_is_reported_before_sign_in(
     browser: Browser, gate: RunningGate, provider: DevelopmentProvider, application: SampleUpstream, tmp_path: Path
 ) -> None:
     (tmp_path / "plan.bin").write_bytes(FILE * 3)

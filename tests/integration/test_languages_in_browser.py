@@ -85,7 +85,7 @@ def speak(browser: Browser, accept_language: str) -> None:
     browser.driver.execute_cdp_cmd("Network.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": accept_language})
 
 
-def said(browser: Browser) -> str:
+def output(browser: Browser) -> str:
     """All that a person reads or hears, but what people and operators wrote."""
     spoken = "return [...document.querySelectorAll('[aria-label], [placeholder]')].map(e => e.ariaLabel + ' ' + (e.placeholder ?? ''))"
     return (
@@ -103,18 +103,18 @@ def test_every_page_speaks_its_readers_language_and_fits_a_phone(browser: Browse
     speak(browser, accept_language)
     look(browser, 390, "light")
     language, which, problems = accept_language[:2], LANGUAGES[accept_language], list[str]()
-    places = {page(gate, path): words for path, words in PAGES.items()} | {gate.url(*at): words for at, words in AT_ROUTES.items()}
+    places = {page(gate, path): message for path, message in PAGES.items()} | {gate.url(*at): message for at, message in AT_ROUTES.items()}
     browser.open(gate.url("closed.localhost"))
-    asking = browser.find('a[href*="/.gate/access?route="]').get_attribute("href") or ""
-    places[asking] = ("Grund", "Motif", "Motivo")
-    for address, words in places.items():
+    requesting = browser.find('a[href*="/.gate/access?route="]').get_attribute("href") or ""
+    places[requesting] = ("Grund", "Motif", "Motivo")
+    for address, message in places.items():
         browser.open(address)
         unfold(browser)
         browser.picture(f"language-{language}-{''.join(filter(str.isalnum, address.partition('localhost')[2]))[:40]}")
-        text = said(browser)
+        text = output(browser)
         overflow = browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
         problems += [f"{address}: {overflow} pixels too wide"] if overflow > 0 else []
-        problems += [f"{address}: {words[which]!r} is not in {text}"] if words[which] not in text else []
+        problems += [f"{address}: {message[which]!r} is not in {text}"] if message[which] not in text else []
         problems += [f"{address}: {found}" for found in ENGLISH.findall(text)]
         if browser.find("html").get_attribute("lang") != language:
             problems.append(f"{address}: another language")
@@ -136,7 +136,7 @@ def test_times_are_written_as_the_reader_writes(browser: Browser, gate: RunningG
     assert errors(browser) == []
 
 
-def test_search_and_copy_are_told_in_the_readers_language(browser: Browser, gate: RunningGate) -> None:
+def test_search_and_copy_are_translated(browser: Browser, gate: RunningGate) -> None:
     speak(browser, "fr")
     browser.open(page(gate, "/.gate/"))
     browser.find("#q").send_keys("wik")

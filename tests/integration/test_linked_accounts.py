@@ -52,39 +52,39 @@ def gate(request: pytest.FixtureRequest, entries: list[dict[str, Any]], upstream
         yield running
 
 
-def told(page: httpx.Response) -> dict[str, str]:
+def received(page: httpx.Response) -> dict[str, str]:
     claims = {name: value for name, value in page.json()["headers"] if name.startswith("x-gate-claim-")}
     return {name.removeprefix("x-gate-claim-"): value for name, value in claims.items()}
 
 
-async def test_linked_accounts_are_one_person_and_keep_what_each_provider_says(
+async def test_linked_accounts_share_identity_but_not_claims(
     gate: RunningGate, providers: Providers, entries: list[dict[str, Any]]
 ) -> None:
     async with gate.client() as at_corp, gate.client() as at_partner:
         clients = {"corp": at_corp, "partner": at_partner}
         for id, groups in (("corp", "engineering"), ("partner", "guests")):
             page = await signed_in(gate, clients[id], id, providers[id])
-            assert told(page) == {"user": LINKED_ALICE, "email": "alice@example.com", "groups": groups}
+            assert received(page) == {"user": LINKED_ALICE, "email": "alice@example.com", "groups": groups}
             line = gate.wait_for_event("request", lambda line, account=f"{id}/alice": line.get("user_id") == account)
             assert line["person"] == LINKED_ALICE
             assert (await follow(clients[id], await clients[id].get(gate.url(WAGES), headers=HTML))).status_code == 403
-        given = command(gate.config_file, "give", "--user", "alice@example.com", "--route", "wages", "--for", "1h", "--why", "a test")
+        granted = command(gate.config_file, "give", "--user", "alice@example.com", "--route", "wages", "--for", "1h", "--why", "a test")
         for client in clients.values():
             await until_status(client, gate.url(WAGES), 200)
-        command(gate.config_file, "revoke", "--id", given.partition(":")[0])
+        command(gate.config_file, "revoke", "--id", granted.partition(":")[0])
         for client in clients.values():
             await until_status(client, gate.url(WAGES), 403)
         page = (await at_partner.get(gate.url(AUTHENTICATE_HOST, "/.gate/sessions"))).text
         assert page.count('name="end" value="') == 1, "the other account's session can be ended here"
         reload(gate, identity_providers=[{name: value for name, value in each.items() if name != "link_by"} for each in entries])
         for id, client in clients.items():
-            await until_told(client, gate.url(OPEN), f"{id}/alice")
+            await wait_until_received(client, gate.url(OPEN), f"{id}/alice")
 
 
-async def until_told(client: httpx.AsyncClient, url: str, user: str) -> None:
+async def wait_until_received(client: httpx.AsyncClient, url: str, user: str) -> None:
     """Each process and Envoy's memory hears of a new configuration by itself."""
     async with asyncio.timeout(PATIENCE):
-        while told(await client.get(url))["user"] != user:
+        while received(await client.get(url))["user"] != user:
             await asyncio.sleep(0.02)
 
 
@@ -97,9 +97,9 @@ def split(entries: list[dict[str, Any]], upstream: SampleUpstream, tmp_path: Pat
         {"prefix": "/", "allow_any_authenticated_user": True, "pass_identity_headers": True},
     ]
     with RedisServer(tmp_path / "redis") as redis:
-        told = {"jwt_claims_headers": ["email", "user", "groups"]}
+        received = {"jwt_claims_headers": ["email", "user", "groups"]}
         split = Split(
-            tmp_path, "https://not-used.invalid", redis, [{**route, "to": upstream.url} for route in policy], database_url="", **told
+            tmp_path, "https://not-used.invalid", redis, [{**route, "to": upstream.url} for route in policy], database_url="", **received
         )
         configure(split, entries)
         for service in ("authenticate", "authorize"):  # each has a database of its own
@@ -117,14 +117,14 @@ async def until_all(client: httpx.AsyncClient, split: Split, path: str, status: 
     await eventually_equal(lambda: statuses(client, split, path), {status})
 
 
-async def test_split_services_know_linked_accounts_as_one_person_who_has_asked_and_got_once(split: Split, providers: Providers) -> None:
+async def test_linked_accounts_share_grants_in_split_mode(split: Split, providers: Providers) -> None:
     async with split.client() as at_corp, split.client() as at_partner, split.client() as bob:
         clients = {"corp": at_corp, "partner": at_partner}
         for id, groups in (("corp", "engineering"), ("partner", "guests")):
             page = await signed_in(split, clients[id], id, providers[id])
-            assert told(page) == {"user": LINKED_ALICE, "email": "alice@example.com", "groups": groups}
+            assert received(page) == {"user": LINKED_ALICE, "email": "alice@example.com", "groups": groups}
             for _ in range(4):
-                assert told(await clients[id].get(split.url()))["user"] == LINKED_ALICE
+                assert received(await clients[id].get(split.url()))["user"] == LINKED_ALICE
             assert await statuses(clients[id], split, "/wages/") == {403}
         await signed_in(split, bob, "corp", providers["corp"], "bob")
         refused = await at_corp.get(split.url("/wages/"), headers=HTML)

@@ -18,22 +18,22 @@ def admin(gate: RunningGate, path: str = "") -> str:
 
 async def post(client: httpx.AsyncClient, gate: RunningGate, page: str, **form: str) -> httpx.Response:
     """As the page's own form would, with its token."""
-    shown = await client.get(admin(gate, page), headers=HTML)
-    token = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', shown.text)[0]
+    displayed = await client.get(admin(gate, page), headers=HTML)
+    token = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', displayed.text)[0]
     origin = {"Origin": gate.url("authenticate.localhost", "")}
     return await client.post(admin(gate, page), data={"csrfmiddlewaretoken": token, **form}, headers={**HTML, **origin})
 
 
 async def rows(client: httpx.AsyncClient, gate: RunningGate, page: str, **query: str) -> list[str]:
     """The rows of the list, each as its text."""
-    shown = await client.get(admin(gate, page), params=query, headers=HTML)
-    assert shown.status_code == 200
-    table = shown.text.partition('<table id="result_list">')[2].partition("</table>")[0].partition("<tbody>")[2]
+    displayed = await client.get(admin(gate, page), params=query, headers=HTML)
+    assert displayed.status_code == 200
+    table = displayed.text.partition('<table id="result_list">')[2].partition("</table>")[0].partition("<tbody>")[2]
     found = re.findall(r"(?s)<tr>.*?</tr>", table)
     return [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in found]
 
 
-async def test_the_admin_shows_where_a_person_was_last_seen(gate: RunningGate) -> None:
+async def test_admin_shows_last_seen(gate: RunningGate) -> None:
     async with gate.client() as carol, gate.client() as alice:
         await sign_in(carol, gate.url("other.localhost"), "carol")
         await sign_in(alice, admin(gate), "alice")
@@ -42,19 +42,19 @@ async def test_the_admin_shows_where_a_person_was_last_seen(gate: RunningGate) -
                 await asyncio.sleep(0.05)
 
 
-async def test_all_sessions_of_a_person_end_at_once_and_nobody_elses(gate: RunningGate) -> None:
+async def test_all_sessions_of_one_user_end(gate: RunningGate) -> None:
     async with gate.client() as desk, gate.client() as phone, gate.client() as bob, gate.client() as alice:
-        for browser, person in ((desk, "carol"), (phone, "carol"), (bob, "bob")):
-            assert (await sign_in(browser, gate.url("app.localhost"), person)).status_code == 200
+        for browser, user in ((desk, "carol"), (phone, "carol"), (bob, "bob")):
+            assert (await sign_in(browser, gate.url("app.localhost"), user)).status_code == 200
         await sign_in(alice, admin(gate), "alice")
         ended = await post(alice, gate, "databroker/user/", action="end_all", _selected_action="oidc/carol")
         assert ended.status_code == 302
         after = [(await browser.get(gate.url("app.localhost"), headers=HTML)).status_code for browser in (desk, phone, bob)]
         assert after == [302, 302, 200]
         assert await rows(alice, gate, "databroker/session/", q="carol") == []
-        told, *_ = await rows(alice, gate, "databroker/auditentry/", q=AuditAction.END_ALL_SESSIONS)
-    assert "alice@example.com" in told
-    assert "carol@example.com" in told
+        received, *_ = await rows(alice, gate, "databroker/auditentry/", q=AuditAction.END_ALL_SESSIONS)
+    assert "alice@example.com" in received
+    assert "carol@example.com" in received
     line = gate.wait_for_event("admin action", lambda entry: entry["action"] == AuditAction.END_ALL_SESSIONS)
     assert (line["by"], line["object_id"]) == ("alice@example.com", "oidc/carol")
 
@@ -64,10 +64,10 @@ async def test_the_audit_log_can_not_be_changed_by_those_it_is_about(gate: Runni
         await sign_in(carol, gate.url("app.localhost"), "carol")
         await sign_in(alice, admin(gate), "alice")
         await post(alice, gate, "databroker/user/", action="end_all", _selected_action="oidc/carol")
-        shown = await alice.get(admin(gate, "databroker/auditentry/"), headers=HTML)
-        entry = re.findall(r"/databroker/auditentry/(\d+)/change/", shown.text)[0]
+        displayed = await alice.get(admin(gate, "databroker/auditentry/"), headers=HTML)
+        entry = re.findall(r"/databroker/auditentry/(\d+)/change/", displayed.text)[0]
         before = await rows(alice, gate, "databroker/auditentry/")
-        assert "delete_selected" not in shown.text
+        assert "delete_selected" not in displayed.text
         for page in ("change", "delete"):
             refused = await alice.post(
                 admin(gate, f"databroker/auditentry/{entry}/{page}/"),
@@ -80,25 +80,23 @@ async def test_the_audit_log_can_not_be_changed_by_those_it_is_about(gate: Runni
 
 
 async def token_of(client: httpx.AsyncClient, gate: RunningGate) -> str:
-    shown = await client.get(admin(gate, "databroker/session/"), headers=HTML)
-    return re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', shown.text)[0]
+    displayed = await client.get(admin(gate, "databroker/session/"), headers=HTML)
+    return re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', displayed.text)[0]
 
 
 @pytest.mark.parametrize(
-    ("person", "groups", "outcome", "status"),
+    ("user", "groups", "outcome", "status"),
     [("alice", ["engineering"], "allowed", 200), ("bob", ["sales"], "forbidden", 403), (None, [], "sign in", 302)],
 )
-async def test_explainaccess_says_what_the_running_product_does(
-    gate: RunningGate, person: str | None, groups: list[str], outcome: str, status: int
-) -> None:
+async def test_explain_matches_running_gate(gate: RunningGate, user: str | None, groups: list[str], outcome: str, status: int) -> None:
     url = gate.url("engineering.localhost", "/a")
-    who = ["--user", f"{person}@example.com", *(part for group in groups for part in ("--group", group))] if person else []
+    name = ["--user", f"{user}@example.com", *(part for group in groups for part in ("--group", group))] if user else []
     async with gate.client() as client:
-        if person:
-            await sign_in(client, gate.url("app.localhost"), person)
+        if user:
+            await sign_in(client, gate.url("app.localhost"), user)
             answer = await follow(client, await client.get(url, headers=HTML))
         else:
             answer = await client.get(url, headers=HTML)
-    done = await asyncio.to_thread(run, "manage.py", "explainaccess", "-config", gate.config_file, url, *who, "--json")
+    done = await asyncio.to_thread(run, "manage.py", "explainaccess", "-config", gate.config_file, url, *name, "--json")
     assert done.returncode == 0, done.stderr
     assert (json.loads(done.stdout)["outcome"], answer.status_code) == (outcome, status)

@@ -33,7 +33,7 @@ class Running:
         families = text_string_to_metric_families(httpx.get(f"http://{self._metrics}/metrics", trust_env=False, timeout=10).text)
         return sum(each.value for family in families for each in family.samples if each.name == "gate_log_lines_dropped_total")
 
-    def is_asked_while_nobody_reads(self) -> None:
+    def is_requested_while_log_is_unread(self) -> None:
         self.child.is_read.clear()
         assert {self.ask(f"{LONG}{number}").status_code for number in range(MANY)} == {200}
         assert self.ask("/ping").status_code == 200
@@ -76,14 +76,14 @@ def _answers(ask: Callable[[str], httpx.Response]) -> bool:
 @pytest.mark.parametrize(
     ("start", "data_plane"), [(by_rungate, "embedded"), (by_rungate, "envoy"), (by_daphne, "embedded")], ids=["rungate", "envoy", "daphne"]
 )
-def test_nobody_waits_for_a_reader_of_the_log(
+def test_unread_log_blocks_no_request(
     start: Callable[..., Running], data_plane: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
 ) -> None:
     metrics = f"127.0.0.1:{free_port()}"
     builder = GateBuilder(provider.url).setting(metrics_address=metrics, data_plane=data_plane)
     builder.route(APP, to=upstream.url, allow_public_unauthenticated_access=True)
     with start(builder, tmp_path, metrics) as gate:
-        gate.is_asked_while_nobody_reads()
+        gate.is_requested_while_log_is_unread()
         assert (lost := gate.dropped()) > 0
 
         gate.child.is_read.set()
@@ -95,7 +95,7 @@ def test_nobody_waits_for_a_reader_of_the_log(
         paths = [line["path"] for line in gate.child.events if line.get("path", "").startswith(LONG)]
         assert paths == [f"{LONG}{number}" for number in range(len(paths))], "in order, the oldest of them"
 
-        gate.is_asked_while_nobody_reads()
+        gate.is_requested_while_log_is_unread()
         gate.child.process.send_signal(signal.SIGTERM)
         wait_until(lambda: gate.child.process.poll() is not None, "SIGTERM ends it, though nobody reads")
         assert gate.child.process.returncode == 0

@@ -15,7 +15,7 @@ from tests.support.raw_http import RawClient
 from tests.support.upstream import SampleUpstream
 
 APP, STAFF, OPEN, BROKEN, TUNNEL = (f"{name}.localhost" for name in ("app", "staff", "open", "broken", "db"))
-NOBODY, FORWARD = "nobody.localhost", "fwd.localhost"
+ANONYMOUS, FORWARD = "nobody.localhost", "fwd.localhost"
 HTML = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
 WEBSOCKET = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "7"}
 
@@ -32,7 +32,7 @@ class Failing:
 
 
 FAILING = {
-    "no such host": Failing(404, NOBODY, "/"),
+    "no such host": Failing(404, ANONYMOUS, "/"),
     "an address for tunnels": Failing(404, TUNNEL, "/"),
     "an odd path": Failing(400, OPEN, "/a%00b"),
     "an odd websocket": Failing(426, OPEN, "/", headers=WEBSOCKET),
@@ -77,12 +77,12 @@ def gate(
 
 
 @pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
-async def test_a_person_reads_what_to_do_next_and_whom_to_write_to(gate: RunningGate, failing: Failing) -> None:
+async def test_error_page_has_next_step_and_contact(gate: RunningGate, failing: Failing) -> None:
     async with gate.client() as client:
         if failing.status in (403, 410):
             await sign_in(client, gate.url(APP), "carol")
         # The certificate is for hosts of routes alone.
-        at = APP if failing.host in (NOBODY, FORWARD) else failing.host
+        at = APP if failing.host in (ANONYMOUS, FORWARD) else failing.host
         headers = {**HTML, "host": f"{failing.host}:{gate.port}", **failing.headers}
         if failing.status == 403:
             page = await client.get(gate.url(at, failing.path), headers=HTML, follow_redirects=True)
@@ -94,7 +94,7 @@ async def test_a_person_reads_what_to_do_next_and_whom_to_write_to(gate: Running
     assert 'href="mailto:help@corp.example?subject=Help%20with%20' in page.text
 
 
-def test_who_signs_in_as_somebody_else_is_where_they_wanted_to_go(
+def test_sign_in_as_another_user_returns_to_the_page(
     gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     wanted = gate.url(STAFF, "/wages?year=2026")

@@ -25,7 +25,7 @@ def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("path", ["/x", "/", "/index.html", "/.gate", "/.gatex/", "/%2egate%2f", "/robots.txt", "/oauth2/callback/x"])
 @pytest.mark.parametrize("host", [AUTHENTICATE, FORWARD])
-async def test_a_wildcard_serves_every_host_but_ours(gate: RunningGate, upstream: SampleUpstream, host: str, path: str) -> None:
+async def test_wildcard_excludes_gate_hosts(gate: RunningGate, upstream: SampleUpstream, host: str, path: str) -> None:
     async with gate.client() as client:
         assert (await client.get(gate.url(APP, "/x"), headers=HTML)).status_code == 200
         before = upstream.hits
@@ -36,7 +36,7 @@ async def test_a_wildcard_serves_every_host_but_ours(gate: RunningGate, upstream
 
 
 def test_a_route_on_the_host_of_the_admin_is_refused_with_the_reason(gate: RunningGate, upstream: SampleUpstream) -> None:
-    wrong = {"from": f"https://{AUTHENTICATE}:9", "to": upstream.url, "allow_public_unauthenticated_access": True}
+    invalid = {"from": f"https://{AUTHENTICATE}:9", "to": upstream.url, "allow_public_unauthenticated_access": True}
     with hears(gate, "configuration rejected") as refusals:
-        rewrite(gate.config_file, policy=[*gate.builder.policy, wrong])
+        rewrite(gate.config_file, policy=[*gate.builder.policy, invalid])
     assert "policy[2].from: is the host of authenticate_service_url" in refusals[0]["problem"]

@@ -54,26 +54,26 @@ def plant(browser: Browser, gate: RunningGate, *cookies: str) -> None:
             browser.driver.execute_script(f"document.cookie = '{cookie}; domain=corp.localhost; path={path}; secure'")
 
 
-async def session_of(gate: RunningGate, client: httpx.AsyncClient, person: str, host: str) -> str:
+async def session_of(gate: RunningGate, client: httpx.AsyncClient, user: str, host: str) -> str:
     """`_gate=<value>` alone."""
     if client.cookies:
         await follow(client, await client.get(gate.url(host, "/x"), headers=HTML))
     else:
-        await sign_in(client, gate.url(host, "/x"), person)
+        await sign_in(client, gate.url(host, "/x"), user)
     domain = host if not gate.builder.settings.get("cookie_domain") else ".corp.localhost"
     return next(f"_gate={each.value}" for each in client.cookies.jar if each.name == "_gate" and each.domain == domain)
 
 
-def who_is_at(browser: Browser, url: str) -> str:
+def user_at(browser: Browser, url: str) -> str:
     browser.open(url)
     return next((name for name in ("alice", "bob") if f"{name}@example.com" in browser.text), "nobody")
 
 
-def sign_in_here(browser: Browser, provider: DevelopmentProvider, person: str, url: str) -> None:
-    browser.sign_in(provider.url, url, person)
+def sign_in_here(browser: Browser, provider: DevelopmentProvider, user: str, url: str) -> None:
+    browser.sign_in(provider.url, url, user)
 
 
-async def test_a_planted_good_session_is_nobodys(gate: tuple[RunningGate, DevelopmentProvider], browser: Browser) -> None:
+async def test_planted_valid_session_is_ignored(gate: tuple[RunningGate, DevelopmentProvider], browser: Browser) -> None:
     running, provider = gate
     async with running.client() as mallory:
         planted = {host: await session_of(running, mallory, "bob", host) for host in (PAY, SHOP)}
@@ -83,11 +83,11 @@ async def test_a_planted_good_session_is_nobodys(gate: tuple[RunningGate, Develo
         # Where there is one, and where there is not yet one, of alice's.
         for host, path in ((PAY, "/x"), (PAY, "/deep/x"), (SHOP, "/x"), (SHOP, "/deep/x"), (AUTH, "/.gate/")):
             plant(browser, running, *planted.values())
-            who = who_is_at(browser, running.url(host, path))
+            who = user_at(browser, running.url(host, path))
             if running.builder.settings.get("cookie_domain") and who == "nobody":
                 # The cookie of the domain was overwritten: that costs another sign-in, and nothing else.
                 sign_in_here(browser, provider, "alice", running.url(host, path))
-                who = who_is_at(browser, running.url(host, path))
+                who = user_at(browser, running.url(host, path))
             assert who == "alice", (host, path)
 
 
@@ -102,7 +102,7 @@ async def test_without_companions_two_sessions_are_none_and_what_was_planted_is_
         for path in ("/x", "/deep/x"):
             plant(browser, running, planted)
             # By way of the authenticate host, where alice's is the only one.
-            assert who_is_at(browser, running.url(PAY, path)) == "alice"
+            assert user_at(browser, running.url(PAY, path)) == "alice"
             assert [each["path"] for each in browser.driver.get_cookies() if each["name"] == "_gate"] == ["/"]
     assert running.wait_for_event("ambiguous session cookies ignored")["host"] == f"{PAY}:{running.port}"
 
@@ -113,15 +113,15 @@ async def test_signing_out_ends_the_planted_session_too(gate: tuple[RunningGate,
         await session_of(running, mallory, "bob", PAY)
         await mallory.get(running.url(AUTH, "/.gate/"), headers=HTML)
         domain = AUTH if not running.builder.settings.get("cookie_domain") else ".corp.localhost"
-        theirs = next(each.value for each in mallory.cookies.jar if each.name == "_gate" and each.domain == domain)
+        other_value = next(each.value for each in mallory.cookies.jar if each.name == "_gate" and each.domain == domain)
         sign_in_here(browser, provider, "alice", running.url(PAY, "/x"))
         browser.open(running.url(SIBLING, "/"))
-        browser.driver.execute_script(f"document.cookie = '_gate={theirs}; domain=corp.localhost; path=/.gate; secure'")
-        assert who_is_at(browser, running.url(AUTH, "/.gate/")) == "alice"
+        browser.driver.execute_script(f"document.cookie = '_gate={other_value}; domain=corp.localhost; path=/.gate; secure'")
+        assert user_at(browser, running.url(AUTH, "/.gate/")) == "alice"
         browser.click(".actions button")
         browser.wait_for_url(provider.url)
-        kept = browser.driver.execute_cdp_cmd("Network.getAllCookies", {})["cookies"]
-        assert [each for each in kept if "_gate" in each["name"] and (each["domain"] == AUTH or each["path"] == "/.gate")] == []
+        stored = browser.driver.execute_cdp_cmd("Network.getAllCookies", {})["cookies"]
+        assert [each for each in stored if "_gate" in each["name"] and (each["domain"] == AUTH or each["path"] == "/.gate")] == []
         for host in (PAY, AUTH):
             browser.open(running.url(host, "/.gate/"))
             browser.wait_for_url(provider.url)
@@ -153,11 +153,9 @@ async def test_a_planted_sign_in_is_not_brought_to_its_end(
 FORMS = (str, str.lower, lambda name: name.removeprefix("__Host-"), lambda name: f"=={name}")
 
 
-async def test_a_session_of_before_companions_signs_in_again_without_asking(
-    gate: tuple[RunningGate, DevelopmentProvider], browser: Browser
-) -> None:
+async def test_session_without_binding_cookie_signs_in_silently(gate: tuple[RunningGate, DevelopmentProvider], browser: Browser) -> None:
     running, provider = gate
     sign_in_here(browser, provider, "alice", running.url(PAY, "/x"))
     browser.driver.delete_cookie("__Host-_gate")
-    assert who_is_at(browser, running.url(PAY, "/x")) == "alice"
+    assert user_at(browser, running.url(PAY, "/x")) == "alice"
     assert browser.url == running.url(PAY, "/x")

@@ -66,7 +66,7 @@ def page(gate: RunningGate, path: str = "/.gate/") -> str:
     return gate.url(gate.builder.authenticate_host, path)
 
 
-def shown(browser: Browser) -> list[str]:
+def displayed(browser: Browser) -> list[str]:
     """Titles of the applications that are to be seen."""
     return [each.text for each in browser.driver.find_elements(By.CSS_SELECTOR, ".apps li:not([hidden]) b") if each.is_displayed()]
 
@@ -74,7 +74,7 @@ def shown(browser: Browser) -> list[str]:
 @pytest.mark.parametrize(
     "path", ["/.gate/", "/.gate/sessions", "/.gate/?q=wiki", "/.gate/why?address=nowhere.localhost", "/.gate/why?address=wiki"]
 )
-def test_everybody_can_read_it_everywhere(browser: Browser, gate: RunningGate, path: str) -> None:
+def test_document_is_public(browser: Browser, gate: RunningGate, path: str) -> None:
     browser.open(page(gate, path))
     found = []
     for width in WIDTHS:
@@ -96,7 +96,7 @@ def test_what_one_may_open_is_listed_and_nothing_else(browser: Browser, gate: Ru
     look(browser, 1440, "light")
     browser.open(page(gate))
     titles = ["<b>CI</b> & builds", "Grafana", "Team wiki", LONG, "Database", "Payroll", "Team chat"]
-    assert shown(browser) == titles
+    assert displayed(browser) == titles
     assert "Closed" not in browser.driver.page_source
     assert "hidden.localhost" not in browser.driver.page_source
     assert "stronger sign-in" in browser.text
@@ -112,10 +112,10 @@ def test_the_keyboard_alone_finds_and_opens(browser: Browser, gate: RunningGate)
     active = browser.driver.switch_to.active_element
     assert active.get_attribute("id") == "q"
     active.send_keys("WÍKI team")
-    assert shown(browser) == ["Team wiki"]
+    assert displayed(browser) == ["Team wiki"]
     assert browser.find("#found").text == "Matching applications: 1"
     active.send_keys(Keys.ESCAPE)
-    assert len(shown(browser)) == 7
+    assert len(displayed(browser)) == 7
     active.send_keys(Keys.ARROW_DOWN)
     first = browser.driver.switch_to.active_element
     assert "CI" in first.text
@@ -163,11 +163,11 @@ def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> Non
         search.send_keys("graf")
         search.send_keys(Keys.ENTER)
         browser.wait_for_url(page(gate, "/.gate/?q=graf"))
-        assert shown(browser) == ["Grafana"]
+        assert displayed(browser) == ["Grafana"]
         browser.click(".star")
         browser.wait_for_url(page(gate, "/.gate/#a-"))
         assert browser.find(".category h2").text == "Favourites"
-        assert shown(browser)[0] == "Grafana"
+        assert displayed(browser)[0] == "Grafana"
         browser.picture("portal-favourite")
         browser.click(".star")
         wait_until(lambda: "Favourites" not in browser.text, "no favourite any more", 10)
@@ -191,10 +191,10 @@ def many(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
 def test_many_are_leafed_through_and_found_on_all_pages(many: RunningGate, provider: DevelopmentProvider, tmp_path: Path) -> None:
     with headless_browser(tmp_path / "profile", trusted_spki=many.certificates.spki_hash) as browser:
         browser.sign_in(provider.url, page(many), "dora")
-        assert len(shown(browser)) == 100
+        assert len(displayed(browser)) == 100
         browser.find("#q").send_keys("app 229", Keys.ENTER)
         browser.wait_for_url(page(many, "/.gate/?q=app+229"))
-        assert shown(browser) == ["App 229"]
+        assert displayed(browser) == ["App 229"]
         browser.find("#q").clear()
         browser.find("#q").send_keys("app 1", Keys.ENTER)  # what is on this page is not all that there is
         browser.wait_for_url(page(many, "/.gate/?q=app+1"))
@@ -209,8 +209,8 @@ def test_many_are_leafed_through_and_found_on_all_pages(many: RunningGate, provi
                 browser.picture(f"portal-pages-{width}-{scheme}")
                 assert violations(browser) == []
         assert errors(browser) == []
-        seen = shown(browser)
+        seen = displayed(browser)
         browser.click('a[rel="next"]')
         browser.wait_for_url(page(many, "/.gate/?page=3"))
-        assert len(shown(browser)) == 30
-        assert not set(seen) & set(shown(browser))
+        assert len(displayed(browser)) == 30
+        assert not set(seen) & set(displayed(browser))

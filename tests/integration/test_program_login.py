@@ -30,8 +30,8 @@ def allow(browser: Browser, gate: RunningGate, provider: DevelopmentProvider, ur
     browser.wait_for_url(provider.url)
     browser.click('button[value="alice"]')
     browser.wait_for_url(gate.url("authenticate.localhost", "/.gate/program"))
-    for shown in ("alice@example.com", f"app.localhost:{gate.port}", urlsplit(back).netloc):
-        assert shown in browser.text
+    for displayed in ("alice@example.com", f"app.localhost:{gate.port}", urlsplit(back).netloc):
+        assert displayed in browser.text
     browser.picture("program")
     browser.click("main form button")
     browser.wait_for_url(back)
@@ -40,7 +40,7 @@ def allow(browser: Browser, gate: RunningGate, provider: DevelopmentProvider, ur
     return query["gate_jwt"][0]
 
 
-async def test_a_program_acts_for_its_person_until_they_sign_out(
+async def test_programmatic_token_ends_with_sign_out(
     gate: RunningGate, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
 ) -> None:
     # The upstream plays the program's own server on this machine: it shows what it was called with.
@@ -52,9 +52,9 @@ async def test_a_program_acts_for_its_person_until_they_sign_out(
             token = allow(browser, gate, provider, answer.text, back)
             for target, headers in carriers(token):
                 page = await program.get(gate.url("app.localhost", target), headers=headers)
-                heard = dict(page.json()["headers"])
-                assert (page.json()["target"], heard["x-gate-claim-email"]) == ("/x?a=1", "alice@example.com")
-                assert "authorization" not in heard
+                received = dict(page.json()["headers"])
+                assert (page.json()["target"], received["x-gate-claim-email"]) == ("/x?a=1", "alice@example.com")
+                assert "authorization" not in received
                 assert token not in page.text
             assert await statuses(program, gate, token, "other.localhost") == {401}
             assert await statuses(program, gate, token[:-2]) == {401}

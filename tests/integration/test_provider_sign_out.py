@@ -40,16 +40,16 @@ def gate_behind_provider(directory: Path, **client: Any) -> Iterator[tuple[Runni
 
 @pytest.fixture(scope="module", params=[True, False], ids=["by sid", "by sub"])
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGate, CertifiedProvider]]:
-    said = {"backchannel_logout_uri": "/.gate/backchannel_logout", "backchannel_logout_session_required": request.param}
-    said |= {"post_logout_redirect_uris": ["/.gate/signed_out"]}
-    with gate_behind_provider(tmp_path_factory.mktemp("gate"), **said) as (running, _, provider):
+    output = {"backchannel_logout_uri": "/.gate/backchannel_logout", "backchannel_logout_session_required": request.param}
+    output |= {"post_logout_redirect_uris": ["/.gate/signed_out"]}
+    with gate_behind_provider(tmp_path_factory.mktemp("gate"), **output) as (running, _, provider):
         yield running, provider
 
 
-async def sign_in(gate: RunningGate, client: httpx.AsyncClient, person: str) -> str:
+async def sign_in(gate: RunningGate, client: httpx.AsyncClient, user: str) -> str:
     """Returns the cookie of the application's host."""
     page = await follow(client, await client.get(gate.url(APP, "/not-here"), headers=HTML))
-    await follow(client, await client.post(page.url, data={"sub": person}))
+    await follow(client, await client.post(page.url, data={"sub": user}))
     return of_client(client, APP)
 
 
@@ -75,9 +75,7 @@ async def test_signing_out_at_the_provider_ends_everything_here(gate: tuple[Runn
         assert (await bob.get(running.url(APP, "/.gate/jwt"))).status_code == 200
 
 
-async def test_a_second_browser_of_the_same_person_stays_where_sessions_are_told_apart(
-    gate: tuple[RunningGate, CertifiedProvider], request: pytest.FixtureRequest
-) -> None:
+async def test_logout_by_sid_keeps_other_browsers(gate: tuple[RunningGate, CertifiedProvider], request: pytest.FixtureRequest) -> None:
     running, provider = gate
     async with running.client() as one, running.client() as other:
         for client in (one, other):

@@ -40,11 +40,11 @@ def stage(request: pytest.FixtureRequest, provider: DevelopmentProvider, tmp_pat
         yield gate, upstream
 
 
-def told(head: bytes, name: str) -> list[str]:
+def sent(head: bytes, name: str) -> list[str]:
     return [found.decode() for found in re.findall(rf"(?im)^{name}: (.*)\r$".encode(), head)]
 
 
-async def test_the_application_gets_the_persons_tokens_and_nobody_else_reads_them(stage: tuple[RunningGate, RecordingUpstream]) -> None:
+async def test_provider_tokens_reach_only_their_application(stage: tuple[RunningGate, RecordingUpstream]) -> None:
     gate, upstream = stage
     url = gate.url("app.localhost")
     async with gate.client() as client:
@@ -53,18 +53,18 @@ async def test_the_application_gets_the_persons_tokens_and_nobody_else_reads_the
         assert [answer.status_code for answer in answers] == [200, 200, 200]
         tokens = set()
         for head in upstream.received[-3:]:
-            (authorization,), (id_token,) = told(head, "authorization"), told(head, "x-id-token")
+            (authorization,), (id_token,) = sent(head, "authorization"), sent(head, "x-id-token")
             assert b"forged" not in head
             tokens |= {authorization.removeprefix("Bearer "), id_token}
         refused = await client.get(url, headers={"Accept": "text/html", "Cookie": ""})
     assert len(tokens) == 2
-    shown = [str(dict(answer.headers)) + answer.text for answer in (*answers, refused)]
+    displayed = [str(dict(answer.headers)) + answer.text for answer in (*answers, refused)]
     async with httpx.AsyncClient(trust_env=False) as outside:
-        shown.append((await outside.get(f"http://{gate.builder.settings['metrics_address']}/metrics")).text)
-    shown.append(gate.child.output)
+        displayed.append((await outside.get(f"http://{gate.builder.settings['metrics_address']}/metrics")).text)
+    displayed.append(gate.child.output)
     for token in tokens:
         assert token
-        assert all(token not in text for text in shown)
+        assert all(token not in text for text in displayed)
 
 
 async def test_no_page_no_table_no_answer_and_no_log_holds_one(provider: DevelopmentProvider, tmp_path: Path) -> None:
@@ -86,15 +86,15 @@ async def test_no_page_no_table_no_answer_and_no_log_holds_one(provider: Develop
                 assert len(tokens) >= 3
                 made = run("manage.py", "serviceaccount", "create", "robot", *ALL, "-config", gate.config_file)
                 assert made.returncode == 0, made.stderr
-                shown = {page: text async for page, text in pages_of_the_admin(alice, gate)}
-                shown |= {path: text async for path, text in lists_of_the_api(gate, made.stdout.strip())}
-            asked = ["explainaccess", url, "--user", "alice@example.com", "-config", gate.config_file]
-            explained = run("manage.py", *asked)
+                displayed = {page: text async for page, text in pages_of_the_admin(alice, gate)}
+                displayed |= {path: text async for path, text in lists_of_the_api(gate, made.stdout.strip())}
+            requested = ["explainaccess", url, "--user", "alice@example.com", "-config", gate.config_file]
+            explained = run("manage.py", *requested)
             assert "app" in explained.stdout, explained.stderr
-            assert {kind for kind in KINDS if any(f"/{kind}/" in page and "change" in page for page in shown)} == KINDS
-            shown["log"] = gate.child.output
-        shown |= {str(path): path.read_bytes().decode("latin-1") for path in (tmp_path / "data").rglob("*") if path.is_file()}
-    assert [(where, token[:6]) for where, text in shown.items() for token in (*tokens, made.stdout.strip()) if token in text] == []
+            assert {kind for kind in KINDS if any(f"/{kind}/" in page and "change" in page for page in displayed)} == KINDS
+            displayed["log"] = gate.child.output
+        displayed |= {str(path): path.read_bytes().decode("latin-1") for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    assert [(where, token[:6]) for where, text in displayed.items() for token in (*tokens, made.stdout.strip()) if token in text] == []
 
 
 async def tokens_of_sessions(gate: RunningGate, port: int) -> set[str]:

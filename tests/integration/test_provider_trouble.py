@@ -38,7 +38,7 @@ async def test_without_the_provider_sign_in_is_a_clear_503_and_running_sessions_
             gate.wait_for_event("sign-in failed at the identity provider")
 
 
-async def test_a_gate_that_starts_without_its_provider_says_so_at_sign_in(tmp_path: Path, upstream: SampleUpstream) -> None:
+async def test_start_without_provider_fails_at_sign_in(tmp_path: Path, upstream: SampleUpstream) -> None:
     builder = GateBuilder("http://127.0.0.1:9").route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
     builder.route("public.localhost", to=upstream.url, allow_public_unauthenticated_access=True)
     with builder.start(tmp_path) as gate:
@@ -56,8 +56,8 @@ async def _plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.close()
 
 
-@pytest.mark.parametrize(("is_there", "words"), [(False, "refused the connection"), (True, "presented an untrusted certificate")])
-async def test_why_the_provider_is_away_is_in_the_log_alone(tmp_path: Path, is_there: bool, words: str) -> None:
+@pytest.mark.parametrize(("is_there", "message"), [(False, "refused the connection"), (True, "presented an untrusted certificate")])
+async def test_why_the_provider_is_away_is_in_the_log_alone(tmp_path: Path, is_there: bool, message: str) -> None:
     """Which words there are for what else: tests/unit/foundation/test_connection_errors.py."""
     port = free_port()
     async with AsyncExitStack() as stack:
@@ -73,8 +73,8 @@ async def test_why_the_provider_is_away_is_in_the_log_alone(tmp_path: Path, is_t
         assert page.status_code == 503
         # Who visits learns what they can do, and nothing of what is behind.
         assert "include the request id" in page.text
-        assert words not in page.text
-        assert words in gate.wait_for_event("sign-in failed at the identity provider")["error"]
+        assert message not in page.text
+        assert message in gate.wait_for_event("sign-in failed at the identity provider")["error"]
 
 
 class SlowForJunk(FakeIdP):
@@ -107,7 +107,7 @@ async def test_made_up_callbacks_of_one_network_hold_up_neither_sign_ins_of_othe
                 assert (await picked(gate, idp, early, "192.0.2.1")).status_code == 200
                 strangers = [await stack.enter_async_context(gate.client()) for _ in range(JUNK)]
                 # Before the first of them waits: gate's patience with the provider ends after ten seconds.
-                states = await asyncio.gather(*(begun(gate, idp, stranger) for stranger in strangers))
+                states = await asyncio.gather(*(begin_time(gate, idp, stranger) for stranger in strangers))
                 tasks = [asyncio.create_task(junk_callback(gate, idp, *each)) for each in zip(strangers, states, strict=True)]
                 turned_away, waiting = 0, set(tasks)
                 while turned_away < JUNK - 20:
@@ -137,7 +137,7 @@ async def picked(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient, add
     return await follow(client, await client.get(idp.pick(await to_provider(gate, idp, client, address), "alice")))
 
 
-async def begun(gate: RunningGate, idp: FakeIdP, stranger: httpx.AsyncClient) -> str:
+async def begin_time(gate: RunningGate, idp: FakeIdP, stranger: httpx.AsyncClient) -> str:
     """The state of a sign-in that only needs its callback."""
     return parse_qs(urlsplit(await to_provider(gate, idp, stranger, "198.51.100.7")).query)["state"][0]
 

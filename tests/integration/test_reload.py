@@ -69,7 +69,7 @@ def metrics(gate: RunningGate, address: str = "") -> dict[str, Any]:
     return {sample.name: sample for family in text_string_to_metric_families(answer.text) for sample in family.samples}
 
 
-async def test_a_new_certificate_is_shown_at_once_and_a_broken_pair_keeps_the_old(gate: RunningGate, tmp_path: Path) -> None:
+async def test_new_certificate_is_served_and_invalid_pair_refused(gate: RunningGate, tmp_path: Path) -> None:
     first = served_certificate(gate.port)
     idle = await asyncio.open_connection("127.0.0.1", gate.port, ssl=gate.certificates.client_context(), server_hostname="app.localhost")
     (tmp_path / "next").mkdir()
@@ -124,19 +124,19 @@ async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: Running
     page = gate.url("authenticate.localhost", "/.gate/admin/proxy/route/")
     async with gate.client() as client:
         await sign_in(client, page, "alice")
-        good = (await client.get(page, headers=HTML)).text
+        valid = (await client.get(page, headers=HTML)).text
         with hears(gate, REFUSED):
             rewrite(gate.config_file, cookie_expire="soon", polcy=[])
-        shown = (await client.get(page, headers=HTML)).text
+        displayed = (await client.get(page, headers=HTML)).text
         reload(gate, cookie_expire="14h", polcy=None)
         mended = (await client.get(page, headers=HTML)).text
     lines = gate.config_file.read_text().splitlines()
     line = 1 + next(number for number, text in enumerate(lines) if text.startswith("cookie_expire:"))
-    assert f"<code>{gate.config_file}:{line}:1</code>" in shown
-    assert ("<code>cookie_expire</code>" in shown, "<code>polcy</code>" in shown, "2 problems" in shown) == (True, True, True)
-    (in_force,) = re.findall("checksum <code>([0-9a-f]{16})</code>", good)
-    assert f"checksum <code>{in_force}</code>" in shown
-    assert ["errornote" in page for page in (good, shown, mended)] == [False, True, False]
+    assert f"<code>{gate.config_file}:{line}:1</code>" in displayed
+    assert ("<code>cookie_expire</code>" in displayed, "<code>polcy</code>" in displayed, "2 problems" in displayed) == (True, True, True)
+    (in_force,) = re.findall("checksum <code>([0-9a-f]{16})</code>", valid)
+    assert f"checksum <code>{in_force}</code>" in displayed
+    assert ["errornote" in page for page in (valid, displayed, mended)] == [False, True, False]
     assert f"checksum <code>{in_force}</code>" not in mended
 
 
@@ -169,7 +169,7 @@ async def test_limits_change_for_connections_that_are_open(gate: RunningGate) ->
     writer.close()
 
 
-async def test_the_numbers_tell_which_configuration_is_in_force(gate: RunningGate) -> None:
+async def test_metrics_identify_the_configuration(gate: RunningGate) -> None:
     before = metrics(gate)
     assert before["gate_build_info"].value == 1
     assert before["gate_build_info"].labels["service"] == "gate"
@@ -232,7 +232,7 @@ def status_on(client: RawClient, gate: RunningGate) -> int:
     return client.send(f"GET / HTTP/1.1\r\nHost: open.localhost:{gate.port}\r\n\r\n".encode()).response().status
 
 
-def test_a_replaced_authority_of_all_routes_judges_connections_that_are_open(gate: RunningGate, tmp_path: Path) -> None:
+def test_replaced_client_ca_applies_to_open_connections(gate: RunningGate, tmp_path: Path) -> None:
     old, new = authority("old"), authority("new")
     replace(tmp_path / "clients.pem", old.pem)
     reload(gate, client_ca_file=str(tmp_path / "clients.pem"))
@@ -251,7 +251,7 @@ def test_a_replaced_authority_of_all_routes_judges_connections_that_are_open(gat
         assert status_on(late, gate) == 200
 
 
-async def test_policy_tests_that_fail_keep_the_last_good_configuration(gate: RunningGate) -> None:
+async def test_failing_policy_tests_keep_configuration(gate: RunningGate) -> None:
     opened = yaml.safe_load(gate.config_file.read_text())["policy"][1]
     reload(gate, policy_tests=[{"name": "open to all", "url": gate.url("open.localhost"), "expect": "allow"}])
     before = metrics(gate)
@@ -281,7 +281,7 @@ def _ignores_hangups(pid: int) -> bool:
 
 
 SECRETS = {"idp_client_secret": "hunter2sEcReT", "cookie_secret": "a" * 42 + "E=", "shared_secret": "b" * 42 + "E="}
-WRONG = {name: f"{value}x" for name, value in SECRETS.items() if name != "idp_client_secret"} | {"idp_client_secret": ["hunter2sEcReT"]}
+INVALID = {name: f"{value}x" for name, value in SECRETS.items() if name != "idp_client_secret"} | {"idp_client_secret": ["hunter2sEcReT"]}
 
 
 async def test_a_file_that_is_written_in_place_opens_nothing_before_it_is_complete(gate: RunningGate) -> None:
@@ -309,15 +309,15 @@ async def test_a_file_that_is_written_in_place_opens_nothing_before_it_is_comple
     assert answers == {403}
 
 
-def shows_a_secret(said: str) -> list[str]:
-    return [name for name, value in SECRETS.items() if value in said or value.rstrip("E=") in said]
+def shows_a_secret(report: str) -> list[str]:
+    return [name for name, value in SECRETS.items() if value in report or value.rstrip("E=") in report]
 
 
 def test_the_log_never_shows_a_secret(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
     builder = GateBuilder(provider.url).setting(**SECRETS, log_level="debug")
     builder.route("open.localhost", to=upstream.url, allow_public_unauthenticated_access=True, set_request_headers={"X-A": "hunter2sEcReT"})
     with builder.start(tmp_path) as gate:
-        rewrite(gate.config_file, **WRONG, cookie_secert=SECRETS["cookie_secret"])
+        rewrite(gate.config_file, **INVALID, cookie_secert=SECRETS["cookie_secret"])
         gate.wait_for_event(REFUSED)
         assert all(name in gate.child.output for name in SECRETS)
         assert shows_a_secret(gate.child.output) == []
@@ -369,7 +369,7 @@ async def test_a_changed_policy_takes_over_and_sessions_live_on(gate: RunningGat
             assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == status
 
 
-async def test_what_needs_a_restart_says_so_and_the_rest_takes_over(gate: RunningGate) -> None:
+async def test_restart_only_settings_are_logged(gate: RunningGate) -> None:
     with hears(gate, "restart required") as waiting:
         reload(gate, address="127.0.0.1:1", data_dir="/nowhere", policy=[])
     assert waiting[0]["settings"] == ["address", "data_dir", "database_url"]  # a file below data_dir
@@ -382,7 +382,7 @@ def test_sighup_reloads_at_once_even_an_unchanged_file(gate: RunningGate) -> Non
         gate.child.process.send_signal(signal.SIGHUP)
 
 
-async def test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong(gate: RunningGate) -> None:
+async def test_invalid_file_keeps_configuration_and_logs_problems(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
         rewrite(gate.config_file, policy=[{"from": "https://broken.example/path"}], log_level="loud")

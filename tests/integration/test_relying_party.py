@@ -83,7 +83,7 @@ def without(name: str) -> Callable[[dict[str, str]], list[tuple[str, str]]]:
     return lambda params: [(key, value) for key, value in params.items() if key != name]
 
 
-def twice(name: str) -> Callable[[dict[str, str]], list[tuple[str, str]]]:
+def duplicate(name: str) -> Callable[[dict[str, str]], list[tuple[str, str]]]:
     return lambda params: [*params.items(), (name, params[name])]
 
 
@@ -91,7 +91,7 @@ def hs256(key: bytes) -> Callable[[dict[str, Any], dict[str, Any]], str]:
     return lambda header, claims: signed({**header, "alg": "HS256"}, claims, key, "HS256")
 
 
-def a_claim_twice(header: dict[str, Any], claims: dict[str, Any]) -> str:
+def duplicate_claim(header: dict[str, Any], claims: dict[str, Any]) -> str:
     """Which `sub` counts depends on the reader."""
     payload = json.dumps(claims).replace("{", '{"sub": "bob", ', 1)
     text = f"{encoded(json.dumps(header).encode())}.{encoded(payload.encode())}"
@@ -134,7 +134,7 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "issued in the future": token_trouble("in the future", claims={"iat": NOW}),
     "no time of issue": token_trouble("iat is not a time", claims={"iat": ABSENT}),
     "not valid yet": token_trouble("in the future", claims={"nbf": NOW}),
-    "a claim twice": token_trouble("can't be read", token=a_claim_twice),
+    "a claim twice": token_trouble("can't be read", token=duplicate_claim),
     "a wrong signature": token_trouble("invalid signature", token=flipped),
     "another's signature": token_trouble("invalid signature", token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")),
     "a key that the token brings along": token_trouble("invalid signature", token=with_its_own_key),
@@ -168,8 +168,8 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "an answer that does not name its sender": bad_answer("name its issuer", "name its issuer", without("iss")),
     "no code": bad_answer("sent no authorization code", "sent no authorization code", without("code")),
     "a made-up code": bad_answer("no longer accepts", "no longer accepts", with_(code="made-up")),
-    "the code twice": bad_answer("repeats a parameter", "repeats a parameter", twice("code")),
-    "the state twice": bad_answer("repeats a parameter", "repeats a parameter", twice("state")),
+    "the code twice": bad_answer("repeats a parameter", "repeats a parameter", duplicate("code")),
+    "the state twice": bad_answer("repeats a parameter", "repeats a parameter", duplicate("state")),
     "an error": bad_answer("could not sign you in", "temporarily_unavailable", with_(error="temporarily_unavailable")),
 }
 
@@ -199,23 +199,23 @@ def forget(stage: Stage) -> None:
 _numbers = itertools.count()
 
 
-def is_explained(stage: Stage, page: Page, status: int, words: str, event: str, log: str) -> None:
+def is_explained(stage: Stage, page: Page, status: int, message: str, event: str, log: str) -> None:
     """On the page in plain words, in the log under the page's request id."""
     assert page.status == status, page.text
-    assert words in page.text
+    assert message in page.text
     request_id = page.header("x-request-id")
     assert request_id in page.text
     entry = stage.gate.wait_for_event(event, lambda entry: entry.get("request_id") == request_id)
     assert log in f"{entry.get('error', '')} {entry.get('reason', '')}", entry
 
 
-def nobody_is_signed_in(stage: Stage, browser: Browser) -> None:
+def no_user_is_signed_in(stage: Stage, browser: Browser) -> None:
     assert "_gate" not in browser.cookies.get(AUTHENTICATE_HOST, {})
     assert not stage.is_signed_in(browser, ANYONE)
 
 
 @pytest.mark.parametrize("name", MISBEHAVIOURS)
-def test_a_misbehaving_provider_signs_nobody_in(stage: Stage, name: str) -> None:
+def test_misbehaving_provider_creates_no_session(stage: Stage, name: str) -> None:
     case = MISBEHAVIOURS[name]
     browser = stage.browser()
     callback = stage.picked(browser)
@@ -226,19 +226,17 @@ def test_a_misbehaving_provider_signs_nobody_in(stage: Stage, name: str) -> None
     page = browser.open(callback)
     stage.provider.straighten()
     is_explained(stage, page, case.status, case.page, case.event, case.log)
-    nobody_is_signed_in(stage, browser)
+    no_user_is_signed_in(stage, browser)
 
 
 @pytest.mark.parametrize("query", [without("state"), with_(state="made-up"), with_(state="A" * 22)], ids=["none", "made up", "another's"])
-def test_an_answer_that_nobody_here_asked_for_signs_nobody_in(
-    stage: Stage, query: Callable[[dict[str, str]], list[tuple[str, str]]]
-) -> None:
+def test_unsolicited_response_creates_no_session(stage: Stage, query: Callable[[dict[str, str]], list[tuple[str, str]]]) -> None:
     browser = stage.browser()
     callback, before = stage.picked(browser), stage.idp.count("/token")
     page = browser.open(f"{callback.partition('?')[0]}?{urlencode(query(dict(parse_qsl(urlsplit(callback).query))))}")
     assert (page.status, "in another browser" in page.text) == (400, True), page.text
     assert stage.idp.count("/token") == before
-    nobody_is_signed_in(stage, browser)
+    no_user_is_signed_in(stage, browser)
 
 
 # What the provider must not say when it is asked anew: it is wrong, not late, so the session ends (OpenID Connect Core 12.2, 5.3.2).
@@ -252,7 +250,7 @@ REFRESHED: dict[str, Bend] = {
 
 
 @pytest.mark.parametrize("name", REFRESHED)
-def test_a_refresh_makes_nobody_somebody_else(stage: Stage, name: str) -> None:
+def test_refresh_with_another_subject_ends_the_session(stage: Stage, name: str) -> None:
     browser = stage.browser()
     assert stage.sign_in(browser).status == 200
     dashboard = stage.url(AUTHENTICATE_HOST, "/.gate/")
@@ -275,7 +273,7 @@ def test_a_code_of_another_browser_is_worth_nothing(stage: Stage) -> None:
     callback = f"{stage.authenticate}/oauth2/callback?{urlencode({**own, 'code': stolen})}"
     page = attacker.open(callback)
     is_explained(stage, page, 400, "no longer accepts", REFUSED, "no longer accepts")
-    nobody_is_signed_in(stage, attacker)
+    no_user_is_signed_in(stage, attacker)
 
 
 @pytest.fixture
@@ -307,22 +305,22 @@ def test_keys_that_can_not_be_had(fresh: Stage, name: str) -> None:
     callback = fresh.picked(browser)
     fresh.bend.answers = {"/jwks": TROUBLES[name]}
     is_explained(fresh, browser.open(callback), 503, "is not responding", TROUBLE, "")
-    nobody_is_signed_in(fresh, browser)
+    no_user_is_signed_in(fresh, browser)
 
 
 @pytest.mark.parametrize("path", ["/token", "/userinfo"])
 @pytest.mark.parametrize("name", TROUBLES)
 def test_an_endpoint_in_trouble(stage: Stage, path: str, name: str) -> None:
-    person, browser = stage.browser(), stage.browser()
-    stage.sign_in(person)
+    user, browser = stage.browser(), stage.browser()
+    stage.sign_in(user)
     callback = stage.picked(browser)
     stage.bend.answers = {path: TROUBLES[name]}
     before = len(stage.idp.requests)
     is_explained(stage, browser.open(callback), 503, "is not responding", TROUBLE, "")
     # A redirect is not followed: the code and our secret go to one place.
     assert sum(request.path == path for request in stage.idp.requests[before:]) == 1
-    nobody_is_signed_in(stage, browser)
-    assert stage.is_signed_in(person, ANYONE)
+    no_user_is_signed_in(stage, browser)
+    assert stage.is_signed_in(user, ANYONE)
 
 
 def test_a_key_that_is_rotated_just_before_it_signs_is_found_at_once(fresh: Stage) -> None:
@@ -353,9 +351,9 @@ def test_a_token_without_a_key_id_needs_a_single_key(fresh: Stage) -> None:
 def test_a_weaker_code_challenge_is_never_sent(fresh: Stage) -> None:
     """Whatever the provider offers; and a code without its verifier is worth nothing."""
     fresh.bend.discovery = {"code_challenge_methods_supported": ["plain"]}
-    asked = parse_qs(urlsplit(fresh.to_provider(fresh.browser())).query)
-    assert asked["code_challenge_method"] == ["S256"]
-    assert len(asked["code_challenge"][0]) == 43
+    requested = parse_qs(urlsplit(fresh.to_provider(fresh.browser())).query)
+    assert requested["code_challenge_method"] == ["S256"]
+    assert len(requested["code_challenge"][0]) == 43
 
 
 async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
@@ -370,13 +368,13 @@ async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
         browser = fresh.browser()
         callback = fresh.picked(browser)
         fresh.idp.bend = bend
-        waiting.append(await asked(fresh, browser, callback, path))
+        waiting.append(await requested(fresh, browser, callback, path))
         fresh.provider.straighten()
     assert fresh.sign_in(fresh.browser()).status == 200
     forget(fresh)
     browser = fresh.browser()
     fresh.bend.answers = {DISCOVERY: slow}
-    waiting.append(await asked(fresh, browser, browser.open(fresh.url(ANYONE)).location, DISCOVERY))
+    waiting.append(await requested(fresh, browser, browser.open(fresh.url(ANYONE)).location, DISCOVERY))
     for page in await asyncio.wait_for(asyncio.gather(*waiting), 30):
         is_explained(
             fresh,
@@ -388,7 +386,7 @@ async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
         )
 
 
-async def asked(stage: Stage, browser: Browser, url: str, path: str) -> "asyncio.Task[Page]":
+async def requested(stage: Stage, browser: Browser, url: str, path: str) -> "asyncio.Task[Page]":
     """The browser opens the URL; returns when gate has asked the provider at this path."""
     before = stage.idp.count(path)
     task = asyncio.get_running_loop().create_task(patiently_opened(stage, browser, url))
@@ -433,7 +431,7 @@ def test_each_algorithm_that_we_take_signs_in_and_another_s_signature_does_not(f
         callback = fresh.picked(browser)
         fresh.bend.token = lambda header, claims: signed(header, claims, other, algorithm)
         is_explained(fresh, browser.open(callback), 503, "is not responding", TROUBLE, "invalid signature")
-        nobody_is_signed_in(fresh, browser)
+        no_user_is_signed_in(fresh, browser)
     finally:
         fresh.idp.signing_key, fresh.idp.algorithm = before
 
@@ -458,10 +456,10 @@ def test_signed_userinfo_is_verified_as_an_id_token_is(stage: Stage, claims: dic
         assert browser.open(callback).status == 302
         return
     is_explained(stage, browser.open(callback), 503, "is not responding", TROUBLE, reason)
-    nobody_is_signed_in(stage, browser)
+    no_user_is_signed_in(stage, browser)
 
 
-def test_a_callback_leaks_nothing_and_carries_no_form_on(stage: Stage) -> None:
+def test_callback_leaks_nothing(stage: Stage) -> None:
     """RFC 9700 4.2.4 and 4.12: no address with a code is a referrer elsewhere, no answer is kept, and no redirect repeats a POST."""
     browser = stage.browser()
     signed_url = browser.open(stage.url(ANYONE)).location

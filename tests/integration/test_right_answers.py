@@ -12,7 +12,7 @@ from tests.attack.identity_stage import ANYONE, OTHER, Stage, staged
 from tests.support.gate import AUTHENTICATE_HOST
 from tests.support.reloading import reload
 
-MOST_STEPS = 8
+MAX_STEPS = 8
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 def ended(stage: Stage, browser: Browser, answer: Answer) -> Answer:
     """Where the browser ends up; at the provider, alice agrees at once."""
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         if not answer.location:
             return answer
         target = answer.location if "://" in answer.location else stage.url(answer.url.split("/")[2].partition(":")[0], answer.location)
@@ -33,13 +33,13 @@ def ended(stage: Stage, browser: Browser, answer: Answer) -> Answer:
     raise AssertionError(f"going round in circles, last at {answer.url}")
 
 
-def link(page: Answer, words: str) -> str:
+def link(page: Answer, message: str) -> str:
     """Where the page's button with these words leads."""
-    (found,) = re.findall(rf'href="([^"]+)">{words}<', page.text)
+    (found,) = re.findall(rf'href="([^"]+)">{message}<', page.text)
     return unescape(found)
 
 
-def is_told_to_start_again(stage: Stage, browser: Browser, page: Answer) -> None:
+def must_start_again(stage: Stage, browser: Browser, page: Answer) -> None:
     assert page.status == 400
     start = link(page, "Start again")
     host = AUTHENTICATE_HOST if start.startswith("/") else start.split("/")[2].partition(":")[0]
@@ -47,7 +47,7 @@ def is_told_to_start_again(stage: Stage, browser: Browser, page: Answer) -> None
     assert (again.status, stage.is_signed_in(browser, host)) == (200, True)
 
 
-def test_back_to_the_callback_goes_on_where_somebody_is_signed_in(stage: Stage) -> None:
+def test_browser_back_to_callback_continues(stage: Stage) -> None:
     browser = stage.browser()
     callback = stage.picked(browser)
     ended(stage, browser, browser.open(callback))
@@ -56,15 +56,15 @@ def test_back_to_the_callback_goes_on_where_somebody_is_signed_in(stage: Stage) 
     assert stage.idp.count("/token") == before
 
 
-def test_back_to_the_callback_without_a_session_says_to_start_again(stage: Stage) -> None:
+def test_browser_back_to_callback_without_session(stage: Stage) -> None:
     browser = stage.browser()
     callback = stage.picked(browser)
     ended(stage, browser, browser.open(callback))
     browser.cookies.clear()
-    is_told_to_start_again(stage, browser, browser.open(callback))
+    must_start_again(stage, browser, browser.open(callback))
 
 
-def test_back_to_the_hand_over_goes_on_where_somebody_is_signed_in(stage: Stage) -> None:
+def test_browser_back_to_handoff_continues(stage: Stage) -> None:
     browser = stage.browser()
     hand_over = browser.open(stage.picked(browser)).location
     assert "/.gate/callback/" in hand_over
@@ -81,10 +81,10 @@ def test_an_old_bookmark_of_the_providers_login_page(stage: Stage, is_signed_in:
         assert ended(stage, browser, browser.open(stage.idp.pick(bookmark, "alice"))).status == 200
         return
     browser = stage.browser()
-    is_told_to_start_again(stage, browser, browser.open(stage.idp.pick(bookmark, "alice")))
+    must_start_again(stage, browser, browser.open(stage.idp.pick(bookmark, "alice")))
 
 
-def test_an_old_link_to_our_sign_in_says_what_to_do(stage: Stage) -> None:
+def test_expired_sign_in_link_explains(stage: Stage) -> None:
     browser = stage.browser()
     signed = browser.open(stage.url(ANYONE, "/page")).location
     page = browser.open(re.sub(r"gate_expiry=\d+", "gate_expiry=1", signed))
@@ -133,7 +133,7 @@ def test_a_host_that_is_renamed_during_the_sign_in_ends_signed_in_at_our_own_pag
 
 
 @pytest.mark.parametrize("seconds", [-60, -59, 59, 60])
-def test_a_provider_whose_clock_is_off_by_a_minute_signs_people_in(stage: Stage, seconds: int) -> None:
+def test_provider_clock_skew_of_a_minute(stage: Stage, seconds: int) -> None:
     stage.idp.clock = lambda: time.time() + seconds
     try:
         assert stage.sign_in(stage.browser()).status == 200
@@ -156,7 +156,7 @@ def test_a_clock_that_is_off_by_more_is_named_in_the_log(stage: Stage, seconds: 
     assert "clock" in entry["error"]
 
 
-def test_a_browser_that_loses_our_cookie_is_told_so_and_not_sent_round(stage: Stage) -> None:
+def test_browser_losing_cookie_gets_a_page_instead_of_a_loop(stage: Stage) -> None:
     browser = stage.browser()
     for _ in range(10):
         answer = browser.open(stage.url(ANYONE))
@@ -169,7 +169,7 @@ def test_a_browser_that_loses_our_cookie_is_told_so_and_not_sent_round(stage: St
     assert link(answer, "Try again") == stage.url(ANYONE)
 
 
-def test_a_browser_without_cookies_is_told_so(stage: Stage) -> None:
+def test_browser_without_cookies_gets_a_page(stage: Stage) -> None:
     answer = stage.browser().open(stage.url(ANYONE))
     page = stage.browser().open(stage.idp.pick(stage.browser().open(answer.location).location, "alice"))
     assert page.status == 400

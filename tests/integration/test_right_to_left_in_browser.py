@@ -13,7 +13,7 @@ from tests.support.upstream import SampleUpstream
 
 NADIA = Person("nadia", "ناديا ذات الاسم الطويل جدا الذي لا ينتهي أبدا في هذه الصفحة", ("هندسة", "sales"), "عمليات")
 WIKI, WAGES = "wiki.localhost", "wages.localhost"
-ASKING = {"access_requests": {"approvers": [{"email": "boss@example.com"}], "reason": "required"}}
+REQUESTING = {"access_requests": {"approvers": [{"email": "boss@example.com"}], "reason": "required"}}
 PLACES = {
     "portal": ("", "/.gate/"),
     "sessions": ("", "/.gate/sessions"),
@@ -56,12 +56,12 @@ def provider() -> Iterator[DevelopmentProvider]:
 
 @pytest.fixture(scope="module")
 def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
-    words = {"title": "موسوعة الفريق", "description": "محاضر الاجتماعات والخطط (وغيرها)", "category": "هندسة", "icon": "book"}
+    text = {"title": "موسوعة الفريق", "description": "محاضر الاجتماعات والخطط (وغيرها)", "category": "هندسة", "icon": "book"}
     builder = (
         GateBuilder(provider.url)
-        .route(WIKI, to=upstream.url, allow_any_authenticated_user=True, **words)
+        .route(WIKI, to=upstream.url, allow_any_authenticated_user=True, **text)
         .route("mail.localhost", to=upstream.url, allow_any_authenticated_user=True, icon="mail", category="هندسة")
-        .route(WAGES, to=upstream.url, name="wages", title="الرواتب", allowed_users=["nobody@example.com"], **ASKING)
+        .route(WAGES, to=upstream.url, name="wages", title="الرواتب", allowed_users=["nobody@example.com"], **REQUESTING)
         .setting(groups_claim="groups", support_contact="help@corp.example")
     )
     tunnel = {"from": f"tcp+https://{WIKI}:5432", "to": "tcp://127.0.0.1:9", "title": "Database", "allow_any_authenticated_user": True}

@@ -34,7 +34,7 @@ def test_a_broken_configuration_names_every_problem_and_starts_nothing(tmp_path:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_good_configuration_passes_the_check(tmp_path: Path) -> None:
+def test_valid_configuration_passes_check(tmp_path: Path) -> None:
     with python("manage.py", "checkconfig", "--config", plain(tmp_path)) as child:
         assert child.process.wait(20) == 0
 
@@ -59,12 +59,12 @@ def test_the_version_is_printed(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_stop_lets_a_running_request_end(number: signal.Signals, tmp_path: Path) -> None:
-    begun, may_end = asyncio.Event(), asyncio.Event()
+    started, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow(conversation: Conversation) -> None:
         await conversation.request()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nfir")
-        begun.set()
+        started.set()
         await may_end.wait()
         await conversation.send(b"st!")
 
@@ -74,12 +74,12 @@ async def test_a_stop_lets_a_running_request_end(number: signal.Signals, tmp_pat
         with python("manage.py", "rungate", "-config", plain(tmp_path, address=f"127.0.0.1:{port}", policy=[route])) as child:
             child.wait_for_line("gate is ready")
             async with httpx.AsyncClient(trust_env=False) as client:
-                asked = asyncio.ensure_future(client.get(f"http://127.0.0.1:{port}/", headers={"Host": "app.example.com"}))
-                await asyncio.wait_for(begun.wait(), 10)
+                requested = asyncio.ensure_future(client.get(f"http://127.0.0.1:{port}/", headers={"Host": "app.example.com"}))
+                await asyncio.wait_for(started.wait(), 10)
                 child.process.send_signal(number)
                 await asyncio.sleep(0.05)
                 may_end.set()
-                assert (await asyncio.wait_for(asked, 10)).text == "first!"
+                assert (await asyncio.wait_for(requested, 10)).text == "first!"
             assert await asyncio.to_thread(child.process.wait, 15) == 0
         assert "gate stopped" in child.output
         assert "Traceback" not in child.output

@@ -55,7 +55,7 @@ async def test_a_pushed_group_lets_in_and_a_deactivation_shuts_out(gate: Running
     gate.wait_for_event("SCIM resource changed", lambda entry: entry.get("is_active") is False)
 
 
-async def test_who_was_never_pushed_passes_no_deny_on_groups(gate: RunningGate) -> None:
+async def test_user_without_scim_record_does_not_pass_a_group_deny(gate: RunningGate) -> None:
     async with gate.client() as carol, gate.client() as pusher:
         assert (await sign_in(carol, gate.url(DENIED), "carol")).status_code == 403
         assert (await follow(carol, await carol.get(gate.url(APP), headers=HTML))).status_code == 200
@@ -81,7 +81,7 @@ USER = "urn:ietf:params:scim:schemas:core:2.0:User"
         ("PATCH", {"Operations": [{"op": "replace", "value": {USER: {"active": None, "title": "x"}}}]}),
     ],
 )
-async def test_what_does_not_say_that_somebody_is_active_lets_nobody_back_in(gate: RunningGate, method: str, document: Any) -> None:
+async def test_update_without_active_does_not_reactivate(gate: RunningGate, method: str, document: Any) -> None:
     async with gate.client() as bob, gate.client() as pusher:
         user = (await push(pusher, gate, "POST", "Users", {"userName": "bob@example.com", "externalId": "bob"})).json()
         off = {"Operations": [{"op": "replace", "value": {USER: {"active": False}}}]}
@@ -117,7 +117,7 @@ def test_an_outside_reading_of_the_standards_finds_nothing(gate: RunningGate) ->
     assert {each.resource_type for each in results if each.resource_type} == {"User", "Group"}
 
 
-async def test_only_who_has_the_token_may_send_a_long_body(gate: RunningGate) -> None:
+async def test_long_body_requires_token(gate: RunningGate) -> None:
     members = [{"value": f"nobody-{number:06}"} for number in range(5000)]
     large = {"displayName": "large", "externalId": "g-2", "members": members}
     async with gate.client() as client:

@@ -65,9 +65,9 @@ async def test_an_account_is_made_used_renewed_listed_and_revoked(own_gate: Runn
     first = command(own_gate, "create", "ci", "--group", "deployers", "--expires", "12h")
     async with own_gate.client() as program:
         page = await program.get(own_gate.url("deploy.localhost", "/x"), headers={"Authorization": f"Bearer {first}"})
-        heard = dict(page.json()["headers"])
-        assert (heard["x-gate-claim-user"], heard["x-gate-claim-groups"]) == ("service_account/ci", "deployers")
-        assert "authorization" not in heard
+        incoming = dict(page.json()["headers"])
+        assert (incoming["x-gate-claim-user"], incoming["x-gate-claim-groups"]) == ("service_account/ci", "deployers")
+        assert "authorization" not in incoming
         assert first not in page.text
     assert await status(own_gate, first, "only-ci.localhost") == 200
     second = command(own_gate, "rotate", "ci")
@@ -83,9 +83,7 @@ async def test_an_account_is_made_used_renewed_listed_and_revoked(own_gate: Runn
     assert not any(token in own_gate.child.output for token in (first, second))
 
 
-async def test_an_administrator_makes_one_in_the_admin_and_the_log_tells_of_both_ways(
-    own_gate: RunningGate, provider: DevelopmentProvider, tmp_path: Path
-) -> None:
+async def test_service_account_created_in_admin_is_audited(own_gate: RunningGate, provider: DevelopmentProvider, tmp_path: Path) -> None:
     command(own_gate, "create", "by-command")
     with headless_browser(tmp_path / "profile", trusted_spki=own_gate.certificates.spki_hash) as browser:
         browser.open(own_gate.url("authenticate.localhost", "/.gate/admin/databroker/serviceaccount/add/"))
@@ -100,15 +98,15 @@ async def test_an_administrator_makes_one_in_the_admin_and_the_log_tells_of_both
         browser.picture("account-secret")
         assert await status(own_gate, token) == 200
         browser.open(own_gate.url("authenticate.localhost", "/.gate/admin/databroker/auditentry/"))
-        for told in ("creates the service account", "by-hand", "by-command", "alice@example.com"):
-            assert told in browser.text
+        for received in ("creates the service account", "by-hand", "by-command", "alice@example.com"):
+            assert received in browser.text
         browser.open(own_gate.url("authenticate.localhost", "/.gate/admin/databroker/serviceaccount/"))
         assert "by-hand" in browser.text
         browser.picture("accounts")
         assert token not in browser.driver.page_source
 
 
-def test_a_memory_without_a_running_gate_is_said_to_be_out_of_reach(provider: DevelopmentProvider, tmp_path: Path) -> None:
+def test_memory_store_without_running_gate_is_unreachable(provider: DevelopmentProvider, tmp_path: Path) -> None:
     builder = GateBuilder(provider.url).route("a.localhost", to="http://127.0.0.1:9", allow_any_authenticated_user=True)
     config = builder.write(tmp_path, certificate_files(tmp_path, builder.authenticate_host, "a.localhost"))
     done = run("manage.py", "serviceaccount", "create", "ci", "-config", config)

@@ -66,7 +66,7 @@ async def test_trouble_keeps_the_session_and_a_refusal_ends_it(gate: RunningGate
     assert gate.wait_for_event("session ended")["reason"].endswith("invalid_grant")
 
 
-async def test_an_id_token_that_is_wrong_ends_the_session(gate: RunningGate, idp: FakeIdP) -> None:
+async def test_invalid_id_token_at_refresh_ends_session(gate: RunningGate, idp: FakeIdP) -> None:
     async with gate.client() as client:
         await signed_in(gate, idp, client)
         before = idp.refreshed
@@ -81,7 +81,7 @@ async def test_an_id_token_that_is_wrong_ends_the_session(gate: RunningGate, idp
         assert idp.refreshed == before + 1
 
 
-async def test_a_group_that_the_provider_no_longer_tells_is_gone(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
+async def test_removed_group_is_deleted(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
     """The claim is gone, not empty, and the refresh brings no new ID token in which it could stand."""
     builder = GateBuilder(idp.issuer).route(APP, to=upstream.url, allowed_groups=["engineering"])
     builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, authenticate_callback_path="/done/with/it")
@@ -109,9 +109,9 @@ async def test_two_processes_and_a_hundred_requests_refresh_once(idp: FakeIdP, u
                 copy = as_sent_to(gate, client)
 
                 async def both(number: int) -> set[int]:
-                    asked = [client.get(gate.url(APP)) for _ in range(number)]
-                    asked += [elsewhere.get(other.url(APP), headers=copy) for _ in range(number)]
-                    return {answer.status_code for answer in await asyncio.gather(*asked)}
+                    requested = [client.get(gate.url(APP)) for _ in range(number)]
+                    requested += [elsewhere.get(other.url(APP), headers=copy) for _ in range(number)]
+                    return {answer.status_code for answer in await asyncio.gather(*requested)}
 
                 statuses = await both(50)
                 await eventually(lambda: idp.refreshed > 0)

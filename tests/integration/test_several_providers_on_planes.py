@@ -54,7 +54,7 @@ def ask(gate: RunningGate, cookie: str) -> RawResponse:
         return client.send("\r\n".join(lines).encode()).response()
 
 
-def told(page: httpx.Response) -> dict[str, str]:
+def received(page: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in page.json()["headers"] if name.startswith("x-gate-claim-")}
 
 
@@ -63,7 +63,7 @@ async def visit(gate: RunningGate, client: httpx.AsyncClient, id: str, provider:
     page = await signed_in(gate, client, id, provider)
     of_corp = {"x-gate-claim-email": "alice@example.com", "x-gate-claim-groups": "engineering"} if id == "corp" else {}
     for answer in (page, await client.get(gate.url(OPEN)), await client.get(gate.url(OPEN))):
-        assert told(answer) == {"x-gate-claim-user": f"{id}/alice", **of_corp}
+        assert received(answer) == {"x-gate-claim-user": f"{id}/alice", **of_corp}
     cookie = of_client(client, OPEN)
     only = await follow(client, await client.get(gate.url(CORP_ONLY), headers=HTML))
     assert only.status_code == (200 if id == "corp" else 403)
@@ -129,7 +129,7 @@ async def test_split_services_keep_two_providers_apart_and_end_the_sessions_of_o
         for client, id, provider in ((employee, "corp", providers[0]), (guest, "partner", providers[1])):
             page = await signed_in(split, client, id, provider)
             email = {"x-gate-claim-email": "alice@example.com"} if id == "corp" else {}
-            assert told(page) == {"x-gate-claim-user": f"{id}/alice", **email}
+            assert received(page) == {"x-gate-claim-user": f"{id}/alice", **email}
             for _ in range(4):
                 assert (await client.get(split.url("/corp/"))).status_code == (200 if id == "corp" else 403)
         configure(split, [entries[0]])

@@ -98,14 +98,14 @@ async def test_traffic_moves_from_a_killed_upstream_and_back_to_a_revived_one(ga
         gate.wait_for_event("upstream healthy", lambda event: event["upstream"] == TO[1])
 
 
-async def test_weights_are_exact_and_a_lost_upstream_costs_nobody_an_answer(gate: RunningGate) -> None:
+async def test_weights_are_exact_and_lost_upstream_fails_no_request(gate: RunningGate) -> None:
     async with Upstreams() as upstreams, gate.client() as client:
         assert await ask(client, gate, "plain.localhost", 8) == {(200, "0"): 4, (200, "1"): 2, (200, "2"): 2}
         await upstreams.kill(0)
         assert set(await ask(client, gate, "plain.localhost", 12)) == {(200, "1"), (200, "2")}
 
 
-async def test_who_is_asked_instead_is_asked_by_its_own_name_and_its_answer_is_cleaned(gate: RunningGate) -> None:
+async def test_retry_uses_the_other_upstreams_host_and_cleans_its_response(gate: RunningGate) -> None:
     """Of what comes in one piece nothing is lost, and each request has one line in the log, whoever was asked."""
     planted = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: _gate=planted\r\nSet-Cookie: theme=dark\r\n\r\nok"
     # The first choice of this client is one of them, so each is gone once.
@@ -115,9 +115,9 @@ async def test_who_is_asked_instead_is_asked_by_its_own_name_and_its_answer_is_c
                 path = f"/asked/{alive}/{number}"
                 answer = await client.request(method, gate.url("names.localhost", path), content=body)
                 assert (answer.status_code, answer.headers.get_list("set-cookie")) == (200, ["theme=dark"])
-                (asked,) = [request for request in upstream.requests if request.target == path.encode()]
-                assert (asked.body, asked.values(b"host")) == (body, [name.encode()])
-                assert not [pair for pair in asked.headers if pair[0].lower().startswith((b"x-gate-", b"x-envoy-"))]
+                (requested,) = [request for request in upstream.requests if request.target == path.encode()]
+                assert (requested.body, requested.values(b"host")) == (body, [name.encode()])
+                assert not [pair for pair in requested.headers if pair[0].lower().startswith((b"x-gate-", b"x-envoy-"))]
                 line = gate.wait_for_event("request", lambda event, path=path: event["path"] == path)
                 assert (line["status"], line["outcome"], line.get("problem")) == (200, "allowed", None)
                 assert sum(event.get("path") == path for event in gate.log) == 1
@@ -128,19 +128,19 @@ async def test_who_is_asked_instead_is_asked_by_its_own_name_and_its_answer_is_c
     assert "refused the connection" in line["problem"]
 
 
-async def test_what_was_sent_once_is_sent_to_nobody_else(gate: RunningGate) -> None:
+async def test_sent_request_is_not_retried(gate: RunningGate) -> None:
     """An upstream that takes a request and hangs up may have acted on it."""
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def hangs_up(conversation: Conversation) -> None:
         request = await conversation.request()
         if request.target != b"/healthz":
-            heard.append(request.line)
+            received.append(request.line)
 
     async with CanaryUpstream(script=hangs_up, port=PORTS[0]), CanaryUpstream(script=hangs_up, port=PORTS[1]), gate.client() as client:
         for method, content in (("GET", b""), ("POST", b"order=1")):
             assert (await client.request(method, gate.url("names.localhost", f"/{method}"), content=content)).status_code == 502
-    assert heard == [b"GET /GET HTTP/1.1", b"POST /POST HTTP/1.1"]
+    assert received == [b"GET /GET HTTP/1.1", b"POST /POST HTTP/1.1"]
 
 
 async def test_one_client_comes_to_one_upstream(gate: RunningGate) -> None:

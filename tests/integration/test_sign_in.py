@@ -15,7 +15,7 @@ async def to_provider(client: httpx.AsyncClient, url: str) -> httpx.Response:
     return await follow(client, await client.get(url, headers=HTML))
 
 
-async def test_the_assertion_names_the_person_and_the_host(gate: RunningGate) -> None:
+async def test_assertion_has_user_and_host(gate: RunningGate) -> None:
     async with gate.client() as client:
         page = await sign_in(client, gate.url("app.localhost"), "bob")
     claims = jwt.decode(dict(page.json()["headers"])["x-gate-jwt-assertion"], options={"verify_signature": False})
@@ -63,7 +63,7 @@ async def test_a_hand_over_of_another_browser_yields_no_session(gate: RunningGat
     assert (page.status_code, after.status_code) == (400, 302)
 
 
-async def test_a_refused_person_is_told_why(gate: RunningGate, upstream: SampleUpstream) -> None:
+async def test_denied_user_sees_the_reason(gate: RunningGate, upstream: SampleUpstream) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
         hits = upstream.hits
@@ -77,7 +77,7 @@ async def test_a_refused_person_is_told_why(gate: RunningGate, upstream: SampleU
     gate.wait_for_event("request", lambda entry: entry["request_id"] == script.json()["request_id"] and entry["outcome"] == "forbidden")
 
 
-async def test_each_page_of_ours_that_shows_a_request_id_has_a_line_under_it(gate: RunningGate) -> None:
+async def test_each_request_id_has_an_access_line(gate: RunningGate) -> None:
     pages = (
         ("nobody.localhost", "/", 404, "No application"),
         ("app.localhost", "/.gate/nothing", 404, "does not exist"),
@@ -132,8 +132,8 @@ async def test_every_redirect_of_a_sign_in_stays_on_our_hosts_or_the_provider(ga
         while response.next_request is not None:
             locations.append(response.headers["location"])
             response = await client.send(response.next_request)
-    ours = {f"app.localhost:{gate.port}", f"authenticate.localhost:{gate.port}", urlsplit(provider.url).netloc}
-    assert {urlsplit(location).netloc for location in locations} <= ours
+    gate_value = {f"app.localhost:{gate.port}", f"authenticate.localhost:{gate.port}", urlsplit(provider.url).netloc}
+    assert {urlsplit(location).netloc for location in locations} <= gate_value
     (wanted,) = parse_qs(urlsplit(locations[0]).query)["gate_redirect_uri"]
     assert urlsplit(wanted).netloc == f"app.localhost:{gate.port}"
 

@@ -101,13 +101,13 @@ async def test_a_session_that_ended_unheard_is_served_no_longer_than_promised(
         alice.timeout = httpx.Timeout(30)
         assert (await sign_in(alice, stage.url, "alice")).status_code == 200
 
-        async def asked() -> set[int | None]:
+        async def requested() -> set[int | None]:
             return set(await asyncio.gather(*(status_or_cut(alice, stage.url) for _ in range(8))))
 
         async def until(status: int) -> set[int | None]:
             seen: set[int | None] = set()
             async with asyncio.timeout(50):
-                while (now := await asked()) != {status}:
+                while (now := await requested()) != {status}:
                     seen |= now
             return seen
 

@@ -45,9 +45,9 @@ async def running(
 ) -> AsyncIterator[tuple[int, Child]]:
     """Its port, plain; nothing but `timeout_idle` bounds anything.  `large` is the URL of another application, at LARGE."""
     builder = GateBuilder(provider.url)
-    everybody = {"to": to, "allow_public_unauthenticated_access": True, "upstream_http2": upstream_http2}
-    builder.route(APP, **everybody)
-    builder.route(UNBOUNDED, **everybody, timeout="0s")
+    all_users = {"to": to, "allow_public_unauthenticated_access": True, "upstream_http2": upstream_http2}
+    builder.route(APP, **all_users)
+    builder.route(UNBOUNDED, **all_users, timeout="0s")
     builder.route(LARGE, to=large or to, allow_public_unauthenticated_access=True)
     builder.setting(data_plane=plane, insecure_server=True, certificate_file=None, certificate_key_file=None)
     builder.setting(**{"timeout_idle": "2s", "default_upstream_timeout": "10m", **settings})
@@ -64,7 +64,7 @@ async def gate(provider: DevelopmentProvider, directory: Path, plane: str, to: s
 
 
 @pytest.mark.parametrize(("plane", "silent"), PLANES, ids=lambda part: part if isinstance(part, str) else part.__name__)
-async def test_who_does_not_read_holds_no_connection(
+async def test_silent_reader_is_disconnected(
     plane: str, silent: type[Silent1 | Silent2], provider: DevelopmentProvider, tmp_path: Path
 ) -> None:
     async with EndlessUpstream() as upstream, gate(provider, tmp_path, plane, upstream.url) as port:
@@ -75,17 +75,17 @@ async def test_who_does_not_read_holds_no_connection(
                     await upstream.is_open("/large", 0)
 
 
-async def test_envoy_takes_so_many_connections_and_says_so(provider: DevelopmentProvider, tmp_path: Path) -> None:
+async def test_envoy_connection_limit_is_reported(provider: DevelopmentProvider, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    most = {"envoy_max_connections": 10, "envoy_max_heap": 128, "metrics_address": address, "timeout_idle": "5m"}
-    async with EndlessUpstream() as upstream, running(provider, tmp_path, "envoy", upstream.url, **most) as (port, child):
+    maximum = {"envoy_max_connections": 10, "envoy_max_heap": 128, "metrics_address": address, "timeout_idle": "5m"}
+    async with EndlessUpstream() as upstream, running(provider, tmp_path, "envoy", upstream.url, **maximum) as (port, child):
         async with Silent1(port, f"{APP}:{port}", "/large", 30, {}), httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(60):
             await upstream.is_open("/large", 10)
-            told = ""
-            while 'gate_envoy_resource_usage_ratio{service="gate",resource="connections"} 1.0' not in told:
+            received = ""
+            while 'gate_envoy_resource_usage_ratio{service="gate",resource="connections"} 1.0' not in received:
                 await asyncio.sleep(0.2)
-                told = (await client.get(f"http://{address}/metrics")).text
-            assert 0 < float(re.findall(r'gate_envoy_resource_usage_ratio{service="gate",resource="heap"} ([0-9.e-]+)', told)[0]) < 1
+                received = (await client.get(f"http://{address}/metrics")).text
+            assert 0 < float(re.findall(r'gate_envoy_resource_usage_ratio{service="gate",resource="heap"} ([0-9.e-]+)', received)[0]) < 1
         await asyncio.to_thread(child.wait_for_line, "envoy rejected connections")
         async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(60):
             while (await answered(client, f"http://127.0.0.1:{port}/ping")) != 200:
@@ -151,18 +151,18 @@ async def outlast(port: int, upstream: EndlessUpstream) -> None:
 
 
 @pytest.mark.parametrize("plane", ["embedded", "envoy"])
-async def test_an_application_that_thinks_is_heard_out(plane: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
+async def test_slow_application_is_awaited(plane: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
     async with (
         EndlessUpstream() as upstream,
         running(provider, tmp_path, plane, upstream.url, timeout_idle="1s") as (port, _),
         asyncio.timeout(60),
     ):
-        heard = [asyncio.create_task(whole(port, host, path)) for host in (APP, UNBOUNDED) for path in ("/think", "/pause")]
+        incoming = [asyncio.create_task(whole(port, host, path)) for host in (APP, UNBOUNDED) for path in ("/think", "/pause")]
         for path in ("/think", "/pause"):
             await upstream.is_open(path, 2)
         await outlast(port, upstream)
         upstream.more.set()
-        for answer in await asyncio.gather(*heard):
+        for answer in await asyncio.gather(*incoming):
             assert answer.startswith(b"HTTP/1.1 200")
             assert answer.endswith(b"some")
 
@@ -177,15 +177,15 @@ async def whole(port: int, host: str, path: str, *headers: str) -> bytes:
 
 
 async def test_a_call_of_grpc_may_think(provider: DevelopmentProvider, tmp_path: Path) -> None:
-    more, begun = asyncio.Event(), asyncio.Semaphore(0)
+    more, started = asyncio.Event(), asyncio.Semaphore(0)
 
     async def think(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        begun.release()
+        started.release()
         await more.wait()
         return request
 
     async def watch(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-        begun.release()
+        started.release()
         await more.wait()
         yield request
 
@@ -207,7 +207,7 @@ async def test_a_call_of_grpc_may_think(provider: DevelopmentProvider, tmp_path:
                     thought, watched = channel.unary_unary("/test.Service/Think")(b"a"), channel.unary_stream("/test.Service/Watch")(b"b")
                     first = asyncio.ensure_future(watched.read())
                     for _ in range(2):
-                        await begun.acquire()
+                        await started.acquire()
                     await outlast(port, upstream)
                     more.set()
                     assert (await thought, await first) == (b"a", b"b")
@@ -217,12 +217,12 @@ async def test_a_call_of_grpc_may_think(provider: DevelopmentProvider, tmp_path:
 
 def endings(child: Child) -> list[object]:
     """Of what was cut, as the access log tells it."""
-    told = [(event.get("status"), event.get("problem") or event.get("ending")) for event in child.events]
-    return [each for each in told if each[1] in ("timeout", "idle_timeout")]
+    received = [(event.get("status"), event.get("problem") or event.get("ending")) for event in child.events]
+    return [each for each in received if each[1] in ("timeout", "idle_timeout")]
 
 
 @pytest.mark.parametrize("timeout_idle", ["1s", "5m"])
-async def test_an_answer_that_its_timeout_cuts_is_told_as_cut(timeout_idle: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
+async def test_response_cut_by_timeout_is_logged(timeout_idle: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
     """Carried by gate, or by Envoy."""
     settings = {"default_upstream_timeout": "2s", "timeout_idle": timeout_idle}
     async with EndlessUpstream() as upstream, running(provider, tmp_path, "envoy", upstream.url, **settings) as (port, child):
@@ -232,9 +232,9 @@ async def test_an_answer_that_its_timeout_cuts_is_told_as_cut(timeout_idle: str,
         assert endings(child) == [(200, "timeout")]
 
 
-@pytest.mark.parametrize(("host", "idle", "told"), [(APP, "1s", "idle_timeout"), (UNBOUNDED, "1s", "idle_timeout"), (APP, "5m", "timeout")])
-async def test_what_envoy_cuts_over_http_2_is_told_as_cut(
-    host: str, idle: str, told: str, provider: DevelopmentProvider, tmp_path: Path
+@pytest.mark.parametrize(("host", "idle", "received"), [(APP, "1s", "idle_timeout"), (UNBOUNDED, "1s", "idle_timeout"), (APP, "5m", "timeout")])
+async def test_envoy_http2_cut_is_logged_as_cut(
+    host: str, idle: str, received: str, provider: DevelopmentProvider, tmp_path: Path
 ) -> None:
     settings = {"default_upstream_timeout": "2s", "timeout_idle": idle}
     async with (
@@ -244,7 +244,7 @@ async def test_what_envoy_cuts_over_http_2_is_told_as_cut(
     ):
         await upstream.is_open("/large", COUNT)
         await asyncio.to_thread(child.wait_for, lambda: len(endings(child)) == COUNT, "line of the access log for each")
-        assert endings(child) == [(200, told)] * COUNT
+        assert endings(child) == [(200, received)] * COUNT
 
 
 async def test_a_client_that_speaks_as_gate_does_lifts_no_bound(provider: DevelopmentProvider, tmp_path: Path) -> None:

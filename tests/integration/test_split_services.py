@@ -82,7 +82,7 @@ def broker_of(split: Split, directory) -> RemoteBroker:
     return RemoteBroker(RpcChannel(Url("https", "localhost", split.ports["databroker"]), options, SharedSecret(options.shared_secret)))
 
 
-async def test_a_person_signs_in_whichever_instances_answer_and_is_out_everywhere_after(split, tmp_path):
+async def test_sign_in_and_out_across_instances(split, tmp_path):
     broker = broker_of(split, tmp_path)
     before = {record.id for record in await broker.page(SESSION, "", 500)}
     async with split.client() as browser:
@@ -104,7 +104,7 @@ async def test_an_application_gets_a_token_that_authenticate_has_refreshed(split
     broker = broker_of(split, tmp_path)
     before = {record.id for record in await broker.page(SESSION, "", 500)}
 
-    async def told() -> str | None:
+    async def received() -> str | None:
         """What the application was told; None where a refresh took longer than a request waits, as on a busy machine."""
         answer = await browser.get(split.url("/tokens/"))
         assert answer.status_code in (200, 503)
@@ -113,15 +113,15 @@ async def test_an_application_gets_a_token_that_authenticate_has_refreshed(split
     async with split.client() as browser:
         assert (await sign_in(browser, split.url("/tokens/"), "alice")).status_code == 200
         (session,) = [record for record in await broker.page(SESSION, "", 500) if record.id not in before]
-        old = await told()
+        old = await received()
         assert old == session.data["access_token"]
         await broker.put(SESSION, session.id, {**session.data, "access_token_expires": time.time() - 1}, expires=session.expires)
         async with asyncio.timeout(40):
-            while await told() in (old, None):  # where one does not know of the change yet
+            while await received() in (old, None):  # where one does not know of the change yet
                 await asyncio.sleep(0.02)
         fresh = (await broker.get(SESSION, session.id)).data["access_token"]
         async with asyncio.timeout(40):
-            while {await told() for _ in range(4)} != {fresh}:
+            while {await received() for _ in range(4)} != {fresh}:
                 await asyncio.sleep(0.02)
         await broker.delete(SESSION, session.id)
     await broker.close()
@@ -135,7 +135,7 @@ async def until_refused(browser, split) -> None:
             refused = refused + 1 if await status_or_cut(browser, split.url("/")) == 401 else 0
 
 
-async def test_rules_are_judged_and_strangers_are_sent_to_sign_in(split):
+async def test_rules_are_evaluated_and_anonymous_users_redirected(split):
     async with split.client() as browser:
         assert (await browser.get(split.url("/public/"))).status_code == 200
         stranger = await browser.get(split.url("/"), headers={"Accept": "text/html"})
@@ -148,7 +148,7 @@ async def test_rules_are_judged_and_strangers_are_sent_to_sign_in(split):
         assert (await browser.get(split.url("/%2e%2e/files/"))).status_code == 403
 
 
-async def test_a_tunnel_is_judged_by_authorize_and_ends_with_the_session(split, tmp_path):
+async def test_tunnel_is_authorized_remotely_and_ends_with_session(split, tmp_path):
     broker, port = broker_of(split, tmp_path), split.ports["proxy"]
     async with split.client() as browser:
         token = f"Authorization: Gate {await token_of(browser, split.url('').rstrip('/'), 'bob')}"
@@ -168,18 +168,18 @@ async def test_a_tunnel_is_judged_by_authorize_and_ends_with_the_session(split, 
     await broker.close()
 
 
-async def test_the_portal_lists_the_same_by_its_own_records_and_by_asking_authorize(split: Split, tmp_path: Path) -> None:
+async def test_portal_is_the_same_with_remote_authorizer(split: Split, tmp_path: Path) -> None:
     api, expected = f"{split.admin_url()}../api/portal.json", {"bob": ["Hello", "Hello /public/", "Hello /soon/"]}
     expected["alice"] = ["Hello", "Hello /files/", "Hello /public/", "Hello /soon/", "Hello 7"]
     authorize = f"https://localhost:{split.ports['authorize']}"
     config, port = yaml.safe_load(split.write("authenticate", 0).read_text()), free_port()
-    asking = tmp_path / "asking.yaml"
-    asking.write_text(yaml.safe_dump({**config, "address": f"127.0.0.1:{port}", "authorize_service_url": authorize}))
-    with split.run("authenticate", asking) as child:
+    requesting = tmp_path / "asking.yaml"
+    requesting.write_text(yaml.safe_dump({**config, "address": f"127.0.0.1:{port}", "authorize_service_url": authorize}))
+    with split.run("authenticate", requesting) as child:
         child.wait_for_line("gate is ready", 60)
-        for person, titles in expected.items():
+        for user, titles in expected.items():
             async with split.client() as browser:
-                await sign_in(browser, split.url(), person)
+                await sign_in(browser, split.url(), user)
                 for _ in range(2):
                     assert titles_in(await browser.get(api)) == titles
                     assert "this browser" in (await browser.get(f"{split.admin_url()}../sessions")).text
@@ -232,17 +232,19 @@ async def test_the_admin_shows_what_other_processes_decided_and_where_people_wer
         refused = await bob.get(split.url("/files/"), headers={"Accept": "application/json"})
         request_id = refused.json()["request_id"]
         await sign_in(alice, split.admin_url(), "alice")
-        shown = await until_shown(alice, split.admin_url(f"authorize/loggeddecision/?q={request_id}"), "bob@example.com")
-        assert "forbidden" in shown
-        await until_shown(alice, split.admin_url("authorize/loggeddecision/?shadow_outcome=forbidden&user=bob@example.com"), "/soon/")
-        await until_shown(alice, split.admin_url("databroker/session/?q=bob"), f"{ROUTE_HOST}:{split.ports['proxy']}")
+        displayed = await wait_until_displayed(alice, split.admin_url(f"authorize/loggeddecision/?q={request_id}"), "bob@example.com")
+        assert "forbidden" in displayed
+        await wait_until_displayed(
+            alice, split.admin_url("authorize/loggeddecision/?shadow_outcome=forbidden&user=bob@example.com"), "/soon/"
+        )
+        await wait_until_displayed(alice, split.admin_url("databroker/session/?q=bob"), f"{ROUTE_HOST}:{split.ports['proxy']}")
     broker = broker_of(split, tmp_path)
     for session in await broker.page(SESSION, "", 50):
         await broker.delete(SESSION, session.id)
     await broker.close()
 
 
-async def until_shown(browser, url: str, text: str) -> str:
+async def wait_until_displayed(browser, url: str, text: str) -> str:
     """What is written down is there a moment later."""
     async with asyncio.timeout(20):
         while text not in (page := await browser.get(url, headers={"Accept": "text/html"})).text:
@@ -296,11 +298,11 @@ async def test_whichever_dies_only_what_it_was_answering_may_fail(split):
                 split.kill(services, 1)
             await load.more(4 * BROWSERS)
             assert (await sign_in(newcomer, split.url("/"), "bob")).status_code == 200
-            begun = [split.begin(services, 1) for services in ("authorize", "authenticate", "proxy")]
+            started = [split.begin(services, 1) for services in ("authorize", "authenticate", "proxy")]
             split.kill("databroker", 0)
-            begun.append(split.begin("databroker", 0))
+            started.append(split.begin("databroker", 0))
             await load.more(BROWSERS)
-            for child in begun:
+            for child in started:
                 await asyncio.to_thread(child.wait_for_line, "gate is ready", 60)
             await load.more(4 * BROWSERS)
             async with split.client() as another:
@@ -328,11 +330,11 @@ async def test_a_trace_goes_through_every_service_that_a_request_goes_through(sp
         parent = {"traceparent": f"00-{trace:032x}-00f067aa0ba902b7-01"}
         for number in range(10):
             assert (await browser.get(split.url(f"/{number}"), headers=parent)).status_code == 200
-        told = until(lambda: [span for span in backend.spans() if span.trace == trace], is_whole)
-    assert {"gate-proxy", "gate-authorize"} <= {span.service for span in told}
-    for asked in (span for span in told if span.service == "gate-authorize" and span.kind == "server"):
-        (caller,) = [span for span in told if span.id == asked.parent]
-        assert (caller.service, caller.kind, caller.name) == ("gate-proxy", "client", asked.name)
-        assert asked.name == CHECK
-        (judged,) = [span for span in told if span.id == caller.parent]
-        assert (judged.service, judged.name) == ("gate-proxy", "authorize")
+        received = until(lambda: [span for span in backend.spans() if span.trace == trace], is_whole)
+    assert {"gate-proxy", "gate-authorize"} <= {span.service for span in received}
+    for requested in (span for span in received if span.service == "gate-authorize" and span.kind == "server"):
+        (caller,) = [span for span in received if span.id == requested.parent]
+        assert (caller.service, caller.kind, caller.name) == ("gate-proxy", "client", requested.name)
+        assert requested.name == CHECK
+        (evaluated,) = [span for span in received if span.id == caller.parent]
+        assert (evaluated.service, evaluated.name) == ("gate-proxy", "authorize")

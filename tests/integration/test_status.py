@@ -23,7 +23,7 @@ def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_facto
         yield running
 
 
-async def test_one_look_tells_parts_routes_sessions_and_certificates(gate: RunningGate) -> None:
+async def test_status_shows_parts_routes_sessions_and_certificates(gate: RunningGate) -> None:
     async with gate.client() as client:
         assert (await sign_in(client, gate.url(APP, "/"), "alice")).status_code == 200
     command = [sys.executable, "manage.py", "status", "--at", str(gate.builder.settings["metrics_address"])]
@@ -40,7 +40,7 @@ async def test_one_look_tells_parts_routes_sessions_and_certificates(gate: Runni
 
 def test_live_it_goes_on_until_ctrl_c(gate: RunningGate) -> None:
     address = str(gate.builder.settings["metrics_address"])
-    with terminal("manage.py", "status", "--watch", "--every", "0.2", "--at", address) as person:
-        person.sees("data broker", times=3)
-        person.interrupt()
-        assert person.ended() == 130
+    with terminal("manage.py", "status", "--watch", "--every", "0.2", "--at", address) as user:
+        user.sees("data broker", times=3)
+        user.interrupt()
+        assert user.ended() == 130

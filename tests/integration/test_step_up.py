@@ -32,19 +32,19 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGate
         CertifiedProvider(redirect_uri, features=OPEN_REQUESTS) as provider,
     ):
         builder.setting(idp_provider_url=provider.url, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET)
-        everybody = {"to": upstream.url, "allow_any_authenticated_user": True}
-        builder.route(APP, **everybody, prefix="/wages/", acr_values=["mfa"]).route(APP, **everybody)
+        all_users = {"to": upstream.url, "allow_any_authenticated_user": True}
+        builder.route(APP, **all_users, prefix="/wages/", acr_values=["mfa"]).route(APP, **all_users)
         builder.policy.append(
             {"from": f"tcp+https://{WAGES}:7", "to": echo.url, "allow_any_authenticated_user": True, "acr_values": ["mfa"]}
         )
-        builder.route(WAGES, **everybody, acr_values=["mfa"]).route(NEW, **everybody, max_age="15m")
+        builder.route(WAGES, **all_users, acr_values=["mfa"]).route(NEW, **all_users, max_age="15m")
         with builder.start(tmp_path_factory.mktemp("gate")) as running:
             yield running, provider
 
 
-async def sign_in(gate: RunningGate, client: httpx.AsyncClient, host: str, **person: str) -> httpx.Response:
+async def sign_in(gate: RunningGate, client: httpx.AsyncClient, host: str, **user: str) -> httpx.Response:
     page = await follow(client, await client.get(gate.url(host, "/"), headers=HTML))
-    return await follow(client, await client.post(page.url, data=person))
+    return await follow(client, await client.post(page.url, data=user))
 
 
 async def test_a_weak_sign_in_is_led_to_a_stronger_one_and_comes_back(gate: tuple[RunningGate, CertifiedProvider]) -> None:
@@ -52,15 +52,15 @@ async def test_a_weak_sign_in_is_led_to_a_stronger_one_and_comes_back(gate: tupl
     async with running.client() as client:
         assert (await sign_in(running, client, APP, sub="alice", acr="pwd")).status_code == 200
         # The provider remembers her and would say `pwd` again, so it is pressed: its own page asks her.
-        asked = await follow(client, await client.get(running.url(WAGES, "/"), headers=HTML))
-        assert (str(asked.url).startswith(provider.url), asked.status_code) == (True, 200)
-        there = await follow(client, await client.post(asked.url, data={"sub": "alice", "acr": "mfa"}))
+        requested = await follow(client, await client.get(running.url(WAGES, "/"), headers=HTML))
+        assert (str(requested.url).startswith(provider.url), requested.status_code) == (True, 200)
+        there = await follow(client, await client.post(requested.url, data={"sub": "alice", "acr": "mfa"}))
         assert (str(there.url), there.status_code) == (running.url(WAGES, "/"), 200)
         assert (await client.get(running.url(WAGES, "/"), headers=SCRIPT)).status_code == 200
         assert (await client.get(running.url(APP, "/"), headers=SCRIPT)).status_code == 200
 
 
-async def test_a_program_is_told_what_is_missing(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+async def test_client_gets_insufficient_scope(gate: tuple[RunningGate, CertifiedProvider]) -> None:
     running, _ = gate
     async with running.client() as client:
         await sign_in(running, client, APP, sub="carol", acr="pwd")
@@ -71,26 +71,26 @@ async def test_a_program_is_told_what_is_missing(gate: tuple[RunningGate, Certif
         assert (await client.get(running.url(APP, "/"), headers=SCRIPT)).status_code == 200
 
 
-async def test_whoever_stays_weak_meets_a_page_that_explains_it(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+async def test_failed_step_up_shows_a_page(gate: tuple[RunningGate, CertifiedProvider]) -> None:
     running, _ = gate
     async with running.client() as client:
         page = await sign_in(running, client, WAGES, sub="dave", acr="pwd")
         # Asked for more, the provider asks him again; he gives no more.
-        told = await follow(client, await client.post(page.url, data={"sub": "dave", "acr": "pwd"}))
-        assert told.status_code == 403
-        assert "stronger sign-in method" in told.text
-        assert f"Try again: {running.url(WAGES, '/')}" in told.text
+        received = await follow(client, await client.post(page.url, data={"sub": "dave", "acr": "pwd"}))
+        assert received.status_code == 403
+        assert "stronger sign-in method" in received.text
+        assert f"Try again: {running.url(WAGES, '/')}" in received.text
         assert (await client.get(running.url(WAGES, "/"), headers=SCRIPT)).status_code == 401
 
 
-async def test_a_recent_sign_in_is_asked_for_and_given(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+async def test_max_age_leads_to_a_new_sign_in(gate: tuple[RunningGate, CertifiedProvider]) -> None:
     running, _ = gate
     async with running.client() as client:
         there = await sign_in(running, client, NEW, sub="erin", acr="pwd")
         assert (str(there.url), there.status_code) == (running.url(NEW, "/"), 200)
 
 
-async def test_a_session_of_unknown_age_is_asked_for_it_and_nobody_takes_the_question_away(
+async def test_unknown_session_age_leads_to_provider_with_max_age(
     gate: tuple[RunningGate, CertifiedProvider],
 ) -> None:
     """This provider says `auth_time` only when it is asked: who signed in elsewhere first, or edits the request, has no age."""
@@ -119,7 +119,7 @@ async def until_the_provider(client: httpx.AsyncClient, response: httpx.Response
     raise AssertionError("never led to the provider")
 
 
-async def test_a_tunnel_s_person_steps_up_in_the_browser(gate: tuple[RunningGate, CertifiedProvider], tmp_path: Path) -> None:
+async def test_tunnel_step_up_in_browser(gate: tuple[RunningGate, CertifiedProvider], tmp_path: Path) -> None:
     """The command's browser is ours; a session that is too weak, and a token of it, open nothing."""
     running, _ = gate
     async with running.client() as client:
@@ -141,8 +141,8 @@ async def test_a_tunnel_s_person_steps_up_in_the_browser(gate: tuple[RunningGate
             port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             address = (await asyncio.to_thread(tunnel.wait_for_line, "Sign in at: ")).partition(": ")[2]
-            asked = await follow(client, await client.get(address))
-            question = await follow(client, await client.post(asked.url, data={"sub": "frank", "acr": "mfa"}))
+            requested = await follow(client, await client.get(address))
+            question = await follow(client, await client.post(requested.url, data={"sub": "frank", "acr": "mfa"}))
             assert "Allow this program" in question.text
             done = await follow(client, await agree(client, question))
             assert "You are signed in" in done.text
@@ -151,7 +151,7 @@ async def test_a_tunnel_s_person_steps_up_in_the_browser(gate: tuple[RunningGate
             writer.close()
 
 
-def test_a_person_steps_up_in_a_browser(gate: tuple[RunningGate, CertifiedProvider], tmp_path: Path) -> None:
+def test_step_up_in_browser(gate: tuple[RunningGate, CertifiedProvider], tmp_path: Path) -> None:
     running, provider = gate
     trusted = spki_hash(x509.load_pem_x509_certificate(running.certificates.certificate.read_bytes()))
     with headless_browser(tmp_path / "profile", trusted_spki=trusted) as browser:

@@ -16,7 +16,7 @@ from tests.integration.test_store_trouble import (
     HOST,
     HTML,
     builder_of,
-    is_told_to_come_back,
+    must_come_back,
     signed_in_soon,
     status_of,
 )
@@ -33,7 +33,7 @@ WRITE_VERSION = 18  # the offset of a byte of the file: above 2, SQLite may only
 class ReadOnly:
     settings: dict[str, object]
     now: Callable[[], AbstractContextManager[None]]
-    words: str
+    message: str
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
@@ -85,7 +85,7 @@ def postgresql() -> Iterator[ReadOnly]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_a_database_that_may_only_be_read_lets_nobody_in_by_mistake_and_is_written_again(
+async def test_read_only_database_fails_closed_and_recovers(
     kind: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     read_only: ReadOnly = request.getfixturevalue(kind)
@@ -99,7 +99,7 @@ async def test_a_database_that_may_only_be_read_lets_nobody_in_by_mistake_and_is
             assert (await sign_in(alice, gate.url(HOST), "alice")).status_code == 200
             link = await last_link_of_sign_in(carol, gate, "carol")
             with read_only.now():
-                await is_told_to_come_back(bob, gate)
+                await must_come_back(bob, gate)
                 page = await follow(alice, await alice.get(gate.url(builder.authenticate_host, "/.gate/admin/")))
                 assert (page.status_code, page.headers.get("retry-after")) == (503, "5"), page.text
                 page = await carol.get(link)
@@ -108,7 +108,7 @@ async def test_a_database_that_may_only_be_read_lets_nobody_in_by_mistake_and_is
                 assert await status_of(alice, gate) == 200
                 assert await sign_out(alice, gate) == 503
                 assert await status_of(alice, gate) == 200
-            assert any(read_only.words in line for line in gate.child.lines)
+            assert any(read_only.message in line for line in gate.child.lines)
             assert await status_of(alice, gate) == 200
             assert await signed_in_soon(bob, gate, "bob") < BOUND
             async with asyncio.timeout(BOUND):
@@ -123,10 +123,10 @@ async def test_a_database_that_may_only_be_read_lets_nobody_in_by_mistake_and_is
         assert [line for line in gate.child.lines if "Traceback" in line] == []
 
 
-async def last_link_of_sign_in(client: httpx.AsyncClient, gate: RunningGate, who: str) -> str:
+async def last_link_of_sign_in(client: httpx.AsyncClient, gate: RunningGate, user: str) -> str:
     """Where a browser is sent that needs one step more to be signed in at the host of the route."""
     page = await follow(client, await client.get(gate.url(HOST)))
-    response = await pick_person(client, page, who)
+    response = await pick_person(client, page, user)
     while not str(response.headers["location"]).startswith(gate.url(HOST, CALLBACK)):
         response = await client.get(response.headers["location"])
     return str(response.headers["location"])

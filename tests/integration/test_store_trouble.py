@@ -36,9 +36,9 @@ class Trouble:
 
     settings: dict[str, object]
     is_full: During
-    full_words: str
+    full_text: str
     hangs: During
-    hang_words: str
+    hang_text: str
     is_silent: bool = True  # while it hangs, nothing can be read either
     end_sessions: Callable[[], object] = lambda: None  # behind gate's back, while it hangs
 
@@ -120,8 +120,8 @@ def fill(server: PostgresServer) -> None:
     """Until not even a short row finds room, nor will."""
     server.query("ALTER TABLE databroker_storedrecord SET (autovacuum_enabled = false)")
     version = 0
-    for rows, words in ((1000, 60), (1000, 1), (50, 1), (1, 1)):  # 60 words: four rows a page
-        data = f"(SELECT string_agg(md5(n::text || m), '') FROM generate_series(1, {words}) m)"
+    for rows, message in ((1000, 60), (1000, 1), (50, 1), (1, 1)):  # 60 words: four rows a page
+        data = f"(SELECT string_agg(md5(n::text || m), '') FROM generate_series(1, {message}) m)"
         with suppress(AssertionError):
             while True:
                 server.query(
@@ -146,20 +146,20 @@ def gate(trouble: Trouble, provider: DevelopmentProvider, upstream: SampleUpstre
         assert [line for line in running.child.lines if "Traceback" in line] == []
 
 
-async def test_a_full_store_lets_nobody_in_by_mistake_and_is_used_again(trouble: Trouble, gate: RunningGate) -> None:
-    async with person(gate) as alice, person(gate) as bob, person(gate) as carol:
-        for client, who in ((alice, "alice"), (carol, "carol")):
-            assert (await sign_in(client, gate.url(HOST), who)).status_code == 200
+async def test_full_store_fails_closed_and_recovers(trouble: Trouble, gate: RunningGate) -> None:
+    async with user(gate) as alice, user(gate) as bob, user(gate) as carol:
+        for client, name in ((alice, "alice"), (carol, "carol")):
+            assert (await sign_in(client, gate.url(HOST), name)).status_code == 200
         with trouble.is_full(gate):
             assert await status_of(alice, gate) == 200
-            await is_told_to_come_back(bob, gate)
+            await must_come_back(bob, gate)
             await sign_out_is_done_or_said_not_to_be(carol, gate)
-        assert any(trouble.full_words in line for line in gate.child.lines)
+        assert any(trouble.full_text in line for line in gate.child.lines)
         assert await signed_in_soon(bob, gate, "bob") < BOUND
 
 
-async def test_a_store_that_hangs_lets_nobody_in_by_mistake_and_is_used_again(trouble: Trouble, gate: RunningGate) -> None:
-    async with person(gate) as alice:
+async def test_hanging_store_fails_closed_and_recovers(trouble: Trouble, gate: RunningGate) -> None:
+    async with user(gate) as alice:
         assert (await sign_in(alice, gate.url(HOST), "alice")).status_code == 200
         with trouble.hangs(gate):
             if trouble.is_silent:
@@ -170,16 +170,16 @@ async def test_a_store_that_hangs_lets_nobody_in_by_mistake_and_is_used_again(tr
             else:
                 assert await status_of(alice, gate) == 200
             trouble.end_sessions()
-            async with person(gate) as carol:
-                await is_told_to_come_back(carol, gate, "carol")
-        assert any(trouble.hang_words in line or SILENT in line for line in gate.child.lines)
+            async with user(gate) as carol:
+                await must_come_back(carol, gate, "carol")
+        assert any(trouble.hang_text in line or SILENT in line for line in gate.child.lines)
         has_ended = trouble.end_sessions is not Trouble.end_sessions
         assert await until(alice, gate, 302 if has_ended else 200) < BOUND
-        async with person(gate) as carol:
+        async with user(gate) as carol:
             assert await signed_in_soon(carol, gate, "carol") < BOUND
 
 
-def person(gate: RunningGate) -> httpx.AsyncClient:
+def user(gate: RunningGate) -> httpx.AsyncClient:
     return gate.client(timeout=BOUND, headers=HTML)
 
 
@@ -206,9 +206,9 @@ async def until(client: httpx.AsyncClient, gate: RunningGate, status: int) -> fl
     return time.monotonic() - started
 
 
-async def is_told_to_come_back(client: httpx.AsyncClient, gate: RunningGate, who: str = "bob") -> None:
+async def must_come_back(client: httpx.AsyncClient, gate: RunningGate, name: str = "bob") -> None:
     """Who wants to sign in now: a page that says when to come back, and nobody is signed in."""
-    page = await sign_in(client, gate.url(HOST), who)
+    page = await sign_in(client, gate.url(HOST), name)
     assert page.status_code == 503, page.text
     assert int(page.headers["retry-after"]) > 0
     assert "text/html" in page.headers["content-type"]
@@ -240,7 +240,7 @@ async def nothing_waits_for_it(client: httpx.AsyncClient, gate: RunningGate) -> 
         assert set(await asyncio.gather(*many)) == {503}
 
 
-async def signed_in_soon(client: httpx.AsyncClient, gate: RunningGate, who: str) -> float:
+async def signed_in_soon(client: httpx.AsyncClient, gate: RunningGate, name: str) -> float:
     """A sign-in may end in trouble that the store still makes, and have succeeded in part: then nobody asks again who it is."""
     started = time.monotonic()
     async with asyncio.timeout(60):
@@ -248,7 +248,7 @@ async def signed_in_soon(client: httpx.AsyncClient, gate: RunningGate, who: str)
             assert status in (302, 503)
             page = await follow(client, await client.get(gate.url(HOST)))
             if str(page.url).startswith(str(gate.builder.settings["idp_provider_url"])):
-                await follow(client, await pick_person(client, page, who))
+                await follow(client, await pick_person(client, page, name))
             else:
                 await asyncio.sleep(0.05)
     return time.monotonic() - started

@@ -62,9 +62,9 @@ async def until(client: httpx.AsyncClient, gate: RunningGate, status: int) -> fl
 
 
 @asynccontextmanager
-async def signed_in(gate: RunningGate, who: str = "alice") -> AsyncIterator[httpx.AsyncClient]:
+async def signed_in(gate: RunningGate, user: str = "alice") -> AsyncIterator[httpx.AsyncClient]:
     async with gate.client(timeout=10) as client:
-        assert (await sign_in(client, gate.url(HOST), who)).status_code == 200
+        assert (await sign_in(client, gate.url(HOST), user)).status_code == 200
         yield client
 
 
@@ -132,7 +132,7 @@ async def test_a_redis_that_is_killed_under_load_costs_nothing_that_was_acknowle
                     await asyncio.sleep(0.02)
 
             writers = [asyncio.create_task(write(writer)) for writer in range(8)]
-            asking = asyncio.create_task(ask())
+            requesting = asyncio.create_task(ask())
             while len(acknowledged) < 200:
                 await asyncio.sleep(0.02)
             redis_server.kill()
@@ -147,8 +147,8 @@ async def test_a_redis_that_is_killed_under_load_costs_nothing_that_was_acknowle
             assert await status_of(stranger, gate) == 302
             redis_server.restart()
             recovered = await until(alice, gate, 200)
-            asking.cancel()
-            await asyncio.wait({asking})
+            requesting.cancel()
+            await asyncio.wait({requesting})
             assert set(statuses) <= {200, 503}
             assert statuses[0] == 200
             assert 0 < refused < 10 * STALENESS
@@ -157,7 +157,7 @@ async def test_a_redis_that_is_killed_under_load_costs_nothing_that_was_acknowle
             await store.close()
 
 
-async def test_a_session_that_ends_while_nobody_can_hear_it_is_served_no_longer_than_staleness(
+async def test_ended_session_is_served_at_most_for_staleness(
     provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, redis_server: RedisServer
 ) -> None:
     emptied(redis_server)
@@ -180,7 +180,7 @@ async def test_a_session_that_ends_while_nobody_can_hear_it_is_served_no_longer_
                 await store.close()
 
 
-async def test_a_database_that_restarts_or_takes_no_writes_lets_nobody_in_by_mistake_and_is_used_again(
+async def test_restarted_or_read_only_database_fails_closed(
     provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, postgresql: PostgresServer
 ) -> None:
     without_tables(postgresql)

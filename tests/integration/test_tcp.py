@@ -44,24 +44,24 @@ class Stage:
         return self.gate.wait_for_event("request", lambda entry: fields.items() <= entry.items())
 
 
-def _free_port_of_nobody() -> int:
+def _unused_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
 
 
 @pytest.fixture(scope="module", params=["embedded", "envoy"])
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    everybody = {"allow_public_unauthenticated_access": True}
+    all_users = {"allow_public_unauthenticated_access": True}
     with DevelopmentProvider() as provider, TcpUpstream(is_echo=True) as echo, TcpUpstream() as held:
-        dead = f"tcp://127.0.0.1:{_free_port_of_nobody()}"
+        dead = f"tcp://127.0.0.1:{_unused_port()}"
         builder = GateBuilder(provider.url).setting(groups_claim="groups", data_plane=request.param)
         builder.policy += [
-            {"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": echo.url, **everybody},
-            {"from": f"tcp+https://{OPEN}:{SILENT_PORT}", "to": held.url, **everybody},
-            {"from": f"tcp+https://{OPEN}:{DEAD_PORT}", "to": dead, **everybody},
-            {"from": f"tcp+https://{OPEN}:{TIMED_PORT}", "to": held.url, "timeout": "300ms", **everybody},
-            {"from": f"tcp+https://{OPEN}:{SHORT_PORT}", "to": held.url, "idle_timeout": "300ms", **everybody},
-            {"from": f"tcp+https://several.localhost:{ECHO_PORT}", "to": [dead, echo.url], **everybody},
+            {"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": echo.url, **all_users},
+            {"from": f"tcp+https://{OPEN}:{SILENT_PORT}", "to": held.url, **all_users},
+            {"from": f"tcp+https://{OPEN}:{DEAD_PORT}", "to": dead, **all_users},
+            {"from": f"tcp+https://{OPEN}:{TIMED_PORT}", "to": held.url, "timeout": "300ms", **all_users},
+            {"from": f"tcp+https://{OPEN}:{SHORT_PORT}", "to": held.url, "idle_timeout": "300ms", **all_users},
+            {"from": f"tcp+https://several.localhost:{ECHO_PORT}", "to": [dead, echo.url], **all_users},
             {"from": f"tcp+https://{PEOPLE}:{SILENT_PORT}", "to": held.url, "allowed_groups": ["engineering"]},
         ]
         builder.route(APP, to="http://127.0.0.1:9", allow_any_authenticated_user=True)
@@ -129,7 +129,7 @@ def test_a_reader_that_stops_stops_the_writer(stage: Stage) -> None:
             assert len(client.ends()) == sent
 
 
-def test_what_comes_after_the_client_s_end_is_kept_nowhere(stage: Stage) -> None:
+def test_bytes_after_client_end_are_dropped(stage: Stage) -> None:
     """RFC 8446 6.1: it is ignored."""
     with stage.connect() as client:
         assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
@@ -179,7 +179,7 @@ def test_what_is_refused_ends_the_connection_and_what_was_sent_ahead(
     assert (stage.echo.count, stage.held.count) == before
 
 
-def test_a_refusal_says_what_a_program_needs(stage: Stage) -> None:
+def test_denial_has_problem_document(stage: Stage) -> None:
     with stage.connect(PEOPLE) as client:
         client.send(f"CONNECT {PEOPLE}:{SILENT_PORT} HTTP/1.1\r\nHost: {PEOPLE}:{SILENT_PORT}\r\n\r\n".encode())
         answer = client.response()
@@ -220,19 +220,19 @@ def test_silence_ends_it(stage: Stage) -> None:
 async def test_a_program_is_let_in_by_its_token_and_by_policy(stage: Stage, header: str) -> None:
     name, scheme = header.split(" ", 1)
     statuses = {}
-    for person in ("alice", "bob"):
+    for user in ("alice", "bob"):
         async with stage.gate.client() as browser:
-            token = await token_of(browser, stage.gate.url(PEOPLE, ""), person)
+            token = await token_of(browser, stage.gate.url(PEOPLE, ""), user)
         with stage.connect(PEOPLE) as client:
             joiner = "" if scheme.endswith("-") else " "
-            statuses[person] = client.open(f"{PEOPLE}:{SILENT_PORT}", f"{name} {scheme}{joiner}{token}")
-            if statuses[person] == 200:
+            statuses[user] = client.open(f"{PEOPLE}:{SILENT_PORT}", f"{name} {scheme}{joiner}{token}")
+            if statuses[user] == 200:
                 stage.held.accepted().close()
                 with contextlib.suppress(Broken):
                     client.ends()
         with stage.connect(PEOPLE) as client:
-            twice = (f"Authorization: Gate {token}", f"Proxy-Authorization: Gate {token}")
-            assert client.open(f"{PEOPLE}:{SILENT_PORT}", *twice) == 401
+            duplicate = (f"Authorization: Gate {token}", f"Proxy-Authorization: Gate {token}")
+            assert client.open(f"{PEOPLE}:{SILENT_PORT}", *duplicate) == 401
         assert token not in stage.gate.child.output
     assert statuses == {"alice": 200, "bob": 403}
 
@@ -254,19 +254,19 @@ async def test_a_tunnel_ends_with_the_session_and_goes_on_with_a_reload_that_lea
     gate = running.gate
     async with gate.client() as browser:
         token = f"Authorization: Gate {await token_of(browser, gate.url(PEOPLE, ''), 'alice')}"
-        with running.connect(PEOPLE) as kept, running.connect(PEOPLE) as withdrawn:
-            assert kept.open(f"{PEOPLE}:{SILENT_PORT}", token) == withdrawn.open(f"{PEOPLE}:{ECHO_PORT}", token) == 200
+        with running.connect(PEOPLE) as stored, running.connect(PEOPLE) as withdrawn:
+            assert stored.open(f"{PEOPLE}:{SILENT_PORT}", token) == withdrawn.open(f"{PEOPLE}:{ECHO_PORT}", token) == 200
             upstream = running.held.accepted()
             gate.builder.policy[0]["allowed_groups"] = ["sales"]
             gate.builder.write(gate.config_file.parent, gate.certificates)
             assert withdrawn.ends() == b""
             upstream.sendall(b"still here")
-            assert kept.exactly(10) == b"still here"
+            assert stored.exactly(10) == b"still here"
             assert running.logged(host=f"{PEOPLE}:{ECHO_PORT}")["ending"] == "access_ended"
             with running.connect(PEOPLE) as again:
                 assert again.open(f"{PEOPLE}:{ECHO_PORT}", token) == 403
             await sign_out(browser, gate)
-            assert kept.ends() == b""
+            assert stored.ends() == b""
             upstream.close()
         with running.connect(PEOPLE) as again:
             assert again.open(f"{PEOPLE}:{SILENT_PORT}", token) == 401
@@ -291,78 +291,78 @@ def _unsent(sock: socket.socket) -> int:
 
 
 @pytest.fixture(scope="module")
-def beside_pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def alongside_pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Envoy reads what comes for a host that has pages, too."""
-    everybody = {"allow_public_unauthenticated_access": True}
+    all_users = {"allow_public_unauthenticated_access": True}
     with TcpUpstream(is_echo=True) as echo, TcpUpstream() as held:
         builder = GateBuilder("http://127.0.0.1:9").setting(data_plane="envoy")
-        builder.route(OPEN, to="http://127.0.0.1:9", **everybody)
+        builder.route(OPEN, to="http://127.0.0.1:9", **all_users)
         builder.policy += [
-            {"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": echo.url, **everybody},
-            {"from": f"tcp+https://{OPEN}:{SILENT_PORT}", "to": held.url, **everybody},
-            {"from": f"tcp+https://{OPEN}:{TIMED_PORT}", "to": held.url, "timeout": "300ms", **everybody},
-            {"from": f"tcp+https://{OPEN}:{DEAD_PORT}", "to": f"tcp://127.0.0.1:{_free_port_of_nobody()}", **everybody},
+            {"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": echo.url, **all_users},
+            {"from": f"tcp+https://{OPEN}:{SILENT_PORT}", "to": held.url, **all_users},
+            {"from": f"tcp+https://{OPEN}:{TIMED_PORT}", "to": held.url, "timeout": "300ms", **all_users},
+            {"from": f"tcp+https://{OPEN}:{DEAD_PORT}", "to": f"tcp://127.0.0.1:{_unused_port()}", **all_users},
             {"from": f"tcp+https://{OPEN}:{SHORT_PORT}", "to": held.url, "allow_any_authenticated_user": True},
         ]
         with builder.start(tmp_path_factory.mktemp("beside")) as gate:
             yield Stage(gate, echo, held)
 
 
-def test_beside_pages_bytes_pass_both_ways_until_one_end_has_said_everything(beside_pages: Stage) -> None:
-    with beside_pages.connect() as client:
+def test_alongside_pages_tunnel_relays_until_both_ends_close(alongside_pages: Stage) -> None:
+    with alongside_pages.connect() as client:
         assert client.open(f"{OPEN}:{ECHO_PORT}", ahead=b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n") == 200
         assert client.exactly(35).startswith(b"GET /smuggled")
         client.send(BIG)
         assert client.exactly(len(BIG)) == BIG
-    with beside_pages.connect() as client:
+    with alongside_pages.connect() as client:
         assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
-        with beside_pages.held.accepted() as upstream:
+        with alongside_pages.held.accepted() as upstream:
             upstream.sendall(BIG + b"and no more")
             upstream.close()
             assert client.ends() == BIG + b"and no more"
     for leaves in (TunnelClient.finish, lambda client: client.socket.close()):
-        with beside_pages.connect() as client:
+        with alongside_pages.connect() as client:
             assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
-            with beside_pages.held.accepted() as upstream:
+            with alongside_pages.held.accepted() as upstream:
                 client.send(b"the last word")
                 leaves(client)
                 assert upstream.recv(100) + upstream.recv(100) == b"the last word"
-    assert beside_pages.logged(host=f"{OPEN}:{SILENT_PORT}", bytes_received=13)["ending"] == "client_disconnected"
+    assert alongside_pages.logged(host=f"{OPEN}:{SILENT_PORT}", bytes_received=13)["ending"] == "client_disconnected"
 
 
-def test_beside_pages_a_tunnel_is_bounded_and_refused_as_everywhere(beside_pages: Stage) -> None:
-    with beside_pages.connect() as client:
+def test_alongside_pages_tunnel_limits(alongside_pages: Stage) -> None:
+    with alongside_pages.connect() as client:
         assert client.open(f"{OPEN}:{TIMED_PORT}") == 200
-        with beside_pages.held.accepted():
+        with alongside_pages.held.accepted():
             assert client.breaks_off()
-    assert beside_pages.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timeout"
-    before = beside_pages.echo.count, beside_pages.held.count
+    assert alongside_pages.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timeout"
+    before = alongside_pages.echo.count, alongside_pages.held.count
     for port, status in ((DEAD_PORT, 502), (SHORT_PORT, 401), (6379, 404)):
-        with beside_pages.connect() as client:
+        with alongside_pages.connect() as client:
             assert client.open(f"{OPEN}:{port}", ahead=b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n") == status
             assert b"HTTP/1.1" not in client.ends()
-    with beside_pages.connect() as client:
-        ahead = f"GET /smuggled HTTP/1.1\r\nHost: {OPEN}:{beside_pages.gate.port}\r\n\r\n".encode()
+    with alongside_pages.connect() as client:
+        ahead = f"GET /smuggled HTTP/1.1\r\nHost: {OPEN}:{alongside_pages.gate.port}\r\n\r\n".encode()
         assert client.open(f"{OPEN}:6379", "Content-Length: 0", ahead=ahead) == 404
         assert b"HTTP/1.1" not in client.ends()
-    assert not [entry for entry in beside_pages.gate.log if entry.get("path") == "/smuggled"]
-    certificates = beside_pages.gate.certificates
-    with RawHttp2Client(beside_pages.gate.port, certificates.client_context(), OPEN) as client:
+    assert not [entry for entry in alongside_pages.gate.log if entry.get("path") == "/smuggled"]
+    certificates = alongside_pages.gate.certificates
+    with RawHttp2Client(alongside_pages.gate.port, certificates.client_context(), OPEN) as client:
         answer = client.ask("CONNECT", "", f"{OPEN}:{ECHO_PORT}", body=b"ahead")
         assert (answer.status, b"ask by HTTP/1.1" in answer.body) == (501, True)
-    assert (beside_pages.echo.count, beside_pages.held.count) == before
+    assert (alongside_pages.echo.count, alongside_pages.held.count) == before
 
 
-def test_beside_pages_no_client_says_who_it_is(beside_pages: Stage) -> None:
+def test_alongside_pages_identity_headers_of_clients_are_removed(alongside_pages: Stage) -> None:
     """A header under a name of ours, or of Envoy's, is gone before gate looks."""
     pretended = ("x-gate-edge-facts: 6.6.6.6:6 6.6.6.6:6 HTTP/1.1 / x", "x-gate-edge-judged: x", "X-Forwarded-For: 6.6.6.6")
-    with beside_pages.connect() as client:
+    with alongside_pages.connect() as client:
         assert client.open(f"{OPEN}:{ECHO_PORT}", *pretended, "x-envoy-external-address: 6.6.6.6") == 200
         assert client.send(b"12345").exactly(5) == b"12345"
-    assert beside_pages.logged(host=f"{OPEN}:{ECHO_PORT}", bytes_received=5)["client"] == "127.0.0.1"
+    assert alongside_pages.logged(host=f"{OPEN}:{ECHO_PORT}", bytes_received=5)["client"] == "127.0.0.1"
 
 
-def test_the_stock_server_carries_tunnels_too(tmp_path: Path) -> None:
+def test_daphne_command_tunnels(tmp_path: Path) -> None:
     with TcpUpstream() as held:
         builder = GateBuilder("http://127.0.0.1:9").setting(data_plane="embedded")
         builder.policy.append({"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": held.url, "allow_public_unauthenticated_access": True})

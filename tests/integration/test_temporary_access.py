@@ -44,9 +44,7 @@ async def test_a_stream_ends_with_the_access_that_it_rests_on(way: str, provider
 
 
 @pytest.mark.parametrize("ends_first", ["access", "session"])
-async def test_a_stream_ends_when_it_must_although_nobody_can_be_asked(
-    ends_first: str, provider: DevelopmentProvider, tmp_path: Path
-) -> None:
+async def test_stream_ends_at_known_expiry_without_authorizer(ends_first: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
     """The store has gone silent for longer than what is cached may be served: an end that was known before still counts."""
     lifetime, cookie_expire = ("15s", "1h") if ends_first == "access" else ("1h", "15s")
     async with CanaryUpstream(script=application) as canary:
@@ -67,7 +65,7 @@ async def test_a_stream_ends_when_it_must_although_nobody_can_be_asked(
                 gate.wait_for_event("stream terminated")
 
 
-async def test_nobody_else_gets_in_by_it(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
+async def test_other_users_are_denied(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
     with started(provider, upstream.url, tmp_path) as gate:
         url = gate.url("app.localhost")
         async with gate.client() as alice, gate.client() as bob:
@@ -78,9 +76,7 @@ async def test_nobody_else_gets_in_by_it(provider: DevelopmentProvider, upstream
             assert (await bob.get(url, headers=HTML)).status_code == 403
 
 
-async def test_it_is_asked_for_and_given_between_services_in_processes_of_their_own(
-    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
-) -> None:
+async def test_access_request_and_grant_in_split_mode(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
     """alice asks, bob approves; each of their requests may reach another process."""
     with RedisServer(tmp_path / "redis") as redis:
         keys = {"approvers": [{"groups": "sales"}], "max_duration": "2h"}
@@ -95,8 +91,8 @@ async def test_it_is_asked_for_and_given_between_services_in_processes_of_their_
                 (link,) = re.findall(r'href="([^"]+/.gate/access\?route=[^"]+)"', refused.text)
                 assert (await sign_in(bob, split.url(), "bob")).status_code == 403
                 route = link.partition("route=")[2]
-                asked = await press(alice, link, "ask", route=route, why="a test", duration="3600")
-                assert asked.status_code == 303
+                requested = await press(alice, link, "ask", route=route, why="a test", duration="3600")
+                assert requested.status_code == 303
                 page = link.partition("?")[0]
                 assert (await press(alice, page, "approve")).status_code == 403
                 assert (await press(bob, page, "approve")).status_code == 303
@@ -104,9 +100,7 @@ async def test_it_is_asked_for_and_given_between_services_in_processes_of_their_
                 assert (await bob.get(split.url(), headers=HTML)).status_code == 403
 
 
-async def test_services_in_processes_of_their_own_hear_of_it(
-    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
-) -> None:
+async def test_separate_services_see_the_change(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as redis:
         policy = [{**GRANTED, "to": upstream.url}]
         split = Split(tmp_path, provider.url, redis, policy, database_url="")

@@ -60,14 +60,14 @@ def browser(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: 
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_times_are_shown_in_the_zone_of_the_browser_or_name_that_of_the_server(browser: Browser, gate: RunningGate, name: str) -> None:
+def test_times_in_browser_or_server_zone(browser: Browser, gate: RunningGate, name: str) -> None:
     path, link = PAGES[name]
 
-    def shown() -> list[list[str]]:
+    def displayed() -> list[list[str]]:
         browser.open(gate.url("authenticate.localhost", path))
         return browser.driver.execute_script(TIMES)
 
-    wait_until(lambda: bool(shown()), f"times on the page {name}", 20)
+    wait_until(lambda: bool(displayed()), f"times on the page {name}", 20)
     if link:
         browser.open(browser.find(link).get_attribute("href") or "")
     times = browser.driver.execute_script(TIMES)

@@ -72,13 +72,13 @@ async def get(gate: RunningGate, host: str, path: str = "/", **headers: str) -> 
         return await client.get(gate.url(host, path), headers=headers)
 
 
-def heard(response: httpx.Response) -> dict[str, str]:
+def incoming(response: httpx.Response) -> dict[str, str]:
     return dict(response.json()["headers"])
 
 
-async def test_a_proxied_request_is_one_trace_and_its_upstream_hears_of_it(gate, backend):
+async def test_proxied_request_is_one_trace(gate, backend):
     response = await get(gate, OPEN, "/papers?token=hidden", Cookie="secret=hidden", Authorization="Basic hidden")
-    spans = until(backend.spans, lambda told: bool(whole(told, "/papers")))
+    spans = until(backend.spans, lambda received: bool(whole(received, "/papers")))
     (root,) = whole(spans, "/papers")
     assert root.name == f"GET {OPEN}:{gate.port}"
     below = {span.name: span for span in spans if span.parent == root.id}
@@ -91,32 +91,32 @@ async def test_a_proxied_request_is_one_trace_and_its_upstream_hears_of_it(gate,
     (line,) = [entry for entry in gate.log if entry["event"] == "request" and entry["path"] == "/papers"]
     assert root.tags["gate.request_id"] == line["request_id"]
     assert root.tags["gate.route_name"] == below["authorize"].tags["gate.route_name"] == line["route_name"] == "open pages"
-    assert heard(response)["traceparent"] == f"00-{root.trace:032x}-{below['upstream'].id:016x}-01"
-    assert heard(response)["x-b3-traceid"] == f"{root.trace:032x}"
+    assert incoming(response)["traceparent"] == f"00-{root.trace:032x}-{below['upstream'].id:016x}-01"
+    assert incoming(response)["x-b3-traceid"] == f"{root.trace:032x}"
     assert not any(b"hidden" in taken.body for taken in backend.taken)
 
 
-async def test_a_sign_in_is_traced_with_what_the_provider_was_asked_and_no_secret_of_it(gate, backend):
+async def test_sign_in_trace_without_secrets(gate, backend):
     async with gate.client() as client:
         page = await sign_in(client, gate.url(HOST, "/signed-in?state=mine"), "alice")
         cookies = [cookie.value for cookie in client.cookies.jar]
     assert page.status_code == 200
-    spans = until(backend.spans, lambda told: bool(named(told, "GET /oauth2/callback") and whole(told, "/signed-in")[1:]))
+    spans = until(backend.spans, lambda received: bool(named(received, "GET /oauth2/callback") and whole(received, "/signed-in")[1:]))
     (callback,) = named(spans, "GET /oauth2/callback")
-    asked = [span for span in named(spans, "provider") if span.trace == callback.trace]
-    assert {span.tags["http.request.method"] for span in asked} >= {"POST"}
-    assert all(span.tags["server.address"] == httpx.URL(gate.builder.settings["idp_provider_url"]).netloc.decode() for span in asked)
+    requested = [span for span in named(spans, "provider") if span.trace == callback.trace]
+    assert {span.tags["http.request.method"] for span in requested} >= {"POST"}
+    assert all(span.tags["server.address"] == httpx.URL(gate.builder.settings["idp_provider_url"]).netloc.decode() for span in requested)
     assert {"sign in", "allowed"} <= {span.tags.get("gate.outcome", "").replace("_", " ") for span in spans}
-    told = b"".join(taken.body for taken in backend.taken)
+    received = b"".join(taken.body for taken in backend.taken)
     secrets = [*cookies, gate.builder.settings["idp_client_secret"], gate.builder.settings["shared_secret"], "alice", "code=", "state="]
-    assert [secret for secret in secrets if secret.encode() in told] == []
+    assert [secret for secret in secrets if secret.encode() in received] == []
 
 
-async def test_a_refused_request_and_a_failed_upstream_are_told_as_what_they_are(gate, backend):
+async def test_denial_and_upstream_failure_are_distinguished(gate, backend):
     assert (await get(gate, HOST, "/refused", Accept="application/json")).status_code == 401
     reload(gate, policy=[{**route, "to": "http://127.0.0.1:9"} for route in gate.builder.policy])
     assert (await get(gate, OPEN, "/failed")).status_code == 502
-    spans = until(backend.spans, lambda told: bool(whole(told, "/failed")))
+    spans = until(backend.spans, lambda received: bool(whole(received, "/failed")))
     (refused,) = whole(spans, "/refused")
     assert (refused.tags["http.response.status_code"], refused.is_error) == ("401", False)
     (failed,) = whole(spans, "/failed")
@@ -131,10 +131,10 @@ async def test_a_stranger_can_neither_have_a_request_traced_nor_lead_its_trace(g
     assert (f"{led.trace:032x}" == TRACE, led.parent) == (False, 0)
     reload(gate, tracing_sample_rate=0)
     untraced = await get(gate, OPEN, "/untraced", **SAMPLED)
-    assert heard(untraced)["traceparent"] == SAMPLED["traceparent"], "an application's own trace goes through"
+    assert incoming(untraced)["traceparent"] == SAMPLED["traceparent"], "an application's own trace goes through"
     reload(gate, tracing_sample_rate=1)
     await get(gate, OPEN, "/after")
-    spans = until(backend.spans, lambda told: bool(whole(told, "/after")))
+    spans = until(backend.spans, lambda received: bool(whole(received, "/after")))
     assert not whole(spans, "/untraced")
 
 
@@ -143,8 +143,8 @@ async def test_a_trusted_peer_leads_the_trace(gate, backend):
     response = await get(gate, OPEN, "/led", **SAMPLED, tracestate="a=1")
     (led,) = until(lambda: whole(backend.spans(), "/led"), bool)
     assert (f"{led.trace:032x}", f"{led.parent:016x}") == (TRACE, SPAN)
-    assert heard(response)["traceparent"].startswith(f"00-{TRACE}-")
-    assert heard(response)["tracestate"] == "a=1"
+    assert incoming(response)["traceparent"].startswith(f"00-{TRACE}-")
+    assert incoming(response)["tracestate"] == "a=1"
 
 
 @pytest.mark.parametrize("provider_name", ["otlp", "jaeger", "agent", "datadog"])
@@ -159,40 +159,40 @@ async def test_a_reload_changes_the_back_end_without_a_restart(gate, backend, pr
         reload(gate, **settings[provider_name])
         response = await get(gate, OPEN, "/second")
         receives = agent.spans if provider_name == "agent" else second.spans
-        spans = until(receives, lambda told: bool(whole(told, "/second")))
+        spans = until(receives, lambda received: bool(whole(received, "/second")))
         (root,) = whole(spans, "/second")
         assert {span.name for span in spans if span.parent == root.id} == {"authorize", "upstream"}
-        assert heard(response)["traceparent"].startswith(f"00-{root.trace:032x}-")
-        assert "x-b3-traceid" not in heard(response)
+        assert incoming(response)["traceparent"].startswith(f"00-{root.trace:032x}-")
+        assert "x-b3-traceid" not in incoming(response)
     assert not whole(backend.spans(), "/second")
 
 
 async def test_a_reload_can_end_tracing(gate, backend):
     reload(gate, tracing_provider=None)
     response = await get(gate, OPEN, "/untold", **SAMPLED)
-    assert heard(response)["traceparent"] == SAMPLED["traceparent"]
+    assert incoming(response)["traceparent"] == SAMPLED["traceparent"]
     reload(gate, tracing_provider="zipkin")
     await get(gate, OPEN, "/told")
-    spans = until(backend.spans, lambda told: bool(whole(told, "/told")))
+    spans = until(backend.spans, lambda received: bool(whole(received, "/told")))
     assert not whole(spans, "/untold")
 
 
-async def test_a_provider_without_its_endpoint_is_refused_and_the_last_good_one_stays(gate, backend):
+async def test_provider_without_endpoint_is_refused_at_reload(gate, backend):
     with hears(gate, "configuration rejected") as refused:
         rewrite(gate.config_file, tracing_span_endpoint=None)
     assert "zipkin needs tracing_span_endpoint" in refused[0]["problem"]
     await get(gate, OPEN, "/still")
-    until(backend.spans, lambda told: bool(whole(told, "/still")))
+    until(backend.spans, lambda received: bool(whole(received, "/still")))
 
 
-async def test_a_back_end_that_hangs_or_fails_delays_no_request_and_is_told_of_once(gate, backend):
+async def test_failing_trace_backend_delays_no_request(gate, backend):
     backend.go_on.clear()
     backend.is_slow.set()
-    began = time.monotonic()
+    started_at = time.monotonic()
     async with gate.client() as client:
         for _ in range(300):
             assert (await client.get(gate.url(OPEN))).status_code == 200
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - started_at < 60
     gate.wait_for_event("trace export failed")
     backend.is_slow.clear()
     backend.go_on.set()

@@ -45,9 +45,9 @@ class Stage:
     def child(self, destination: str, *more: str) -> Child:
         return python(*self.command(destination, *more), environment=self.environment)
 
-    def run(self, destination: str, *more: str, said: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def run(self, destination: str, *more: str, report: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = (sys.executable, *self.command(destination, "--listen", "-", *more))
-        return subprocess.run(command, input=said, capture_output=True, cwd=ROOT, env=self.environment, timeout=60, check=False)
+        return subprocess.run(command, input=report, capture_output=True, cwd=ROOT, env=self.environment, timeout=60, check=False)
 
 
 @pytest.fixture(scope="module", params=["embedded", "envoy"])
@@ -87,7 +87,7 @@ def port_of(child: Child) -> int:
     return int(child.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
 
 
-def test_a_person_signs_in_once_and_again_when_the_session_has_ended(stage: Stage, tmp_path: Path) -> None:
+def test_sign_in_once_per_session(stage: Stage, tmp_path: Path) -> None:
     with stage.child(REDIS) as child, headless_browser(tmp_path, trusted_spki=stage.gate.certificates.spki_hash) as browser:
         port = port_of(child)
         assert opened(stage) == []
@@ -106,9 +106,9 @@ def test_a_person_signs_in_once_and_again_when_the_session_has_ended(stage: Stag
             thread.join(30)
         assert answers == [b"through gate"] * 2
         assert len(opened(stage)) == 1
-        (kept,) = stage.tokens
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-        assert kept.read_text() not in child.output + stage.gate.child.output
+        (stored,) = stage.tokens
+        assert stat.S_IMODE(stored.stat().st_mode) == 0o600
+        assert stored.read_text() not in child.output + stage.gate.child.output
 
         browser.open(stage.gate.url("authenticate.localhost", "/.gate/signout/"))
         browser.click("main form button")
@@ -122,22 +122,22 @@ def test_a_person_signs_in_once_and_again_when_the_session_has_ended(stage: Stag
 
 
 async def test_standard_streams_and_a_token_of_ones_own(stage: Stage) -> None:
-    for person, destination, code in (("alice", ECHO, 0), ("bob", REDIS, 1)):
+    for user, destination, code in (("alice", ECHO, 0), ("bob", REDIS, 1)):
         async with stage.gate.client() as browser:
-            token = stage.home / person
-            token.write_text(await token_of(browser, stage.gate.url("redis.localhost", ""), person) + "\n")
-        said = os.urandom(300_000)
-        run = stage.run(destination, "--token-file", str(token), said=said)
-        assert (run.returncode, run.stdout == said) == (code, code == 0), run.stderr
+            token = stage.home / user
+            token.write_text(await token_of(browser, stage.gate.url("redis.localhost", ""), user) + "\n")
+        report = os.urandom(300_000)
+        run = stage.run(destination, "--token-file", str(token), report=report)
+        assert (run.returncode, run.stdout == report) == (code, code == 0), run.stderr
     assert b"refused: 403 Forbidden" in run.stderr
     assert b"Traceback" not in run.stderr
-    nobody = stage.home / "nobody"
-    nobody.write_text("nonsense")
+    anonymous = stage.home / "nobody"
+    anonymous.write_text("nonsense")
     before = opened(stage)
-    run = stage.run(ECHO, "--token-file", str(nobody))
+    run = stage.run(ECHO, "--token-file", str(anonymous))
     assert (run.returncode, b"refused: 401" in run.stderr, opened(stage)) == (1, True, before)
 
 
-def test_what_is_wrong_is_said_in_one_line(stage: Stage) -> None:
+def test_problem_is_one_line(stage: Stage) -> None:
     run = stage.run("redis.localhost:1")
     assert (run.returncode, b"refused: 404" in run.stderr, run.stderr.count(b"\n")) == (1, True, 1), run.stderr

@@ -114,7 +114,7 @@ def _make(command: list[str | Path], directory: Path) -> None:
     assert made.returncode == 0, made.stderr
 
 
-def said(command: list[str | Path], assertion: str, authority: Path) -> subprocess.CompletedProcess[str]:
+def output(command: list[str | Path], assertion: str, authority: Path) -> subprocess.CompletedProcess[str]:
     environment = clean_environment(SSL_CERT_FILE=str(authority), NODE_EXTRA_CA_CERTS=str(authority))
     return subprocess.run([*command, assertion], env=environment, capture_output=True, text=True, timeout=60, check=False)
 
@@ -147,16 +147,16 @@ async def test_the_pages_code_verifies_an_assertion_and_refuses_others(running: 
     authority = running.certificates.authority
     code = sample(running, language, f"app.localhost:{running.port}")
     command = program(language, code, tmp_path / "ours", authority)
-    good = said(command, assertion, authority)
-    assert good.returncode == 0, good.stderr
-    assert json.loads(good.stdout)["sub"] == "oidc/alice"
+    valid = output(command, assertion, authority)
+    assert valid.returncode == 0, valid.stderr
+    assert json.loads(valid.stdout)["sub"] == "oidc/alice"
     head, body, signature = assertion.split(".")
     forged = f"{head}.{body[:-2]}{'AA' if body[-2:] != 'AA' else 'BB'}.{signature}"
     no_algorithm = base64.urlsafe_b64encode(json.dumps({"alg": "none"}).encode()).rstrip(b"=").decode()
     unsigned = f"{no_algorithm}.{body}."
     other = program(language, sample(running, language, "other.example"), tmp_path / "other", authority)
     for tried, token in ((command, forged), (command, unsigned), (command, "a.b.c"), (command, ""), (other, assertion)):
-        bad = said(tried, token, authority)
+        bad = output(tried, token, authority)
         assert bad.returncode != 0
         assert bad.stdout == ""
 
@@ -170,7 +170,7 @@ async def test_a_replaced_key_is_served_after_a_reload(running: RunningGate, tmp
     assert others == [first]
 
 
-async def test_a_cluster_sees_the_person_and_a_token_that_is_read_again(running: RunningGate, tmp_path: Path) -> None:
+async def test_cluster_gets_impersonated_user_and_reloaded_token(running: RunningGate, tmp_path: Path) -> None:
     found = [pair for pair in await headers_at(running, "k8s.localhost") if pair[0] in ("authorization", "impersonate-user")]
     assert found == [["authorization", "Bearer the-first-token"], ["impersonate-user", "alice@example.com"]]
     (tmp_path / "token").write_text("the-second-token\n")

@@ -105,11 +105,11 @@ class Server:
 
     def refused(self, *lines: str, host: str = HOST, path: str = "/hold", **changed: str) -> RawResponse:
         """The answer to a handshake that the upstream must not hear of, and after which the connection ends."""
-        heard = len(self.upstream.heads)
+        received = len(self.upstream.heads)
         with self.connect(host) as client:
             sent = client.open(self.name(host), path, *lines, ahead=b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n", **changed)
             assert ended(client)
-        assert len(self.upstream.heads) == heard
+        assert len(self.upstream.heads) == received
         return sent
 
     def ended_with(self, ending: str, **fields: object) -> dict:
@@ -213,12 +213,12 @@ def test_what_is_sent_with_the_handshake_reaches_the_upstream_after_its_101(serv
         assert client.frame().payload == b"early"
 
 
-def test_what_the_upstream_says_with_its_101_is_not_lost(server: Server) -> None:
+def test_bytes_after_101_are_relayed(server: Server) -> None:
     with server.opened("/speaks-first") as client:
         assert client.frame().payload == b"first"
 
 
-def test_the_handshake_goes_up_as_the_client_said_it(server: Server, upstream: SocketUpstream) -> None:
+def test_handshake_is_forwarded_unchanged(server: Server, upstream: SocketUpstream) -> None:
     with server.opened("/hold?a=1", HOST, "Sec-WebSocket-Protocol: a, b", "Sec-WebSocket-Extensions: x-one; y", "Cookie: _gate=z; own=1"):
         head = upstream.heads[-1].lower()
     for line in (b"upgrade: websocket", b"connection: upgrade", b"sec-websocket-protocol: a, b", b"sec-websocket-extensions: x-one; y"):
@@ -250,7 +250,7 @@ def test_the_101_is_cleaned_like_any_answer(server: Server) -> None:
         *(({"host": STRICT, "origin": origin}, 403) for origin in ("https://enemy.example", "capacitor://other", "null", "file://")),
     ],
 )
-def test_a_refused_handshake_reaches_nobody_and_ends_the_connection(server: Server, changed: dict[str, str], status: int) -> None:
+def test_refused_handshake_closes_the_connection(server: Server, changed: dict[str, str], status: int) -> None:
     answer = server.refused(**changed)
     assert answer.status == status
     assert answer.announces_close
@@ -303,8 +303,8 @@ def test_an_unmasked_client_is_closed_with_1002_on_both_sides(server: Server, up
         client.send(from_client(TEXT, b"good") + b"\x81\x02no")
         assert client.frame().close_code == 1002
         wait_until(lambda: len(upstream.frames()) == 2, "the upstream is told")
-    good, close = upstream.frames()
-    assert (good.payload, close.close_code) == (b"good", 1002)
+    valid, close = upstream.frames()
+    assert (valid.payload, close.close_code) == (b"good", 1002)
     server.ended_with("websocket_protocol_error")
 
 

@@ -46,10 +46,10 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file() and not name.startswith(("tests/", "bench/", "docs/")):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, copy / name)
-    person = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+    user = ("-c", "user.name=x", "-c", "user.email=x@example.com")
     run("git", "init", "--quiet", where=copy)
     run("git", "add", "--all", where=copy)
-    run("git", *person, "commit", "--quiet", "--message", "all", where=copy)
+    run("git", *user, "commit", "--quiet", "--message", "all", where=copy)
     return copy
 
 
@@ -106,11 +106,11 @@ def test_extras_are_what_the_checkout_installs() -> None:
 
 
 def test_each_short_name_is_a_command_and_each_command_has_one(installed: Path) -> None:
-    told = run(installed / "bin/gate", where=installed.parent, PYTHONPATH=str(installed))
+    received = run(installed / "bin/gate", where=installed.parent, PYTHONPATH=str(installed))
     folder = ROOT / "gateproject/management/commands"
     there = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     assert {command for _, command, _ in COMMANDS} == there
-    assert all(f"  {short} " in told for short, _, _ in COMMANDS)
+    assert all(f"  {short} " in received for short, _, _ in COMMANDS)
 
 
 async def test_what_the_wheel_installs_is_served_by_one_command(
@@ -121,8 +121,8 @@ async def test_what_the_wheel_installs_is_served_by_one_command(
     program = installed / "bin/gate"
     with builder.start(tmp_path, lambda *_: (program, "run"), PYTHONPATH=str(installed)) as gate:
         async with gate.client() as client:
-            said = run(program, "check", "-config", gate.config_file, where=tmp_path, PYTHONPATH=str(installed))
-            assert "0 errors" in said
+            output = run(program, "check", "-config", gate.config_file, where=tmp_path, PYTHONPATH=str(installed))
+            assert "0 errors" in output
             page = await sign_in(client, gate.url(APP, "/x"), "alice")
             assert page.status_code == 200
             style = await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/static/gateproject/admin.css"))
@@ -135,8 +135,12 @@ async def test_it_runs_as_the_image_runs_it_on_a_read_only_root(
     """As nobody special, with the environment and the health check of the Dockerfile; bubblewrap stands for the container."""
     dockerfile = (ROOT / "deploy" / "compose" / "Dockerfile").read_text()
     (environment,) = re.findall(r"^ENV (.+)$", dockerfile, re.MULTILINE)
-    given = dict(pair.split("=", 1) for pair in environment.replace("/data", str(tmp_path / "data")).split())
-    given |= {"METRICS_ADDRESS": f"127.0.0.1:{free_port()}", "PYTHONPATH": str(installed), "PATH": f"{installed}/bin:{os.environ['PATH']}"}
+    granted = dict(pair.split("=", 1) for pair in environment.replace("/data", str(tmp_path / "data")).split())
+    granted |= {
+        "METRICS_ADDRESS": f"127.0.0.1:{free_port()}",
+        "PYTHONPATH": str(installed),
+        "PATH": f"{installed}/bin:{os.environ['PATH']}",
+    }
     (health_check,) = re.findall(r"^HEALTHCHECK .*CMD (\[.+\])$", dockerfile, re.MULTILINE)
     (tmp_path / "data").mkdir()
     builder = GateBuilder(provider.url).route(APP, to=upstream.url, allow_any_authenticated_user=True)
@@ -148,10 +152,10 @@ async def test_it_runs_as_the_image_runs_it_on_a_read_only_root(
 
     def is_healthy() -> bool:
         command = [*before, *json.loads(health_check)]
-        return subprocess.run(command, cwd=tmp_path, env=clean_environment(**given), capture_output=True, timeout=30).returncode == 0
+        return subprocess.run(command, cwd=tmp_path, env=clean_environment(**granted), capture_output=True, timeout=30).returncode == 0
 
     assert not is_healthy()
-    with Child(*before, "gate", "run", "-config", config, environment=clean_environment(**given)) as child:
+    with Child(*before, "gate", "run", "-config", config, environment=clean_environment(**granted)) as child:
         child.wait_for(is_healthy, "its health check", 60)
         async with httpx.AsyncClient(transport=LoopbackTransport(verify=certificates.client_context())) as client:
             page = await sign_in(client, builder.url(APP, "/x"), "alice")
@@ -200,26 +204,26 @@ def test_what_can_not_be_written_leaves_nothing_behind(installed: Path, tmp_path
 
 
 def test_a_disk_that_is_full_starts_nothing(installed: Path, configured: Path) -> None:
-    said = refused(installed, configured.parent, "run", "-config", configured, disk=4096)
-    assert "startup failed\n" in said
-    assert "database_url: cannot use the database: " in said
+    output = refused(installed, configured.parent, "run", "-config", configured, disk=4096)
+    assert "startup failed\n" in output
+    assert "database_url: cannot use the database: " in output
 
 
 def test_a_port_that_another_has_is_named_with_how_to_find_it(installed: Path, configured: Path) -> None:
     port = yaml.safe_load(configured.read_text())["address"].rpartition(":")[2]
     with socket.create_server(("127.0.0.1", int(port))):
-        said = refused(installed, configured.parent, "run", "-config", configured)
-    assert f"127.0.0.1:{port}: another process" in said
+        output = refused(installed, configured.parent, "run", "-config", configured)
+    assert f"127.0.0.1:{port}: another process" in output
 
 
-def test_a_setting_of_another_release_is_named_with_ours(installed: Path, configured: Path) -> None:
+def test_unknown_setting_suggests_a_known_one(installed: Path, configured: Path) -> None:
     configured.write_text(configured.read_text() + "shiny: 1\ncookie_secrt: x\n")
-    said = refused(installed, configured.parent, "run", "-config", configured)
-    assert "shiny: unknown setting (gate v0." in said
-    assert "cookie_secrt: unknown setting" in said
+    output = refused(installed, configured.parent, "run", "-config", configured)
+    assert "shiny: unknown setting (gate v0." in output
+    assert "cookie_secrt: unknown setting" in output
 
 
-def test_the_demo_without_its_extra_says_which(installed: Path, tmp_path: Path) -> None:
+def test_demo_without_extra_names_it(installed: Path, tmp_path: Path) -> None:
     without = "import runpy, sys; sys.modules['oidc_provider_mock'] = None; sys.argv = sys.argv[1:]; "
     without += "runpy.run_path(sys.argv[0], run_name='__main__')"
     command, environment = [sys.executable, "-c", without, installed / "bin/gate", "demo", "--folder", "demo"], clean_environment()
@@ -234,8 +238,8 @@ def test_the_demo_without_its_extra_says_which(installed: Path, tmp_path: Path) 
 def test_a_unit_of_systemd_runs_this_installation(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "answers.yaml").write_text(ANSWERS)
     init = ("init", "--offline", "--answers", "answers.yaml", "etc", "--systemd", "gate.service")
-    said = run(installed / "bin/gate", *init, where=tmp_path, PYTHONPATH=str(installed))
-    assert "systemctl enable --now gate" in said
+    output = run(installed / "bin/gate", *init, where=tmp_path, PYTHONPATH=str(installed))
+    assert "systemctl enable --now gate" in output
     unit = (tmp_path / "gate.service").read_text()
     assert f"ExecStart={installed}/bin/gate run --config {tmp_path}/etc/config.yaml\n" in unit
     assert "%" not in unit.replace("%H", "")

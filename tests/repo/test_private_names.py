@@ -70,7 +70,7 @@ USED = {
         "acme",
         "proxy/autocert/acme_client.py",
         "_post_once",
-    ): "integration/proxy/autocert/test_acme_client.py::test_the_account_is_kept_and_used_again",
+    ): "integration/proxy/autocert/test_acme_client.py::test_acme_account_is_stored_and_reused",
     ("django", "authorize/admin.py", "_get_obj_does_not_exist_redirect"): (
         "unit/authorize/test_admin.py::test_a_decision_s_page_is_its_explanation"
     ),

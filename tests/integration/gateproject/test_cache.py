@@ -45,7 +45,7 @@ def cached(directory: Path, server: RedisServer) -> object:
         return json.loads(child.output.strip().splitlines()[-1])
 
 
-def test_it_is_kept_in_the_kvstore_as_json(tmp_path: Path, server: RedisServer) -> None:
+def test_cache_value_in_redis_is_json(tmp_path: Path, server: RedisServer) -> None:
     assert cached(tmp_path, server) == {"b": 1}
     assert server.command("GET", "gate:cache:1:a") == '{"b": 1}'
 

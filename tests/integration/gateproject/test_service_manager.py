@@ -52,16 +52,16 @@ def started(directory: Path, listening: Listening, workers: int) -> tuple[Child,
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_it_says_when_it_serves_reloads_and_stops(workers: int, listening: Listening, tmp_path: Path) -> None:
+def test_systemd_notifications(workers: int, listening: Listening, tmp_path: Path) -> None:
     gate, path, port = started(tmp_path, listening, workers)
     with gate:
-        said = listening.next()
-        assert (said["READY"], "ready" in said["STATUS"]) == ("1", True), gate.output
+        report = listening.next()
+        assert (report["READY"], "ready" in report["STATUS"]) == ("1", True), gate.output
         socket.create_connection(("127.0.0.1", port), 5).close()
 
         gate.process.send_signal(signal.SIGHUP)
-        begun = listening.next()
-        assert (begun["RELOADING"], begun["MONOTONIC_USEC"].isdecimal()) == ("1", True)
+        begin_time = listening.next()
+        assert (begin_time["RELOADING"], begin_time["MONOTONIC_USEC"].isdecimal()) == ("1", True)
         done = listening.next()
         assert (done["READY"], "refused" in done["STATUS"]) == ("1", False)
 

@@ -46,7 +46,7 @@ unreachable.without(
 )
 
 LIVE_RELOAD = "integration/test_reload.py"
-runtime = door("gateproject.process.runtime", f"{LIVE_RELOAD}::test_what_needs_a_restart_says_so_and_the_rest_takes_over")
+runtime = door("gateproject.process.runtime", f"{LIVE_RELOAD}::test_restart_only_settings_are_logged")
 runtime.without(
     "what needs a restart waits for it",
     "Runtime._build_next",
@@ -59,7 +59,7 @@ runtime.without(
         "services, in_force = await self._settled_services()",
         "try:\n    services, in_force = await self._settled_services()\nexcept ConfigError:\n    in_force = self.in_force\n    services = self.builder.build(self.options.model_copy(update={'policy': ()}), self.services)",
     ),
-    f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
+    f"{LIVE_RELOAD}::test_invalid_file_keeps_configuration_and_logs_problems",
 )
 WITHIN = "unit/gateproject/process/test_runtime.py"
 runtime.without("a reload comes after the start", "Runtime._start", replaced("self._reloading", "asyncio.Lock()"), WITHIN)
@@ -140,19 +140,19 @@ reload.without(
     "a refused configuration is reported to Prometheus",
     "ConfigurationStatus.rejected_with",
     skips("metrics.record_config_rejected(service)"),
-    f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
+    f"{RELOAD}::test_failing_policy_tests_keep_configuration",
 )
 source.without(
     "a reload runs the policy tests",
     "ConfigWatcher.__init__",
     replaced("[check for check in checks if not check.warns]", "[]"),
-    f"{RELOAD}::test_policy_tests_that_fail_keep_the_last_good_configuration",
+    f"{RELOAD}::test_failing_policy_tests_keep_configuration",
 )
 route_table.without(
     "a replaced authority of all routes counts for the next request",
     "RouteTable.build",
     always("previous._conditions == conditions"),
-    f"{RELOAD}::test_a_replaced_authority_of_all_routes_judges_connections_that_are_open",
+    f"{RELOAD}::test_replaced_client_ca_applies_to_open_connections",
 )
 
 own_health = door("databroker.service", "contract/test_readiness.py::test_a_store_that_is_lost_makes_it_not_ready_until_it_is_back")
@@ -241,9 +241,7 @@ output.without(
     ),
 )
 
-page_metrics = door(
-    "gateproject.middleware", "integration/test_metrics.py::test_pages_of_ours_are_timed_by_view_and_nothing_that_a_client_makes_up"
-)
+page_metrics = door("gateproject.middleware", "integration/test_metrics.py::test_page_metrics_have_bounded_labels")
 page_metrics.without("clients' methods make no series of our pages", "PageMetricsMiddleware.label_metric", never('"method" in labels'))
 door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py").without(
     "last log lines are written", "install_non_blocking_output", skips("atexit.register(output.drain)")

@@ -86,13 +86,13 @@ known.without(
 silent = "integration/test_silent_readers.py::"
 routes = door(
     "proxy.envoy.resources.ext_authz_filter",
-    f"{silent}test_who_does_not_read_holds_no_connection",
+    f"{silent}test_silent_reader_is_disconnected",
     "unit/proxy/envoy/resources/test_ext_authz_filter.py",
 )
 routes.without("who does not read holds no upstream", "JudgeFilter.routes", replaced("([], idle)", '([], "0s")'))
 flushed = door(
     "proxy.envoy.resources.http_connection_manager",
-    f"{silent}test_who_does_not_read_holds_no_connection",
+    f"{silent}test_silent_reader_is_disconnected",
     "unit/proxy/envoy/resources/test_edge_listener.py",
 )
 flushed.without("what waits to be flushed is bounded", "http_connections", passes(stream_flush_timeout='"0s"'))
@@ -132,7 +132,7 @@ windows.without(
 
 answers = script_door(
     "proxy/envoy/resources/response_filter.lua",
-    "contract/test_data_planes.py::test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win",
+    "contract/test_data_planes.py::test_upstream_cannot_set_gate_cookies",
 )
 answers.without("no application sets our cookies", "if sets_ours(value) or", "if")
 answers.without(

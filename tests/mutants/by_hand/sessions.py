@@ -130,13 +130,11 @@ ended_by_command.without(
     "an ending by command is logged first", "_end", skips("await asyncio.to_thread(record_command, command_line_user(), action, id, model)")
 )
 
-clocks = door("databroker.store.redis_scripts", "contract/test_stores.py::test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others")
+clocks = door("databroker.store.redis_scripts", "contract/test_stores.py::test_fast_clock_deletes_no_records_valid_for_others")
 clocks.without(
     "a clock that is ahead ends nothing in the kvstore",
     "_PRELUDE",
     in_text("math.min(tonumber(ours), tonumber(time[1]) + tonumber(time[2]) / 1000000", "tonumber(ours"),
 )
-database_clock = door(
-    "databroker.store.database", "contract/test_stores.py::test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others"
-)
+database_clock = door("databroker.store.database", "contract/test_stores.py::test_fast_clock_deletes_no_records_valid_for_others")
 database_clock.without("a clock that is ahead ends nothing in the database", "_earlier", returns("ours"))

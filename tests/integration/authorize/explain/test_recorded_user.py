@@ -49,10 +49,10 @@ async def test_the_explanation_is_what_the_user_gets(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("anyone.localhost"), "alice")
         give(gate.config_file, "granted", "1h")
-        given = await answers(client, gate)
-        assert given == dict.fromkeys(HOSTS, True) | {"nobody.localhost": False}
+        granted = await answers(client, gate)
+        assert granted == dict.fromkeys(HOSTS, True) | {"nobody.localhost": False}
         for user in ("alice@example.com", "oidc/alice", "alice"):
-            for host, is_allowed in given.items():
+            for host, is_allowed in granted.items():
                 found = explain(gate, host, "--user", user)
                 assert (found["allowed"], found["person"]["hypothetical"]) == (is_allowed, False), (user, host, found["note"])
         await client.get(gate.url("anyone.localhost", "/.gate/sign_out"))
@@ -66,13 +66,13 @@ async def test_the_explanation_is_what_the_user_gets(gate: RunningGate) -> None:
 @pytest.mark.parametrize(
     "arguments", [["--user", "bob@example.com"], ["--user", "oidc/bob"], ["--user", "alice", "--group", "engineering"]]
 )
-async def test_a_user_who_is_described_or_not_recorded_is_hypothetical(gate: RunningGate, arguments: list[str]) -> None:
+async def test_unrecorded_user_is_hypothetical(gate: RunningGate, arguments: list[str]) -> None:
     found = explain(gate, "groups.localhost", *arguments)
     assert found["person"]["hypothetical"]
     assert found["allowed"] is ("--group" in arguments)
 
 
-async def test_without_the_running_gate_the_command_fails_and_says_why(gate: RunningGate) -> None:
+async def test_command_fails_without_running_gate(gate: RunningGate) -> None:
     gate.stop()
     done = run("manage.py", "explainaccess", gate.url("anyone.localhost"), "--user", "alice@example.com", "-config", gate.config_file)
     assert (done.returncode, done.stdout) == (1, "")

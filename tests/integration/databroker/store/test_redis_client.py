@@ -50,14 +50,14 @@ async def test_tls_wants_the_right_authority_the_right_name_and_shows_the_client
     assert await works(secured.url, StorageTls(None, *pair, skip_verify=True))
 
 
-async def test_sentinels_say_where_the_server_is(tmp_path: Path) -> None:
+async def test_sentinels_locate_the_server(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "server") as server, sentinel_of(server, tmp_path) as (port, _):
-        nobody = free_port()
-        assert await works(f"kvstore+sentinel://127.0.0.1:{nobody},127.0.0.1:{port}/gate")
+        anonymous = free_port()
+        assert await works(f"kvstore+sentinel://127.0.0.1:{anonymous},127.0.0.1:{port}/gate")
         assert not await works(f"kvstore+sentinel://127.0.0.1:{port}/another")
 
 
-async def test_a_sentinel_that_hangs_keeps_nobody_from_asking_the_others(tmp_path: Path) -> None:
+async def test_hanging_sentinel_does_not_block_others(tmp_path: Path) -> None:
     with (
         RedisServer(tmp_path / "server") as server,
         sentinel_of(server, tmp_path) as (hangs, child),
@@ -99,15 +99,15 @@ async def test_a_cluster_that_was_away_is_found_again(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_node_that_hangs_keeps_nobody_from_the_rest_of_the_cluster(tmp_path: Path) -> None:
+async def test_hanging_node_does_not_block_the_cluster(tmp_path: Path) -> None:
     arguments = ("--cluster-enabled", "yes", "--cluster-node-timeout", "60000")
-    with RedisServer(tmp_path / "one", *arguments) as ours, RedisServer(tmp_path / "two", *arguments) as other:
-        ours.command("CLUSTER", "ADDSLOTSRANGE", "0", "16382")
+    with RedisServer(tmp_path / "one", *arguments) as gate_value, RedisServer(tmp_path / "two", *arguments) as other:
+        gate_value.command("CLUSTER", "ADDSLOTSRANGE", "0", "16382")
         other.command("CLUSTER", "ADDSLOTS", "16383")
-        ours.meet(other)
-        for node in (ours, other):
+        gate_value.meet(other)
+        for node in (gate_value, other):
             node.child.wait_for(lambda node=node: "cluster_state:ok" in node.command("CLUSTER", "INFO"), "the cluster is whole")
-        url = parse_storage_url(f"kvstore+cluster://127.0.0.1:{other.port},127.0.0.1:{ours.port}")
+        url = parse_storage_url(f"kvstore+cluster://127.0.0.1:{other.port},127.0.0.1:{gate_value.port}")
         store = KvStore(open_client(url, StorageTls(), 4), deadline=4)
         other.hang()
         try:

@@ -58,9 +58,9 @@ async def test_a_server_that_lost_its_memory_is_another_and_readers_start_over(s
     reader = asyncio.create_task(following(store, begin, 1))
     await asyncio.sleep(0.01)
     redis_server.command("FLUSHALL")
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(StartOver) as received:
         await reader
-    assert told.value.version > begin
+    assert received.value.version > begin
     assert await store.server_version() != before
     assert (await store.put(SESSION, "a", {})).version > begin
 
@@ -77,7 +77,7 @@ async def test_a_server_that_is_another_before_the_first_greeting_is_noticed(sto
         await following(store, (await store.put(SESSION, "a", {})).version, 1)
 
 
-async def test_a_restarted_server_recovers_what_it_kept_and_readers_start_over(tmp_path: Path, clock: Clock) -> None:
+async def test_restarted_server_keeps_records_and_restarts_readers(tmp_path: Path, clock: Clock) -> None:
     with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
         store = open_kvstore(server, clock)
         written = [await store.put(SESSION, str(number), {"n": number}) for number in range(20)]
@@ -97,7 +97,7 @@ async def test_a_restarted_server_recovers_what_it_kept_and_readers_start_over(t
         await store.close()
 
 
-async def test_a_server_that_hangs_holds_nobody_up_and_is_found_again(tmp_path: Path, clock: Clock) -> None:
+async def test_hanging_server_blocks_no_one_and_recovers(tmp_path: Path, clock: Clock) -> None:
     with RedisServer(tmp_path) as server:
         store = open_kvstore(server, clock, deadline=0.2)
         begin = (await store.put(SESSION, "a", {})).version
@@ -113,7 +113,7 @@ async def test_a_server_that_hangs_holds_nobody_up_and_is_found_again(tmp_path: 
         await store.close()
 
 
-async def test_a_server_that_takes_no_writes_says_why(store: KvStore, redis_server: RedisServer) -> None:
+async def test_read_only_server_error(store: KvStore, redis_server: RedisServer) -> None:
     await store.put(SESSION, "a", {})
     redis_server.command("CONFIG", "SET", "maxmemory", "1")
     try:
@@ -158,9 +158,7 @@ async def test_a_server_that_is_full_when_it_comes_back_is_read_from(tmp_path: P
         await store.close()
 
 
-async def test_whatever_happens_to_who_waits_for_news_they_are_heard_again(
-    redis_server: RedisServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_change_stream_reader_recovers(redis_server: RedisServer, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     store, other = open_kvstore(redis_server, clock), open_kvstore(redis_server, clock)
     begin, read, failures = (await store.put(SESSION, "a", {})).version, store._read_news, [RuntimeError("the transport is closed")]
 
@@ -180,9 +178,9 @@ async def test_whatever_happens_to_who_waits_for_news_they_are_heard_again(
     await other.close()
 
 
-@pytest.mark.parametrize("is_asked_again_at_once", [False, True])
+@pytest.mark.parametrize("is_requested_again_at_once", [False, True])
 async def test_readers_of_a_life_with_lower_versions_wait_for_news(
-    store: KvStore, redis_server: RedisServer, is_asked_again_at_once: bool
+    store: KvStore, redis_server: RedisServer, is_requested_again_at_once: bool
 ) -> None:
     """Versions leap with each life; what was wiped begins where the clock stands."""
     begin = (await store.put(SESSION, "a", {})).version
@@ -191,18 +189,18 @@ async def test_readers_of_a_life_with_lower_versions_wait_for_news(
     reader = asyncio.create_task(following(store, first, 1))
     await eventually(lambda: store._news_version == first)
     redis_server.command("FLUSHALL")
-    if is_asked_again_at_once:
+    if is_requested_again_at_once:
         reader.cancel()
         reader = asyncio.create_task(following(store, first, 1))
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(StartOver) as received:
         await reader
-    assert told.value.version < begin + 10**9
-    reader = asyncio.create_task(following(store, told.value.version, 1))
-    asked, calls = store._run, []
+    assert received.value.version < begin + 10**9
+    reader = asyncio.create_task(following(store, received.value.version, 1))
+    requested, calls = store._run, []
 
     async def run(script: str, *arguments: object, **options: object) -> object:
         calls.append(script)
-        return await asked(script, *arguments, **options)
+        return await requested(script, *arguments, **options)
 
     store._run = run  # type: ignore[method-assign]
     await asyncio.sleep(0.2)
@@ -223,7 +221,7 @@ async def test_a_record_that_can_not_be_read_stops_nothing(store: KvStore, redis
     assert await store.get(SESSION, "b") is None
 
 
-async def test_expired_records_are_deleted_and_told(store: KvStore, clock: Clock) -> None:
+async def test_expired_records_are_deleted_and_published(store: KvStore, clock: Clock) -> None:
     begin = (await store.put(USER, "u", {})).version
     for number in range(5):
         await store.put(SESSION, str(number), {}, expires=NOW + 10 + number)
@@ -245,9 +243,9 @@ async def test_what_was_deleted_is_forgotten_after_an_hour(store: KvStore, clock
     clock.now += REMEMBERED + 1
     last = await store.put(USER, "u", {})
     await store.clean(100)
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(StartOver) as received:
         await following(store, begin, 1)
-    assert told.value.version == last.version
+    assert received.value.version == last.version
     assert [change.id for change in await following(store, last.version - 1, 1)] == ["u"]
     assert [record.id for record in await store.page(SESSION, "", 10)] == ["b"]
     assert redis_server.command("HLEN", redis_scripts.KEYS[1]) == "2"
@@ -262,9 +260,9 @@ async def test_only_the_newest_changes_are_remembered(store: KvStore) -> None:
 
 
 async def test_a_life_begins_beyond_every_version_of_the_last(store: KvStore) -> None:
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(StartOver) as received:
         await following(store, ANEW, 1)
-    assert 10**15 < told.value.version < 2**53
+    assert 10**15 < received.value.version < 2**53
 
 
 async def test_a_line_that_was_silent_is_used_again_at_once(redis_server: RedisServer, clock: Clock) -> None:
@@ -305,9 +303,9 @@ async def test_a_password_is_in_no_error(tmp_path: Path, clock: Clock) -> None:
     with RedisServer(tmp_path, "--requirepass", "hunter2") as server:
         for url in (server.url, server.url.replace("//", "//:hunter3@")):
             store = KvStore(open_client(parse_storage_url(url), StorageTls(), 3), clock)
-            with pytest.raises(BrokerError) as told:
+            with pytest.raises(BrokerError) as received:
                 await store.get(SESSION, "a")
-            assert "hunter" not in str(told.value) + repr(parse_storage_url(url))
+            assert "hunter" not in str(received.value) + repr(parse_storage_url(url))
             await store.close()
         store = KvStore(open_client(parse_storage_url(server.url.replace("//", "//:hunter2@")), StorageTls(), 3), clock)
         assert await store.get(SESSION, "a") is None

@@ -14,7 +14,7 @@ from tests.support.reloading import hears, rewrite
 from tests.support.workers import HTML, WORKERS, client_of, metric, metrics_of, on_each, processes
 
 
-async def test_a_reload_is_in_force_on_all_when_it_is_said(gate: RunningGate) -> None:
+async def test_reload_is_in_force_on_all_workers_when_logged(gate: RunningGate) -> None:
     policy = yaml.safe_load(gate.config_file.read_text())["policy"]
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
@@ -28,34 +28,34 @@ async def test_a_reload_is_in_force_on_all_when_it_is_said(gate: RunningGate) ->
                 assert [line["worker"] for line in lines] == [1]
 
 
-async def test_what_one_worker_refuses_nobody_takes(gate: RunningGate) -> None:
+async def test_reload_refused_by_one_worker_is_refused_by_all(gate: RunningGate) -> None:
     """Of a worker that can't read what it is given; a stopped one is no reason for the others to keep the old policy."""
     policy = yaml.safe_load(gate.config_file.read_text())["policy"]
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
-        kept = httpx.Cookies(client.cookies)
+        stored = httpx.Cookies(client.cookies)
         with hears(gate, "configuration rejected"):
             rewrite(gate.config_file, log_level="loud")
         os.kill(processes(gate)[1], signal.SIGKILL)
         gate.wait_for_event("worker exited")
-        assert await on_each(gate, kept) == [200, 200]  # of a file that can't be read
+        assert await on_each(gate, stored) == [200, 200]  # of a file that can't be read
         rewrite(gate.config_file, log_level="info", policy=[{**policy[0], "allow_any_authenticated_user": False, "allowed_groups": ["x"]}])
         gate.wait_for_event("configuration reloaded")
-        assert await on_each(gate, kept) == [403, 403]
+        assert await on_each(gate, stored) == [403, 403]
 
 
-async def test_a_worker_that_stands_still_keeps_no_policy_and_answers_nobody(gate: RunningGate) -> None:
+async def test_stalled_worker_is_killed_at_reload(gate: RunningGate) -> None:
     policy = yaml.safe_load(gate.config_file.read_text())["policy"]
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
         async with client_of(gate, 2, client.cookies) as of_second:
             os.kill(processes(gate)[1], signal.SIGSTOP)
-            asked = asyncio.create_task(of_second.get(gate.url("app.localhost"), headers=HTML, timeout=60))
+            requested = asyncio.create_task(of_second.get(gate.url("app.localhost"), headers=HTML, timeout=60))
             await asyncio.sleep(0.1)  # until it is sent
             rewrite(gate.config_file, policy=[{**policy[0], "allow_any_authenticated_user": False, "allowed_groups": ["x"]}])
             await asyncio.to_thread(gate.wait_for_event, "configuration reloaded")
             with pytest.raises(httpx.TransportError):
-                await asked
+                await requested
             assert await on_each(gate, client.cookies) == [403, 403]
 
 
@@ -76,7 +76,7 @@ async def test_the_lines_of_all_stand_whole_in_one_log(gate: RunningGate) -> Non
     assert all(json.loads(line) for line in gate.child.lines)
 
 
-async def test_the_metrics_of_all_are_told_together(gate: RunningGate, metrics_port: int) -> None:
+async def test_metrics_of_all_workers_are_summed(gate: RunningGate, metrics_port: int) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
         before = metric(metrics_of(metrics_port), "http_server_requests_total", host="app.localhost")

@@ -18,19 +18,19 @@ from tests.support.upstream import SampleUpstream
 from tests.support.workers import HTML, WORKERS, client_of, metric, metrics_of, on_each, processes
 
 
-async def test_a_worker_that_dies_is_started_again_and_the_others_hear_nothing_of_it(gate: RunningGate, metrics_port: int) -> None:
+async def test_dead_worker_is_restarted(gate: RunningGate, metrics_port: int) -> None:
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")
-        kept = httpx.Cookies(client.cookies)
+        stored = httpx.Cookies(client.cookies)
     counted = metric(metrics_of(metrics_port), "http_server_requests_total")
-    async with client_of(gate, 1, kept) as of_first, client_of(gate, 2, kept) as of_second:
+    async with client_of(gate, 1, stored) as of_first, client_of(gate, 2, stored) as of_second:
         os.kill(processes(gate)[1], signal.SIGKILL)
         ended = gate.wait_for_event("worker exited")
         assert (ended["ended"], ended["signal"], ended["worker"]) == (2, "SIGKILL", 1)
         assert (await of_first.get(gate.url("app.localhost"), headers=HTML)).status_code == 200
         with pytest.raises(httpx.TransportError):
             await of_second.get(gate.url("app.localhost"), headers=HTML, extensions={"timeout": {"connect": 0.0}})
-    assert await on_each(gate, kept) == [200, 200]
+    assert await on_each(gate, stored) == [200, 200]
     page = metrics_of(metrics_port)
     assert metric(page, "gate_worker_exits_total") == 1
     assert metric(page, "http_server_requests_total") >= counted
@@ -39,7 +39,7 @@ async def test_a_worker_that_dies_is_started_again_and_the_others_hear_nothing_o
     assert (ready.status_code, ready.json()["parts"]["workers"]) == (200, {"state": "ok", "reason": ""})
 
 
-async def test_gate_ends_with_its_first_process_and_says_so(gate: RunningGate) -> None:
+async def test_gate_exits_with_its_first_process(gate: RunningGate) -> None:
     os.kill(processes(gate)[0], signal.SIGKILL)
     assert gate.child.ended() == 1
     (line,) = [entry for entry in gate.log if entry["event"] == "primary process exited"]
@@ -56,10 +56,10 @@ async def test_a_stop_lets_the_requests_of_all_end(gate: RunningGate, upstream: 
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "bob")
         async with client_of(gate, 1, client.cookies) as one, client_of(gate, 2, client.cookies) as other:
-            asked = [asyncio.create_task(each.get(gate.url("app.localhost", "/slow?seconds=1"), headers=HTML)) for each in (one, other)]
+            requested = [asyncio.create_task(each.get(gate.url("app.localhost", "/slow?seconds=1"), headers=HTML)) for each in (one, other)]
             await asyncio.sleep(0.3)
             gate.child.process.send_signal(signal.SIGTERM)
-            assert [(await each).status_code for each in asked] == [200, 200]
+            assert [(await each).status_code for each in requested] == [200, 200]
     assert await asyncio.to_thread(gate.child.ended) == 0
     assert sum(entry["event"] == "gate stopped" for entry in gate.log) == WORKERS
 
@@ -83,7 +83,7 @@ def test_a_port_of_the_first_that_is_taken_starts_nothing(provider: DevelopmentP
     assert "Traceback" not in child.output
 
 
-def test_another_command_says_that_it_has_one_process(gate: RunningGate) -> None:
+def test_other_command_runs_one_process(gate: RunningGate) -> None:
     environment = clean_environment(GATE_CONFIG=str(gate.config_file))
     with python("-m", "daphne", "-p", str(free_port()), "gateproject.asgi:application", environment=environment) as child:
         assert child.process.wait(30) == 1

@@ -14,13 +14,13 @@ from tests.support.upstream import SampleUpstream
 from tests.support.workers import HTML, WORKERS, client_of, on_each, processes
 
 
-async def test_who_has_signed_in_is_known_to_all_and_who_has_signed_out_to_none(gate: RunningGate) -> None:
+async def test_session_is_shared_and_ends_everywhere(gate: RunningGate) -> None:
     async with gate.client() as client:
         assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
-        kept = httpx.Cookies(client.cookies)
-        assert await on_each(gate, kept) == [200, 200]
+        stored = httpx.Cookies(client.cookies)
+        assert await on_each(gate, stored) == [200, 200]
         await sign_out(client, gate)
-        assert await on_each(gate, kept) == [302, 302]
+        assert await on_each(gate, stored) == [302, 302]
 
 
 async def test_what_works_once_works_once_for_all(gate: RunningGate) -> None:
@@ -37,9 +37,7 @@ async def test_what_works_once_works_once_for_all(gate: RunningGate) -> None:
     assert sum("_gate" in answer.headers.get("set-cookie", "") and answer.status_code == 302 for answer in answers) == 1
 
 
-async def test_a_first_process_that_stands_still_keeps_nobody_signed_in_for_longer_than_the_staleness(
-    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
-) -> None:
+async def test_stalled_first_process_bounds_staleness(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
     builder = GateBuilder(provider.url).route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
     with builder.setting(workers=WORKERS, session_staleness="0s", grpc_client_timeout="1s").start(tmp_path) as gate:
         gate.wait_for_event("gate is ready")
@@ -57,12 +55,12 @@ async def test_a_first_process_that_stands_still_keeps_nobody_signed_in_for_long
                     os.kill(first, signal.SIGCONT)
 
 
-async def test_a_worker_that_goes_on_after_a_stop_lets_nobody_in_by_what_it_knew(gate: RunningGate) -> None:
+async def test_resumed_worker_drops_its_cache(gate: RunningGate) -> None:
     """What was asked meanwhile waits before it, and so does the news that the session has ended."""
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")
-        kept = httpx.Cookies(client.cookies)
-        async with client_of(gate, 1, kept) as of_first, client_of(gate, 2, kept) as of_second:
+        stored = httpx.Cookies(client.cookies)
+        async with client_of(gate, 1, stored) as of_first, client_of(gate, 2, stored) as of_second:
             assert (await of_second.get(gate.url("app.localhost"), headers=HTML)).status_code == 200
             page = await of_first.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
             (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
@@ -72,8 +70,8 @@ async def test_a_worker_that_goes_on_after_a_stop_lets_nobody_in_by_what_it_knew
                 async with gate.client(cookies=of_first.cookies) as other:
                     await other.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
                     assert (await other.get(gate.url("app.localhost"), headers=HTML)).status_code == 302
-                asked = asyncio.create_task(of_second.get(gate.url("app.localhost"), headers=HTML, timeout=30))
+                requested = asyncio.create_task(of_second.get(gate.url("app.localhost"), headers=HTML, timeout=30))
                 await asyncio.sleep(1)
             finally:
                 os.kill(second, signal.SIGCONT)
-            assert (await asked).status_code == 302
+            assert (await requested).status_code == 302
