@@ -4,7 +4,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-RELEASE = "0.1.0"
+RELEASE = "0.2.0"
 
 # Written by image and package builds; `git archive` substitutes the placeholder (.gitattributes).
 _REVISION_FILE = Path(__file__).with_name("revision.txt")
