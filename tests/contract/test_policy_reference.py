@@ -30,7 +30,9 @@ def test_decision_matches_documentation() -> None:
         for _ in range(requested_of_each):
             requested = cases.requested()
             expected = outcome(written, requested)
-            found = evaluate_route(request_of(requested), identity_for(requested.user, route.route, requested.now), route, requested.now).outcome.value
+            found = evaluate_route(
+                request_of(requested), identity_for(requested.person, route.route, requested.now), route, requested.now
+            ).outcome.value
             outcomes[expected] += 1
             if found != expected:
                 invalid.append((written, requested, expected, found))
@@ -43,7 +45,9 @@ def request_of(requested: Asked) -> PolicyRequest:
     certificate = None
     if requested.certificate is not None:
         certificate = ClientCertificate(
-            hashlib.sha256(requested.certificate).hexdigest(), base64.b64encode(hashlib.sha256(requested.public_key).digest()).decode(), "CN=x"
+            hashlib.sha256(requested.certificate).hexdigest(),
+            base64.b64encode(hashlib.sha256(requested.public_key).digest()).decode(),
+            "CN=x",
         )
     return PolicyRequest(
         requested.method,

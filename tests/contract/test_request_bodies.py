@@ -116,9 +116,7 @@ async def test_http2_body_must_match_content_length(gate: RunningGate) -> None:
 
 
 @pytest.mark.parametrize(("body", "trailers"), [(b"hi", ()), (b"", ()), (None, (("x-trailer", "1"),))])
-async def test_http2_get_with_body_is_refused(
-    gate: RunningGate, body: bytes | None, trailers: tuple[tuple[str, str], ...]
-) -> None:
+async def test_http2_get_with_body_is_refused(gate: RunningGate, body: bytes | None, trailers: tuple[tuple[str, str], ...]) -> None:
     if gate.builder.settings["data_plane"] == "embedded":
         return
 

@@ -232,10 +232,10 @@ async def test_response_cut_by_timeout_is_logged(timeout_idle: str, provider: De
         assert endings(child) == [(200, "timeout")]
 
 
-@pytest.mark.parametrize(("host", "idle", "received"), [(APP, "1s", "idle_timeout"), (UNBOUNDED, "1s", "idle_timeout"), (APP, "5m", "timeout")])
-async def test_envoy_http2_cut_is_logged_as_cut(
-    host: str, idle: str, received: str, provider: DevelopmentProvider, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("host", "idle", "received"), [(APP, "1s", "idle_timeout"), (UNBOUNDED, "1s", "idle_timeout"), (APP, "5m", "timeout")]
+)
+async def test_envoy_http2_cut_is_logged_as_cut(host: str, idle: str, received: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
     settings = {"default_upstream_timeout": "2s", "timeout_idle": idle}
     async with (
         EndlessUpstream(speaks_http2=True) as upstream,
