@@ -140,7 +140,7 @@ async def test_identity_reaches_upstream_and_access_log(world):
     assert dict(check.identity_headers)[b"x-gate-claim-email"] == b"ann@corp.com"
     assert check.identity is not None
     assert (check.identity.session_id, check.identity.user_id, check.identity.display_name) == ("s1", "oidc/1", "ann@corp.com")
-    assert check.identity.expires == 2000.0
+    assert check.identity.expires_at == 2000.0
 
 
 async def test_route_header_templates_reach_the_upstream(world):
@@ -152,7 +152,7 @@ async def test_admin_shows_session_groups_and_claims(world):
     await world.broker.sign_in("s2", claims={"team": "blue"})
     await settled()
     identity = await world.authorizer.load_session_identity("s2")
-    assert (identity.user_id, identity.display_name, identity.expires) == ("oidc/1", "ann@corp.com", 2000.0)
+    assert (identity.user_id, identity.display_name, identity.expires_at) == ("oidc/1", "ann@corp.com", 2000.0)
     assert identity.claims["team"] == ("blue",)
     assert await world.authorizer.load_session_identity("unknown") is None
 
@@ -220,8 +220,8 @@ async def test_no_decision_without_broker(world):
 
 
 async def test_hosts_are_known_from_the_configuration(world):
-    assert world.authorizer.has_host("app.example.com", None)
-    assert not world.authorizer.has_host("unknown.example.com", None)
+    assert world.authorizer.serves_host("app.example.com", None)
+    assert not world.authorizer.serves_host("unknown.example.com", None)
     assert world.authorizer.is_route_origin("https://other.example.com:8443")
     assert world.authorizer.is_public(request("/public"))
     assert not world.authorizer.is_public(replace(request("/"), path="/x"))

@@ -14,7 +14,7 @@ import yaml
 
 from authenticate.service import AuthenticateService
 from authorize.config_checks import CONFIG_CHECKS
-from authorize.policy.language.criterion_registry import MAKERS
+from authorize.policy.language.criterion_registry import FACTORIES
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
 from config.config_watcher import ConfigWatcher
@@ -85,7 +85,7 @@ def test_rules_of_every_kind_go_without_the_collector() -> None:
     cases = Cases(1)
     routes = [make_route(**cases.route()) for _ in range(300)]
     asked = {comparison.criterion for route in routes for comparison in iter_comparisons(route.blocks)}
-    assert asked == MAKERS.keys() - {"provider", "other_provider", "redirect", "sign_in_age", "trusted_certificate"}
+    assert asked == FACTORIES.keys() - {"provider", "other_provider", "redirect", "sign_in_age", "trusted_certificate"}
 
     def compile_all() -> None:
         for compiled in RouteTable.build(routes, client_ca=b"authority").routes():

@@ -126,10 +126,10 @@ async def test_a_file_that_the_new_configuration_names_has_settled_too(running: 
     """Only a configuration that was read names it, so what was built of it is built again."""
     still_written, built = [(Path("revoked.pem"), 0.0)], []
 
-    def unsettled(_: ConfigWatcher) -> tuple[Path, float] | None:
+    def find_unsettled(_: ConfigWatcher) -> tuple[Path, float] | None:
         return still_written.pop() if built and still_written else None
 
-    monkeypatch.setattr(ConfigWatcher, "unsettled", unsettled)
+    monkeypatch.setattr(ConfigWatcher, "find_unsettled", find_unsettled)
     build = running.builder.build
     monkeypatch.setattr(type(running.builder), "build", lambda _, *options: (built.append(1), build(*options))[1])
     await running.reload()
