@@ -60,7 +60,7 @@ class EntryPoint:
         host = address.host if port is None else f"{address.host}:{port}"
         return cls(CONNECT if is_tcp else "GET", address.host, port, path, (b"host", host.encode()))
 
-    def build_request(self, asker: PolicyRequest, headers: Headers) -> PolicyRequest:
+    def build_request(self, portal_request: PolicyRequest, headers: Headers) -> PolicyRequest:
         """Return the request that the client of `asker` would send.
 
         `headers` are its ambient headers, which it sends to every host.
@@ -70,9 +70,9 @@ class EntryPoint:
             host=self.host,
             port=self.port,
             path=self.path,
-            source_ip=asker.source_ip,
+            source_ip=portal_request.source_ip,
             headers=(self.host_header, *headers),
-            client_certificate=asker.client_certificate,
+            client_certificate=portal_request.client_certificate,
         )
 
 
@@ -85,27 +85,29 @@ class EntryPoints:
         self._default_ports = default_ports
         self._pages: dict[int, EntryPoint | None] = {}  # by the place of the route
 
-    async def find_accessible(self, asker: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> tuple[AccessibleRoute, ...]:
+    async def find_accessible(
+        self, portal_request: PolicyRequest, decide: Callable[[PolicyRequest], Decision]
+    ) -> tuple[AccessibleRoute, ...]:
         """Return the accessible routes that are listed in the portal, in their order.
 
         `asker` is the request for the list.  A route is listed only if that client's GET of its entry page, or its CONNECT, would be
         allowed.
         """
-        headers, found, began = ambient_headers(asker.headers), [], time.monotonic()
-        for place, route in enumerate(self._routes):
-            if (page := self._page(place, route)) is not None:
-                opening = _opening(route, page.build_request(asker, headers), decide)
+        headers, found, started = ambient_headers(portal_request.headers), [], time.monotonic()
+        for index, route in enumerate(self._routes):
+            if (page := self._page(index, route)) is not None:
+                opening = _opening(route, page.build_request(portal_request, headers), decide)
                 if opening is not None:
                     found.append(opening)
-            if time.monotonic() - began > YIELD_INTERVAL_SECONDS:
+            if time.monotonic() - started > YIELD_INTERVAL_SECONDS:
                 await asyncio.sleep(0)
-                began = time.monotonic()
+                started = time.monotonic()
         return tuple(found)
 
-    def _page(self, place: int, route: CompiledRoute) -> EntryPoint | None:
-        if place not in self._pages:
-            self._pages[place] = EntryPoint.for_route(route, self._default_ports)
-        return self._pages[place]
+    def _page(self, index: int, route: CompiledRoute) -> EntryPoint | None:
+        if index not in self._pages:
+            self._pages[index] = EntryPoint.for_route(route, self._default_ports)
+        return self._pages[index]
 
 
 def ambient_headers(headers: Headers) -> Headers:

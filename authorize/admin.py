@@ -60,8 +60,8 @@ class DecisionAdmin(ReadOnlyAdmin):
         row = self.get_object(request, object_id)
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
-        own = page_context(request)
-        return self._page(request, ExplainForm(), explain_logged(row, own.options, own.configuration.checksum))
+        page = page_context(request)
+        return self._page(request, ExplainForm(), explain_logged(row, page.options, page.configuration.checksum))
 
     def explain_view(self, request: HttpRequest) -> HttpResponse:
         """Explain a logged decision by its id in `request`, or a simulated request by `url` and the other fields."""
@@ -73,16 +73,16 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     def replay_view(self, request: HttpRequest) -> HttpResponse:
         """Replay the decisions of the last hours under the current policy.  Only a POST starts it, because it takes seconds."""
-        own = page_context(request)
+        page = page_context(request)
         params = request.POST if request.method == "POST" else request.GET
-        context: dict[str, Any] = {"hours": params.get("hours") or "24", "most_hours": MAX_HOURS, "configuration": own.configuration}
-        filters = TimelineFilters.of({name: params.get(name, "") for name in REPLAY_FILTERS}, ZoneInfo("UTC"), own.options.policy)
+        context: dict[str, Any] = {"hours": params.get("hours") or "24", "most_hours": MAX_HOURS, "configuration": page.configuration}
+        filters = TimelineFilters.of({name: params.get(name, "") for name in REPLAY_FILTERS}, ZoneInfo("UTC"), page.options.policy)
         if request.method == "POST":
             try:
-                context["replay"] = replay_context(replay_newest(_last_hours(filters.rows(), context["hours"]), own.authorize.routes))
+                context["replay"] = replay_context(replay_newest(_last_hours(filters.rows(), context["hours"]), page.authorize.routes))
             except (ValueError, ReplayInProgress) as error:
                 context["problem"] = str(error)
-        return self.page(request, "admin/authorize/replay.html", "Replay", **filters_context(filters, own.options), **context)
+        return self.page(request, "admin/authorize/replay.html", "Replay", **filters_context(filters, page.options), **context)
 
     def explain_json(self, request: HttpRequest) -> HttpResponse:
         """Return an explanation as JSON.
@@ -112,7 +112,7 @@ def filters_context(filters: TimelineFilters, options: Options) -> dict[str, Any
         "filters": {**filters.values, "route": filters.selected_route_name()},
         "problems": filters.problems,
         "outcomes": OUTCOMES,
-        "spans": [(key, words) for key, (words, _) in TIME_RANGES.items()],
+        "spans": [(key, label) for key, (label, _) in TIME_RANGES.items()],
         "route_names": sorted({route_name(route) for route in options.policy})[:MAX_ROUTE_NAMES],
         "logging_disabled": not options.decision_log_size,
     }

@@ -49,17 +49,17 @@ class PerRouteCheck:
     A route can't change: one in which nothing was found when this was asked last is not looked at again.
     """
 
-    def __init__(self, look: Callable[[int, Route], Iterator[Finding]]):
-        self._look = look
-        self._good: Sequence[Route] = ()
+    def __init__(self, check: Callable[[int, Route], Iterator[Finding]]):
+        self._check = check
+        self._valid: Sequence[Route] = ()
 
     def __call__(self, settings: Any) -> Iterator[Finding]:
-        wrong = set()
-        for index, route in new_routes(settings.policy, self._good):
-            for finding in self._look(index, route):
-                wrong.add(index)
+        invalid = set()
+        for index, route in new_routes(settings.policy, self._valid):
+            for finding in self._check(index, route):
+                invalid.add(index)
                 yield finding
-        self._good = [route for index, route in enumerate(settings.policy) if index not in wrong]
+        self._valid = [route for index, route in enumerate(settings.policy) if index not in invalid]
 
 
 def uncompilable_route(index: int, route: Route) -> Iterator[Finding]:
@@ -136,11 +136,11 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     try:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in test.headers.items()]
         request = simulate_request(test.url, test.method, default_ports(options), headers, source_ip=test.source_ip or "")
-        person = simulate_identity(SimulatedUser(test.user, test.groups, test.claims, has_grant=test.granted), options)
+        identity = simulate_identity(SimulatedUser(test.user, test.groups, test.claims, has_grant=test.granted), options)
     except ValueError as error:
         return f"fails{name}: {error}"
     try:
-        decision = decide(_with_certificate(request, test, table), person, table, time.time())
+        decision = decide(_with_certificate(request, test, table), identity, table, time.time())
     except BadRequest as error:
         return (
             ""
@@ -157,11 +157,11 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
 
 def _with_certificate(request: PolicyRequest, test: PolicyTest, table: RouteTable) -> PolicyRequest:
     """Attach the test's certificate, if the matched route requires one."""
-    shown, route = test.client_certificate, table.match(request)
-    if shown is None or route is None or route.client_ca is None:
+    certificate, route = test.client_certificate, table.match(request)
+    if certificate is None or route is None or route.client_ca is None:
         return request
-    verdicts = {route.client_ca.id: "" if shown.is_trusted else "is not issued by the route's CA"}
-    return replace(request, client_certificate=ClientCertificate(shown.fingerprint, shown.spki, "", verdicts=verdicts))
+    verdicts = {route.client_ca.id: "" if certificate.is_trusted else "is not issued by the route's CA"}
+    return replace(request, client_certificate=ClientCertificate(certificate.fingerprint, certificate.spki, "", verdicts=verdicts))
 
 
 def _index(decision: Decision, options: Options) -> int | None:

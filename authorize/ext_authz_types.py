@@ -58,7 +58,7 @@ class CheckResponder(Protocol):
     The proxy implements it (`proxy/planes/ext_authz.py`), and the composition root injects it.
     """
 
-    async def respond(self, asked: EnvoyRequest) -> OkResponse | DeniedResponse: ...
+    async def respond(self, request: EnvoyRequest) -> OkResponse | DeniedResponse: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,6 @@ class ExtAuthzDependencies:
 
 def require_same_route(check: AuthorizationResult, route_id: str) -> None:
     """Raise BrokerError if the data plane matched another route, because it forwards by its own match."""
-    ours = check.decision.route.id if check.decision.route is not None else ""
-    if route_id and route_id != ours:
+    decided_id = check.decision.route.id if check.decision.route is not None else ""
+    if route_id and route_id != decided_id:
         raise BrokerError("the route of the data plane differs from the one of authorize. Configure both alike")

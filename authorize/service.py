@@ -257,7 +257,7 @@ def _decision_expiry(decision: Decision, identity: Identity) -> float:
     account identity does not count, because it is rebuilt each hour.
     """
     ends = identity.expires_at if identity.is_provider_user or identity.is_bearer else math.inf
-    route, case = decision.route, decision.context
-    if not identity.grants or route is None or case is None or (span := identity.grants.get(route.route.grant_key)) is None:
+    route, context = decision.route, decision.context
+    if not identity.grants or route is None or context is None or (span := identity.grants.get(route.route.grant_key)) is None:
         return ends
-    return ends if evaluate_route(case.request, identity, route, span.expires_at).is_allowed else min(ends, span.expires_at)
+    return ends if evaluate_route(context.request, identity, route, span.expires_at).is_allowed else min(ends, span.expires_at)

@@ -105,31 +105,31 @@ class DecisionLog:
         self._chance = chance
         self._pause = pause
         self._max_queued = max_queued
-        self._keeping: DecisionLogSettings | None = None
-        self._waiting: deque[QueuedEntry] = deque()
+        self._settings: DecisionLogSettings | None = None
+        self._queue: deque[QueuedEntry] = deque()
         self._first_seen: set[tuple[str, str]] = set()
         self._first_seen_since = 0.0
 
     def __repr__(self) -> str:
-        return f"<DecisionLog {len(self._waiting)} waiting>"
+        return f"<DecisionLog {len(self._queue)} waiting>"
 
     def configure(self, options: Options, configuration: str) -> None:
-        self._keeping = DecisionLogSettings.of(options, configuration) if options.decision_log_size else None
+        self._settings = DecisionLogSettings.of(options, configuration) if options.decision_log_size else None
 
     def should_log(
-        self, decision: Decision | None, identity: Identity | None, refused_token: str, shadow_outcome: ShadowOutcome | None = None
+        self, decision: Decision | None, identity: Identity | None, token_error: str, shadow_outcome: ShadowOutcome | None = None
     ) -> bool:
         """Return whether to log a decision.
 
         Denials and differing shadow outcomes are logged, and the first decision of each user on a route.  Others are sampled.
         """
-        if self._keeping is None:
+        if self._settings is None:
             return False
-        if decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None:
+        if decision is None or token_error or decision.outcome not in _SAMPLED or decision.route is None:
             return True
         is_first = self._is_first(identity.user_id if identity else "", decision.route.id)
         differs = shadow_outcome is not None and shadow_outcome.outcome != decision.outcome.value
-        return is_first or differs or self._chance() < self._keeping.sample_rate
+        return is_first or differs or self._chance() < self._settings.sample_rate
 
     def _is_first(self, user_id: str, route_id: str) -> bool:
         now = self._clock()
@@ -139,37 +139,37 @@ class DecisionLog:
         self._first_seen.add((user_id, route_id))
         return len(self._first_seen) > known
 
-    def enqueue(self, judged: DecisionLogEntry) -> None:
+    def enqueue(self, entry: DecisionLogEntry) -> None:
         """Queue an entry for which `should_log` returned True.
 
         If the queue is full, the oldest entry is dropped, because administrators ask about the newest.
         """
-        if (keeping := self._keeping) is None:
+        if (settings := self._settings) is None:
             return
         # the time that rules compared
-        judged.decided_at = (
-            judged.decision.context.now if judged.decision is not None and judged.decision.context is not None else self._clock()
+        entry.decided_at = (
+            entry.decision.context.now if entry.decision is not None and entry.decision.context is not None else self._clock()
         )
-        judged.request = bounded(judged.request, keeping.looked)
-        if judged.decision is not None and judged.decision.context is not None:
-            case = judged.decision.context
-            judged.decision = replace(judged.decision, context=EvaluationContext(judged.request, case.identity, case.now, case.route))
-        if len(self._waiting) >= self._max_queued:
-            self._waiting.popleft()
+        entry.request = bounded(entry.request, settings.looked)
+        if entry.decision is not None and entry.decision.context is not None:
+            context = entry.decision.context
+            entry.decision = replace(entry.decision, context=EvaluationContext(entry.request, context.identity, context.now, context.route))
+        if len(self._queue) >= self._max_queued:
+            self._queue.popleft()
             metrics.decisions_dropped.inc()
-        self._waiting.append((judged, keeping))
+        self._queue.append((entry, settings))
 
     async def run(self) -> None:
         now, pause = asyncio.get_running_loop().time, self._pause
         while True:
             await asyncio.sleep(pause)
-            began = now()
+            started = now()
             await self.flush()
-            pause = min(max(self._pause, (now() - began) * IDLE_RATIO), MAX_PAUSE_SECONDS)
+            pause = min(max(self._pause, (now() - started) * IDLE_RATIO), MAX_PAUSE_SECONDS)
 
     async def flush(self) -> None:
         """Write one batch; one that can't be written is lost, and counted, so that nothing piles up behind it."""
-        batch = [self._waiting.popleft() for _ in range(min(BATCH_SIZE, len(self._waiting)))]
+        batch = [self._queue.popleft() for _ in range(min(BATCH_SIZE, len(self._queue)))]
         if not batch:
             return
         try:
@@ -198,26 +198,26 @@ class DecisionRecorder:
         """
         if not request_id:
             return await authorize.check(request, cookies)
-        judged, began = DecisionLogEntry(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()
+        entry, started = DecisionLogEntry(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()
         try:
             check = await authorize.check(request, cookies, request_id)
         except GateError as error:
-            judged.failure, judged.error = failure_outcome(error.status), error.operator_message
-            judged.duration_seconds = time.perf_counter() - began
-            self._keep(judged)
+            entry.failure, entry.error = failure_outcome(error.status), error.operator_message
+            entry.duration_seconds = time.perf_counter() - started
+            self._log(entry)
             raise
-        judged.duration_seconds = time.perf_counter() - began
-        judged.decision, judged.identity, judged.token_error = check.decision, check.identity, check.token_error
+        entry.duration_seconds = time.perf_counter() - started
+        entry.decision, entry.identity, entry.token_error = check.decision, check.identity, check.token_error
         if authorize.has_shadow and (shadow_outcome := await authorize.evaluate_shadow(request, check, cookies)) is not None:
-            judged.shadow_outcome = shadow_outcome
+            entry.shadow_outcome = shadow_outcome
             log_shadow_outcome(request_id, check.decision, check.identity, shadow_outcome)
         if check.identity is not None:
-            judged.sources = check.identity.sources
+            entry.sources = check.identity.sources
             if check.decision.is_allowed:
                 self._on_seen(check.identity.session_id, self._clock(), request.host_port)
-        self._keep(judged)
+        self._log(entry)
         return check
 
-    def _keep(self, judged: DecisionLogEntry) -> None:
-        if self._decisions.should_log(judged.decision, judged.identity, judged.token_error, judged.shadow_outcome):
-            self._decisions.enqueue(judged)
+    def _log(self, entry: DecisionLogEntry) -> None:
+        if self._decisions.should_log(entry.decision, entry.identity, entry.token_error, entry.shadow_outcome):
+            self._decisions.enqueue(entry)

@@ -41,9 +41,9 @@ class PolicyInputs:
 
 
 def referenced_inputs(routes: Iterable[Route]) -> PolicyInputs:
-    headers, claims, sees_access, tests = set[bytes](), set[str](), False, dict[str, list[TextMatcher]]()
+    headers, claims, uses_grants, tests = set[bytes](), set[str](), False, dict[str, list[TextMatcher]]()
     for route in routes:
-        sees_access = sees_access or route.uses_temporary_access
+        uses_grants = uses_grants or route.uses_temporary_access
         for comparison in iter_comparisons(route.blocks):
             if comparison.criterion == "http_header":
                 headers.add(comparison.argument.encode("ascii"))
@@ -52,15 +52,15 @@ def referenced_inputs(routes: Iterable[Route]) -> PolicyInputs:
             elif comparison.criterion in ("claim", "acr"):
                 claims.add(comparison.argument or "acr")
                 claims.add(unescape(comparison.argument or "acr"))  # what its absence is judged by
-    return PolicyInputs(frozenset(headers), frozenset(claims), sees_access, tests)
+    return PolicyInputs(frozenset(headers), frozenset(claims), uses_grants, tests)
 
 
-def bounded(request: PolicyRequest, looked: PolicyInputs) -> PolicyRequest:
+def bounded(request: PolicyRequest, inputs: PolicyInputs) -> PolicyRequest:
     """Return the request without its query, which may contain secrets, and with only the headers that rules check."""
     headers = (
-        tuple((name, value[: MAX_TEXT_LENGTH + 1]) for name, value in request.headers if name in looked.headers) if looked.headers else ()
+        tuple((name, value[: MAX_TEXT_LENGTH + 1]) for name, value in request.headers if name in inputs.headers) if inputs.headers else ()
     )
-    shown = request.client_certificate
+    certificate = request.client_certificate
     return PolicyRequest(
         request.method,
         request.host,
@@ -71,15 +71,15 @@ def bounded(request: PolicyRequest, looked: PolicyInputs) -> PolicyRequest:
         request.access_control_request_method[:MAX_TEXT_LENGTH],
         request.source_ip,
         headers[:MAX_VALUES],
-        None if shown is None else replace(shown, chain=()),
+        None if certificate is None else replace(certificate, chain=()),
     )
 
 
-def snapshot_request(request: PolicyRequest, looked: PolicyInputs) -> Snapshot:
+def snapshot_request(request: PolicyRequest, inputs: PolicyInputs) -> Snapshot:
     """Return the snapshot of a redacted request.  `captured_headers` names the headers whose every value is included."""
     sent = [(name.decode("ascii"), value) for name, value in request.headers]
-    left_out = {name for name, value in sent if is_secret_header(name) or len(value) > MAX_TEXT_LENGTH or _passes(name, value, looked)}
-    shown = request.client_certificate
+    left_out = {name for name, value in sent if is_secret_header(name) or len(value) > MAX_TEXT_LENGTH or _passes(name, value, inputs)}
+    certificate = request.client_certificate
     facts: Snapshot = {
         "method": request.method,
         "host": request.host,
@@ -90,25 +90,25 @@ def snapshot_request(request: PolicyRequest, looked: PolicyInputs) -> Snapshot:
         "source_ip": request.source_ip,
         "headers": [[name, value.decode("latin-1")] for name, value in sent if name not in left_out],
         "captured_headers": sorted(
-            {name.decode("ascii") for name in looked.headers if not is_secret_header(name.decode("ascii"))} - left_out
+            {name.decode("ascii") for name in inputs.headers if not is_secret_header(name.decode("ascii"))} - left_out
         ),
-        "certificate": None if shown is None else _certificate(shown),
+        "certificate": None if certificate is None else _certificate(certificate),
         "truncated": "the path" if len(request.path) > MAX_PATH_LENGTH else "",
     }
     return {name: value for name, value in facts.items() if value not in (None, "", [])}
 
 
-def _passes(name: str, value: bytes, looked: PolicyInputs) -> bool:
+def _passes(name: str, value: bytes, inputs: PolicyInputs) -> bool:
     """Return whether a header has a value that a rule compares it with."""
-    return any(test(value.decode("utf-8", "replace")) for test in looked.header_tests.get(name, ()))
+    return any(test(value.decode("utf-8", "replace")) for test in inputs.header_tests.get(name, ()))
 
 
-def _certificate(shown: ClientCertificate) -> Snapshot:
+def _certificate(certificate: ClientCertificate) -> Snapshot:
     return {
-        "fingerprint": shown.fingerprint,
-        "spki_hash": shown.spki_hash,
-        "subject": shown.subject[:MAX_TEXT_LENGTH],
-        "verdicts": dict(shown.verdicts),
+        "fingerprint": certificate.fingerprint,
+        "spki_hash": certificate.spki_hash,
+        "subject": certificate.subject[:MAX_TEXT_LENGTH],
+        "verdicts": dict(certificate.verdicts),
     }
 
 
@@ -127,12 +127,12 @@ def request_of(facts: Snapshot) -> PolicyRequest:
     )
 
 
-def snapshot_identity(identity: Identity, looked: PolicyInputs) -> Snapshot:
+def snapshot_identity(identity: Identity, inputs: PolicyInputs) -> Snapshot:
     """Return the snapshot of an identity, without tokens and claims that no rule checks.
 
     `captured_claims` names the claims whose every value is included.
     """
-    found = {name: identity.claims[name] for name in looked.claims & identity.claims.keys()}
+    found = {name: identity.claims[name] for name in inputs.claims & identity.claims.keys()}
     left_out = {
         name for name, values in found.items() if len(values) > MAX_VALUES or any(len(str(value)) > MAX_TEXT_LENGTH for value in values)
     }
@@ -150,9 +150,9 @@ def snapshot_identity(identity: Identity, looked: PolicyInputs) -> Snapshot:
         "groups_incomplete": "yes" if identity.groups_incomplete else "",
         "claims": {name: list(values) for name, values in sorted(found.items()) if name not in left_out},
         "claim_kinds": {name: kind for name, values in sorted(found.items()) if (kind := _KIND_NAMES.get(type(values), ""))},
-        "captured_claims": sorted(looked.claims - left_out),
-        "grants": [[route, *span] for route, span in sorted(identity.grants.items())][:MAX_VALUES] if looked.access else [],
-        "captured_grants": "yes" if looked.access and len(identity.grants) <= MAX_VALUES else "",
+        "captured_claims": sorted(inputs.claims - left_out),
+        "grants": [[route, *span] for route, span in sorted(identity.grants.items())][:MAX_VALUES] if inputs.access else [],
+        "captured_grants": "yes" if inputs.access and len(identity.grants) <= MAX_VALUES else "",
         "truncated": "the list of groups" if max(len(identity.group_ids), len(identity.group_names)) > MAX_VALUES else "",
     }
     return {name: value for name, value in facts.items() if value not in ("", [], {})}
@@ -184,11 +184,11 @@ def identity_from_snapshot(facts: Snapshot | None) -> Identity | None:
 
 def missing_inputs(route: Route, request: Snapshot, identity: Snapshot | None) -> str:
     """Return the inputs that the route's rules need and the snapshot lacks, as text.  Empty if it is complete."""
-    looked = referenced_inputs([route])
-    lacking = [request.get("truncated", ""), (identity or {}).get("truncated", "")]
-    headers = {name.decode("ascii") for name in looked.headers}
-    lacking += [f"http_header/{name}" for name in sorted(headers - set(request.get("captured_headers", ())))]
+    inputs = referenced_inputs([route])
+    missing = [request.get("truncated", ""), (identity or {}).get("truncated", "")]
+    headers = {name.decode("ascii") for name in inputs.headers}
+    missing += [f"http_header/{name}" for name in sorted(headers - set(request.get("captured_headers", ())))]
     if identity is not None:
-        lacking += [f"claim/{name}" for name in sorted(looked.claims - set(identity.get("captured_claims", ())))]
-        lacking += ["granted"] if looked.access and not identity.get("captured_grants") else []
-    return ", ".join(filter(None, lacking))
+        missing += [f"claim/{name}" for name in sorted(inputs.claims - set(identity.get("captured_claims", ())))]
+        missing += ["granted"] if inputs.access and not identity.get("captured_grants") else []
+    return ", ".join(filter(None, missing))

@@ -41,74 +41,74 @@ def _insert(rows: Sequence[Row]) -> None:
     """Insert rows with plain SQL, because `bulk_create` uses five times the processor time."""
     fields = [LoggedDecision._meta.get_field(name) for name in rows[0]]
     table, *columns = (connection.ops.quote_name(name) for name in (LoggedDecision._meta.db_table, *(field.column for field in fields)))
-    places = ", ".join(["%s"] * len(columns))
-    statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"  # noqa: S608 - names of the model
-    at = LoggedDecision._meta.get_field("decided_at")
-    values = [tuple({**row, "decided_at": at.get_db_prep_save(row["decided_at"], connection)}.values()) for row in rows]
+    placeholders = ", ".join(["%s"] * len(columns))
+    statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})"  # noqa: S608 - names of the model
+    decided_at = LoggedDecision._meta.get_field("decided_at")
+    values = [tuple({**row, "decided_at": decided_at.get_db_prep_save(row["decided_at"], connection)}.values()) for row in rows]
     with connection.cursor() as cursor:
         cursor.executemany(statement, values)
 
 
-def _prune(keeping: DecisionLogSettings, now: datetime) -> None:
+def _prune(settings: DecisionLogSettings, now: datetime) -> None:
     """Delete old rows by primary key and index, so that the cost does not depend on their number."""
     newest = LoggedDecision.objects.aggregate(newest=Max("pk"))["newest"] or 0
-    too_old = LoggedDecision.objects.filter(decided_at__lt=now - timedelta(seconds=keeping.age)).order_by("decided_at")
-    too_many = LoggedDecision.objects.filter(pk__lte=newest - keeping.size).order_by("pk")
+    too_old = LoggedDecision.objects.filter(decided_at__lt=now - timedelta(seconds=settings.age)).order_by("decided_at")
+    too_many = LoggedDecision.objects.filter(pk__lte=newest - settings.size).order_by("pk")
     for rows in (too_many, too_old):
         LoggedDecision.objects.filter(pk__in=list(rows.values_list("pk", flat=True)[:PRUNE_BATCH_SIZE])).delete()
 
 
-def build_row(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
+def build_row(entry: DecisionLogEntry, settings: DecisionLogSettings) -> Row:
     """Return the columns of LoggedDecision."""
-    decision, identity, request = judged.decision, judged.identity, judged.request
+    decision, identity, request = entry.decision, entry.identity, entry.request
     route = decision.route.route if decision and decision.route else None
-    reason = decision_text.decisive_reason(decision) if decision else judged.error
+    reason = decision_text.decisive_reason(decision) if decision else entry.error
     row: Row = {
-        "request_id": judged.request_id,
-        "decided_at": datetime.fromtimestamp(judged.decided_at, UTC),
+        "request_id": entry.request_id,
+        "decided_at": datetime.fromtimestamp(entry.decided_at, UTC),
         "user_id": identity.user_id[:320] if identity else "",
         "display_name": identity.display_name[:255] if identity else "",
         "method": request.method[:32],
         "url": f"{request.host_port}{request.path[:MAX_PATH_LENGTH]}",
-        "client_address": judged.client_address[:64],
+        "client_address": entry.client_address[:64],
         "route_id": route.id if route else "",
         "route": route_name(route)[:255] if route else "",
-        "outcome": decision.outcome.value if decision else judged.failure,
-        "reason": "; ".join(filter(None, (reason, judged.token_error)))[:255],
-        "shadow_outcome": judged.shadow_outcome.outcome if judged.shadow_outcome and judged.shadow_differs else "",
-        "duration_seconds": judged.duration_seconds,
-        "data_version": judged.sources.version if judged.sources else None,
-        "configuration": keeping.configuration,
-        "snapshot": json.dumps(_build_snapshot(judged, keeping)),
+        "outcome": decision.outcome.value if decision else entry.failure,
+        "reason": "; ".join(filter(None, (reason, entry.token_error)))[:255],
+        "shadow_outcome": entry.shadow_outcome.outcome if entry.shadow_outcome and entry.shadow_differs else "",
+        "duration_seconds": entry.duration_seconds,
+        "data_version": entry.sources.version if entry.sources else None,
+        "configuration": settings.configuration,
+        "snapshot": json.dumps(_build_snapshot(entry, settings)),
     }
     # An unusual name must not prevent the batch from being written.
     return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
-def _build_snapshot(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, Any]:
-    decision, shadow_outcome = judged.decision, judged.shadow_outcome
-    facts: dict[str, Any] = {"request": snapshot_request(judged.request, keeping.looked)}
-    if judged.identity is not None:
-        facts["identity"] = snapshot_identity(judged.identity, keeping.looked)
-        facts["modified_at"] = judged.sources.modified_at if judged.sources else {}
+def _build_snapshot(entry: DecisionLogEntry, settings: DecisionLogSettings) -> dict[str, Any]:
+    decision, shadow_outcome = entry.decision, entry.shadow_outcome
+    snapshot: dict[str, Any] = {"request": snapshot_request(entry.request, settings.looked)}
+    if entry.identity is not None:
+        snapshot["identity"] = snapshot_identity(entry.identity, settings.looked)
+        snapshot["modified_at"] = entry.sources.modified_at if entry.sources else {}
     if decision is not None:
-        facts |= {
+        snapshot |= {
             "rules": _truncate_rows(decision_text.trace_rows_with_decisive(decision)),
             "message": decision_text.user_message(decision),
             "remedies": [_truncate(way) for way in decision_text.remedies(decision)[-MAX_TRACE_STEPS:]],
         }
-    if judged.token_error:
-        facts["token_error"] = judged.token_error
+    if entry.token_error:
+        snapshot["token_error"] = entry.token_error
     if shadow_outcome is not None:
         name = route_name(shadow_outcome.route.route) if shadow_outcome.route else ""
-        facts["shadow_outcome"] = {"outcome": shadow_outcome.outcome, "reason": shadow_outcome.reason, "route": name}
-    return facts
+        snapshot["shadow_outcome"] = {"outcome": shadow_outcome.outcome, "reason": shadow_outcome.reason, "route": name}
+    return snapshot
 
 
 def _truncate_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the last rows, which decide, with long values truncated."""
-    kept = rows if len(rows) <= MAX_TRACE_STEPS else rows[-MAX_TRACE_STEPS:]
-    return [{name: _truncate(value) for name, value in row.items()} for row in kept]
+    last_rows = rows if len(rows) <= MAX_TRACE_STEPS else rows[-MAX_TRACE_STEPS:]
+    return [{name: _truncate(value) for name, value in row.items()} for row in last_rows]
 
 
 def _truncate(value: Any) -> Any:

@@ -49,32 +49,32 @@ class ExplainForm:
     def is_submitted(self) -> bool:
         return bool(self.request or self.url)
 
-    def explain(self, own: AuthorizePageContext) -> Explanation:
+    def explain(self, page: AuthorizePageContext) -> Explanation:
         """Return the explanation of the logged or simulated request."""
-        if too_long := [name for name, said in self._fields.items() if len(said) > MAX_FIELD_LENGTH]:
+        if too_long := [name for name, value in self._fields.items() if len(value) > MAX_FIELD_LENGTH]:
             raise ValueError(f"{too_long[0]} is longer than {MAX_FIELD_LENGTH} characters")
         if self.request:
-            return self._explain_logged(own)
+            return self._explain_logged(page)
         if not self.url:
             raise ValueError("enter the id of a request, or a URL")
-        return self._explain_simulated(own)
+        return self._explain_simulated(page)
 
-    def _explain_logged(self, own: AuthorizePageContext) -> Explanation:
+    def _explain_logged(self, page: AuthorizePageContext) -> Explanation:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
             raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or allowed and not sampled.")
-        directory = last_reading(row.decided_at.timestamp(), own.options.record_id_prefix_for(row.user_id))
-        return {**explain_logged(row, own.options, own.configuration.checksum), "directory": directory}
+        directory = last_reading(row.decided_at.timestamp(), page.options.record_id_prefix_for(row.user_id))
+        return {**explain_logged(row, page.options, page.configuration.checksum), "directory": directory}
 
-    def _explain_simulated(self, own: AuthorizePageContext) -> Explanation:
+    def _explain_simulated(self, page: AuthorizePageContext) -> Explanation:
         now = parse_time(self.at) if self.at else time.time()
         headers = [parse_header(line) for line in self.headers.splitlines() if line.strip()]
-        ports, source_ip = default_ports(own.options), parse_address(self.address)
+        ports, source_ip = default_ports(page.options), parse_address(self.address)
         request = simulate_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip)
-        found = resolve_user(self.user, own)
-        explanation = explain(request, found.identity, own.options, own.authorize.routes, now)
+        found = resolve_user(self.user, page)
+        explanation = explain(request, found.identity, page.options, page.authorize.routes, now)
         note = " ".join(filter(None, (found.note, explanation["note"])))
-        prefix = own.options.record_id_prefix_for(found.identity.user_id) if found.identity is not None else ""
+        prefix = page.options.record_id_prefix_for(found.identity.user_id) if found.identity is not None else ""
         return {**explanation, "directory": last_reading(now, prefix), "note": note}
 
 
@@ -82,23 +82,23 @@ NO_ACCOUNT = "Service account not found, or expired."
 NO_USER = "Unknown user: evaluated with this identifier only."
 
 
-def resolve_user(written: str, own: AuthorizePageContext) -> RecordedUser:
+def resolve_user(written: str, page: AuthorizePageContext) -> RecordedUser:
     """Return the user with an e-mail address, `provider/subject`, subject or `service_account/name`.  "" is an anonymous caller.
 
     Raises ValueError if several users match, or the records cannot be read.
     """
     if not written:
         return RecordedUser(None)
-    ids = _ids(written, own.options.first_provider.id)
+    ids = _ids(written, page.options.first_provider.id)
     sessions = list(Session.objects.filter(user_id__in=ids).values_list("pk", flat=True))
     try:
-        user = async_to_sync(recorded_user)(ids, own.broker, own.options, time.time(), sessions)
+        user = async_to_sync(recorded_user)(ids, page.broker, page.options, time.time(), sessions)
     except BrokerError as error:
         raise ValueError(f"The user's records cannot be read: {error}. Try again.") from error
     if user is not None:
         return user
     note = NO_ACCOUNT if written.startswith(ACCOUNT_PREFIX) else NO_USER
-    return RecordedUser(simulate_identity(SimulatedUser(written), own.options), note)
+    return RecordedUser(simulate_identity(SimulatedUser(written), page.options), note)
 
 
 def _ids(written: str, provider: str) -> list[str]:

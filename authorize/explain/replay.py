@@ -90,7 +90,7 @@ def replay_newest(
     rows: QuerySet[LoggedDecision],
     table: RouteTable,
     now: Callable[[], float] = time.monotonic,
-    rest: Callable[[float], None] = time.sleep,
+    pause: Callable[[float], None] = time.sleep,
 ) -> BoundedReplay:
     """Replay the newest decisions by the routes of a policy, for at most MAX_DURATION.  Call it in a thread.
 
@@ -99,19 +99,19 @@ def replay_newest(
     if not _one_at_a_time.acquire(blocking=False):
         raise ReplayInProgress("another replay is running. Try again in a moment")
     try:
-        return _replayed(rows, table, now, rest)
+        return _replayed(rows, table, now, pause)
     finally:
         _one_at_a_time.release()
 
 
-def _replayed(rows: QuerySet[LoggedDecision], table: RouteTable, now: Callable[[], float], rest: Callable[[float], None]) -> BoundedReplay:
+def _replayed(rows: QuerySet[LoggedDecision], table: RouteTable, now: Callable[[], float], pause: Callable[[float], None]) -> BoundedReplay:
     done, ends = BoundedReplay(), now() + MAX_DURATION.total_seconds()
     for row in rows.order_by("-decided_at", "-id")[: MAX_DECISIONS + 1].iterator(chunk_size=BATCH_SIZE):
         if done.examined == MAX_DECISIONS:
             done.stop_reason = f"Only the newest {MAX_DECISIONS:,} decisions are replayed on this page."
             break
         if done.examined % BATCH_SIZE == 0 and done.examined:
-            rest(PAUSE_SECONDS)
+            pause(PAUSE_SECONDS)
             if now() >= ends:
                 done.stop_reason = f"Stopped after {MAX_DURATION.seconds} seconds: the rest was not replayed."
                 break
@@ -133,38 +133,38 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
         return "the data broker was unavailable at the time"
     try:
         facts = json.loads(row.snapshot)
-        request, person = facts["request"], facts.get("identity")
-        asked, identity = request_of(request), identity_from_snapshot(person)
+        request, identity_snapshot = facts["request"], facts.get("identity")
+        policy_request, identity = request_of(request), identity_from_snapshot(identity_snapshot)
     except (KeyError, TypeError, ValueError):  # another release may have written a different format
         return "the logged facts can't be read"
     if "truncated" in request:
         return f"{request['truncated']} was truncated in the log"
     try:
-        route = table.match(asked)
+        route = table.match(policy_request)
     except BadRequest as error:
         _compare(row, None, f"the request is rejected: {error.operator_message}", report)
         return ""
     if route is None:
         _compare(row, Outcome.NO_ROUTE, "no route matches", report)
         return ""
-    if missing := missing_inputs(route.route, request, person):
+    if missing := missing_inputs(route.route, request, identity_snapshot):
         return f"not logged: {missing}"
-    shown = asked.client_certificate
-    if route.client_ca is not None and shown is not None and route.client_ca.id not in shown.verdicts:
+    certificate = policy_request.client_certificate
+    if route.client_ca is not None and certificate is not None and route.client_ca.id not in certificate.verdicts:
         return "its client certificate was not verified against this CA"
-    decision = evaluate_route(asked, identity, route, row.decided_at.timestamp())
+    decision = evaluate_route(policy_request, identity, route, row.decided_at.timestamp())
     _compare(row, decision.outcome, decision_text.user_message(decision), report)
     return ""
 
 
 def _compare(row: Any, outcome: Outcome | None, reason: str, report: ReplayReport) -> None:
     """Report the change, if any.  A denial after a sign-in prompt counts as newly denied, because signing in might have led to access."""
-    was_allowed, was_asked = row.outcome == Outcome.ALLOWED.value, row.outcome in _PROMPTS
+    was_allowed, was_prompted = row.outcome == Outcome.ALLOWED.value, row.outcome in _PROMPTS
     if outcome is Outcome.ALLOWED:
         kind = None if was_allowed else NEWLY_ALLOWED
     elif outcome is not None and outcome.value in _PROMPTS:
-        kind = None if was_asked else NEWLY_PROMPTED
+        kind = None if was_prompted else NEWLY_PROMPTED
     else:
-        kind = NEWLY_DENIED if was_allowed or was_asked else None
+        kind = NEWLY_DENIED if was_allowed or was_prompted else None
     if kind is not None:
         report.add(row, kind, reason)

@@ -58,11 +58,11 @@ class ClientCertificates:
 
     def with_verdict(self, request: PolicyRequest, authority: ClientAuthority | None, now: float) -> PolicyRequest:
         """Return the request with the verdict of this authority on its certificate.  Previous verdicts are discarded."""
-        shown = request.client_certificate
-        if authority is None or shown is None:
+        certificate = request.client_certificate
+        if authority is None or certificate is None:
             return request
-        problem = self._problem(shown.chain, authority, now)
-        return replace(request, client_certificate=replace(shown, verdicts={authority.id: problem}))
+        problem = self._problem(certificate.chain, authority, now)
+        return replace(request, client_certificate=replace(certificate, verdicts={authority.id: problem}))
 
     def _problem(self, chain: tuple[bytes, ...], authority: ClientAuthority, now: float) -> str:
         key = authority.id, chain
@@ -166,8 +166,8 @@ def _describe(error: VerificationError, certificate: x509.Certificate, now: floa
         return f"it expired on {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
     if now < certificate.not_valid_before_utc.timestamp():
         return f"it is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
-    if (ours := _VALIDATOR_MESSAGE.search(str(error))) is not None:
-        return ours[1]
+    if (message := _VALIDATOR_MESSAGE.search(str(error))) is not None:
+        return message[1]
     return f"no chain to the CA: {_LIBRARY_NOISE.sub('', str(error))}"
 
 

@@ -43,12 +43,12 @@ class IdentityInputs:
     access: Mapping[str, GrantPeriod] = field(default_factory=dict)
 
 
-def build_identity(facts: IdentityInputs, provider: ProviderConfig | None) -> Identity:
+def build_identity(inputs: IdentityInputs, provider: ProviderConfig | None) -> Identity:
     """Build the identity from records.  `provider` is the provider of the session, None for a token of an external issuer.
 
     Groups are incomplete if the provider's groups claim is expected and missing.  A directory has a record for users without groups.
     """
-    session, user, person = facts.session, facts.user, facts.person or DirectoryUser(facts.session.user_id)
+    session, user, person = inputs.session, inputs.user, inputs.person or DirectoryUser(inputs.session.user_id)
     # The user record has the claims of the latest sign-in.  A session must not get the claims of another one, which may be stronger.
     claims = flattened(session.claims)
     # Addresses and groups of an external issuer are not trusted: no rule matches them, and upstreams receive none.
@@ -57,8 +57,8 @@ def build_identity(facts: IdentityInputs, provider: ProviderConfig | None) -> Id
     verified_email = rule_email_of(user, session.claims, provider) if not is_external else ""
     groups_claim = provider.groups_claim if provider is not None else ""
     # This session may have started with another address than the user's latest sign-in.
-    tells_another_s = provider is not None and not all(provider.owns_address(email) for email in claims.get("email", ()))
-    if "email" in claims and (tells_another_s or not (verified_email or (is_external and may_match))):
+    has_unauthoritative_email = provider is not None and not all(provider.owns_address(email) for email in claims.get("email", ()))
+    if "email" in claims and (has_unauthoritative_email or not (verified_email or (is_external and may_match))):
         # A rule on the claim is also a rule on e-mail.  Upstreams receive `Identity.email` instead.  The claim exists, so it must not count
         # as missing.
         claims["email"] = NullValues()
@@ -82,23 +82,23 @@ def build_identity(facts: IdentityInputs, provider: ProviderConfig | None) -> Id
         directory_email="" if is_external else authoritative_email(person.email, provider),
         name=display_name(_text(user.name) or _text(person.name), verified_email),
         group_ids=frozenset(group_ids),
-        group_names=frozenset() if is_external else facts.matchable_group_names - frozenset(group_ids),
-        groups=() if is_external else tuple(dict.fromkeys([*group_ids, *facts.group_names])),
-        groups_incomplete=provider is not None and _are_groups_incomplete(facts, claims, provider),
+        group_names=frozenset() if is_external else inputs.matchable_group_names - frozenset(group_ids),
+        groups=() if is_external else tuple(dict.fromkeys([*group_ids, *inputs.group_names])),
+        groups_incomplete=provider is not None and _are_groups_incomplete(inputs, claims, provider),
         claims=claims,
-        grants=facts.access,
+        grants=inputs.access,
         is_single_provider=provider is None or provider.is_only_provider,
         linked_id=linked_id_for(user, session.claims, provider),
     )
 
 
-def _are_groups_incomplete(facts: IdentityInputs, claims: Mapping[str, tuple[Any, ...]], provider: ProviderConfig) -> bool:
+def _are_groups_incomplete(inputs: IdentityInputs, claims: Mapping[str, tuple[Any, ...]], provider: ProviderConfig) -> bool:
     """Return whether the person may be in more groups than are known: the directory has no record of them, or the claim that names
     groups is missing where everybody is to have it, is kept elsewhere, or has a value that can't be read.
 
     An empty list says that there are none; no claim says nothing.
     """
-    if provider.has_group_records and facts.person is None:
+    if provider.has_group_records and inputs.person is None:
         return True
     if not provider.groups_claim:
         return False
@@ -132,9 +132,9 @@ def grant_subject_for_user(user: UserRecord, providers: Mapping[str, ProviderCon
     return grant_subject(user.id, user.vouched_by, linked_id_for(user, {}, provider_for_user(user.id, providers)))
 
 
-def authoritative_email(said: Any, provider: ProviderConfig | None) -> str:
+def authoritative_email(value: Any, provider: ProviderConfig | None) -> str:
     """Return the address, or "" if the provider is not authoritative for it."""
-    return _text(said) if provider is not None and provider.owns_address(said) else ""
+    return _text(value) if provider is not None and provider.owns_address(value) else ""
 
 
 def _text(value: Any) -> str:

@@ -25,10 +25,10 @@ def parse_authorization(request: PolicyRequest) -> tuple[str, str]:
     11.7.2), but not both.
     """
     names = _TUNNEL_HEADERS if request.is_tunnel else _REQUEST_HEADERS
-    given = [value for name, value in request.headers if name in names]
-    if len(given) != 1:
+    values = [value for name, value in request.headers if name in names]
+    if len(values) != 1:
         return "", ""
-    value = given[0].decode("latin-1").strip(" \t")
+    value = values[0].decode("latin-1").strip(" \t")
     scheme, _, token = value.partition(" ")
     scheme, token = scheme.lower(), token.lstrip(" ")
     if scheme == "bearer" and token[:5].lower() == "gate-":
@@ -49,10 +49,10 @@ def is_service_account_token(scheme: str, token: str) -> bool:
     return scheme in ("gate", "bearer") and token.startswith(PREFIX)
 
 
-def challenge(request: PolicyRequest, takes_bearers: bool) -> str:
+def challenge(request: PolicyRequest, accepts_bearer_tokens: bool) -> str:
     """Return the WWW-Authenticate challenge for a client whose token was rejected.  "" for a browser user, who can sign in."""
     scheme, token = parse_authorization(request)
-    return INVALID_TOKEN if is_service_account_token(scheme, token) or (takes_bearers and scheme == "bearer") else ""
+    return INVALID_TOKEN if is_service_account_token(scheme, token) or (accepts_bearer_tokens and scheme == "bearer") else ""
 
 
 def has_gate_token(request: PolicyRequest) -> bool:

@@ -25,7 +25,7 @@ class _LoadedAccount:
     version: int
     account: ServiceAccountRecord
     identity: Identity
-    makers: tuple[tuple[str, int], ...]  # the accounts that created it, with their versions
+    creators: tuple[tuple[str, int], ...]  # the accounts that created it, with their versions
     life: int = 0  # of the replica that it was read from
 
 
@@ -53,8 +53,8 @@ class ServiceAccountLoader:
         return known.identity
 
     def _is_current(self, name: str, known: _LoadedAccount) -> bool:
-        is_own_current = known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
-        return is_own_current and all(version == self._replica.version(SERVICE_ACCOUNT, maker) for maker, version in known.makers)
+        is_account_current = known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
+        return is_account_current and all(version == self._replica.version(SERVICE_ACCOUNT, creator) for creator, version in known.creators)
 
     async def _load(self, name: str, now: float) -> _LoadedAccount | InvalidToken:
         self._known.pop(name, None)
@@ -117,29 +117,29 @@ async def _read(name: str, get: ReadRecord, now: float) -> _LoadedAccount | Inva
         identity = build_account_identity(account, now)
         if account.name != name or now >= identity.expires_at:
             return InvalidToken(f"service account {name}: it has expired")
-        makers, until = await _load_creators(account, get)
+        creators, until = await _load_creators(account, get)
     except MALFORMED as error:
         report_malformed(SERVICE_ACCOUNT, name, error)
         return InvalidToken(f"service account {name}: its record is malformed")
     if now >= until:
         return InvalidToken(f"service account {name}: a creator was revoked, has expired or has another secret")
-    return _LoadedAccount(record.version, account, replace(identity, expires_at=min(identity.expires_at, until)), makers)
+    return _LoadedAccount(record.version, account, replace(identity, expires_at=min(identity.expires_at, until)), creators)
 
 
 # enforcement-point: Identity: Service accounts end with the secrets that created them
 async def _load_creators(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple[tuple[str, int], ...], float]:
     """Return the accounts that created this one, with their versions, and the time until which all of them remain valid."""
-    makers, until = list[tuple[str, int]](), math.inf
+    creators, until = list[tuple[str, int]](), math.inf
     while account.maker:
         record = await get(SERVICE_ACCOUNT, account.maker)
         # A creator's name is shorter, so a chain cannot be circular.
         if record is None or len(account.maker) >= len(account.name):
             return (), 0.0
-        maker = ServiceAccountRecord.from_record(record)
-        until = min(until, maker.vouches_until(account))
-        makers.append((account.maker, record.version))
-        account = maker
-    return tuple(makers), until
+        creator = ServiceAccountRecord.from_record(record)
+        until = min(until, creator.vouches_until(account))
+        creators.append((account.maker, record.version))
+        account = creator
+    return tuple(creators), until
 
 
 def _secret_matches(token: str, account: ServiceAccountRecord, now: float) -> bool:

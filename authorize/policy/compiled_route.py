@@ -95,9 +95,9 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
     """
     path, prefix, pattern, written = compile_conditions(route, key)
     policy = [(block, evaluate) for block, evaluate in written if with_shadow or block.mode == ENFORCE]
-    own_ca = route.tls_downstream_client_ca
-    authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.from_pem(pem)
-    setting = "tls_downstream_client_ca" if own_ca else "client_ca"
+    route_ca = route.tls_downstream_client_ca
+    authority = None if (pem := route_ca or client_ca) is None else ClientAuthority.from_pem(pem)
+    setting = "tls_downstream_client_ca" if route_ca else "client_ca"
     has_escapes = "%" in f"{path}{prefix}"
     matches = _build_matcher(path, prefix, pattern)
     resembles = _build_variant_matcher(path, prefix, (pattern,)) if has_escapes else matches
@@ -163,19 +163,19 @@ def _compile_policy(route: Route, key: str, problems: list[Problem]) -> list[tup
     return blocks
 
 
-def _invalid_approvers(asking: AccessRequestSettings, key: str) -> Iterator[Problem]:
-    for block in approval_blocks(asking):
+def _invalid_approvers(access_requests: AccessRequestSettings, key: str) -> Iterator[Problem]:
+    for block in approval_blocks(access_requests):
         try:
             compile_block(block)
         except InvalidOperand as error:
             yield Problem(f"{key}.{block.key}", str(error))
 
 
-def approval_blocks(asking: AccessRequestSettings) -> Iterator[Block]:
+def approval_blocks(access_requests: AccessRequestSettings) -> Iterator[Block]:
     """Yield the rules for approvers and for break-glass access."""
-    yield Block("access_requests.approvers", "allow", asking.approvers)
-    if asking.break_glass is not None:
-        yield Block("access_requests.break_glass.allowed", "allow", asking.break_glass.allowed)
+    yield Block("access_requests.approvers", "allow", access_requests.approvers)
+    if access_requests.break_glass is not None:
+        yield Block("access_requests.break_glass.allowed", "allow", access_requests.break_glass.allowed)
 
 
 def _canonical_setting(text: str | None, canonical: Callable[[str], str], key: str, problems: list[Problem]) -> str | None:

@@ -57,11 +57,11 @@ class EvaluationContext:
 
     def load_header_values(self) -> dict[bytes, bytes | None]:
         """Return the value of each header.  None if it is repeated, because upstreams differ in the one that they use."""
-        folded = dict[bytes, bytes | None]()
+        values = dict[bytes, bytes | None]()
         for name, value in self.request.headers:
-            folded[name] = None if name in folded else value
-        self.header_values = folded
-        return folded
+            values[name] = None if name in values else value
+        self.header_values = values
+        return values
 
 
 class TraceStep(NamedTuple):  # several are created per rule and route
@@ -99,27 +99,30 @@ class CompiledCriterion(NamedTuple):  # unpacked for each criterion of each requ
     success_step: TraceStep
 
 
-def all_of(looks: Iterable[CompiledCriterion]) -> Evaluation:
+def all_of(criteria: Iterable[CompiledCriterion]) -> Evaluation:
     """Return the conjunction of criteria.  This is the only place that evaluates them.  One that cannot be evaluated is UNKNOWN.
 
     It is one loop without nested calls, because long lists have this form.
     """
     # Plain tuples, because unpacking them takes half the time.
-    asked = [(look.evaluate, look.input_kind, look.anonymous_step, look.steps, look.success_step) for look in looks]
+    compiled = [
+        (criterion.evaluate, criterion.input_kind, criterion.anonymous_step, criterion.steps, criterion.success_step)
+        for criterion in criteria
+    ]
 
-    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
-        value, identity, look_at = TRUE, case.identity, trace.append
-        subjects = (case, identity)
-        for judge, subject, nobody, steps, yes in asked:
-            if nobody is not None and identity is None:
-                step = nobody
+    def evaluate(context: EvaluationContext, trace: list[TraceStep]) -> int:
+        value, identity, append_step = TRUE, context.identity, trace.append
+        subjects = (context, identity)
+        for evaluate_criterion, subject, anonymous_step, steps, success_step in compiled:
+            if anonymous_step is not None and identity is None:
+                step = anonymous_step
             else:
                 try:
-                    step = steps[judge(subjects[subject])]
+                    step = steps[evaluate_criterion(subjects[subject])]
                 except _EVALUATION_ERRORS:
                     step = steps[UNKNOWN]
-            look_at(step)
-            if step is not yes:
+            append_step(step)
+            if step is not success_step:
                 value = AND[value][step.value]
                 if value == FALSE:
                     break
@@ -156,9 +159,9 @@ class Criterion:
     description: CriterionDescription
     compiled: CompiledCriterion
 
-    def evaluate(self, case: EvaluationContext) -> TraceStep:
+    def evaluate(self, context: EvaluationContext) -> TraceStep:
         trace: list[TraceStep] = []
-        all_of((self.compiled,))(case, trace)
+        all_of((self.compiled,))(context, trace)
         return trace[0]
 
 
@@ -173,48 +176,48 @@ class CriterionReasons:
 
 
 def request_criterion(
-    words: CriterionDescription,
-    answers: CriterionReasons,
-    judge: Callable[[EvaluationContext], int],
+    description: CriterionDescription,
+    reasons: CriterionReasons,
+    evaluate: Callable[[EvaluationContext], int],
     *,
     is_negated: bool = False,
-    needs_person: bool = False,
+    needs_identity: bool = False,
 ) -> Criterion:
-    """Return a criterion on the context.  With `needs_person` it is MAYBE for anonymous callers."""
-    return _build(words, answers, judge, _CONTEXT, is_negated=is_negated, needs_person=needs_person)
+    """Return a criterion on the context.  With `needs_identity` it is MAYBE for anonymous callers."""
+    return _build(description, reasons, evaluate, _CONTEXT, is_negated=is_negated, needs_identity=needs_identity)
 
 
 def identity_criterion(
-    words: CriterionDescription, answers: CriterionReasons, judge: Callable[[Identity], int], *, is_negated: bool = False
+    description: CriterionDescription, reasons: CriterionReasons, evaluate: Callable[[Identity], int], *, is_negated: bool = False
 ) -> Criterion:
     """Return a criterion on the identity alone.  It is MAYBE for anonymous callers."""
-    return _build(words, answers, judge, _IDENTITY, is_negated=is_negated, needs_person=True)
+    return _build(description, reasons, evaluate, _IDENTITY, is_negated=is_negated, needs_identity=True)
 
 
 def _build(
-    words: CriterionDescription,
-    answers: CriterionReasons,
-    judge: Callable[[Any], int],
+    description: CriterionDescription,
+    reasons: CriterionReasons,
+    evaluate: Callable[[Any], int],
     subject: int,
     *,
     is_negated: bool,
-    needs_person: bool,
+    needs_identity: bool,
 ) -> Criterion:
     """Build a criterion.  Its steps are created once, because decisions are too frequent to rebuild them."""
-    steps = _steps(words, answers, is_negated=is_negated)
-    nobody = TraceStep(words.rule, MAYBE, Reason.NOT_SIGNED_IN, words) if needs_person else None
-    return Criterion(words, CompiledCriterion(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE]))
+    steps = _steps(description, reasons, is_negated=is_negated)
+    anonymous_step = TraceStep(description.rule, MAYBE, Reason.NOT_SIGNED_IN, description) if needs_identity else None
+    return Criterion(description, CompiledCriterion(evaluate, subject, anonymous_step, steps, steps[FALSE if is_negated else TRUE]))
 
 
-def _steps(words: CriterionDescription, answers: CriterionReasons, *, is_negated: bool) -> tuple[TraceStep, ...]:
+def _steps(description: CriterionDescription, reasons: CriterionReasons, *, is_negated: bool) -> tuple[TraceStep, ...]:
     """Return the steps by result.  A negated operator swaps TRUE and FALSE."""
     holds = FALSE if is_negated else TRUE
     fails = TRUE if is_negated else FALSE
     # The reason of a negated rule would mislead the user.
-    words.is_disclosed = words.is_disclosed and not is_negated
-    unknown = TraceStep(words.rule, UNKNOWN, answers.unknown, words)
+    description.is_disclosed = description.is_disclosed and not is_negated
+    unknown = TraceStep(description.rule, UNKNOWN, reasons.unknown, description)
     steps = [unknown] * 8
-    steps[NO_DATA] = TraceStep(words.rule, fails, answers.no_data or answers.no, words)
-    steps[TRUE] = TraceStep(words.rule, holds, answers.yes, words)
-    steps[FALSE] = TraceStep(words.rule, fails, answers.no, words)
+    steps[NO_DATA] = TraceStep(description.rule, fails, reasons.no_data or reasons.no, description)
+    steps[TRUE] = TraceStep(description.rule, holds, reasons.yes, description)
+    steps[FALSE] = TraceStep(description.rule, fails, reasons.no, description)
     return tuple(steps)

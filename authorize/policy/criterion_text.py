@@ -7,11 +7,11 @@ from authorize.policy.criterion import EvaluationContext
 from foundation.claim_values import UnescapedValues, is_partial
 
 
-def wanted(values: Iterable[Any]) -> str:
-    return f"one of {shown(values)}"
+def one_of(values: Iterable[Any]) -> str:
+    return f"one of {join_values(values)}"
 
 
-def shown(values: Iterable[Any]) -> str:
+def join_values(values: Iterable[Any]) -> str:
     return ", ".join(sorted(map(str, values))) or "nothing"
 
 
@@ -19,26 +19,26 @@ def describe_claim(values: tuple[Any, ...] | None) -> str:
     if type(values) is UnescapedValues:
         return "unknown: a dot of the claim's name needs a backslash"
     if values is None or not is_partial(values):
-        return shown(values or ())
+        return join_values(values or ())
     return ", ".join([*sorted(map(str, values)), "a value that can't be compared"])
 
 
-def describe_user(case: EvaluationContext) -> str:
-    person = case.identity
+def describe_user(context: EvaluationContext) -> str:
+    identity = context.identity
     return (
         "nobody"
-        if person is None
-        else ", ".join(dict.fromkeys(filter(None, (person.verified_email, person.user_id, person.unqualified_subject))))
+        if identity is None
+        else ", ".join(dict.fromkeys(filter(None, (identity.verified_email, identity.user_id, identity.unqualified_subject))))
     )
 
 
-def describe_email(case: EvaluationContext) -> str:
-    return "nobody" if case.identity is None else case.identity.verified_email or "no usable e-mail address"
+def describe_email(context: EvaluationContext) -> str:
+    return "nobody" if context.identity is None else context.identity.verified_email or "no usable e-mail address"
 
 
-def describe_provider(case: EvaluationContext) -> str:
-    return "nobody" if case.identity is None else case.identity.provider
+def describe_provider(context: EvaluationContext) -> str:
+    return "nobody" if context.identity is None else context.identity.provider
 
 
-def describe_groups(case: EvaluationContext) -> str:
-    return "nobody" if case.identity is None else shown(case.identity.group_ids | case.identity.group_names)
+def describe_groups(context: EvaluationContext) -> str:
+    return "nobody" if context.identity is None else join_values(context.identity.group_ids | context.identity.group_names)

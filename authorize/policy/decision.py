@@ -67,22 +67,22 @@ def evaluate_route(request: PolicyRequest, identity: Identity | None, route: Com
 
 
 def _evaluate(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
-    case, trace = EvaluationContext(request, identity, now, route.route), list[TraceStep]()
+    context, trace = EvaluationContext(request, identity, now, route.route), list[TraceStep]()
     for requirement in route.requirements:
-        if requirement(case, trace) != TRUE:
-            return Decision(Outcome.CERTIFICATE, route, tuple(trace), case)
+        if requirement(context, trace) != TRUE:
+            return Decision(Outcome.CERTIFICATE, route, tuple(trace), context)
     is_open_question = False
     for deny in route.deny_rules:
-        value = deny(case, trace)
+        value = deny(context, trace)
         if value == FALSE:
             continue
         if identity is not None or not value & FALSE:
-            return Decision(Outcome.FORBIDDEN, route, tuple(trace), case)
+            return Decision(Outcome.FORBIDDEN, route, tuple(trace), context)
         is_open_question = True
-    return _evaluate_allow(case, trace, route, is_open_question=is_open_question)
+    return _evaluate_allow(context, trace, route, is_open_question=is_open_question)
 
 
-def _evaluate_allow(case: EvaluationContext, trace: list[TraceStep], route: CompiledRoute, *, is_open_question: bool) -> Decision:
+def _evaluate_allow(context: EvaluationContext, trace: list[TraceStep], route: CompiledRoute, *, is_open_question: bool) -> Decision:
     """Evaluate the allow rules.
 
     `is_open_question` is True if a deny rule depends on the identity of an anonymous caller.
@@ -90,13 +90,13 @@ def _evaluate_allow(case: EvaluationContext, trace: list[TraceStep], route: Comp
     # Routes without a policy prompt for sign-in before they deny.
     could_help = not route.has_policy
     for allow in route.allow_rules:
-        value = allow(case, trace)
+        value = allow(context, trace)
         # A preflight carries no identity, so it cannot depend on one.
         if value == TRUE and (not is_open_question or trace[-1].reason is Reason.PREFLIGHT):
-            return Decision(Outcome.ALLOWED, route, tuple(trace), case)
+            return Decision(Outcome.ALLOWED, route, tuple(trace), context)
         could_help = could_help or bool(value & TRUE)
-    wants_sign_in = case.identity is None and could_help
-    return Decision(Outcome.SIGN_IN if wants_sign_in else Outcome.FORBIDDEN, route, tuple(trace), case)
+    wants_sign_in = context.identity is None and could_help
+    return Decision(Outcome.SIGN_IN if wants_sign_in else Outcome.FORBIDDEN, route, tuple(trace), context)
 
 
 def _require_step_up(decision: Decision, route: CompiledRoute) -> Decision:
@@ -104,14 +104,16 @@ def _require_step_up(decision: Decision, route: CompiledRoute) -> Decision:
 
     It applies to allowed requests, and to requests denied by rules that check the sign-in itself.
     """
-    case = decision.context
-    is_open = decision.outcome is Outcome.FORBIDDEN and case is not None and case.identity is not None and route.policy_checks_auth_strength
-    if case is None or decision.is_preflight or not (decision.is_allowed or is_open):
+    context = decision.context
+    is_open = (
+        decision.outcome is Outcome.FORBIDDEN and context is not None and context.identity is not None and route.policy_checks_auth_strength
+    )
+    if context is None or decision.is_preflight or not (decision.is_allowed or is_open):
         return decision
     steps: list[TraceStep] = []
     for is_strong in route.authentication_requirements:
-        if is_strong(case, steps) != TRUE:
-            outcome = Outcome.SIGN_IN if case.identity is None else Outcome.STEP_UP
-            return Decision(outcome, route, (*decision.trace, *steps), case)
+        if is_strong(context, steps) != TRUE:
+            outcome = Outcome.SIGN_IN if context.identity is None else Outcome.STEP_UP
+            return Decision(outcome, route, (*decision.trace, *steps), context)
     # The deciding step must remain last.
-    return Decision(decision.outcome, route, (*steps, *decision.trace), case)
+    return Decision(decision.outcome, route, (*steps, *decision.trace), context)

@@ -41,8 +41,8 @@ def to_check_request(
     http.path = f"{request.path}?{request.query}" if request.query else request.path
     headers = [(name, value) for name, value in request.headers if name not in _SEPARATE_HEADERS]
     headers += [(b"cookie", value) for value in cookie_headers]
-    told_apart = (request.origin, request.access_control_request_method)
-    headers += [(name, value.encode("latin-1")) for name, value in zip(_SEPARATE_HEADERS[1:], told_apart, strict=True) if value]
+    separate_values = (request.origin, request.access_control_request_method)
+    headers += [(name, value.encode("latin-1")) for name, value in zip(_SEPARATE_HEADERS[1:], separate_values, strict=True) if value]
     for name, value in headers:
         http.header_map.headers.add(key=name.decode("latin-1"), raw_value=value)
     return check

@@ -49,12 +49,12 @@ class ExtAuthz:
             return (await self._check_for_proxy(request)).SerializeToString()
         return await self._check_for_envoy(request)
 
-    async def _check_for_proxy(self, told: pb.CheckRequest) -> pb.CheckResponse:
+    async def _check_for_proxy(self, check_request: pb.CheckRequest) -> pb.CheckResponse:
         """Return the decision for a proxy of gate, which builds the response itself.  Errors are gRPC's."""
-        authorize, extensions = self._parts.authorize(), told.attributes.context_extensions
+        authorize, extensions = self._parts.authorize(), check_request.attributes.context_extensions
         # A decision must not use older records than the proxy has seen, because an open stream could outlive its access.
         await self._parts.replica.catch_up(extensions.get(check_attributes.SYNC_TOKEN, ""), self._parts.timeout)
-        request, cookies = check_attributes.from_check_request(told, authorize.default_ports)
+        request, cookies = check_attributes.from_check_request(check_request, authorize.default_ports)
         match extensions.get(check_attributes.PURPOSE):
             case check_attributes.IDENTIFY:
                 return _attestation_response(Attestation(await authorize.identify(cookies, request.host_port)))
@@ -66,53 +66,56 @@ class ExtAuthz:
             check = await authorize.check(request, cookies)
             require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
             return _headers_response(await authorize.credentials_for(check, request, cookies))
-        check = await self._parts.recorder.check(authorize, request, cookies, told.attributes.request.http.id)
+        check = await self._parts.recorder.check(authorize, request, cookies, check_request.attributes.request.http.id)
         require_same_route(check, extensions.get(check_attributes.ROUTE, ""))
         return _decision_response(check)
 
-    async def _check_for_envoy(self, told: pb.CheckRequest) -> bytes:
-        answer = await self._parts.responder().respond(_envoy_request(told, self._parts.authorize().default_ports))
-        return _denied_response(answer) if isinstance(answer, DeniedResponse) else _ok_response(answer)
+    async def _check_for_envoy(self, check_request: pb.CheckRequest) -> bytes:
+        response = await self._parts.responder().respond(_envoy_request(check_request, self._parts.authorize().default_ports))
+        return _denied_response(response) if isinstance(response, DeniedResponse) else _ok_response(response)
 
 
-def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> EnvoyRequest:
-    http, unread = told.attributes.request.http, None
+def _envoy_request(check_request: pb.CheckRequest, default_ports: frozenset[int]) -> EnvoyRequest:
+    http, parse_error = check_request.attributes.request.http, None
     cookies: Sequence[bytes] = ()
     request = PolicyRequest(method=http.method, host="", port=None, path="/")
     try:
-        request, cookies = check_attributes.from_check_request(told, default_ports)
+        request, cookies = check_attributes.from_check_request(check_request, default_ports)
         # An external Envoy forwards the path as received, while gate's data plane forwards the authorized path.
         require_canonical(check_attributes.to_latin1_bytes(http.path.partition("?")[0]), request.path)
     except BadRequest as error:
-        unread = error
-    headers, address = request.headers or check_attributes.parse_headers(http), told.attributes.source.address.socket_address.address
-    route_id = told.attributes.context_extensions.get(check_attributes.ROUTE, "")
-    return EnvoyRequest(request, headers, cookies, address, http.id, time.monotonic(), route_id, unread)
+        parse_error = error
+    headers, address = (
+        request.headers or check_attributes.parse_headers(http),
+        check_request.attributes.source.address.socket_address.address,
+    )
+    route_id = check_request.attributes.context_extensions.get(check_attributes.ROUTE, "")
+    return EnvoyRequest(request, headers, cookies, address, http.id, time.monotonic(), route_id, parse_error)
 
 
 def _headers_response(headers: Iterable[Header]) -> pb.CheckResponse:
-    answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
+    response = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     for name, value in headers:
-        _add(answer.ok_response.headers, name, value, append=name == b"impersonate-group")
-    return answer
+        _add(response.ok_response.headers, name, value, append=name == b"impersonate-group")
+    return response
 
 
 def _decision_response(check: AuthorizationResult) -> pb.CheckResponse:
     decision = check.decision
-    answer = pb.CheckResponse()
+    response = pb.CheckResponse()
     if decision.is_allowed:
-        answer.status.code = code_pb2.OK
+        response.status.code = code_pb2.OK
         for name, value in check.identity_headers:
-            _add(answer.ok_response.headers, name, value)
+            _add(response.ok_response.headers, name, value)
     else:
-        answer.status.code = code_pb2.PERMISSION_DENIED
-        answer.denied_response.status.CopyFrom(_http_status(_STATUS[decision.outcome]))
+        response.status.code = code_pb2.PERMISSION_DENIED
+        response.denied_response.status.CopyFrom(_http_status(_STATUS[decision.outcome]))
     trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _disclosed_steps(decision.trace)]
-    told = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge, "token_error": check.token_error}
-    answer.dynamic_metadata.update({**_outcome(check), **told})
+    metadata = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge, "token_error": check.token_error}
+    response.dynamic_metadata.update({**_outcome(check), **metadata})
     if check.valid_until < math.inf:  # which JSON does not know
-        answer.dynamic_metadata["valid_until"] = check.valid_until
-    return answer
+        response.dynamic_metadata["valid_until"] = check.valid_until
+    return response
 
 
 def _disclosed_steps(trace: Sequence[TraceStep]) -> Sequence[TraceStep]:
@@ -121,19 +124,19 @@ def _disclosed_steps(trace: Sequence[TraceStep]) -> Sequence[TraceStep]:
 
 
 def _attestation_response(attestation: Attestation) -> pb.CheckResponse:
-    answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
+    response = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     if attestation.assertion:
-        _add(answer.ok_response.headers, ASSERTION, attestation.assertion.encode("ascii"))
-    answer.dynamic_metadata.update({"identity": _identity(attestation.identity)})
-    return answer
+        _add(response.ok_response.headers, ASSERTION, attestation.assertion.encode("ascii"))
+    response.dynamic_metadata.update({"identity": _identity(attestation.identity)})
+    return response
 
 
 def _routes_response(openings: Sequence[AccessibleRoute]) -> pb.CheckResponse:
     """Return the ids of the routes.  The caller has their names in its own configuration."""
-    answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
-    for name, found in (("open", False), ("open_after_step_up", True)):
-        answer.dynamic_metadata[name] = " ".join(each.route.id for each in openings if each.needs_step_up is found)
-    return answer
+    response = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
+    for name, after_step_up in (("open", False), ("open_after_step_up", True)):
+        response.dynamic_metadata[name] = " ".join(each.route.id for each in openings if each.needs_step_up is after_step_up)
+    return response
 
 
 def _outcome(check: AuthorizationResult) -> dict[str, Any]:
@@ -153,24 +156,24 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
 @bounded_lru_cache(
     2048,
     max_key_length=MAX_CACHED_RESPONSE_BYTES,
-    size=lambda said: total_length(said.identity_headers, said.headers_to_set, said.headers_to_remove),
+    size=lambda ok: total_length(ok.identity_headers, ok.headers_to_set, ok.headers_to_remove),
 )
-def _ok_response(said: OkResponse) -> bytes:
+def _ok_response(ok: OkResponse) -> bytes:
     """Return the serialized response.
 
     It is cached, because a browser's requests to one route have the same response.  Each is still authorized.
     """
-    answer = _headers_response((*said.identity_headers, *said.headers_to_set))
-    answer.ok_response.headers_to_remove.extend([name.decode("latin-1") for name in said.headers_to_remove])
-    answer.dynamic_metadata.update({"outcome": said.outcome.name, "route": said.route_id})
-    return answer.SerializeToString()
+    response = _headers_response((*ok.identity_headers, *ok.headers_to_set))
+    response.ok_response.headers_to_remove.extend([name.decode("latin-1") for name in ok.headers_to_remove])
+    response.dynamic_metadata.update({"outcome": ok.outcome.name, "route": ok.route_id})
+    return response.SerializeToString()
 
 
-def _denied_response(answer: DeniedResponse) -> bytes:
+def _denied_response(response: DeniedResponse) -> bytes:
     denied = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.PERMISSION_DENIED))
-    denied.denied_response.status.CopyFrom(_http_status(answer.status))
-    denied.denied_response.body = answer.body.decode("utf-8", "replace")
-    for name, value in answer.headers:
+    denied.denied_response.status.CopyFrom(_http_status(response.status))
+    denied.denied_response.body = response.body.decode("utf-8", "replace")
+    for name, value in response.headers:
         if name != b"content-length":  # Envoy counts the body itself
             _add(denied.denied_response.headers, name, value, append=name == b"set-cookie")
     return denied.SerializeToString()

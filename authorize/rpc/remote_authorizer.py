@@ -56,19 +56,19 @@ class RemoteAuthorizer(Authorizer):
         route = self.routes.match(request)
         if route is None:
             return AuthorizationResult(NO_ROUTE, None)
-        answer = await self._ask(request, cookie_headers, {check_attributes.ROUTE: route.id}, request_id)
-        facts = _metadata(answer)
-        decision = _decision(facts, route)
-        identity = _identity(facts.get("identity"))
-        challenge, refused = (str(facts.get(name) or "") for name in ("challenge", "token_error"))
-        headers = _headers(answer) if decision.is_allowed else ()
-        return AuthorizationResult(decision, identity, headers, challenge, refused, _valid_until(facts))
+        response = await self._call(request, cookie_headers, {check_attributes.ROUTE: route.id}, request_id)
+        metadata = _metadata(response)
+        decision = _decision(metadata, route)
+        identity = _identity(metadata.get("identity"))
+        challenge, refused = (str(metadata.get(name) or "") for name in ("challenge", "token_error"))
+        headers = _headers(response) if decision.is_allowed else ()
+        return AuthorizationResult(decision, identity, headers, challenge, refused, _valid_until(metadata))
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")
         request = PolicyRequest(method="GET", host=host, port=int(port) if port else None, path="/")
         return _identity(
-            _metadata(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.IDENTIFY})).get("identity")
+            _metadata(await self._call(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.IDENTIFY})).get("identity")
         )
 
     async def load_session_identity(self, session_id: str) -> Identity | None:
@@ -76,14 +76,14 @@ class RemoteAuthorizer(Authorizer):
         return await self._identities.load(session_id, self._clock())
 
     async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation:
-        answer = await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ATTEST})
-        told = dict(_headers(answer))
-        return Attestation(_identity(_metadata(answer).get("identity")), told.get(ASSERTION, b"").decode("ascii"))
+        response = await self._call(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ATTEST})
+        check_request = dict(_headers(response))
+        return Attestation(_identity(_metadata(response).get("identity")), check_request.get(ASSERTION, b"").decode("ascii"))
 
     async def accessible_routes(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[AccessibleRoute, ...]:
-        facts = _metadata(await self._ask(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ACCESSIBLE_ROUTES}))
+        metadata = _metadata(await self._call(request, cookie_headers, {check_attributes.PURPOSE: check_attributes.ACCESSIBLE_ROUTES}))
         try:
-            open_now, after_step_up = (frozenset(facts[name].split()) for name in ("open", "open_after_step_up"))
+            open_now, after_step_up = (frozenset(metadata[name].split()) for name in ("open", "open_after_step_up"))
         except (KeyError, AttributeError) as error:
             raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
         # If two routes share an id, requests match only the first.
@@ -98,18 +98,18 @@ class RemoteAuthorizer(Authorizer):
         if route is None or not check.decision.is_allowed or check.decision.is_preflight or not self.injects_credentials(route):
             return ()
         extensions = {check_attributes.ROUTE: route.id, check_attributes.PURPOSE: check_attributes.CREDENTIALS}
-        if headers := _headers(await self._ask(request, cookie_headers, extensions)):
+        if headers := _headers(await self._call(request, cookie_headers, extensions)):
             return headers
         raise UpstreamCredentialsUnavailable("authorize returned no credentials")
 
-    async def _ask(
+    async def _call(
         self, request: PolicyRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
     ) -> pb.CheckResponse:
-        told = check_attributes.to_check_request(
+        check_request = check_attributes.to_check_request(
             request, cookie_headers, {**extensions, check_attributes.SYNC_TOKEN: self._replica.seen}, request_id
         )
         try:
-            return await self._channel.call(CHECK, told, pb.CheckResponse, idempotent=True)
+            return await self._channel.call(CHECK, check_request, pb.CheckResponse, idempotent=True)
         except RpcError as error:
             if error.code is grpc.StatusCode.INVALID_ARGUMENT:
                 raise BadRequest("authorize can't read it in one way") from error
@@ -120,43 +120,43 @@ class RemoteAuthorizer(Authorizer):
             raise BrokerError(f"authorize: {error}") from error
 
 
-def _decision(facts: dict[str, Any], route: CompiledRoute) -> Decision:
+def _decision(metadata: dict[str, Any], route: CompiledRoute) -> Decision:
     """Return the decision.  Raises BrokerError for an unknown response, so that it never allows a request."""
     try:
-        trace = tuple(TraceStep(step["rule"], int(step["value"]), Reason[step["reason"]]) for step in facts.get("trace", ()))
-        outcome = Outcome[facts["outcome"]]
+        trace = tuple(TraceStep(step["rule"], int(step["value"]), Reason[step["reason"]]) for step in metadata.get("trace", ()))
+        outcome = Outcome[metadata["outcome"]]
     except (KeyError, TypeError) as error:
         raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
-    if facts.get("route") != route.id or outcome is Outcome.NO_ROUTE or (outcome is Outcome.ALLOWED and not trace):
+    if metadata.get("route") != route.id or outcome is Outcome.NO_ROUTE or (outcome is Outcome.ALLOWED and not trace):
         raise BrokerError("authorize decided on another route")
     return Decision(outcome, route, trace)
 
 
-def _identity(facts: dict[str, Any] | None) -> Identity | None:
+def _identity(metadata: dict[str, Any] | None) -> Identity | None:
     """Build the identity, ignoring fields of later releases, as with records (docs/decisions/split-mode.md)."""
-    if not facts:
+    if not metadata:
         return None
     try:
-        return Identity(**{name: value for name, value in facts.items() if name in _FIELDS})
+        return Identity(**{name: value for name, value in metadata.items() if name in _FIELDS})
     except TypeError as error:
         raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
 
 
-def _valid_until(facts: dict[str, Any]) -> float:
+def _valid_until(metadata: dict[str, Any]) -> float:
     """Return the expiry in Unix seconds, infinite if the response has none."""
-    said = facts.get("valid_until", math.inf)
-    if not isinstance(said, int | float):
+    valid_until = metadata.get("valid_until", math.inf)
+    if not isinstance(valid_until, int | float):
         raise BrokerError("authorize sent an unknown response. Use the same release for all services")
-    return float(said)
+    return float(valid_until)
 
 
-def _headers(answer: pb.CheckResponse) -> Headers:
-    return tuple((option.header.key.encode("latin-1"), option.header.value.encode()) for option in answer.ok_response.headers)
+def _headers(response: pb.CheckResponse) -> Headers:
+    return tuple((option.header.key.encode("latin-1"), option.header.value.encode()) for option in response.ok_response.headers)
 
 
-def _metadata(answer: pb.CheckResponse) -> dict[str, Any]:
+def _metadata(response: pb.CheckResponse) -> dict[str, Any]:
     """Return the metadata as plain values, because a Struct's values are views."""
-    return {name: _value(value) for name, value in answer.dynamic_metadata.fields.items()}
+    return {name: _value(value) for name, value in response.dynamic_metadata.fields.items()}
 
 
 def _value(value: Any) -> Any:

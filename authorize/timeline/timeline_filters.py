@@ -63,26 +63,26 @@ class TimelineFilters:
                 self.problems.append(str(error))
         return rows.none() if self.problems else rows
 
-    def _filter_user(self, rows: Rows, wanted: str) -> Rows:
+    def _filter_user(self, rows: Rows, value: str) -> Rows:
         """Match a complete name or id, which are indexed, else a part of one."""
         for lookup in ("user_id", "display_name"):
-            if LoggedDecision.objects.filter(**{lookup: wanted}).exists():
-                return rows.filter(**{lookup: wanted})
-        return recent_only(rows).filter(display_name__holds=wanted)
+            if LoggedDecision.objects.filter(**{lookup: value}).exists():
+                return rows.filter(**{lookup: value})
+        return recent_only(rows).filter(display_name__holds=value)
 
-    def _route(self, rows: Rows, wanted: str) -> Rows:
-        ids = {route.id for route in self.routes if wanted in (route.id, route_name(route))}
-        if ids or LoggedDecision.objects.filter(route_id=wanted).exists():
-            return rows.filter(route_id__in=ids or {wanted})
-        return recent_only(rows).filter(route__holds=wanted)
+    def _route(self, rows: Rows, value: str) -> Rows:
+        ids = {route.id for route in self.routes if value in (route.id, route_name(route))}
+        if ids or LoggedDecision.objects.filter(route_id=value).exists():
+            return rows.filter(route_id__in=ids or {value})
+        return recent_only(rows).filter(route__holds=value)
 
-    def _outcome(self, rows: Rows, wanted: str) -> Rows:
-        if wanted not in OUTCOMES:
-            self.problems.append(f"{wanted} is no outcome of a decision.")
-        return rows.filter(outcome=wanted)
+    def _outcome(self, rows: Rows, value: str) -> Rows:
+        if value not in OUTCOMES:
+            self.problems.append(f"{value} is no outcome of a decision.")
+        return rows.filter(outcome=value)
 
-    def _shadow_outcome(self, rows: Rows, wanted: str) -> Rows:
-        return recent_only(rows).filter(shadow_outcome=wanted)
+    def _shadow_outcome(self, rows: Rows, value: str) -> Rows:
+        return recent_only(rows).filter(shadow_outcome=value)
 
     def _times(self, rows: Rows) -> Rows:
         if (span := TIME_RANGES.get(self.values.get("within", ""))) is not None:
@@ -92,19 +92,19 @@ class TimelineFilters:
                 rows = rows.filter(**{lookup: moment})
         return rows
 
-    def _moment(self, written: str) -> datetime | None:
+    def _moment(self, text: str) -> datetime | None:
         """Parse a time of the form.  A time without a zone is in the zone of the page."""
         try:
-            moment = datetime.fromisoformat(written)
+            moment = datetime.fromisoformat(text)
             return (moment if moment.tzinfo else moment.replace(tzinfo=self.zone)).astimezone(UTC)
         except (ValueError, OverflowError):
-            self.problems.append(f"{written} is no time such as 2027-01-31T18:00.")
+            self.problems.append(f"{text} is no time such as 2027-01-31T18:00.")
             return None
 
     def selected_route_name(self) -> str:
         """Return the name of the selected route."""
-        wanted = self.values.get("route", "")
-        return next((route_name(route) for route in self.routes if route.id == wanted), wanted)
+        value = self.values.get("route", "")
+        return next((route_name(route) for route in self.routes if route.id == value), value)
 
 
 # No index supports a word in the middle of a text, so only the newest decisions are scanned.

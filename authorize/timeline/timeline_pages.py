@@ -43,9 +43,9 @@ class TimelinePage:
 def paginate(rows: QuerySet[LoggedDecision], before: str, zone: ZoneInfo) -> TimelinePage:
     """Return the page of decisions older than `before`, a value from `next_page`.  An invalid value selects the newest page."""
     found = list(_before(rows, before).only(*_COLUMNS).order_by("-decided_at", "-id")[: PAGE_SIZE + 1])
-    shown = found[:PAGE_SIZE]
-    last = shown[-1] if len(found) > PAGE_SIZE else None
-    return TimelinePage(list(_days(shown, zone)), None if last is None else {"before": f"{_microseconds(last.decided_at)}-{last.pk}"})
+    entries = found[:PAGE_SIZE]
+    last = entries[-1] if len(found) > PAGE_SIZE else None
+    return TimelinePage(list(_days(entries, zone)), None if last is None else {"before": f"{_microseconds(last.decided_at)}-{last.pk}"})
 
 
 def _before(rows: QuerySet[LoggedDecision], before: str) -> QuerySet[LoggedDecision]:
@@ -90,11 +90,11 @@ class TimelineZone:
 
 def select_zone(request: Any, default: str) -> TimelineZone:
     """Return the requested zone, else the zone chosen before, else `default`."""
-    wanted, kept = request.GET.get("zone", "").strip(), request.session.get(ZONE_SESSION_KEY, "")
-    if wanted in _known() and wanted != kept:
-        kept = request.session[ZONE_SESSION_KEY] = wanted
-    problem = "" if wanted in ("", kept) else f"{wanted} is no time zone that is known here; Europe/Berlin is one."
-    return TimelineZone(ZoneInfo(kept if kept in _known() else default), problem, bool(wanted or kept))
+    requested, stored = request.GET.get("zone", "").strip(), request.session.get(ZONE_SESSION_KEY, "")
+    if requested in _known() and requested != stored:
+        stored = request.session[ZONE_SESSION_KEY] = requested
+    problem = "" if requested in ("", stored) else f"{requested} is no time zone that is known here; Europe/Berlin is one."
+    return TimelineZone(ZoneInfo(stored if stored in _known() else default), problem, bool(requested or stored))
 
 
 @cache

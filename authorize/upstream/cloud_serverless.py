@@ -55,20 +55,20 @@ class IdentityTokens:
         self._metadata = options.cloud_serverless_metadata_url.origin + IDENTITY_PATH
         self._authorities = options.certificate_authority
         self._clock = clock
-        self._held: dict[str, CachedToken] = {}
+        self._tokens: dict[str, CachedToken] = {}
         self._fetches: SingleFlight[str, str] = SingleFlight("identity token")
         self._failed: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        return f"<IdentityTokens {len(self._held)} held>"
+        return f"<IdentityTokens {len(self._tokens)} held>"
 
     async def token_for(self, audience: str) -> str:
         """Return the token of an audience.  Raises UpstreamCredentialsUnavailable, so that no request is sent without one."""
-        held, now = self._held.get(audience), self._clock()
-        if held is not None and now < held.expires - EXPIRY_MARGIN_SECONDS:
-            if now >= held.renewed_at and not self._in_backoff(audience, now):
+        cached, now = self._tokens.get(audience), self._clock()
+        if cached is not None and now < cached.expires - EXPIRY_MARGIN_SECONDS:
+            if now >= cached.renewed_at and not self._in_backoff(audience, now):
                 self._fetches.start(audience, partial(self._fetch, audience))
-            return held.token
+            return cached.token
         if self._in_backoff(audience, now):
             raise UpstreamCredentialsUnavailable(UNAVAILABLE)
         return await self._fetches.run(audience, partial(self._fetch, audience))
@@ -80,50 +80,50 @@ class IdentityTokens:
         try:
             async with asyncio.timeout(TIMEOUT):
                 token = await (self._from_metadata(audience) if self._account is None else self._from_account(self._account, audience))
-            held = self._validate(token, audience)
+            cached = self._validate(token, audience)
         except (UpstreamCredentialsUnavailable, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             self._failed[audience] = self._clock()
             log.warning("fetching upstream identity token failed", audience=audience, source=self._source, reason=_reason(error))
             raise UpstreamCredentialsUnavailable(UNAVAILABLE) from error
-        self._held[audience] = held
-        return held.token
+        self._tokens[audience] = cached
+        return cached.token
 
     @property
     def _source(self) -> str:
         return self._metadata if self._account is None else str(self._account.token_url)
 
     async def _from_metadata(self, audience: str) -> str:
-        answer = await self._ask("GET", self._metadata, params={"audience": audience, "format": "full"}, headers=METADATA_FLAVOR)
-        if answer.headers.get("metadata-flavor") != METADATA_FLAVOR["Metadata-Flavor"]:
+        response = await self._request("GET", self._metadata, params={"audience": audience, "format": "full"}, headers=METADATA_FLAVOR)
+        if response.headers.get("metadata-flavor") != METADATA_FLAVOR["Metadata-Flavor"]:
             raise UpstreamCredentialsUnavailable("the response is not from a metadata server")
-        return answer.text.strip()
+        return response.text.strip()
 
     async def _from_account(self, account: CloudServiceAccount, audience: str) -> str:
         now, url = int(self._clock()), str(account.token_url)
         claims = {"iss": account.email, "sub": account.email, "aud": url, "iat": now, "exp": now + ASSERTION_SECONDS}
         assertion = jwt.encode({**claims, "target_audience": audience}, account.private_key, "RS256", headers={"kid": account.key_id})
-        answer = await self._ask("POST", url, data={"grant_type": JWT_BEARER, "assertion": assertion})
+        response = await self._request("POST", url, data={"grant_type": JWT_BEARER, "assertion": assertion})
         try:
-            token = answer.json()["id_token"]
+            token = response.json()["id_token"]
         except (ValueError, LookupError, TypeError) as error:
             raise UpstreamCredentialsUnavailable("the token endpoint's response has no id_token") from error
         return str(token)
 
-    async def _ask(self, method: str, url: str, **sent: Any) -> httpx.Response:
+    async def _request(self, method: str, url: str, **sent: Any) -> httpx.Response:
         # trust_env is off, because a proxy variable would redirect credentials.  One client per fetch, because fetches are rare.
         verify = client_context(self._authorities) if url.startswith("https:") else False
         async with (
             httpx.AsyncClient(verify=verify, timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client,
-            client.stream(method, url, **sent) as answer,
+            client.stream(method, url, **sent) as response,
         ):
             body = bytearray()
-            async for chunk in answer.aiter_bytes():
+            async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_RESPONSE_BYTES:
                     raise UpstreamCredentialsUnavailable(f"the response exceeds {MAX_RESPONSE_BYTES} bytes")
-        if answer.status_code != 200:
-            raise UpstreamCredentialsUnavailable(f"the response has status {answer.status_code}")
-        return httpx.Response(200, headers={"metadata-flavor": answer.headers.get("metadata-flavor", "")}, content=bytes(body))
+        if response.status_code != 200:
+            raise UpstreamCredentialsUnavailable(f"the response has status {response.status_code}")
+        return httpx.Response(200, headers={"metadata-flavor": response.headers.get("metadata-flavor", "")}, content=bytes(body))
 
     def _validate(self, token: str, audience: str) -> CachedToken:
         """Check format, audience and expiry of a token.  The upstream verifies its signature."""

@@ -31,8 +31,8 @@ def compile_block(block: Block) -> Evaluation:
         return inner
     steps = _block_steps(block)
 
-    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
-        value = inner(case, trace)
+    def evaluate(context: EvaluationContext, trace: list[TraceStep]) -> int:
+        value = inner(context, trace)
         trace.append(steps[value])
         return value
 
@@ -42,7 +42,7 @@ def compile_block(block: Block) -> Evaluation:
 def _block_steps(block: Block) -> tuple[TraceStep, ...]:
     """Return the step for each possible value of the block.  Values other than TRUE and FALSE have a reason for being undecided."""
     reasons = _REASONS[block.effect]
-    undecided = CriterionDescription(block.key, block.effect, lambda case: "", is_disclosed=True)
+    undecided = CriterionDescription(block.key, block.effect, lambda context: "", is_disclosed=True)
     steps = []
     for value in range(8):
         reason = reasons.get(value, Reason.NOT_SIGNED_IN if value & MAYBE else reasons[UNKNOWN])
@@ -76,10 +76,10 @@ def _look(comparison: Comparison, *, is_told: bool) -> CompiledCriterion:
 
 
 def _all(parts: tuple[Evaluation, ...]) -> Evaluation:
-    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
+    def evaluate(context: EvaluationContext, trace: list[TraceStep]) -> int:
         value = TRUE
         for part in parts:
-            value = AND[value][part(case, trace)]
+            value = AND[value][part(context, trace)]
             if value == FALSE:
                 break
         return value
@@ -88,10 +88,10 @@ def _all(parts: tuple[Evaluation, ...]) -> Evaluation:
 
 
 def _any(parts: tuple[Evaluation, ...]) -> Evaluation:
-    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
+    def evaluate(context: EvaluationContext, trace: list[TraceStep]) -> int:
         value = FALSE
         for part in parts:
-            value = OR[value][part(case, trace)]
+            value = OR[value][part(context, trace)]
             if value == TRUE:
                 break
         return value
@@ -102,7 +102,7 @@ def _any(parts: tuple[Evaluation, ...]) -> Evaluation:
 def _none(parts: tuple[Evaluation, ...]) -> Evaluation:
     some = _any(parts)
 
-    def evaluate(case: EvaluationContext, trace: list[TraceStep]) -> int:
-        return NOT[some(case, trace)]
+    def evaluate(context: EvaluationContext, trace: list[TraceStep]) -> int:
+        return NOT[some(context, trace)]
 
     return evaluate

@@ -15,28 +15,28 @@ ACCESS = CriterionReasons(Reason.GRANT_ACTIVE, Reason.NO_GRANT, Reason.NO_GRANT)
 def granted(comparison: Comparison) -> Criterion:
     """Match active temporary access to the matched route.  Not an `identity_criterion`, because it needs the time and the route."""
 
-    def judge(case: EvaluationContext) -> int:
-        span = _grant_period(case)
-        return TRUE if span is not None and span.covers(case.now) else FALSE
+    def evaluate(context: EvaluationContext) -> int:
+        span = _grant_period(context)
+        return TRUE if span is not None and span.covers(context.now) else FALSE
 
-    def compared(case: EvaluationContext) -> str:
-        span = _grant_period(case)
+    def actual(context: EvaluationContext) -> str:
+        span = _grant_period(context)
         if span is None:
             return "no access"
         return f"access from {_format_time(span.starts_at)} until {_format_time(span.expires_at)}"
 
     return request_criterion(
-        CriterionDescription(comparison.key, "active temporary access of this user to this route", compared),
+        CriterionDescription(comparison.key, "active temporary access of this user to this route", actual),
         ACCESS,
-        judge,
-        needs_person=True,
+        evaluate,
+        needs_identity=True,
     )
 
 
-def _grant_period(case: EvaluationContext) -> GrantPeriod | None:
-    if case.identity is None or case.route is None or not case.identity.grants:
+def _grant_period(context: EvaluationContext) -> GrantPeriod | None:
+    if context.identity is None or context.route is None or not context.identity.grants:
         return None
-    return case.identity.grants.get(case.route.grant_key)
+    return context.identity.grants.get(context.route.grant_key)
 
 
 def _format_time(seconds: float) -> str:

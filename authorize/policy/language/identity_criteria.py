@@ -4,9 +4,17 @@ from collections.abc import Callable
 from functools import partial
 
 from authorize.policy.criterion import NO_DATA, Criterion, CriterionDescription, CriterionReasons, EvaluationContext, identity_criterion
-from authorize.policy.criterion_text import describe_claim, describe_email, describe_groups, describe_provider, describe_user, shown, wanted
+from authorize.policy.criterion_text import (
+    describe_claim,
+    describe_email,
+    describe_groups,
+    describe_provider,
+    describe_user,
+    join_values,
+    one_of,
+)
 from authorize.policy.identity import Identity
-from authorize.policy.language.text_operators import described, text_matcher
+from authorize.policy.language.text_operators import describe, text_matcher
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from authorize.policy.user_entry import EntryKind, parse_user_entry
@@ -34,12 +42,12 @@ def email(comparison: Comparison) -> Criterion:
         operand = tuple(_lower(entry) for entry in operand)
     fits = text_matcher(comparison.operator, operand)
 
-    def judge(identity: Identity) -> int:
+    def evaluate(identity: Identity) -> int:
         if not identity.verified_email:
             return UNKNOWN
         return TRUE if fits(identity.verified_email) else FALSE
 
-    return identity_criterion(described(comparison, describe_email), EMAIL, judge, is_negated=comparison.is_negated)
+    return identity_criterion(describe(comparison, describe_email), EMAIL, evaluate, is_negated=comparison.is_negated)
 
 
 def _lower(entry: str) -> str:
@@ -59,24 +67,24 @@ def _require_ascii_domain(domain: str) -> str:
 
 def domain(comparison: Comparison) -> Criterion:
     """Match the domain of the e-mail address.  `is` and `in` compare the complete domain, never a suffix."""
-    words, operand = described(comparison, describe_email), comparison.operand
+    description, operand = describe(comparison, describe_email), comparison.operand
     if comparison.operator in ("is", "in"):
         operand = tuple(map(canonical_domain, operand))
         if not all(operand):
             raise ValueError("contains an invalid domain; write it as example.com")
-        words = CriterionDescription(comparison.key, partial(wanted, operand), describe_email)
+        description = CriterionDescription(comparison.key, partial(one_of, operand), describe_email)
     elif comparison.operator == "ends_with":
         operand = tuple(f".{canonical_domain(end[1:])}" for end in operand)
         if "." in operand:
             raise ValueError("contains an invalid domain suffix; write it as .example.com")
     fits = text_matcher(comparison.operator, operand)
 
-    def judge(identity: Identity) -> int:
+    def evaluate(identity: Identity) -> int:
         if not identity.verified_email:
             return UNKNOWN
         return TRUE if fits(identity.verified_email_domain) else FALSE
 
-    return identity_criterion(words, DOMAIN, judge, is_negated=comparison.is_negated)
+    return identity_criterion(description, DOMAIN, evaluate, is_negated=comparison.is_negated)
 
 
 def user(comparison: Comparison) -> Criterion:
@@ -90,27 +98,27 @@ def user(comparison: Comparison) -> Criterion:
     emails, user_ids, subjects = (frozenset(entry.name for entry in named if entry.kind is kind) for kind in EntryKind)
     issuers = frozenset(entry.provider for entry in named if entry.is_issuer_qualified)
 
-    def judge(identity: Identity) -> int:
+    def evaluate(identity: Identity) -> int:
         if identity.verified_email in emails or identity.user_id in user_ids or identity.unqualified_subject in subjects:
             return TRUE
         if identity.is_external:
             return FALSE if identity.issuer in issuers else UNKNOWN
         return FALSE if identity.verified_email or not emails else UNKNOWN
 
-    words = CriterionDescription(comparison.key, partial(wanted, listed), describe_user)
-    return identity_criterion(words, USER, judge, is_negated=comparison.is_negated)
+    description = CriterionDescription(comparison.key, partial(one_of, listed), describe_user)
+    return identity_criterion(description, USER, evaluate, is_negated=comparison.is_negated)
 
 
 def provider(comparison: Comparison) -> Criterion:
     """Match the identity provider by id.  UNKNOWN for callers of no provider."""
     ids = frozenset(comparison.operand)
 
-    def judge(identity: Identity) -> int:
+    def evaluate(identity: Identity) -> int:
         if not identity.is_provider_user:
             return UNKNOWN
         return TRUE if identity.provider in ids else FALSE
 
-    return identity_criterion(described(comparison, describe_provider), PROVIDER, judge, is_negated=comparison.is_negated)
+    return identity_criterion(describe(comparison, describe_provider), PROVIDER, evaluate, is_negated=comparison.is_negated)
 
 
 def groups(comparison: Comparison) -> Criterion:
@@ -121,36 +129,36 @@ def groups(comparison: Comparison) -> Criterion:
         def is_listed(identity: Identity) -> bool:
             return not (listed.isdisjoint(identity.group_ids) and listed.isdisjoint(identity.group_names))
 
-        words, holds = CriterionDescription(comparison.key, partial(wanted, listed), describe_groups), is_listed
+        description, holds = CriterionDescription(comparison.key, partial(one_of, listed), describe_groups), is_listed
     else:
         fits = text_matcher(comparison.operator, comparison.operand)
 
         def is_alike(identity: Identity) -> bool:
             return any(map(fits, identity.group_ids)) or any(map(fits, identity.group_names))
 
-        words, holds = described(comparison, describe_groups), is_alike
+        description, holds = describe(comparison, describe_groups), is_alike
 
-    def judge(identity: Identity) -> int:
+    def evaluate(identity: Identity) -> int:
         if holds(identity):
             return TRUE
         if identity.groups_incomplete or identity.is_external:  # an unknown group may be the one
             return UNKNOWN
         return FALSE if identity.group_ids else NO_DATA
 
-    return identity_criterion(words, GROUPS, judge, is_negated=comparison.is_negated)
+    return identity_criterion(description, GROUPS, evaluate, is_negated=comparison.is_negated)
 
 
 def claim(comparison: Comparison) -> Criterion:
     name = comparison.argument
 
-    def compared(case: EvaluationContext) -> str:
-        return f"{name}: {describe_claim(case.identity.claims.get(name) if case.identity else None)}"
+    def actual(context: EvaluationContext) -> str:
+        return f"{name}: {describe_claim(context.identity.claims.get(name) if context.identity else None)}"
 
-    words = described(comparison, compared)
+    description = describe(comparison, actual)
     if comparison.operator == LISTED:
-        words = CriterionDescription(comparison.key, lambda: f"{name}: {shown(comparison.operand)}", compared)
-    judge = _exists(name, comparison.operand) if comparison.operator == "exists" else _claim_judge(comparison)
-    return identity_criterion(words, CLAIM, judge, is_negated=comparison.is_negated)
+        description = CriterionDescription(comparison.key, lambda: f"{name}: {join_values(comparison.operand)}", actual)
+    evaluate = _exists(name, comparison.operand) if comparison.operator == "exists" else _claim_evaluator(comparison)
+    return identity_criterion(description, CLAIM, evaluate, is_negated=comparison.is_negated)
 
 
 def _exists(name: str, should_exist: bool) -> Callable[[Identity], int]:
@@ -158,19 +166,19 @@ def _exists(name: str, should_exist: bool) -> Callable[[Identity], int]:
 
     UNKNOWN if only a claim with other escapes of dots exists, because the rule may refer to it.
     """
-    answers = {True: TRUE if should_exist else FALSE, False: FALSE if should_exist else TRUE, None: UNKNOWN}
+    results = {True: TRUE if should_exist else FALSE, False: FALSE if should_exist else TRUE, None: UNKNOWN}
     without_escapes = unescape(name)
 
-    def judge(identity: Identity) -> int:
+    def evaluate(identity: Identity) -> int:
         values = identity.claims.get(name)
         if values is None and without_escapes in identity.claims:
             return UNKNOWN
-        return answers[False if values is None else claim_exists(values)]
+        return results[False if values is None else claim_exists(values)]
 
-    return judge
+    return evaluate
 
 
-def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
+def _claim_evaluator(comparison: Comparison) -> Callable[[Identity], int]:
     """Match any value of the claim, by type and value.
 
     Values that cannot be compared make the result UNKNOWN unless another one matches.
@@ -182,7 +190,7 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
         truths = frozenset(value for value in comparison.operand if isinstance(value, bool))
         others = frozenset(value for value in comparison.operand if not isinstance(value, bool))
 
-        def judge_values(identity: Identity) -> int:
+        def evaluate_values(identity: Identity) -> int:
             values = identity.claims.get(name, ())
             if not values:
                 return in_doubt
@@ -191,32 +199,32 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
                     return TRUE
             return in_doubt if is_partial(values) else FALSE
 
-        return judge_values
+        return evaluate_values
     fits = text_matcher(comparison.operator, comparison.operand)
 
-    def judge_texts(identity: Identity) -> int:
+    def evaluate_texts(identity: Identity) -> int:
         values = identity.claims.get(name, ())
         texts = [value for value in values if isinstance(value, str)]
         if any(map(fits, texts)):
             return TRUE
         return FALSE if texts and len(texts) == len(values) and not is_partial(values) else UNKNOWN
 
-    return judge_texts
+    return evaluate_texts
 
 
 def acr(comparison: Comparison) -> Criterion:
     """Match the authentication context class (OpenID Connect Core 2), the strength of the authentication."""
     listed = frozenset(comparison.operand)
 
-    def judge(identity: Identity) -> int:
+    def evaluate(identity: Identity) -> int:
         # The `acr` of an external token describes a sign-in at another issuer.
         found = () if identity.is_external else identity.claims.get("acr", ())
         if len(found) != 1 or not isinstance(found[0], str) or is_partial(found):
             return UNKNOWN
         return TRUE if found[0] in listed else FALSE
 
-    return identity_criterion(described(comparison, _compared_acr), STRENGTH, judge, is_negated=comparison.is_negated)
+    return identity_criterion(describe(comparison, _compared_acr), STRENGTH, evaluate, is_negated=comparison.is_negated)
 
 
-def _compared_acr(case: EvaluationContext) -> str:
-    return describe_claim(case.identity.claims.get("acr") if case.identity else None)
+def _compared_acr(context: EvaluationContext) -> str:
+    return describe_claim(context.identity.claims.get("acr") if context.identity else None)

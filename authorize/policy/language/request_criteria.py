@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable
 
 from authorize.policy.criterion import TOO_MANY_VARIANTS, Criterion, CriterionReasons, EvaluationContext, request_criterion
-from authorize.policy.language.text_operators import described, text_matcher
+from authorize.policy.language.text_operators import describe, text_matcher
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.paths.interpretations import configured_forms, decoded_regex
 from authorize.policy.reasons import Reason
@@ -34,24 +34,24 @@ def source_ip(comparison: Comparison) -> Criterion:
             address = address.ipv4_mapped
         return TRUE if any(address in network for network in networks) else FALSE
 
-    def judge(case: EvaluationContext) -> int:
-        address = case.request.source_ip
+    def evaluate(context: EvaluationContext) -> int:
+        address = context.request.source_ip
         return is_inside(address) if address else UNKNOWN
 
-    words = described(comparison, lambda case: case.request.source_ip or "an unknown address")
-    return request_criterion(words, ADDRESS, judge, is_negated=comparison.is_negated)
+    description = describe(comparison, lambda context: context.request.source_ip or "an unknown address")
+    return request_criterion(description, ADDRESS, evaluate, is_negated=comparison.is_negated)
 
 
 def http_method(comparison: Comparison) -> Criterion:
     listed = frozenset(comparison.operand)
 
-    def judge(case: EvaluationContext) -> int:
+    def evaluate(context: EvaluationContext) -> int:
         # In forward auth the method is known only if the front proxy reports it.
-        method = case.request.method
+        method = context.request.method
         return UNKNOWN if not method else TRUE if method in listed else FALSE
 
-    words = described(comparison, lambda case: case.request.method or "an unknown method")
-    return request_criterion(words, METHOD, judge, is_negated=comparison.is_negated)
+    description = describe(comparison, lambda context: context.request.method or "an unknown method")
+    return request_criterion(description, METHOD, evaluate, is_negated=comparison.is_negated)
 
 
 def http_path(comparison: Comparison) -> Criterion:
@@ -66,10 +66,10 @@ def http_path(comparison: Comparison) -> Criterion:
     fits, fits_reading = text_matcher(comparison.operator, operand), text_matcher(comparison.operator, forms)
     has_escapes = forms != operand and not is_expression
 
-    def judge(case: EvaluationContext) -> int:
-        path, others = case.request.path, case.path_variants
+    def evaluate(context: EvaluationContext) -> int:
+        path, others = context.request.path, context.path_variants
         if others is None:
-            others = case.load_path_variants()
+            others = context.load_path_variants()
         holds = fits(path)
         if others is TOO_MANY_VARIANTS:
             return UNKNOWN
@@ -77,14 +77,14 @@ def http_path(comparison: Comparison) -> Criterion:
             return UNKNOWN
         return TRUE if holds else FALSE
 
-    def compared(case: EvaluationContext) -> str:
-        path, others = case.request.path, case.load_path_variants()
+    def actual(context: EvaluationContext) -> str:
+        path, others = context.request.path, context.load_path_variants()
         if others is TOO_MANY_VARIANTS:
             return f"{path}, which is ambiguous"
         other = next((reading for reading in others or (path,) if fits_reading(reading) is not fits(path)), None)
         return path if other is None else f"{path}, which an upstream may interpret as {other}"
 
-    return request_criterion(described(comparison, compared), PATH, judge, is_negated=comparison.is_negated)
+    return request_criterion(describe(comparison, actual), PATH, evaluate, is_negated=comparison.is_negated)
 
 
 def _decoded_expressions(expressions: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,32 +106,32 @@ def http_header(comparison: Comparison) -> Criterion:
     """Match a header.  A repeated header has no value (`EvaluationContext.load_header_values`)."""
     name = comparison.argument.encode("ascii")
 
-    def compared(case: EvaluationContext) -> str:
-        is_sent = any(key == name for key, _ in case.request.headers)
+    def actual(context: EvaluationContext) -> str:
+        is_sent = any(key == name for key, _ in context.request.headers)
         return f"{comparison.argument}: {'sent, and not shown' if is_sent else 'nothing'}"
 
-    judge = _header_exists(name, comparison.operand) if comparison.operator == "exists" else _header_judge(name, comparison)
+    evaluate = _header_exists(name, comparison.operand) if comparison.operator == "exists" else _header_evaluator(name, comparison)
     # Rules may compare headers with keys, so neither the expected value nor the actual one is shown.
-    words = described(comparison, compared, is_secret=comparison.operator != "exists")
-    return request_criterion(words, HEADER, judge, is_negated=comparison.is_negated)
+    description = describe(comparison, actual, is_secret=comparison.operator != "exists")
+    return request_criterion(description, HEADER, evaluate, is_negated=comparison.is_negated)
 
 
 def _header_exists(name: bytes, should_exist: bool) -> Callable[[EvaluationContext], int]:
-    return lambda case: TRUE if (name in (case.header_values or case.load_header_values())) is should_exist else FALSE
+    return lambda context: TRUE if (name in (context.header_values or context.load_header_values())) is should_exist else FALSE
 
 
-def _header_judge(name: bytes, comparison: Comparison) -> Callable[[EvaluationContext], int]:
+def _header_evaluator(name: bytes, comparison: Comparison) -> Callable[[EvaluationContext], int]:
     fits = text_matcher(comparison.operator, comparison.operand)
     # A listed value needs no decoding to match.  Any other must be valid text before it can be a mismatch.
     listed = frozenset(text.encode() for text in comparison.operand) if comparison.operator in ("is", "in") else frozenset()
 
-    def judge(case: EvaluationContext) -> int:
-        value = (case.header_values or case.load_header_values()).get(name)
+    def evaluate(context: EvaluationContext) -> int:
+        value = (context.header_values or context.load_header_values()).get(name)
         if value is None:
             return UNKNOWN
         return TRUE if value in listed or fits(value.decode("utf-8")) else FALSE
 
-    return judge
+    return evaluate
 
 
 def is_secret_header(name: str) -> bool:
@@ -143,14 +143,14 @@ def client_certificate(comparison: Comparison) -> Criterion:
     listed = frozenset(comparison.operand)
     is_fingerprint = comparison.operator == "fingerprint"
 
-    def judge(case: EvaluationContext) -> int:
-        certificate = case.request.client_certificate
+    def evaluate(context: EvaluationContext) -> int:
+        certificate = context.request.client_certificate
         if certificate is None:
             return UNKNOWN
         return TRUE if (certificate.fingerprint if is_fingerprint else certificate.spki_hash) in listed else FALSE
 
-    def compared(case: EvaluationContext) -> str:
-        certificate = case.request.client_certificate
+    def actual(context: EvaluationContext) -> str:
+        certificate = context.request.client_certificate
         return "no certificate" if certificate is None else certificate.fingerprint if is_fingerprint else certificate.spki_hash
 
-    return request_criterion(described(comparison, compared), CERTIFICATE, judge, is_negated=comparison.is_negated)
+    return request_criterion(describe(comparison, actual), CERTIFICATE, evaluate, is_negated=comparison.is_negated)

@@ -11,7 +11,7 @@ from authorize.policy.criterion import (
     identity_criterion,
     request_criterion,
 )
-from authorize.policy.criterion_text import describe_provider, describe_user, wanted
+from authorize.policy.criterion_text import describe_provider, describe_user, one_of
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
@@ -35,69 +35,71 @@ def redirect(comparison: Comparison) -> Criterion:
 
 
 def _always(comparison: Comparison, reason: Reason) -> Criterion:
-    words = CriterionDescription(comparison.key, "true", lambda case: "true")
-    return request_criterion(words, CriterionReasons(reason, reason, reason), lambda case: TRUE)
+    description = CriterionDescription(comparison.key, "true", lambda context: "true")
+    return request_criterion(description, CriterionReasons(reason, reason, reason), lambda context: TRUE)
 
 
 def cors_preflight(comparison: Comparison) -> Criterion:
     """Match a CORS preflight, which a browser sends before a cross-origin request.  It never has a cookie (Fetch standard, 4.8)."""
 
-    def judge(case: EvaluationContext) -> int:
-        request = case.request
-        asks = request.method == "OPTIONS" and request.origin and request.access_control_request_method
-        return TRUE if asks else FALSE
+    def evaluate(context: EvaluationContext) -> int:
+        request = context.request
+        is_preflight = request.method == "OPTIONS" and request.origin and request.access_control_request_method
+        return TRUE if is_preflight else FALSE
 
-    wants = "OPTIONS with Origin and Access-Control-Request-Method"
-    return request_criterion(CriterionDescription(comparison.key, wants, lambda case: case.request.method), PREFLIGHT, judge)
+    expected = "OPTIONS with Origin and Access-Control-Request-Method"
+    return request_criterion(CriterionDescription(comparison.key, expected, lambda context: context.request.method), PREFLIGHT, evaluate)
 
 
 def authenticated_user(comparison: Comparison) -> Criterion:
-    words = CriterionDescription(comparison.key, "any signed-in user", describe_user)
-    return identity_criterion(words, SIGNED_IN, lambda identity: FALSE if identity.is_external else TRUE)
+    description = CriterionDescription(comparison.key, "any signed-in user", describe_user)
+    return identity_criterion(description, SIGNED_IN, lambda identity: FALSE if identity.is_external else TRUE)
 
 
 def other_provider(comparison: Comparison) -> Criterion:
     """Match users of other providers.  Service accounts have no provider and are matched by id."""
     listed = frozenset(comparison.operand)
 
-    def judge(identity: Identity) -> int:
+    def evaluate(identity: Identity) -> int:
         return TRUE if identity.is_provider_user and identity.provider not in listed else FALSE
 
-    return identity_criterion(CriterionDescription(comparison.key, lambda: wanted(listed), describe_provider), ELSEWHERE, judge)
+    return identity_criterion(CriterionDescription(comparison.key, lambda: one_of(listed), describe_provider), ELSEWHERE, evaluate)
 
 
 def sign_in_age(comparison: Comparison) -> Criterion:
     """Match the age of the authentication at the provider, which a step-up renews.  `session_age` is that of the session."""
     limit = comparison.operand.total_seconds()
 
-    def judge(case: EvaluationContext) -> int:
-        authenticated = case.identity.auth_time if case.identity is not None else 0.0
-        if authenticated <= 0.0:
+    def evaluate(context: EvaluationContext) -> int:
+        auth_time = context.identity.auth_time if context.identity is not None else 0.0
+        if auth_time <= 0.0:
             return UNKNOWN
-        return TRUE if case.now - authenticated <= limit else FALSE
+        return TRUE if context.now - auth_time <= limit else FALSE
 
-    def compared(case: EvaluationContext) -> str:
-        if case.identity is None or case.identity.auth_time <= 0.0:
+    def actual(context: EvaluationContext) -> str:
+        if context.identity is None or context.identity.auth_time <= 0.0:
             return "an unknown age"
-        return str(timedelta(seconds=int(max(case.now - case.identity.auth_time, 0.0))))
+        return str(timedelta(seconds=int(max(context.now - context.identity.auth_time, 0.0))))
 
-    return request_criterion(CriterionDescription(comparison.key, f"at most {comparison.operand}", compared), AGE, judge, needs_person=True)
+    return request_criterion(
+        CriterionDescription(comparison.key, f"at most {comparison.operand}", actual), AGE, evaluate, needs_identity=True
+    )
 
 
 def trusted_certificate(comparison: Comparison) -> Criterion:
     """Match a client certificate with a chain to this authority, verified at `now` (authorize/identity/client_certificates.py)."""
     authority_id = comparison.operand
 
-    def judge(case: EvaluationContext) -> int:
-        shown_certificate = case.request.client_certificate
+    def evaluate(context: EvaluationContext) -> int:
+        shown_certificate = context.request.client_certificate
         if shown_certificate is None:
             return NO_DATA
         return TRUE if shown_certificate.verdicts.get(authority_id) == "" else FALSE
 
-    def compared(case: EvaluationContext) -> str:
-        found = case.request.client_certificate
+    def actual(context: EvaluationContext) -> str:
+        found = context.request.client_certificate
         if found is None:
             return "no certificate"
         return f"{found.subject} ({found.fingerprint}): {found.verdicts.get(authority_id, 'not verified') or 'good'}"
 
-    return request_criterion(CriterionDescription(comparison.key, "a client certificate issued by the route's CA", compared), TRUST, judge)
+    return request_criterion(CriterionDescription(comparison.key, "a client certificate issued by the route's CA", actual), TRUST, evaluate)

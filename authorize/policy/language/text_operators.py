@@ -5,7 +5,7 @@ from operator import methodcaller
 from typing import Any
 
 from authorize.policy.criterion import CriterionDescription, EvaluationContext
-from authorize.policy.criterion_text import shown
+from authorize.policy.criterion_text import join_values
 from config.routes.policy.policy_language import Comparison
 
 TextMatcher = Callable[[str], bool]
@@ -31,8 +31,10 @@ def text_matcher(operator: str, operand: Iterable[Any]) -> TextMatcher:
             return lambda text: any(match(text) is not None for match in matches)
 
 
-def described(comparison: Comparison, compared: Callable[[EvaluationContext], str], *, is_secret: bool = False) -> CriterionDescription:
+def describe(comparison: Comparison, actual: Callable[[EvaluationContext], str], *, is_secret: bool = False) -> CriterionDescription:
     """Return the words of a comparison, without its value where that is secret."""
     operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
     operand = NOT_SHOWN if is_secret else comparison.operand
-    return CriterionDescription(comparison.key, lambda: f"{operator} {shown(operand) if isinstance(operand, tuple) else operand}", compared)
+    return CriterionDescription(
+        comparison.key, lambda: f"{operator} {join_values(operand) if isinstance(operand, tuple) else operand}", actual
+    )

@@ -22,21 +22,21 @@ def time_of_day(comparison: Comparison) -> Criterion:
     """Match the time of day.  `after` holds from that second on, `before` until the second before."""
     zone, bound, is_after = ZoneInfo(comparison.zone), comparison.operand, comparison.operator == "after"
 
-    def answer(moment: int) -> int:
+    def evaluate_at(moment: int) -> int:
         here = datetime.fromtimestamp(moment, zone)
         second = here.hour * 3600 + here.minute * 60 + here.second
         return TRUE if (second >= bound) is is_after else FALSE
 
-    return _time_criterion(comparison, _cached_per_second(answer), f"{bound // 3600:02}:{bound % 3600 // 60:02}")
+    return _time_criterion(comparison, _cached_per_second(evaluate_at), f"{bound // 3600:02}:{bound % 3600 // 60:02}")
 
 
 def day_of_week(comparison: Comparison) -> Criterion:
     zone, days = ZoneInfo(comparison.zone), comparison.operand
 
-    def answer(moment: int) -> int:
+    def evaluate_at(moment: int) -> int:
         return TRUE if datetime.fromtimestamp(moment, zone).weekday() in days else FALSE
 
-    return _time_criterion(comparison, _cached_per_second(answer), ", ".join(_DAYS[day] for day in sorted(days)))
+    return _time_criterion(comparison, _cached_per_second(evaluate_at), ", ".join(_DAYS[day] for day in sorted(days)))
 
 
 def date(comparison: Comparison) -> Criterion:
@@ -49,48 +49,48 @@ def date(comparison: Comparison) -> Criterion:
         "is": (first.timestamp(), (first + timedelta(days=1)).timestamp()),
     }[comparison.operator]
 
-    def judge(case: EvaluationContext) -> int:
-        return TRUE if begins <= case.now < ends else FALSE
+    def evaluate(context: EvaluationContext) -> int:
+        return TRUE if begins <= context.now < ends else FALSE
 
-    return _time_criterion(comparison, judge, first.strftime("%Y-%m-%d %H:%M"))
+    return _time_criterion(comparison, evaluate, first.strftime("%Y-%m-%d %H:%M"))
 
 
 def session_age(comparison: Comparison) -> Criterion:
     """Match the session age since sign-in.  Not an `identity_criterion`, because it needs the time."""
     limit, is_most = comparison.operand, comparison.operator == "at_most"
-    wanted = f"{comparison.operator} {timedelta(seconds=limit)}"
+    expected = f"{comparison.operator} {timedelta(seconds=limit)}"
 
-    def age(case: EvaluationContext) -> float | None:
-        issued = case.identity.issued_at if case.identity is not None else 0.0
-        if issued <= 0.0 or issued > case.now + _CLOCK_SKEW_SECONDS:
+    def age(context: EvaluationContext) -> float | None:
+        issued = context.identity.issued_at if context.identity is not None else 0.0
+        if issued <= 0.0 or issued > context.now + _CLOCK_SKEW_SECONDS:
             return None
-        return max(case.now - issued, 0.0)
+        return max(context.now - issued, 0.0)
 
-    def compared(case: EvaluationContext) -> str:
-        found = age(case)
+    def actual(context: EvaluationContext) -> str:
+        found = age(context)
         return "an unknown age" if found is None else str(timedelta(seconds=int(found)))
 
-    def judge(case: EvaluationContext) -> int:
-        found = age(case)
+    def evaluate(context: EvaluationContext) -> int:
+        found = age(context)
         if found is None:
             return UNKNOWN
         return TRUE if (found <= limit if is_most else found >= limit) else FALSE
 
-    return request_criterion(CriterionDescription(comparison.key, wanted, compared), AGE, judge, needs_person=True)
+    return request_criterion(CriterionDescription(comparison.key, expected, actual), AGE, evaluate, needs_identity=True)
 
 
-def _cached_per_second(answer: Callable[[int], int]) -> Callable[[EvaluationContext], int]:
+def _cached_per_second(evaluate_at: Callable[[int], int]) -> Callable[[EvaluationContext], int]:
     """Cache the result per second, because time zone conversion is the most expensive part of a decision."""
-    known = lru_cache(maxsize=4)(answer)
-    return lambda case: known(case.epoch_second or case.load_epoch_second())
+    known = lru_cache(maxsize=4)(evaluate_at)
+    return lambda context: known(context.epoch_second or context.load_epoch_second())
 
 
-def _time_criterion(comparison: Comparison, judge: Callable[[EvaluationContext], int], operand: str) -> Criterion:
+def _time_criterion(comparison: Comparison, evaluate: Callable[[EvaluationContext], int], operand: str) -> Criterion:
     zone = ZoneInfo(comparison.zone)
     operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
 
-    def compared(case: EvaluationContext) -> str:
-        return datetime.fromtimestamp(case.now, zone).strftime("%A %Y-%m-%d %H:%M:%S ") + comparison.zone
+    def actual(context: EvaluationContext) -> str:
+        return datetime.fromtimestamp(context.now, zone).strftime("%A %Y-%m-%d %H:%M:%S ") + comparison.zone
 
-    words = CriterionDescription(comparison.key, f"{operator} {operand} ({comparison.zone})", compared)
-    return request_criterion(words, TIME, judge, is_negated=comparison.is_negated)
+    description = CriterionDescription(comparison.key, f"{operator} {operand} ({comparison.zone})", actual)
+    return request_criterion(description, TIME, evaluate, is_negated=comparison.is_negated)

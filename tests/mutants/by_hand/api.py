@@ -27,7 +27,7 @@ inherited.without("who knows a program's secret knows those of what it makes", "
 kept = door("databroker.service_account_store", "unit/authenticate/api/test_access_requests_api.py")
 kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("secret_viewers"))
 vouching = door("authorize.identity.service_account_loader", "unit/authorize/identity/test_service_account_loader.py")
-vouching.without("an end of a maker is noticed", "ServiceAccountLoader._is_current", replaced("known.makers", "()"))
+vouching.without("an end of a maker is noticed", "ServiceAccountLoader._is_current", replaced("known.creators", "()"))
 inherited.without(
     "an account is bound to the secret that made it",
     "create_service_account",
@@ -53,7 +53,7 @@ sessions.without(
 # Defences of the portal: what is listed for which user, and what its buttons may change.
 
 openings = door("authorize.accessible_routes", "unit/authorize/test_accessible_routes.py")
-openings.without("who asks from elsewhere is asked from there", "EntryPoint.build_request", replaced("asker.source_ip", "''"))
+openings.without("who asks from elsewhere is asked from there", "EntryPoint.build_request", replaced("portal_request.source_ip", "''"))
 
 remote = door("authorize.rpc.remote_authorizer", "contract/test_authorizers.py")
 remote.without("what is not open is not listed", "RemoteAuthorizer.accessible_routes", always("id in open_now or id in after_step_up"))

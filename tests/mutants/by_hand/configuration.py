@@ -169,7 +169,7 @@ facts = door("authorize.decision_log.decision_snapshot", "unit/authorize/decisio
 facts.without(
     "a claim that no rule names is not written down",
     "snapshot_identity",
-    replaced("looked.claims & identity.claims.keys()", "identity.claims"),
+    replaced("inputs.claims & identity.claims.keys()", "identity.claims"),
 )
 facts.without("what can't be compared is written down", "snapshot_identity", lacks('"claim_kinds"'))
 facts.without("unknown groups are recorded as unknown", "snapshot_identity", lacks('"groups_incomplete"'))
@@ -196,7 +196,9 @@ admin.without(
 )
 
 replay = door("authorize.explain.replay", "unit/authorize/explain/test_replay.py")
-replay.without("what was not written down is not guessed", "_replay", replaced("missing_inputs(route.route, request, person)", "''"))
+replay.without(
+    "what was not written down is not guessed", "_replay", replaced("missing_inputs(route.route, request, identity_snapshot)", "''")
+)
 
 # Defences of tracing: which peers start a trace, how many, and what a span contains.
 

@@ -138,15 +138,15 @@ keys = door("authorize.policy.language.route_key_criteria", KEYS)
 criteria = door("authorize.policy.language.identity_criteria", KEYS)
 keys.without(
     "a preflight names its origin and method",
-    "cors_preflight.judge",
+    "cors_preflight.evaluate",
     replaced('request.method == "OPTIONS" and request.origin and request.access_control_request_method', 'request.method == "OPTIONS"'),
 )
 criteria.without(
-    "a subject is of the configured provider", "user.judge", replaced("identity.unqualified_subject", "identity.subject"), *ENTRIES
+    "a subject is of the configured provider", "user.evaluate", replaced("identity.unqualified_subject", "identity.subject"), *ENTRIES
 )
 criteria.without(
     "a domain is compared whole",
-    "domain.judge",
+    "domain.evaluate",
     replaced("fits(identity.verified_email_domain)", "identity.verified_email.endswith(tuple(operand))"),
 )
 
@@ -181,37 +181,37 @@ expressions.without(
 people = door("authorize.policy.language.identity_criteria", "unit/authorize/policy/language/test_identity_criteria.py")
 people.without(
     "a claim that is true is not one",
-    "_claim_judge.judge_values",
+    "_claim_evaluator.evaluate_values",
     replaced("truths if value is True or value is False else others", "truths | others"),
 )
 people.without(
     "several kinds of sign-in are none",
-    "acr.judge",
+    "acr.evaluate",
     replaced("len(found) != 1", "not found"),
 )
 
 requests = door("authorize.policy.language.request_criteria", "unit/authorize/policy/language/test_request_criteria.py")
 requests.without(
     "an address that is not known matches nothing",
-    "source_ip.judge",
+    "source_ip.evaluate",
     replaced("is_inside(address) if address else UNKNOWN", "is_inside(address) if address else FALSE"),
 )
 requests.without(
     "a path is compared as each upstream may read it",
-    "http_path.judge",
+    "http_path.evaluate",
     replaced("others or (path,)", "others[-1:] or (path,)"),
 )
 
 cases = door(
     "authorize.policy.criterion", "unit/authorize/policy/test_criterion.py", "unit/authorize/policy/language/test_request_criteria.py"
 )
-cases.without("without a user, a criterion on the user may be either", "all_of.evaluate", replaced("step = nobody", "step = yes"))
+cases.without("without a user, a criterion on the user may be either", "all_of.evaluate", replaced("step = anonymous_step", "step = yes"))
 cases.without("what can't be evaluated is unknown", "all_of.evaluate", replaced("steps[UNKNOWN]", "yes"))
 
 moments = door("authorize.policy.language.time_criteria", "unit/authorize/policy/language/test_time_criteria.py")
 moments.without(
     "a zone counts",
-    "time_of_day.answer",
+    "time_of_day.evaluate_at",
     replaced("datetime.fromtimestamp(moment, zone)", 'datetime.fromtimestamp(moment, ZoneInfo("UTC"))'),
 )
 
@@ -265,7 +265,7 @@ access = door("authorize.policy.language.grant_criteria", ACCESS_TESTS)
 access.without(
     "access is one route's",
     "_grant_period",
-    replaced("case.identity.grants.get(case.route.grant_key)", "next(iter(case.identity.access.values()), None)"),
+    replaced("context.identity.grants.get(context.route.grant_key)", "next(iter(context.identity.grants.values()), None)"),
 )
 span = door("authorize.policy.identity", ACCESS_TESTS)
 span.without(

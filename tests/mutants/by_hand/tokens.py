@@ -28,7 +28,7 @@ program.without("an answer is the signed-in person's", "has_valid_csrf_token", o
 sealed = door("foundation.crypto.handoff", "unit/foundation/crypto/test_programmatic.py")
 sealed.without("a hand-over to a program is none to a browser", "HandoffTokens.__init__", replaced("purpose", "TO_BROWSER"))
 carriers = door("authorize.identity.request_credentials", "unit/authorize/identity/test_request_credentials.py")
-carriers.without("two headers carry nothing", "parse_authorization", replaced("len(given) != 1", "not given"))
+carriers.without("two headers carry nothing", "parse_authorization", replaced("len(values) != 1", "not values"))
 carriers.without("two tokens in a query are none", "parse_query_token", replaced("len(values) == 1", "values"))
 carriers.without("a browser is known by its name", "_is_browser", never("value.strip().lower().startswith(_BROWSER_USER_AGENT_PREFIX)"))
 

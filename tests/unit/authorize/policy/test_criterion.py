@@ -60,7 +60,7 @@ def test_what_can_not_be_evaluated_is_unknown(error: type[Exception]) -> None:
 def test_identity_rule_is_maybe_for_anonymous_caller() -> None:
     case = EvaluationContext(request(), None, NOW)
     assert identity_criterion(words(), ANSWERS, trouble(ValueError)).evaluate(case).value == MAYBE
-    assert request_criterion(words(), ANSWERS, lambda case: TRUE, needs_person=True).evaluate(case).value == MAYBE
+    assert request_criterion(words(), ANSWERS, lambda case: TRUE, needs_identity=True).evaluate(case).value == MAYBE
     assert request_criterion(words(), ANSWERS, lambda case: TRUE).evaluate(case).value == TRUE
 
 
