@@ -163,19 +163,19 @@ def _compile_policy(route: Route, key: str, problems: list[Problem]) -> list[tup
     return blocks
 
 
-def _invalid_approvers(access_requests: AccessRequestSettings, key: str) -> Iterator[Problem]:
-    for block in approval_blocks(access_requests):
+def _invalid_approvers(settings: AccessRequestSettings, key: str) -> Iterator[Problem]:
+    for block in approval_blocks(settings):
         try:
             compile_block(block)
         except InvalidOperand as error:
             yield Problem(f"{key}.{block.key}", str(error))
 
 
-def approval_blocks(access_requests: AccessRequestSettings) -> Iterator[Block]:
+def approval_blocks(settings: AccessRequestSettings) -> Iterator[Block]:
     """Yield the rules for approvers and for break-glass access."""
-    yield Block("access_requests.approvers", "allow", access_requests.approvers)
-    if access_requests.break_glass is not None:
-        yield Block("access_requests.break_glass.allowed", "allow", access_requests.break_glass.allowed)
+    yield Block("access_requests.approvers", "allow", settings.approvers)
+    if settings.break_glass is not None:
+        yield Block("access_requests.break_glass.allowed", "allow", settings.break_glass.allowed)
 
 
 def _canonical_setting(text: str | None, canonical: Callable[[str], str], key: str, problems: list[Problem]) -> str | None:

@@ -54,12 +54,12 @@ async def test_the_explanation_is_what_the_user_gets(gate: RunningGate) -> None:
         for user in ("alice@example.com", "oidc/alice", "alice"):
             for host, is_allowed in granted.items():
                 found = explain(gate, host, "--user", user)
-                assert (found["allowed"], found["person"]["hypothetical"]) == (is_allowed, False), (user, host, found["note"])
+                assert (found["allowed"], found["user"]["hypothetical"]) == (is_allowed, False), (user, host, found["note"])
         await client.get(gate.url("anyone.localhost", "/.gate/sign_out"))
         done = run("manage.py", "endsessions", "--user", "oidc/alice", "-config", gate.config_file)
         assert done.returncode == 0, done.stderr
     found = explain(gate, "granted.localhost", "--user", "alice@example.com")
-    assert (found["allowed"], found["person"]["hypothetical"]) == (True, False)
+    assert (found["allowed"], found["user"]["hypothetical"]) == (True, False)
     assert "no live session" in found["note"]
 
 
@@ -68,7 +68,7 @@ async def test_the_explanation_is_what_the_user_gets(gate: RunningGate) -> None:
 )
 async def test_unrecorded_user_is_hypothetical(gate: RunningGate, arguments: list[str]) -> None:
     found = explain(gate, "groups.localhost", *arguments)
-    assert found["person"]["hypothetical"]
+    assert found["user"]["hypothetical"]
     assert found["allowed"] is ("--group" in arguments)
 
 
