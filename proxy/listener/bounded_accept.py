@@ -10,37 +10,37 @@ from twisted.internet.unix import Port as UnixPort
 from foundation.system.fd_limit import CLIENTS, is_exhausted, report_exhaustion
 from proxy.listener.client_transport import ClientTransport
 
-# Who has connected and waits to be taken.
+# Connections that wait in the kernel to be accepted.
 BACKLOG = 1024
-# New connections in one turn of the event loop.
-ACCEPTS = 8
-LOOK_AGAIN = 0.1  # seconds: whether there are file descriptors for new clients again
+# Connections that a port accepts in one turn of the event loop.
+ACCEPTS_PER_TURN = 8
+FD_RETRY_SECONDS = 0.1  # until a port without spare file descriptors tries again
 
 
 class BoundedAccept(Port):
-    """Mixin of listening ports that accept few at once: Twisted (26.4) accepts the more connections in one turn of the loop, the more there
-    are.
+    """Mixin of listening ports that bound the connections accepted in one turn of the event loop.
 
-    Where file descriptors run short new clients wait in the kernel's queue, so that those who are here get their upstreams.
+    Twisted (26.4) accepts more connections per turn the more it has accepted before. If file descriptors run short, new clients wait
+    in the kernel's queue, so that connected clients can still reach their upstreams.
     """
 
-    numberAccepts = property(lambda self: 1, lambda self, wished: None)
+    numberAccepts = property(lambda self: 1, lambda self, requested: None)
 
     def doRead(self) -> None:
-        """Accept.  Looked at before each: Twisted, which meets a full table by itself, closes whoever waits."""
-        for _ in range(ACCEPTS):
+        """Accept connections, checking the descriptor table before each: with a full table Twisted closes waiting clients."""
+        for _ in range(ACCEPTS_PER_TURN):
             if is_exhausted(self.fileno()):
                 report_exhaustion(CLIENTS)
                 self.stopReading()
-                reactor.callLater(LOOK_AGAIN, self._go_on)
+                reactor.callLater(FD_RETRY_SECONDS, self._resume_accepting)
                 return
             before = self.sessionno
             super().doRead()
-            if self.sessionno == before:  # nobody waits
+            if self.sessionno == before:  # the queue is empty
                 return
 
-    def _go_on(self) -> None:
-        if self.connected:  # else it was closed meanwhile
+    def _resume_accepting(self) -> None:
+        if self.connected:  # false if the port was closed in the meantime
             self.startReading()
 
 
@@ -49,11 +49,11 @@ class BoundedAcceptPort(BoundedAccept):
 
 
 class BoundedAcceptUnixPort(BoundedAccept, UnixPort):
-    """The same of a Unix socket."""
+    """Listening port of a Unix socket."""
 
 
 def port_from_socket(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
-    """Port of a socket that listens already, of which this has its own descriptor."""
+    """Return a port for a socket that is already listening. The port duplicates the descriptor."""
     if listener.family == socket.AF_UNIX:
         port: IListeningPort = BoundedAcceptUnixPort._fromListeningDescriptor(reactor, listener.fileno(), factory)
         port.startListening()

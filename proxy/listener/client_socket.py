@@ -1,4 +1,4 @@
-"""Client socket: what is asked of Twisted, and of the kernel, for a client's connection, with TLS or without."""
+"""Socket options and shutdown of a client connection, with or without TLS."""
 
 import socket
 from typing import Any
@@ -9,7 +9,7 @@ from proxy.listener import listener_limits
 
 
 class ClientSocket:
-    """Client socket.  `descriptor` is None where it has none (a transport for tests)."""
+    """Socket of a client connection. `descriptor` is None if the transport has none, as in tests."""
 
     __slots__ = ("_plain", "_transport", "descriptor", "is_tls")
 
@@ -18,22 +18,22 @@ class ClientSocket:
         self._transport = transport
         plain = self._plain = transport.transport if self.is_tls else transport
         self.descriptor: int | None = plain.fileno() if hasattr(plain, "fileno") else None
-        # Twisted's Unix sockets say that they are TCP, too; of those of the internal listener behind Envoy neither option is known.
+        # Twisted's Unix sockets also provide ITCPTransport, but have neither option (the internal listener behind Envoy).
         if ITCPTransport.providedBy(plain) and plain.getHandle().family != socket.AF_UNIX:
-            # An event stream's small writes must not wait for the acknowledgement of the one before.
+            # Small writes of an event stream must not wait for the acknowledgement of the previous one.
             plain.setTcpNoDelay(True)
             plain.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, listener_limits.NOTSENT_LOWAT_BYTES)
 
-    def end_writing(self) -> None:
-        """Half-close, after all that was written; the client may speak on."""
-        # With a producer registered Twisted would wait for it instead.
+    def shutdown_write(self) -> None:
+        """Half-close after all buffered data was sent. The client can keep sending."""
+        # With a registered producer Twisted would wait for it instead of closing.
         self._transport.unregisterProducer()
         if self.is_tls:
-            # close_notify ends our side only; Twisted goes on reading, with no deadline of its own.
+            # close_notify ends only gate's direction; Twisted keeps reading, without a deadline.
             self._transport.loseConnection()
         else:
             self._transport.loseWriteConnection()
 
     def close(self) -> None:
-        """Close both directions; what is in the send buffer goes out first."""
+        """Close both directions after the send buffer was flushed."""
         self._plain.loseConnection()

@@ -1,4 +1,4 @@
-"""Client transport: Twisted's connection of a client, with fewer steps between it and the event loop."""
+"""Twisted's transport of a client connection, with fewer steps between it and the event loop."""
 
 import asyncio
 from errno import ENOBUFS
@@ -13,26 +13,26 @@ from proxy.listener.fair_selector import FairSelector
 class ClientTransport(Server):
     """TCP connection of a client.
 
-    Twisted (26.4) has the event loop watch the socket for each piece that is written, and reads and writes in a context of its log:
-    two system calls and a turn of the loop more for each answer (bench/peers.py).  Here what was written in one turn of the loop is
-    sent at its end.  A connection that stands behind others (fair_selector.py) is watched as Twisted does it: it must wait its turn.
+    Twisted (26.4) polls the socket for each write, and reads and writes in a logging context. That costs two system calls and one
+    loop turn more per response (bench/peers.py). Here the writes of one loop turn are sent at its end. A low-priority connection
+    (fair_selector.py) is polled as Twisted does it, because it must wait for its turn.
     """
 
-    _is_writing = _sends_soon = _is_watched = False
+    _is_writing = _flush_scheduled = _is_watched = False
 
     def startReading(self) -> None:
         super().startReading()
-        # The same registration, with a shorter way back.
+        # The same registration, with a shorter callback.
         self._loop.add_reader(self.fileno(), self.reactor._readOrWrite, self, True)
 
     def startWriting(self) -> None:
         self._is_writing = True
-        if self._is_watched or self._sends_soon:
+        if self._is_watched or self._flush_scheduled:
             return
-        if self._stands_behind():
-            self._watch()
+        if self._is_low_priority():
+            self._poll_writable()
         else:
-            self._sends_soon = True
+            self._flush_scheduled = True
             self._loop.call_soon(self._send)
 
     def stopWriting(self) -> None:
@@ -42,7 +42,7 @@ class ClientTransport(Server):
             super().stopWriting()
 
     def writeSomeData(self, data: bytes) -> int | Exception:
-        """Number of bytes that the kernel took; ConnectionLost where the client has gone."""
+        """Send and return the number of bytes that the kernel accepted, or CONNECTION_LOST if the client has disconnected."""
         try:
             return self.socket.send(data if len(data) <= self.SEND_LIMIT else memoryview(data)[: self.SEND_LIMIT])
         except BlockingIOError:
@@ -55,17 +55,17 @@ class ClientTransport(Server):
         loop: asyncio.AbstractEventLoop = self.reactor._asyncioEventloop
         return loop
 
-    def _stands_behind(self) -> bool:
+    def _is_low_priority(self) -> bool:
         selector: Any = getattr(self._loop, "_selector", None)
         return isinstance(selector, FairSelector) and selector.is_demoted(self.fileno())
 
     def _send(self) -> None:
-        self._sends_soon = False
+        self._flush_scheduled = False
         if self._is_writing:
             self.reactor._readOrWrite(self, False)
         if self._is_writing and self.connected:
-            self._watch()
+            self._poll_writable()
 
-    def _watch(self) -> None:
+    def _poll_writable(self) -> None:
         self._is_watched = True
         super().startWriting()

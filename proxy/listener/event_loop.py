@@ -1,4 +1,4 @@
-"""Event loop of Twisted's reactor, which is asyncio's."""
+"""The asyncio event loop of Twisted's reactor: setup, run and stop."""
 
 import asyncio
 import signal
@@ -23,51 +23,51 @@ def reactor_loop() -> asyncio.AbstractEventLoop:
 
 
 def use_event_loop() -> None:
-    """Set the reactor's event loop: what is made from now on without a running loop belongs to it."""
+    """Make the reactor's event loop the current one, for asyncio objects that are created before it runs."""
     asyncio.set_event_loop(reactor_loop())
 
 
 def replace_event_loop() -> None:
-    """Give the reactor of a process that was forked an event loop of its own: two that share one wake each other, and hear nothing."""
+    """Give the reactor of a forked process a new event loop: two processes that share one wake each other and lose events."""
     reactor_loop().close()
     AsyncioSelectorReactor.__init__(reactor, asyncio.new_event_loop())
 
 
 def when_running(callback: Callable[[], None]) -> None:
-    """Call once the event loop runs.  (Twisted calls back before: `asyncio.create_task` would fail there.)"""
+    """Call back once the event loop runs. Twisted's own callback comes earlier, where `asyncio.create_task` fails."""
     reactor.callWhenRunning(lambda: reactor_loop().call_soon(callback))
 
 
 def run_reactor() -> None:
-    """Run the reactor until it has stopped.  From then on the process only ends, and nobody can hurry it."""
+    """Run the reactor until it has stopped, then ignore further stop signals until the process exits."""
     reactor.run(installSignalHandlers=False)
-    for number in (*STOP_SIGNALS, signal.SIGHUP):
-        # Python puts the default back for what it handles, long before it is gone: one more signal would make this end a failure.
-        signal.signal(number, signal.SIG_IGN)
+    for signum in (*STOP_SIGNALS, signal.SIGHUP):
+        # asyncio restores the default handlers when the loop closes; another signal would then make a clean exit a failure.
+        signal.signal(signum, signal.SIG_IGN)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run on the event loop that a PlainHttpListener needs, for a process without a main listener; what it raises is raised here."""
+    """Run `main` on the reactor's event loop, for a process without a main listener. Raises what `main` raises."""
     begin_twisted_log()
-    begun: list[asyncio.Task[None]] = []
+    tasks: list[asyncio.Task[None]] = []
 
-    async def until_its_end() -> None:
+    async def run_main() -> None:
         try:
             await main()
         finally:
             reactor.stop()
 
-    when_running(lambda: begun.append(spawn(until_its_end(), name="main")))
+    when_running(lambda: tasks.append(spawn(run_main(), name="main")))
     run_reactor()
-    begun[0].result()
+    tasks[0].result()
 
 
 def begin_twisted_log() -> None:
-    """Pass Twisted's log on to the log of gate."""
-    globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
+    """Redirect Twisted's log to gate's."""
+    globalLogBeginner.beginLoggingTo([_log_twisted_failure], redirectStandardIO=False, discardBuffer=True)
 
 
-def _report(event: dict[str, Any]) -> None:
-    """Twisted's own log is silent but for what it caught: an exception in our connections must be seen."""
+def _log_twisted_failure(event: dict[str, Any]) -> None:
+    """Log the exceptions that Twisted has caught, for example in a connection; its other events are dropped."""
     if (failure := event.get("log_failure")) is not None:
         log.error("unhandled error in connection", exc_info=failure.value)

@@ -1,8 +1,8 @@
-"""Fair selector: which connection comes first where a thousand are ready at once.
+"""Selector with two priorities, for an event loop on which a thousand connections are ready at once.
 
-asyncio handles all that is ready before it looks again, so a burst of slow clients (two thousand pieces of heads, two thousand ends)
-is one long turn of the loop, and everybody else waits for it.  Here a connection that has not had an answer yet, that sends its request
-in drops, or that does not read, stands behind: of those, a turn takes few.
+asyncio handles all ready descriptors before it polls again, so a burst of slow clients makes one long turn of the loop that delays
+all other connections. Connections that have not been answered yet, that send slowly or that do not read are low priority; each turn
+serves only a few of them.
 """
 
 import asyncio
@@ -20,31 +20,31 @@ from proxy.listener.deadline import Deadline
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
 
-# Of those behind in one turn; as many as of all others, where those are more, so that nobody starves.
-FEW = 4
+# Low-priority descriptors per turn; if more others are ready, as many as those, so that low priority never starves.
+LOW_PRIORITY_PER_TURN = 4
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class FairSelector(selectors.BaseSelector):
-    """Selector of two: the second, of those behind, is one descriptor of the first.  The kernel serves each of them in order."""
+    """Selector over two epoll instances: the low-priority one is a descriptor in the other. The kernel serves each of them in order."""
 
     def __init__(self) -> None:
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._map = _Registered(self._keys)
-        self._first, self._behind = polls.epoll(), polls.epoll()
+        self._high_priority, self._low_priority = polls.epoll(), polls.epoll()
         self._demoted: set[int] = set()
-        self._first.register(self._behind.fileno(), polls.EPOLLIN)
+        self._high_priority.register(self._low_priority.fileno(), polls.EPOLLIN)
 
     def demote(self, descriptor: int) -> None:
         if descriptor not in self._demoted:
             self._demoted.add(descriptor)
-            self._move(descriptor, self._first, self._behind)
+            self._move(descriptor, self._high_priority, self._low_priority)
 
     def promote(self, descriptor: int) -> None:
-        """Give a descriptor priority, a closed one too: the next connection of this number begins without a past."""
+        """Give a descriptor high priority, even a closed one, so that the next connection with this number does not inherit the low one."""
         if descriptor in self._demoted:
             self._demoted.discard(descriptor)
-            self._move(descriptor, self._behind, self._first)
+            self._move(descriptor, self._low_priority, self._high_priority)
 
     def is_demoted(self, descriptor: int) -> bool:
         return descriptor in self._demoted
@@ -53,20 +53,20 @@ class FairSelector(selectors.BaseSelector):
         descriptor = _number(fileobj)
         if descriptor in self._keys:
             raise KeyError(f"{fileobj!r} is already registered")
-        self._of(descriptor).register(descriptor, _mask(events))
+        self._poll_for(descriptor).register(descriptor, _mask(events))
         key = self._keys[descriptor] = selectors.SelectorKey(fileobj, descriptor, events, data)
         return key
 
     def unregister(self, fileobj: "FileDescriptorLike") -> selectors.SelectorKey:
         key = self._keys.pop(_number(fileobj))
-        with suppress(OSError):  # closed already, which the kernel has noticed
-            self._of(key.fd).unregister(key.fd)
+        with suppress(OSError):  # already closed, so the kernel has removed it
+            self._poll_for(key.fd).unregister(key.fd)
         return key
 
     def modify(self, fileobj: "FileDescriptorLike", events: int, data: Any = None) -> selectors.SelectorKey:
         key = self.get_key(fileobj)
         if events != key.events:
-            self._of(key.fd).modify(key.fd, _mask(events))
+            self._poll_for(key.fd).modify(key.fd, _mask(events))
         key = self._keys[key.fd] = key._replace(events=events, data=data)
         return key
 
@@ -77,20 +77,23 @@ class FairSelector(selectors.BaseSelector):
         return self._map
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Ready descriptors; `timeout` in seconds, None for ever; rounded up, so that nobody wakes before a timer is due."""
+        """Return ready descriptors.
+
+        `timeout` is in seconds, None means no timeout. It is rounded up, so that the loop does not wake before a timer is due.
+        """
         wait = -1 if timeout is None else 0 if timeout <= 0 else math.ceil(timeout * 1e3) * 1e-3
         try:
-            found = self._first.poll(wait, len(self._keys) + 1)
+            found = self._high_priority.poll(wait, len(self._keys) + 1)
         except InterruptedError:
             return []
-        ready = self._ready(found)  # those behind are one descriptor, which nobody has registered
+        ready = self._ready(found)  # the low-priority epoll is one descriptor without a key
         if len(found) != len(ready):
-            ready += self._ready(self._behind.poll(0, max(FEW, len(ready))))
+            ready += self._ready(self._low_priority.poll(0, max(LOW_PRIORITY_PER_TURN, len(ready))))
         return ready
 
     def close(self) -> None:
-        self._first.close()
-        self._behind.close()
+        self._high_priority.close()
+        self._low_priority.close()
         self._keys.clear()
 
     def _ready(self, found: list[tuple[int, int]]) -> list[tuple[selectors.SelectorKey, int]]:
@@ -98,13 +101,13 @@ class FairSelector(selectors.BaseSelector):
         for descriptor, event in found:
             key = self._keys.get(descriptor)
             if key is not None:
-                # An error or a hang-up is told to whoever waits, for whatever.
+                # An error or hang-up is reported for reading and writing.
                 events = (_WRITE if event & ~polls.EPOLLIN else 0) | (_READ if event & ~polls.EPOLLOUT else 0)
                 ready.append((key, events & key.events))
         return ready
 
-    def _of(self, descriptor: int) -> polls.epoll:
-        return self._behind if descriptor in self._demoted else self._first
+    def _poll_for(self, descriptor: int) -> polls.epoll:
+        return self._low_priority if descriptor in self._demoted else self._high_priority
 
     def _move(self, descriptor: int, source: polls.epoll, target: polls.epoll) -> None:
         key = self._keys.get(descriptor)
@@ -115,7 +118,10 @@ class FairSelector(selectors.BaseSelector):
 
 
 class _Registered(Mapping["FileDescriptorLike", selectors.SelectorKey]):
-    """What is registered, by descriptor or by its file: asyncio asks for either, by `get_key` before Python 3.13 and by `get_map` since."""
+    """Registered keys by descriptor or file object.
+
+    asyncio looks up both, with `get_key` before Python 3.13 and with `get_map` since.
+    """
 
     __slots__ = ("_keys",)
 
@@ -133,7 +139,7 @@ class _Registered(Mapping["FileDescriptorLike", selectors.SelectorKey]):
 
 
 class Priority:
-    """Priority of one connection; behind at first.  Without a FairSelector (another loop, another system) all stand first."""
+    """Priority of one connection, initially low. Without a FairSelector (another event loop or system) it has no effect."""
 
     __slots__ = ("_descriptor", "_is_demoted", "_selector")
 
@@ -154,8 +160,8 @@ class Priority:
             self._is_demoted = False
             self._selector.promote(self._descriptor)
 
-    def after_body_bytes(self, size: int) -> None:
-        """Set the priority after so many bytes of a body came at once, and it has not ended."""
+    def on_body_bytes(self, size: int) -> None:
+        """Set the priority by the size of a chunk of an incomplete body."""
         if size < listener_limits.MIN_BODY_CHUNK_BYTES:
             self.demote()
         else:
@@ -163,7 +169,7 @@ class Priority:
 
 
 class SlowReader:
-    """Slow reader, a client that does not read: soon it stands behind, and at last somebody gives up."""
+    """Timer of a client that does not read: it lowers the priority first, and calls back after the timeout."""
 
     __slots__ = ("_deadline", "_priority")
 
@@ -171,21 +177,21 @@ class SlowReader:
         self._deadline = Deadline(loop)
         self._priority = priority
 
-    def begin(self, seconds: float, give_up: Callable[[], None]) -> None:
+    def start(self, seconds: float, give_up: Callable[[], None]) -> None:
         first = min(listener_limits.SLOW_READER_SECONDS, seconds)
-        self._deadline.start(first, partial(self._go_on, seconds - first, give_up))
+        self._deadline.start(first, partial(self._demote_and_wait, seconds - first, give_up))
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._deadline.close()
         self._priority.promote()
 
-    def _go_on(self, seconds: float, give_up: Callable[[], None]) -> None:
+    def _demote_and_wait(self, seconds: float, give_up: Callable[[], None]) -> None:
         self._priority.demote()
         self._deadline.start(seconds, give_up)
 
 
 def install_fair_selector(loop: asyncio.AbstractEventLoop) -> None:
-    """Install this selector in a loop that is not running; nothing happens where it has none or the system no epoll."""
+    """Install this selector in an event loop that is not running. Does nothing if the loop has no selector or the system no epoll."""
     selector = getattr(loop, "_selector", None)
     if not isinstance(selector, selectors.BaseSelector) or isinstance(selector, FairSelector) or not hasattr(polls, "epoll"):
         return

@@ -11,54 +11,56 @@ if TYPE_CHECKING:
     from proxy.listener.http1.http1_channel import Channel
 
 
-def end_of_input(channel: "Channel") -> bool:
-    """End of the client's side.  True where it is to be spoken to still."""
+def on_client_eof(channel: "Channel") -> bool:
+    """Report the client's end of input to its tunnel. Return true if the other direction stays open."""
     return channel.tunnel is not None and bool(channel.tunnel.eof_received())
 
 
 class PlainHalfClose:
-    """Half-close of a TCP connection, Twisted's IHalfCloseableProtocol; without one it ends the connection with the client's FIN."""
+    """Half-close of a TCP connection (IHalfCloseableProtocol). Without it Twisted closes the connection at the client's FIN."""
 
     def __init__(self, channel: "Channel"):
         self._channel = channel
 
     def readConnectionLost(self) -> None:
-        if not end_of_input(self._channel):
+        if not on_client_eof(self._channel):
             self._channel.transport.connectionLost(Failure(ConnectionDone()))
 
     def writeConnectionLost(self) -> None:
         pass
 
 
-class _InputEnded(Exception):
+class _ClientEof(Exception):
     pass
 
 
 class HalfClosingTLS(BufferingTLSTransport):
-    """TLS with half-close.  Twisted (26.4) answers a client's close_notify at once with its own, and what was still to be said is lost.
-    (RFC 8446 6.1: each side ends its own direction.)"""
+    """TLS with half-close (RFC 8446 6.1: each side closes its own direction).
 
-    _has_input_ended = False
+    Twisted (26.4) responds to a client's close_notify immediately with its own, and data that is still to be sent is lost.
+    """
+
+    _has_client_eof = False
 
     def dataReceived(self, data: bytes) -> None:
-        # RFC 8446 6.1: what comes after a close_notify is ignored.  OpenSSL would keep it until somebody reads, which nobody does.
-        if not self._has_input_ended:
+        # RFC 8446 6.1: data after a close_notify is ignored. OpenSSL would buffer it, because gate no longer reads.
+        if not self._has_client_eof:
             super().dataReceived(data)
 
     def _flushReceiveBIO(self) -> None:
-        if self._has_input_ended:
+        if self._has_client_eof:
             return
         try:
             super()._flushReceiveBIO()
-        except _InputEnded:
-            self._has_input_ended = True
+        except _ClientEof:
+            self._has_client_eof = True
             self._flushSendBIO()
 
     def _shutdownTLS(self) -> None:
         if self._tlsConnection is None:
-            # Twisted (26.4) forgets it when the connection is lost; whoever aborts a tunnel a moment later is late, not wrong.
+            # Twisted (26.4) clears it when the connection is lost; a tunnel may be aborted after that.
             return
-        is_clients = bool(self._tlsConnection.get_shutdown() & SSL.RECEIVED_SHUTDOWN) and not self.disconnecting
-        if is_clients and end_of_input(self.wrappedProtocol):
-            raise _InputEnded
+        is_client_close = bool(self._tlsConnection.get_shutdown() & SSL.RECEIVED_SHUTDOWN) and not self.disconnecting
+        if is_client_close and on_client_eof(self.wrappedProtocol):
+            raise _ClientEof
         super()._shutdownTLS()

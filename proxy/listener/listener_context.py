@@ -1,4 +1,4 @@
-"""Listener context: what all connections of one listener share, what a reload replaces of it, and what they report."""
+"""Shared state of a listener's connections, the part of it that a reload replaces, and the callbacks for completed requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,48 +17,48 @@ if TYPE_CHECKING:
     from proxy.listener.http1.exchange import Exchange
     from proxy.listener.http1.http1_channel import Channel
 
-# What has ended, for who counts: the Host header and the method as they came (empty: no request could be read), the status, how long it
-# took, and how many bytes of body came and went.  A connection that was taken over has ended so far when it was.
+# Called when a request is complete: Host header and method as received (empty if no request could be parsed), status, duration in
+# seconds, request body bytes, response body bytes. For a tunnel it is called when the tunnel starts.
 OnRequestComplete = Callable[[bytes, bytes, int, float, int, int], None]
 
 
-def ignore_completion(*ended: object) -> None:
-    """Counter that counts nothing, for a listener whose requests are no part of what gate does for people."""
+def ignore_completion(*completion: object) -> None:
+    """Do nothing: the callback of listeners whose requests are not counted."""
 
 
 class Lifecycle(Protocol):
-    """Process that a server serves; the server calls these methods."""
+    """Callbacks of the process that a server serves."""
 
     def on_ready(self) -> None:
-        """All ports are open, and the event loop runs."""
+        """Called once when all ports are open and the event loop runs."""
 
     async def drain(self) -> None:
-        """Prepare for the stop.  Awaited at the first signal, while the ports are still open."""
+        """Prepare to stop. Awaited at the first signal, while the ports are still open."""
 
     async def stop(self) -> None:
-        """Stop.  Awaited after the last request."""
+        """Stop. Awaited after the last request."""
 
     def on_request_complete(self, host: bytes, method: bytes, status: int, seconds: float, received: int, sent: int) -> None:
-        """Count a request: the facts of `Ended`."""
+        """Count a request; the arguments are those of `OnRequestComplete`."""
 
 
 class TunnelProtocol(Protocol):
-    """Protocol that takes a connection over: asyncio's without its first call, and with a last one."""
+    """Protocol that takes a connection over: asyncio's, without `connection_made` and with `stopped`."""
 
     def data_received(self, data: bytes) -> None: ...
     def pause_writing(self) -> None: ...
     def resume_writing(self) -> None: ...
     def eof_received(self) -> bool | None:
-        """End of the client's side; true to speak on."""
+        """Called at the client's end of input. Return true to keep the other direction open."""
 
     def connection_lost(self, error: Exception | None) -> None: ...
     def stopped(self) -> None:
-        """Shutdown of the listener: close soon."""
+        """Called when the listener shuts down: close soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerState:
-    """Listener state.  `certificates` is None where something in front ends TLS."""
+    """State of a listener under one configuration. `certificates` is None if a proxy in front terminates TLS."""
 
     limits: ListenerLimits
     certificates: Certificates | None
@@ -71,9 +71,9 @@ class ListenerState:
         wants_certificate: WantsClientCertificate = lambda server_name: False,
         acme: AcmeState | None = None,
     ) -> Self:
-        """State of a configuration; ConfigError where a pair can't be used.
+        """Build the state of a configuration. Raises ConfigError if a certificate and key cannot be used.
 
-        All contexts are made before any is used; those of unchanged pairs live on, so that clients may resume their TLS
+        All contexts are built before any is used. Contexts of unchanged pairs are reused, so that clients can resume their TLS
         sessions.
         """
         pairs = () if options.insecure_server else options.certificate_pairs
@@ -86,17 +86,17 @@ class ListenerState:
         return cls(ListenerLimits.from_options(options), certificates)
 
 
-# What a reload replaces.
+# Returns the state in force, which a reload replaces.
 GetState = Callable[[], ListenerState]
-# Where no configuration says others.
+# State of listeners without a configuration of their limits.
 default_state = partial(ListenerState, ListenerLimits(), None)
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """Listener configuration.  `get_state` is called at each connection, so that a reload changes certificates and limits.
+    """Listener configuration. `get_state` is called for each connection, so that a reload changes certificates and limits.
 
-    `proxy_protocol`: connections begin with the PROXY protocol.
+    If `proxy_protocol` is true, connections start with a PROXY protocol header.
     """
 
     get_state: GetState
@@ -106,25 +106,27 @@ class ListenerConfig:
 
 @dataclass(slots=True)
 class ListenerContext:
-    """Listener context.  `current` is asked whenever a wait begins: it is under the limits of that moment.  `emptied` is set whenever
-    the last connection ends."""
+    """Context that the connections of a listener share.
+
+    `get_state` is called whenever a timer starts, which then has the limit in force. `all_closed` is set when the last connection closes.
+    """
 
     application: Application
     get_state: GetState
     on_request_complete: OnRequestComplete = ignore_completion
-    grace_seconds: float = APPLICATION_GRACE_SECONDS  # an application has so long to notice that its client went away
+    grace_seconds: float = APPLICATION_GRACE_SECONDS  # after a client disconnects, the application is cancelled after this time
     channels: set["Channel"] = field(default_factory=set)
     exchanges: set["Exchange"] = field(default_factory=set)
     is_stopping: bool = False
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def record_rejection(self, status: int) -> None:
-        """Note a refusal before there was a request that could be read."""
+        """Count a rejection for which no request could be parsed."""
         self.on_request_complete(b"", b"", status, 0.0, 0, 0)
 
 
 def scope_address(address: Any) -> list[Any] | None:
-    """[host, port] for the ASGI scope, None for a unix socket.  An IPv4 client of a dual-stack socket is an IPv4 client."""
+    """Return [host, port] for the ASGI scope, or None for a Unix socket. An IPv4-mapped IPv6 address is returned as IPv4."""
     host = getattr(address, "host", None)
     if host is None:
         return None

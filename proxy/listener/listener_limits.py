@@ -1,4 +1,4 @@
-"""Listener limits: how long a client may take, and how much we hold or discard for it."""
+"""Limits of the listener: client timeouts, and how much gate buffers or discards per connection."""
 
 import math
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ URL_BYTES = 8 * 1024
 HEADER_BYTES = 16 * 1024
 HEADERS_BYTES = 32 * 1024
 HEADER_COUNT = 100
-# The request line besides its URL: method, version, spaces.
+# Request line without its URL: method, version, spaces.
 REQUEST_LINE_EXTRA_BYTES = 64
 
-# A request body waits in these many bytes before the client's socket is no longer read.
+# Buffered bytes of a request body from which the client's socket is not read.
 BODY_BUFFER_BYTES = 64 * 1024
-# The kernel takes this much ahead of what the client's window lets out (twice at most); without a bound it is four MiB a slow reader.
+# Unsent bytes that the kernel buffers per connection (at most twice as many). Without this bound a slow reader costs four MiB.
 NOTSENT_LOWAT_BYTES = 64 * 1024
-# Less of a body than this at once, with more to come, is a drop: its connection stands behind others (fair_selector.py).
+# A smaller chunk of an incomplete body makes its connection low priority (fair_selector.py).
 MIN_BODY_CHUNK_BYTES = 4 * 1024
-# So long after its last byte a client that does not read stands behind others.
+# A client that has not read for this long is low priority.
 SLOW_READER_SECONDS = 1.0
-# What is left of a body after an early answer is read to keep the connection; more closes it.
+# Up to this much of a body is drained after an early response, to keep the connection; more closes it.
 DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 5.0
-# After our last byte: closing at once would make the kernel send RST, and the client might never read the answer.
+# Lingering close: closing at once would make the kernel send RST, and the client might never read the response.
 LINGER_BYTES = 4 * 1024 * 1024
 LINGER_SECONDS = 2.0
-# A gap of timeout_read counts as ended when this much body has arrived: one byte a gap is no upload.
+# Body bytes that restart timeout_read; a client that sends less in that time is too slow.
 MIN_BODY_PROGRESS_BYTES = 256
-# An application has this long to notice that its client went away.
+# After a client disconnects, the application is cancelled after this time.
 APPLICATION_GRACE_SECONDS = 10.0
 
 

@@ -1,4 +1,4 @@
-"""Listeners: from options to open ports, with what comes before HTTP: TLS and, before that, the PROXY protocol."""
+"""Listening ports, with the protocol layers below HTTP: TLS and, below TLS, the PROXY protocol."""
 
 import asyncio
 import errno
@@ -23,7 +23,7 @@ from proxy.listener.http1.http1_channel import Channel
 from proxy.listener.https_redirects import HttpsRedirects
 from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerContext, ListenerState, default_state
 from proxy.listener.listener_limits import ListenerLimits
-from proxy.listener.preamble import FirstBytesFactory
+from proxy.listener.preamble import PreambleFactory
 from proxy.listener.proxy_protocol.header_reader import ProxyProtocolFactory
 from proxy.listener.server import ChannelFactory, GateServer
 from proxy.listener.tls.acme_challenge import AcmeChallengeFactory, ChallengesAlone
@@ -35,51 +35,53 @@ log = structlog.get_logger(__name__)
 
 
 def serve(application: Application, address: HostPort | socket.socket, config: ListenerConfig, lifecycle: Lifecycle) -> None:
-    """Serve until SIGTERM or SIGINT.  Raise ConfigError, with nothing started, where the address can't be had.
+    """Serve until SIGTERM or SIGINT.
 
-    `address` may be a socket that listens already.  Whether there is TLS at all, the state says once.
+    `address` may be a socket that is already listening. Whether the listener uses TLS is decided once, at the start.
+    Raises ConfigError, with nothing started, if the address cannot be bound.
     """
     is_tls = config.get_state().certificates is not None
     listener = address if isinstance(address, socket.socket) else bind(address, "address")
-    log.info("listening", address=_shown(listener), tls=is_tls, proxy_protocol=config.proxy_protocol)
-    GateServer(application, config.get_state, lifecycle).serve(lambda factory: [_take(listener, build_factory(factory, config))])
+    log.info("listening", address=_format_address(listener), tls=is_tls, proxy_protocol=config.proxy_protocol)
+    GateServer(application, config.get_state, lifecycle).serve(lambda factory: [_open_port(listener, build_factory(factory, config))])
 
 
 def serve_behind_envoy(
     application: Application, listener: socket.socket, passthrough: socket.socket, config: ListenerConfig, lifecycle: Lifecycle
 ) -> None:
-    """Serve on Unix sockets, for a process of ours that people's connections end at.
+    """Serve on Unix sockets, behind gate's Envoy process.
 
-    Connections to `unread` are people's as they came, TLS and all, each behind a PROXY header; without TLS there are none.
+    Connections to `passthrough` are client connections that Envoy tunnels unparsed, TLS included, each with a PROXY protocol header.
+    Without TLS that socket is not served.
     """
     is_tls = config.get_state().certificates is not None
 
     def open_ports(factory: ChannelFactory) -> list[IListeningPort]:
-        ports = [_take(listener, factory)]
-        return [*ports, _take(passthrough, build_factory(factory, replace(config, proxy_protocol=True)))] if is_tls else ports
+        ports = [_open_port(listener, factory)]
+        return [*ports, _open_port(passthrough, build_factory(factory, replace(config, proxy_protocol=True)))] if is_tls else ports
 
     GateServer(application, config.get_state, lifecycle).serve(open_ports)
 
 
 class PlainHttpListener:
-    """Second listener, plain, of another application on the same loop: as strict and as patient as the main one."""
+    """Plain HTTP listener of another application on the same event loop, with the same parser and default limits."""
 
     def __init__(self, application: Application, listener: socket.socket):
         self._context = ListenerContext(application, default_state)
         factory = Factory.forProtocol(partial(Channel, self._context))
         factory.noisy = False
-        self._port = _take(listener, factory)
+        self._port = _open_port(listener, factory)
 
     def close(self) -> "asyncio.Future[None]":
-        """Close; awaited by who needs the port to be free."""
+        """Close the port. Await the result to be sure that the port is free."""
         closed: asyncio.Future[None] = maybeDeferred(self._port.stopListening).asFuture(reactor_loop())
         for channel in list(self._context.channels):
-            channel.finish_soon()
+            channel.shut_down()
         return closed
 
 
 def build_factory(factory: IProtocolFactory, config: ListenerConfig) -> IProtocolFactory:
-    """Return a factory behind TLS, where the state has certificates now, and behind the PROXY protocol."""
+    """Return `factory` wrapped in TLS, if the current state has certificates, and in the PROXY protocol, if it is configured."""
 
     def limits() -> ListenerLimits:
         return config.get_state().limits
@@ -90,18 +92,18 @@ def build_factory(factory: IProtocolFactory, config: ListenerConfig) -> IProtoco
 
 
 def has_tls(factory: IProtocolFactory) -> bool:
-    """Whether connections of this factory are TLS, whatever comes before it."""
-    while isinstance(factory, FirstBytesFactory):
+    """Return whether the connections of this factory use TLS, after any preamble."""
+    while isinstance(factory, PreambleFactory):
         factory = factory.factory
     return isinstance(factory, TLSMemoryBIOFactory)
 
 
 def _tls(get_state: Callable[[], ListenerState], factory: IProtocolFactory) -> IProtocolFactory:
     def certificates() -> Certificates:
-        found = get_state().certificates
-        if found is None:
-            raise RuntimeError("a listener that began with TLS keeps it")
-        return found
+        current = get_state().certificates
+        if current is None:
+            raise RuntimeError("a listener cannot change between TLS and plain HTTP")
+        return current
 
     tls = TLSMemoryBIOFactory(ReloadableCertificates(certificates), False, factory)
     tls.protocol = HalfClosingTLS
@@ -109,19 +111,19 @@ def _tls(get_state: Callable[[], ListenerState], factory: IProtocolFactory) -> I
 
 
 def serve_https_redirects(address: HostPort, headers: Callable[[], Mapping[str, str]], acme: AcmeState | None = None) -> PlainHttpListener:
-    """HTTPS redirect listener, a plain one of its own; ConfigError where the address can't be had."""
+    """Open the listener that redirects HTTP to HTTPS. Raises ConfigError if the address cannot be bound."""
     listener = bind(address, "http_redirect_addr")
-    log.info("redirecting http to https", address=_shown(listener))
+    log.info("redirecting http to https", address=_format_address(listener))
     return PlainHttpListener(HttpsRedirects(headers, acme), listener)
 
 
 def serve_acme_challenges(listener: socket.socket, limits: Callable[[], ListenerLimits], acme: AcmeState) -> None:
-    """Answer TLS-ALPN-01 challenges on a listening socket, and nobody else; on the running event loop."""
+    """Answer TLS-ALPN-01 challenges, and nothing else, on a listening socket. Needs the running event loop."""
     port_from_socket(listener, ChallengesAlone(limits, acme))
 
 
 def bind(address: HostPort, setting: str) -> socket.socket:
-    """Listening socket; ConfigError, in the name of the setting, where the address can't be had."""
+    """Return a listening socket. Raises ConfigError, with the name of the setting, if the address cannot be bound."""
     try:
         if not address.host and socket.has_dualstack_ipv6():
             listener = socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
@@ -129,31 +131,33 @@ def bind(address: HostPort, setting: str) -> socket.socket:
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
             listener = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ConfigError([Problem(setting, f"can't listen on {address.host}:{address.port}: {_why_not(error, address.port)}")]) from error
+        raise ConfigError(
+            [Problem(setting, f"can't listen on {address.host}:{address.port}: {_bind_error_hint(error, address.port)}")]
+        ) from error
     listener.setblocking(False)
-    # A client that vanished while it waited, for a quiet event stream say, would never be noticed.
+    # Without keepalive a client that disappears while it waits, for example for an idle event stream, is never detected.
     enable_tcp_keepalive(listener)
     return listener
 
 
-def _why_not(error: OSError, port: int) -> str:
+def _bind_error_hint(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"another process uses the port (`ss -ltnp 'sport = :{port}'` shows it)"
     if error.errno in (errno.EACCES, errno.EPERM):
-        cure = f"or run `sysctl net.ipv4.ip_unprivileged_port_start={port}`"
-        return f"the port needs a privilege. Use the units of deploy/systemd or a container, {cure}"
+        alternative = f"or run `sysctl net.ipv4.ip_unprivileged_port_start={port}`"
+        return f"the port needs a privilege. Use the units of deploy/systemd or a container, {alternative}"
     return (error.strerror or str(error)).lower()
 
 
-def _shown(listener: socket.socket) -> str:
+def _format_address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     if host == "::" and not listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
-        return f":{port}"  # IPv4, too; `[::]` in the configuration is IPv6 alone
+        return f":{port}"  # dual stack; `[::]` in the configuration is IPv6 only
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _take(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
-    """Return the port of a socket, which is closed: the port has its own descriptor."""
+def _open_port(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
+    """Open a port with a duplicate of the socket's descriptor, and close the socket."""
     port = port_from_socket(listener, factory)
     listener.close()
     return port

@@ -1,4 +1,4 @@
-"""Protocol detection: connections whose first bytes say which protocol gets them."""
+"""Base classes for connections whose first bytes are inspected before their protocol is chosen."""
 
 import asyncio
 from typing import Any
@@ -7,8 +7,8 @@ from twisted.internet.interfaces import IProtocolFactory
 from twisted.internet.protocol import Factory, Protocol
 
 
-class FirstBytesFactory(Factory):
-    """Factory around the factory of the connections themselves."""
+class PreambleFactory(Factory):
+    """Factory that wraps the factory of the connections' own protocol."""
 
     noisy = False
 
@@ -24,8 +24,8 @@ class FirstBytesFactory(Factory):
         super().doStop()
 
 
-class FirstBytesProtocol(Protocol):
-    """Protocol that keeps what comes in `received`, until it gives the connection to another protocol and is gone."""
+class PreambleProtocol(Protocol):
+    """Protocol that buffers input in `received` until it switches the connection to another protocol, or aborts it."""
 
     def __init__(self, seconds: float):
         self.received = b""
@@ -33,24 +33,24 @@ class FirstBytesProtocol(Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connectionMade(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self.too_late)
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self.on_timeout)
 
     def dataReceived(self, data: bytes) -> None:
         self.received += data
-        self.look()
+        self.inspect()
 
     def connectionLost(self, reason: object = None) -> None:
-        self._stop_waiting()
+        self._cancel_timer()
 
-    def look(self) -> None:
-        """Look at what came; hand over or abort, or wait for more."""
+    def inspect(self) -> None:
+        """Inspect `received`, then switch the protocol, abort, or return to wait for more."""
         raise NotImplementedError
 
-    def too_late(self) -> None:
+    def on_timeout(self) -> None:
         self.abort()
 
-    def hand_over(self, factory: IProtocolFactory, first: bytes) -> None:
-        self._stop_waiting()
+    def switch_to(self, factory: IProtocolFactory, first: bytes) -> None:
+        self._cancel_timer()
         transport: Any = self.transport
         protocol: Any = factory.buildProtocol(transport.getPeer())
         transport.protocol = protocol
@@ -59,10 +59,10 @@ class FirstBytesProtocol(Protocol):
             protocol.dataReceived(first)
 
     def abort(self) -> None:
-        self._stop_waiting()
+        self._cancel_timer()
         self.transport.abortConnection()
 
-    def _stop_waiting(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
-"""Daphne's server with our connections instead of its own.
+"""Daphne's server with gate's connections.
 
-Daphne gives the reactor on asyncio's loop, the command line and the process; its HTTP classes start an application only after
-the whole body has arrived and know no back-pressure, so the factory it builds connections with is replaced whole.
+Daphne provides the reactor on asyncio's event loop, the command line and the process. Its HTTP classes start an application only
+after the complete body has arrived, and have no back-pressure, so gate replaces the connection factory.
 """
 
 import asyncio
@@ -25,27 +25,30 @@ from proxy.listener.listener_context import GetState, Lifecycle, ListenerContext
 
 OnStop = Callable[[], Coroutine[Any, Any, None]]
 
-# Running requests have this long to end when the process is told to stop.
+# Running requests have this long to complete after a stop signal.
 STOP_SECONDS = 10.0
 
 
 @implementer(IProtocolNegotiationFactory)
 class ChannelFactory(Factory):
-    """Factory of our connections.  `on_stop` is awaited after the last of their requests."""
+    """Factory of HTTP connections. `on_stop` is awaited after their last request."""
 
     noisy = False
 
     def __init__(self, context: ListenerContext, on_stop: OnStop):
         self.context = context
         self._on_stop = on_stop
-        # "before": the reactor waits for these alone; a later phase would lose the loop under our feet.
+        # The reactor waits only for "before" triggers; in a later phase the event loop may already have stopped.
         reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(self._stop(), name="stop")))
 
     def buildProtocol(self, addr: IAddress) -> Channel:
         return Channel(self.context)
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Protocols that an `ssl:` endpoint may agree on (ALPN, RFC 7301); without any, Twisted (26.4) refuses whoever offers some."""
+        """Return the protocols that an `ssl:` endpoint negotiates (ALPN, RFC 7301).
+
+        Without any, Twisted (26.4) rejects clients that offer some.
+        """
         return [b"http/1.1"]
 
     async def _stop(self) -> None:
@@ -54,21 +57,28 @@ class ChannelFactory(Factory):
 
 
 class GateServer(daphne.server.Server):
-    """Server of Daphne's with our connections."""
+    """Daphne's server with gate's connections."""
 
     def __init__(
-        self, application: Application, get_state: GetState, lifecycle: Lifecycle, endpoints: Sequence[str] = ("socket",), **daphnes: Any
+        self,
+        application: Application,
+        get_state: GetState,
+        lifecycle: Lifecycle,
+        endpoints: Sequence[str] = ("socket",),
+        **daphne_kwargs: Any,
     ):
-        """`endpoints`, of which Daphne wants one, and `daphnes` are arguments of Daphne's own."""
-        super().__init__(application, endpoints=list(endpoints), **daphnes)
+        """Take `endpoints`, of which Daphne requires one, and `daphne_kwargs` for Daphne's constructor."""
+        super().__init__(application, endpoints=list(endpoints), **daphne_kwargs)
         self.context = ListenerContext(application, get_state, lifecycle.on_request_complete, self.application_close_timeout)
         self._lifecycle = lifecycle
         self._ports: list[IListeningPort] = []
         self._stopping: asyncio.Task[None] | None = None
 
     def serve(self, open_ports: Callable[[ChannelFactory], list[IListeningPort]], on_open: Callable[[], None] = lambda: None) -> None:
-        """Run until SIGTERM or SIGINT, and then as long as the lifecycle drains.  ConfigError, with nothing served, of `open_ports` and of
-        `on_open`, which takes other ports."""
+        """Run until SIGTERM or SIGINT, and then until the lifecycle has drained.
+
+        `on_open` opens other ports. Raises the ConfigError of `open_ports` and `on_open`, with nothing served.
+        """
         begin_twisted_log()
         use_event_loop()
         install_fair_selector(reactor_loop())
@@ -76,12 +86,12 @@ class GateServer(daphne.server.Server):
         self._ports = open_ports(ChannelFactory(self.context, self._lifecycle.stop))
         reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
         when_running(self._lifecycle.on_ready)
-        for number in STOP_SIGNALS:
-            reactor_loop().add_signal_handler(number, self._stop)
+        for signum in STOP_SIGNALS:
+            reactor_loop().add_signal_handler(signum, self._stop)
         run_reactor()
 
     def _stop(self) -> None:
-        """The first signal lets running requests end, the next one ends them."""
+        """Drain at the first signal; abort the connections at the next one."""
         if self._stopping is None:
             self._stopping = spawn(self._lifecycle.drain(), name="before the stop")
             self._stopping.add_done_callback(lambda _: reactor.stop())
@@ -96,10 +106,10 @@ class GateServer(daphne.server.Server):
 
 
 async def drain(context: ListenerContext, seconds: float = STOP_SECONDS) -> None:
-    """Let running requests end, for a while; then end them.  A connection without one closes now."""
+    """Wait up to `seconds` for running requests, then cancel them. Idle connections close immediately."""
     context.is_stopping = True
     for channel in list(context.channels):
-        channel.finish_soon()
+        channel.shut_down()
     await _until_empty(context, seconds)
     for exchange in list(context.exchanges):
         exchange.cancel()

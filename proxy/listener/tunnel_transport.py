@@ -1,4 +1,4 @@
-"""Taken-over connection as its new owner uses it: like a transport of asyncio, one direction of which may end first."""
+"""asyncio-like transport of a connection that a protocol has taken over; supports half-close."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 
 class TunnelTransport:
+    """Transport of a connection that was taken over from its channel."""
+
     __slots__ = ("_channel", "_is_plain", "_socket", "_transport")
 
     def __init__(self, channel: "Channel", client: ClientSocket):
@@ -22,9 +24,9 @@ class TunnelTransport:
     def write(self, data: bytes) -> None:
         transport = self._transport
         if self._is_plain and transport.connected and not transport.dataBuffer and not transport._tempDataBuffer:
-            # Twisted itself sends on the loop's next turn and watches the socket for it: half of what an echo costs.
+            # Twisted would poll the socket and send on the next turn of the loop, which doubles the cost of an echo.
             sent = transport.writeSomeData(data)
-            # An error is found again by Twisted, which knows what to do.
+            # On an error Twisted fails again in its own write, and handles it.
             data = data[sent:] if isinstance(sent, int) else data
         transport.write(data)
 
@@ -35,7 +37,7 @@ class TunnelTransport:
         self._channel.resume_reading()
 
     def write_eof(self) -> None:
-        self._socket.end_writing()
+        self._socket.shutdown_write()
 
     def close(self) -> None:
         self._channel.close()
@@ -44,6 +46,6 @@ class TunnelTransport:
         self._transport.abortConnection()
 
     def get_extra_info(self, name: str) -> Any:
-        """Extra info of a transport; knows `socket` alone."""
+        """Return the transport's extra info; only `socket` is known."""
         transport: Any = self._transport if self._is_plain else getattr(self._transport, "transport", None)
         return transport.getHandle() if name == "socket" and ITCPTransport.providedBy(transport) else None

@@ -1,14 +1,14 @@
-"""HTTP/1.1 connection of a client: which bytes are which request, who may send now, and when it ends.
+"""HTTP/1.1 connection of a client, as a state machine.
 
-state       | bytes go to                     | deadline                          | then
-head        | the head, checked as it grows   | timeout_idle; timeout_read from   | exchange, or refused
+state       | received bytes                  | deadline                          | next state
+head        | parsed into the head            | timeout_idle; timeout_read from   | exchange, or rejected
             |                                 | the head's first byte             |
-exchange    | the body; later ones wait       | timeout_read a gap, only while    | head, drain or closing
-            |                                 | the application wants body        |
-drain       | nobody: answered early, little  | DRAIN_SECONDS                     | head or closing
+exchange    | fed to the body; later requests | timeout_read, only while the      | head, drain or closing
+            | wait                            | application waits for body        |
+drain       | dropped: early response, little | DRAIN_SECONDS                     | head or closing
             | of the body is left             |                                   |
-closing     | nobody                          | LINGER_SECONDS                    | closed
-tunnel      | who took it over: 101, CONNECT  | none                              | closing, or closed
+closing     | dropped                         | LINGER_SECONDS                    | closed
+tunnel      | relayed, after 101 or CONNECT   | none                              | closing, or closed
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from proxy.listener.fair_selector import Priority, SlowReader
 from proxy.listener.half_close import PlainHalfClose
 from proxy.listener.http1.exchange import Exchange
 from proxy.listener.http1.rejection_log import record_rejection
-from proxy.listener.http1.request_body import Body, ChunkedBody, LengthBody, is_short
-from proxy.listener.http1.request_head import HeadSearch, RequestHead, RequestRejected
+from proxy.listener.http1.request_body import Body, ChunkedBody, LengthBody, is_drainable
+from proxy.listener.http1.request_head import HeadReader, RequestHead, RequestRejected
 from proxy.listener.http1.response_head import ResponseHead, error_response
 from proxy.listener.listener_context import ListenerContext, TunnelProtocol, scope_address
 from proxy.listener.tunnel_transport import TunnelTransport
@@ -35,7 +35,7 @@ from proxy.listener.tunnel_transport import TunnelTransport
 
 @implementer(IHandshakeListener, IPushProducer)
 class Channel(Protocol):
-    """HTTP/1.1 connection, a Twisted protocol; as a push producer it is told when the transport's send buffer is full."""
+    """HTTP/1.1 connection, a Twisted protocol. As a push producer it is paused while the transport's send buffer is full."""
 
     def __init__(self, context: ListenerContext):
         self.context = context
@@ -43,18 +43,18 @@ class Channel(Protocol):
         self.client: list[Any] | None = None
         self.server: list[Any] | None = None
         self.is_write_paused = self._is_closing = False
-        self._is_read_paused = self._closes_after_answer = False
-        self._buffer, self._heads, self._has_begun_head = bytearray(), HeadSearch(), False
+        self._is_read_paused = self._close_after_response = False
+        self._buffer, self._head_reader, self._is_head_started = bytearray(), HeadReader(), False
         self._exchange: Exchange | None = None
         self._body: Body | None = None
         self.tunnel: TunnelProtocol | None = None
-        self._window, self._window_bytes = context.get_state().limits.read_timeout, 0
-        self._linger_left = listener_limits.LINGER_BYTES
+        self._read_budget, self._budget_bytes = context.get_state().limits.read_timeout, 0
+        self._linger_budget = listener_limits.LINGER_BYTES
 
     def __conform__(self, interface: object) -> PlainHalfClose | None:
         return PlainHalfClose(self) if interface is IHalfCloseableProtocol and self.tunnel is not None else None
 
-    # Twisted calls these.
+    # Called by Twisted.
 
     def connectionMade(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -65,21 +65,21 @@ class Channel(Protocol):
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
         self.transport.registerProducer(self, True)
         self.context.channels.add(self)
-        self._deadline.start(self.context.get_state().limits.read_timeout, self._close_idle)
+        self._deadline.start(self.context.get_state().limits.read_timeout, self._close_immediately)
 
-    def handshakeCompleted(self) -> None:  # TLS only: a slow handshake takes nothing from the head's time
+    def handshakeCompleted(self) -> None:  # TLS only: the time of a slow handshake does not count against the head
         if not self._is_closing:
-            self._deadline.start(self.context.get_state().limits.read_timeout, self._close_idle)
+            self._deadline.start(self.context.get_state().limits.read_timeout, self._close_immediately)
 
     def dataReceived(self, data: bytes) -> None:
         if self.tunnel is not None:
             self.tunnel.data_received(data)
         elif self._is_closing:
-            self._linger_left -= len(data)
-            if self._linger_left < 0:
+            self._linger_budget -= len(data)
+            if self._linger_budget < 0:
                 self.transport.abortConnection()
         elif self._body is not None:
-            self._feed(data)
+            self._feed_body(data)
         else:
             self._buffer += data
             if self._exchange is None and not self.is_write_paused:
@@ -90,24 +90,24 @@ class Channel(Protocol):
     def connectionLost(self, reason: object = None) -> None:
         self._is_closing = True
         self._deadline.close()
-        self._slow_reader.end()
+        self._slow_reader.stop()
         self.context.channels.discard(self)
         if not self.context.channels:
             self.context.all_closed.set()
-        self._lose_tunnel()
+        self._detach_tunnel()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.lose()
+            exchange.disconnect()
 
     def pauseProducing(self) -> None:
         self.is_write_paused = True
-        self._slow_reader.begin(self.context.get_state().limits.idle_timeout, self.transport.abortConnection)
+        self._slow_reader.start(self.context.get_state().limits.idle_timeout, self.transport.abortConnection)
         if self.tunnel is not None:
             self.tunnel.pause_writing()
 
     def resumeProducing(self) -> None:
         self.is_write_paused = False
-        self._slow_reader.end()
+        self._slow_reader.stop()
         if self._is_closing:
             self._half_close()
         elif self.tunnel is not None:
@@ -118,11 +118,11 @@ class Channel(Protocol):
             self.resume_reading()
             self._next_request()
 
-    def stopProducing(self) -> None:  # Twisted calls this, too, when the connection is lost, and before connectionLost
-        self._lose_tunnel()
+    def stopProducing(self) -> None:  # Twisted also calls this when the connection is lost, before connectionLost
+        self._detach_tunnel()
         self.close()
 
-    # The exchange calls these, and the end of a tunnel.
+    # Called by the exchange, and by the transport of a tunnel.
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)
@@ -130,11 +130,11 @@ class Channel(Protocol):
     def wait_for_body(self, exchange: Exchange) -> None:
         exchange.send_continue()
         self.resume_reading()
-        self._deadline.start(self._window, partial(self._too_late, "body"))
+        self._deadline.start(self._read_budget, partial(self._on_write_timeout, "body"))
 
-    def body_unwanted(self, exchange: Exchange) -> None:
-        if exchange is self._exchange and not exchange.is_answered and (left := self._deadline.clear()) is not None:
-            self._window = left
+    def pause_body_timer(self, exchange: Exchange) -> None:
+        if exchange is self._exchange and not exchange.is_response_complete and (left := self._deadline.clear()) is not None:
+            self._read_budget = left
 
     def pause_reading(self) -> None:
         if not self._is_read_paused:
@@ -146,8 +146,8 @@ class Channel(Protocol):
             self._is_read_paused = False
             self.transport.resumeProducing()
 
-    def begin_tunnel(self, protocol: TunnelProtocol) -> tuple[TunnelTransport, bytes]:
-        """Hand every byte from now on to the protocol; returned with the connection are those that have come already."""
+    def start_tunnel(self, protocol: TunnelProtocol) -> tuple[TunnelTransport, bytes]:
+        """Hand all further bytes to the protocol. Return the transport and the bytes already received."""
         self.tunnel = protocol
         sent_ahead, self._buffer = bytes(self._buffer), bytearray()
         self._deadline.close()
@@ -157,15 +157,15 @@ class Channel(Protocol):
             self.loop.call_soon(protocol.stopped)
         return TunnelTransport(self, self._socket), sent_ahead
 
-    def closes_after(self, head: RequestHead, response: ResponseHead) -> bool:
-        """Connection: close.  Whether it ends with this response; decided once, when its head is written."""
-        # Without our 100 the client may or may not send the body: nothing after it could be told apart.
-        is_drained = self._body is None or (not head.expects_continue and is_short(self._body))
-        self._closes_after_answer = head.wants_close or response.wants_close or self.context.is_stopping or not is_drained
-        return self._closes_after_answer
+    def should_close(self, head: RequestHead, response: ResponseHead) -> bool:
+        """Return whether the connection closes after this response. Decided once, when the response head is written."""
+        # Without a 100 the client may or may not send the body, so the next request cannot be located.
+        is_drained = self._body is None or (not head.expects_continue and is_drainable(self._body))
+        self._close_after_response = head.wants_close or response.wants_close or self.context.is_stopping or not is_drained
+        return self._close_after_response
 
-    def answered(self) -> None:
-        if self._closes_after_answer:
+    def on_response_complete(self) -> None:
+        if self._close_after_response:
             self.close()
         elif self._body is not None:
             self.resume_reading()
@@ -173,19 +173,19 @@ class Channel(Protocol):
         else:
             self._await_request()
 
-    def refuse(self, refused: RequestRejected) -> None:
-        """Answer for the application where it has not begun to; close in any case."""
+    def reject(self, rejection: RequestRejected) -> None:
+        """Respond in the application's place, unless its response has started, and close the connection."""
         exchange = self._exchange
         if exchange is None or not exchange.is_started:
             if exchange is None:
-                record_rejection(refused, self.client)
+                record_rejection(rejection, self.client)
             is_head = exchange.head.method == b"HEAD" if exchange is not None else self._buffer.startswith(b"HEAD ")
-            self.write(error_response(refused, with_body=not is_head))
-            (self.context if exchange is None else exchange).record_rejection(refused.status)
+            self.write(error_response(rejection, with_body=not is_head))
+            (self.context if exchange is None else exchange).record_rejection(rejection.status)
         self.close()
 
     def close(self) -> None:
-        """Send what was written, end our side, and then read on for a bounded while."""
+        """Flush the send buffer, half-close, and linger for a bounded time."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -194,109 +194,113 @@ class Channel(Protocol):
         self._deadline.clear()
         if not self.is_write_paused:
             self._half_close()
-        if exchange is not None and not exchange.is_answered:
-            exchange.lose()
+        if exchange is not None and not exchange.is_response_complete:
+            exchange.disconnect()
 
-    def finish_soon(self) -> None:
-        """Shutdown of the listener: an idle connection closes now, a busy one after its answer."""
-        self._closes_after_answer = True
+    def shut_down(self) -> None:
+        """Close an idle connection now and a busy one after its response, because the listener shuts down."""
+        self._close_after_response = True
         if self.tunnel is not None:
             self.tunnel.stopped()
         elif self._exchange is None:
-            self._close_idle()
+            self._close_immediately()
 
-    def _close_idle(self) -> None:
-        """Nothing was said that a reset could destroy, so there is nothing to linger for."""
+    def _close_immediately(self) -> None:
+        """Close without lingering, because no response is in flight that a reset could destroy."""
         self.close()
         if not self.is_write_paused:
-            self._let_go()
+            self._close_after_linger()
 
     def _half_close(self) -> None:
-        self._socket.end_writing()
+        self._socket.shutdown_write()
         self.resume_reading()
-        self._deadline.start(listener_limits.LINGER_SECONDS, self._let_go)
+        self._deadline.start(listener_limits.LINGER_SECONDS, self._close_after_linger)
 
-    def _let_go(self) -> None:
-        # A slow reader still gets what is in the send buffer, within timeout_idle.
+    def _close_after_linger(self) -> None:
+        # A slow reader still gets the send buffer, within timeout_idle.
         self._deadline.start(self.context.get_state().limits.idle_timeout, self.transport.abortConnection)
         self._socket.close()
 
-    def _lose_tunnel(self) -> None:
+    def _detach_tunnel(self) -> None:
         tunnel, self.tunnel = self.tunnel, None
         if tunnel is not None:
             tunnel.connection_lost(None)
 
-    # Reading.
+    # Reading requests.
 
     def _await_request(self) -> None:
         self._exchange = None
         self._priority.promote()
-        self._deadline.start(self.context.get_state().limits.idle_timeout, self._close_idle)
+        self._deadline.start(self.context.get_state().limits.idle_timeout, self._close_immediately)
         self.resume_reading()
         if self._buffer:
             self._next_request()
 
     def _next_request(self) -> None:
-        # Requests sent ahead wait until the client has read the answers before them.
+        # Pipelined requests wait until the client has read the previous responses.
         if self.is_write_paused or not self._buffer:
             return
         try:
-            found = self._heads.find(self._buffer)
-            if found is not None:
-                self._begin(*found)
-            elif not self._has_begun_head:
-                self._has_begun_head = True
+            parsed = self._head_reader.read(self._buffer)
+            if parsed is not None:
+                self._start_exchange(*parsed)
+            elif not self._is_head_started:
+                self._is_head_started = True
                 self._priority.demote()
-                self._deadline.start(self.context.get_state().limits.read_timeout, partial(self._too_late, "head"))
-        except RequestRejected as refused:
-            self.refuse(refused)
+                self._deadline.start(self.context.get_state().limits.read_timeout, partial(self._on_write_timeout, "head"))
+        except RequestRejected as rejection:
+            self.reject(rejection)
 
-    def _begin(self, head: RequestHead, body_start: int) -> None:
+    def _start_exchange(self, head: RequestHead, body_start: int) -> None:
         rest, content, body = bytes(self._buffer[body_start:]), b"", None
         if head.body_length != 0:
             body = ChunkedBody() if head.body_length is None else LengthBody(head.body_length)
-            # Before the application starts: a body that is broken already is refused like a broken head.
+            # Before the application starts, because an already malformed body is rejected like a malformed head.
             content, rest = body.feed(rest)
         self._deadline.clear()
-        self._buffer, self._has_begun_head = bytearray(rest), False
+        self._buffer, self._is_head_started = bytearray(rest), False
         self._body = None if body is None or body.finished else body
-        self._window, self._window_bytes = self.context.get_state().limits.read_timeout, 0
+        self._read_budget, self._budget_bytes = self.context.get_state().limits.read_timeout, 0
         self._exchange = Exchange(self, head)
-        self._exchange.take(content, is_complete=self._body is None)
+        self._exchange.feed(content, is_complete=self._body is None)
         self._exchange.start()
         self._limit_reading()
 
-    def _feed(self, data: bytes) -> None:
+    def _feed_body(self, data: bytes) -> None:
         body, exchange = self._body, self._exchange
         if body is None or exchange is None:
             return
         try:
             content, rest = body.feed(data)
-        except RequestRejected as refused:
-            self.refuse(refused)
+        except RequestRejected as rejection:
+            self.reject(rejection)
             return
-        self._count_for_floor(len(data))
+        self._check_body_progress(len(data))
         if body.finished:
             self._body = None
             self._buffer += rest
         else:
-            self._priority.after_body_bytes(len(data))
-        if exchange.is_answered:
+            self._priority.on_body_bytes(len(data))
+        if exchange.is_response_complete:
             if body.finished:
                 self._await_request()
             return
-        exchange.take(content, is_complete=body.finished)
+        exchange.feed(content, is_complete=body.finished)
         self._limit_reading()
 
-    def _count_for_floor(self, size: int) -> None:
-        self._window_bytes += size
-        if self._window_bytes >= listener_limits.MIN_BODY_PROGRESS_BYTES and self._exchange is not None and not self._exchange.is_answered:
-            self._window, self._window_bytes = self.context.get_state().limits.read_timeout, 0
+    def _check_body_progress(self, size: int) -> None:
+        self._budget_bytes += size
+        if (
+            self._budget_bytes >= listener_limits.MIN_BODY_PROGRESS_BYTES
+            and self._exchange is not None
+            and not self._exchange.is_response_complete
+        ):
+            self._read_budget, self._budget_bytes = self.context.get_state().limits.read_timeout, 0
             self._deadline.clear()
 
     def _limit_reading(self) -> None:
         if self._exchange is not None and self._exchange.buffered + len(self._buffer) >= listener_limits.BODY_BUFFER_BYTES:
             self.pause_reading()
 
-    def _too_late(self, what: str) -> None:
-        self.refuse(RequestRejected(408, f"The request {what} took too long."))
+    def _on_write_timeout(self, what: str) -> None:
+        self.reject(RequestRejected(408, f"The request {what} took too long."))

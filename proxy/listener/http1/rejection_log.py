@@ -1,4 +1,4 @@
-"""Refusals before the application: each has a request id and a line in the log, so many a second."""
+"""Log of requests that the listener rejects before the application sees them; each has a request id. The rate is bounded."""
 
 import secrets
 
@@ -8,14 +8,14 @@ from proxy.listener.http1.request_head import RequestRejected
 _LOG = BoundedLog("request rejected by listener", level="info")
 
 
-def record_rejection(refused: RequestRejected, client: object) -> None:
-    """Give the refusal a request id and log it.  `client` is the peer's [host, port], or None.
+def record_rejection(rejection: RequestRejected, client: object) -> None:
+    """Give the rejection a request id and log it. `client` is the peer's [host, port], or None.
 
-    Nothing of the request itself is logged: it could not be read.
+    Nothing of the request itself is logged, because it could not be parsed.
     """
-    refused.request_id = secrets.token_hex(16)
+    rejection.request_id = secrets.token_hex(16)
     address = client[0] if isinstance(client, list | tuple) and client else ""
-    log_rejection(address, refused.status, str(refused), refused.request_id)
+    log_rejection(address, rejection.status, str(rejection), rejection.request_id)
 
 
 def log_rejection(client: str, status: int, reason: str, request_id: str) -> None:

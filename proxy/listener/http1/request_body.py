@@ -1,4 +1,4 @@
-"""Request body framing of HTTP/1.1 (RFC 9112 6 and 7), byte for byte: where a body ends."""
+"""Strict HTTP/1.1 request body framing (RFC 9112 6 and 7)."""
 
 import re
 from typing import Protocol
@@ -16,24 +16,24 @@ _TRAILERS_BYTES = 8 * 1024
 
 
 class Body(Protocol):
-    """Body reader: `feed` takes what arrived and returns (content, what follows the body)."""
+    """Body reader. `feed` takes received bytes and returns (content, bytes after the body)."""
 
     finished: bool
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still to come, None where the client has not said."""
+        """Bytes still to come, None if the length is not declared."""
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]: ...
 
 
-def is_short(body: Body) -> bool:
-    """Whether we would read the rest of it to keep the connection, after an early answer (a 403 to an upload, say)."""
+def is_drainable(body: Body) -> bool:
+    """Return whether the rest of the body is drained to keep the connection after an early response, such as a 403 to an upload."""
     return body.remaining is not None and body.remaining <= DRAIN_BYTES
 
 
 class LengthBody:
-    """Body whose Content-Length is known (RFC 9112 6.3)."""
+    """Body with a Content-Length (RFC 9112 6.3)."""
 
     __slots__ = ("finished", "remaining")
 
@@ -50,15 +50,15 @@ class LengthBody:
 
 # enforcement-point: Requests: HTTP/1.1 body framing
 class ChunkedBody:
-    """Chunked body (RFC 9112 7.1): size line, data, CR LF, ..., zero size, trailers (checked and dropped), CR LF."""
+    """Chunked body (RFC 9112 7.1): size line, data, CR LF, ..., zero size, trailers (validated and dropped), CR LF."""
 
-    __slots__ = ("_chunk", "_extensions", "_read", "_tail", "_trailers", "_trailers_bytes", "finished")
+    __slots__ = ("_chunk", "_extensions", "_state", "_tail", "_trailers", "_trailers_bytes", "finished")
 
     remaining = None
 
     def __init__(self) -> None:
         self.finished = False
-        self._read = self._size_line
+        self._state = self._size_line
         self._tail = b""
         self._chunk = 0
         self._extensions = 0
@@ -69,70 +69,70 @@ class ChunkedBody:
         if self._tail:
             data = self._tail + data
         content: list[bytes] = []
-        at, before = 0, -1
-        while not self.finished and at != before and at < len(data):
-            before = at
-            at = self._read(data, at, content)
+        offset, previous = 0, -1
+        while not self.finished and offset != previous and offset < len(data):
+            previous = offset
+            offset = self._state(data, offset, content)
         if self.finished:
             self._tail = b""
-            return b"".join(content), data[at:]
-        self._tail = data[at:]
+            return b"".join(content), data[offset:]
+        self._tail = data[offset:]
         return b"".join(content), b""
 
-    def _size_line(self, data: bytes, at: int, content: list[bytes]) -> int:
-        end = _line_end(data, at, _SIZE_LINE_BYTES)
+    def _size_line(self, data: bytes, offset: int, content: list[bytes]) -> int:
+        end = _line_end(data, offset, _SIZE_LINE_BYTES)
         if end is None:
-            return at
-        match = _SIZE_LINE.fullmatch(data, at, end)
+            return offset
+        match = _SIZE_LINE.fullmatch(data, offset, end)
         if match is None:
             raise RequestRejected(400, "A chunk size is malformed.")
         self._extensions += end - match.end(1)
         if self._extensions > _EXTENSIONS_BYTES:
             raise RequestRejected(400, "The chunk extensions are too large.")
         self._chunk = int(match[1], 16)
-        self._read = self._chunk_data if self._chunk else self._trailer
+        self._state = self._chunk_data if self._chunk else self._trailer
         return end + 2
 
-    def _chunk_data(self, data: bytes, at: int, content: list[bytes]) -> int:
-        piece = data[at : at + self._chunk]
+    def _chunk_data(self, data: bytes, offset: int, content: list[bytes]) -> int:
+        piece = data[offset : offset + self._chunk]
         content.append(piece)
         self._chunk -= len(piece)
         if self._chunk == 0:
-            self._read = self._chunk_end
-        return at + len(piece)
+            self._state = self._chunk_end
+        return offset + len(piece)
 
-    def _chunk_end(self, data: bytes, at: int, content: list[bytes]) -> int:
-        end = data[at : at + 2]
+    def _chunk_end(self, data: bytes, offset: int, content: list[bytes]) -> int:
+        end = data[offset : offset + 2]
         if end == b"\r\n":
-            self._read = self._size_line
-            return at + 2
+            self._state = self._size_line
+            return offset + 2
         if end != b"\r":
             raise RequestRejected(400, "A chunk does not end where it says.")
-        return at
+        return offset
 
-    def _trailer(self, data: bytes, at: int, content: list[bytes]) -> int:
-        end = _line_end(data, at, _TRAILERS_BYTES - self._trailers_bytes)
+    def _trailer(self, data: bytes, offset: int, content: list[bytes]) -> int:
+        end = _line_end(data, offset, _TRAILERS_BYTES - self._trailers_bytes)
         if end is None:
-            return at
-        if end == at:
+            return offset
+        if end == offset:
             self.finished = True
             return end + 2
         self._trailers += 1
-        self._trailers_bytes += end + 2 - at
-        line = data[at : end + 2]
+        self._trailers_bytes += end + 2 - offset
+        line = data[offset : end + 2]
         if self._trailers > HEADER_COUNT or HEADER_LINE.fullmatch(line) is None or has_c1_control(line):
             raise RequestRejected(400, "A trailer is malformed.")
         return end + 2
 
 
-def _line_end(data: bytes, at: int, limit: int) -> int | None:
-    """Where the line's CR LF is; None when it has not come yet."""
-    newline = data.find(b"\n", at)
+def _line_end(data: bytes, offset: int, limit: int) -> int | None:
+    """Return the offset of the line's CR LF, or None if it has not arrived."""
+    newline = data.find(b"\n", offset)
     end = len(data) if newline == -1 else newline - 1
-    if end - at > limit:
+    if end - offset > limit:
         raise RequestRejected(400, "A line within the body is too long.")
     if newline == -1:
         return None
-    if end < at or data[end] != 0x0D:
+    if end < offset or data[end] != 0x0D:
         raise RequestRejected(400, "Lines must end with CR LF.")
     return end

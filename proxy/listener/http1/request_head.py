@@ -1,4 +1,4 @@
-"""Request head of HTTP/1.1 (RFC 9112 2-5), parsed strictly where lenience would let two parsers disagree."""
+"""Strict parser of the HTTP/1.1 request head (RFC 9112 2-5), so that no other parser can interpret it differently."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from foundation.web.problem_details import default_advice
 from proxy.listener.listener_limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
-_VALUE = rb"[\t\x20-\x7e\x80-\xff]"  # of the bytes above ASCII, `has_c1_control` refuses some
-# Possessive quantifiers: no input makes these backtrack.
+_VALUE = rb"[\t\x20-\x7e\x80-\xff]"  # `has_c1_control` rejects some of the bytes above ASCII
+# Possessive quantifiers, because no input may make these backtrack.
 HEADER_LINE = re.compile(rb"(%b++):(%b*+)\r\n" % (TOKEN, _VALUE))
 HEADER_LINES = re.compile(rb"(?:%b++:%b*+\r\n)*+" % (TOKEN, _VALUE))
 _REQUEST_LINE = re.compile(rb"(%b++) ([\x21\x22\x24-\x7e]++) HTTP/([0-9])\.([0-9])" % TOKEN)
@@ -23,38 +23,41 @@ _AUTHORITY_FORM = re.compile(rb"(?:[0-9A-Za-z._\-]++|\[[0-9A-Fa-f:.]++\]):[1-9][
 _COOKIE_LINE = re.compile(rb"^cookie:.*\r\n", re.IGNORECASE | re.MULTILINE)
 _METHOD_BYTES = 32
 _CONNECT = b"CONNECT"
-_REFUSED_METHODS = frozenset({b"TRACE", b"TRACK"})
-# What `_require_method` lets pass, whatever else it may: of nearly every request nothing needs to be asked.
-_USUAL_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
-# Daphne would take its root path from a client's header.
+_FORBIDDEN_METHODS = frozenset({b"TRACE", b"TRACK"})
+# Methods that `_require_method` accepts in any case; checked first because nearly every request has one of them.
+_COMMON_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
+# Daphne reads its root path from this client header.
 IGNORED_HEADER_NAMES = frozenset({b"daphne-root-path"})
-_WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade"})
+_SPECIAL_HEADERS = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade"})
 
 HTTP_1_1_REQUIRED = 'HTTP/1.1 is required. (nginx: "proxy_http_version 1.1". HAProxy: "http-check send ver HTTP/1.1 hdr Host <host>".)'
 
 
 class RequestRejected(BadRequest):
-    """Refusal by the listener itself: the application never sees the request, the connection closes."""
+    """The listener rejects the request: the application never sees it, and the connection closes."""
 
     def __init__(self, status: int, reason: str, advice: str = ""):
-        """`advice`: the next step, where the usual one of the status does not help."""
+        """Take a `hint` on what to do next, if the default hint of the status does not apply."""
         super().__init__(reason)
         self.status, self.hint = status, advice
-        self.request_id = ""  # once it was logged
+        self.request_id = ""  # set when it is logged
 
     @property
     def body(self) -> bytes:
-        """Body of the answer: what is wrong, and what to do next."""
+        """Return the body of the response: what is wrong, and what to do next."""
         return f"{self.status} {self}\n{self.hint or default_advice(self.status)}\n".encode()
 
 
 @dataclass(slots=True)
 class RequestHead:
-    """Request head.  `body_length` is None for a chunked body; `headers` have lower-case names; `has_bare_query`: it ends in a bare `?`.
-    `is_handshake`: what follows is for who takes the connection over, or for nobody.  A CONNECT has the path `/`, its target is the Host.
+    """Parsed request head.
 
-    Each header line of the client is in `headers`, or its name is in `ignored`: a proxy that forwards the client's own head (Envoy, a
-    front proxy) must know every name that gate ignores.
+    `body_length` is None for a chunked body. `headers` have lower-case names. `has_empty_query` is true if the target ends in a bare `?`.
+    `ends_http` is true if bytes after the head are not HTTP: they belong to the protocol that takes over, or are dropped.
+    A CONNECT has the path `/`, and its target is the Host.
+
+    Each client header is either in `headers`, or its name is in `ignored_header_names`: a proxy that forwards the client's own head
+    (Envoy, a front proxy) must know every name that gate ignores.
     """
 
     method: bytes
@@ -70,8 +73,8 @@ class RequestHead:
     host: bytes = b""
 
 
-class HeadSearch:
-    """Search for the end of a request head in what has arrived, looking at each byte once."""
+class HeadReader:
+    """Incremental reader that finds the end of a request head and scans each byte once."""
 
     __slots__ = ("_checked", "_has_skipped_line")
 
@@ -79,23 +82,26 @@ class HeadSearch:
         self._checked = 0
         self._has_skipped_line = False
 
-    def find(self, buffer: bytearray) -> tuple[RequestHead, int] | None:
-        """Head, and where its body begins; None while it is unfinished.  Raises RequestRejected as soon as it can't become good."""
+    def read(self, buffer: bytearray) -> tuple[RequestHead, int] | None:
+        """Return the head and the offset of its body, or None while the head is incomplete.
+
+        Raises RequestRejected as soon as the head cannot become valid.
+        """
         if not self._has_skipped_line and buffer.startswith(b"\r\n"):
             # RFC 9112 2.2: one empty line before a request is ignored.
             self._has_skipped_line = True
             del buffer[:2]
         end = buffer.find(b"\r\n\r\n", max(0, self._checked - 3))
         if end == -1:
-            check_unfinished(buffer, self._checked)
+            validate_partial_head(buffer, self._checked)
             self._checked = len(buffer)
             return None
         self._checked, self._has_skipped_line = 0, False
         return parse_head(bytes(buffer[: end + 2])), end + 4
 
 
-def check_unfinished(buffer: bytes | bytearray, checked: int) -> None:
-    """Refuse a head that can't become good any more.  The bytes before `checked` have been here before."""
+def validate_partial_head(buffer: bytes | bytearray, checked: int) -> None:
+    """Raise RequestRejected if an incomplete head cannot become valid. The bytes before `checked` are already validated."""
     line_end = buffer.find(b"\n", checked)
     while line_end != -1:
         if line_end == 0 or buffer[line_end - 1] != 0x0D:
@@ -109,13 +115,13 @@ def check_unfinished(buffer: bytes | bytearray, checked: int) -> None:
 
 # enforcement-point: Requests: HTTP/1.1 request head syntax
 def parse_head(text: bytes) -> RequestHead:
-    """Request head of `text`, the head without its empty line; every line of it still ends with CR LF.  RequestRejected."""
+    """Parse `text`, a head without its empty line; each line ends with CR LF. Raises RequestRejected if it is invalid."""
     line, _, header_lines = text.partition(b"\r\n")
     method, target = _parse_request_line(line)
     head = RequestHead(method, b"", b"", [])
     host = head.host = _parse_headers(header_lines, head)
     if method == _CONNECT:
-        _read_connect(target, host, head)
+        _parse_connect(target, host, head)
         return head
     head.raw_path, mark, head.query_string = _origin_form(target, host).partition(b"?")
     head.has_empty_query = bool(mark) and not head.query_string
@@ -141,7 +147,7 @@ def _parse_request_line(line: bytes) -> tuple[bytes, bytes]:
         raise RequestRejected(414, "The URL is too long.")
     if len(method) > _METHOD_BYTES:
         raise RequestRejected(501, "The method is not known.")
-    if method not in _USUAL_METHODS:
+    if method not in _COMMON_METHODS:
         _require_method(method)
     return method, target
 
@@ -152,12 +158,12 @@ def _require_method(method: bytes) -> None:
     except BadRequest as error:
         reason = str(error)
         raise RequestRejected(400, f"{reason[0].upper()}{reason[1:]}.") from None
-    if method in _REFUSED_METHODS:
+    if method in _FORBIDDEN_METHODS:
         raise RequestRejected(405, "The method is not allowed.")
 
 
 def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
-    """Fill in what the headers say; returns the host."""
+    """Parse the header lines into `head`, and return the host."""
     if len(lines) > HEADERS_BYTES:
         raise RequestRejected(431, "The request headers are too large.")
     if HEADER_LINES.fullmatch(lines) is None or (not lines.isascii() and has_c1_control(lines)):
@@ -165,34 +171,37 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
     fields = HEADER_LINE.findall(lines)
     if len(fields) > HEADER_COUNT:
         raise RequestRejected(431, "There are too many request headers.")
-    watched: dict[bytes, list[bytes]] = {}
+    special: dict[bytes, list[bytes]] = {}
     headers, may_be_large = head.headers, len(lines) > HEADER_BYTES
     for raw_name, raw_value in fields:
         if may_be_large and len(raw_value) + len(raw_name) > HEADER_BYTES:
             raise RequestRejected(431, "A request header is too large.")
-        # CVE-2015-0219: CGI folds `_` and `-` to one name, so a name with `_` could pose as another.
+        # CVE-2015-0219: CGI maps `_` and `-` to the same variable, so a name with `_` can spoof another header.
         name, value = raw_name.lower(), raw_value.strip(b" \t")
         if b"_" in name or name in IGNORED_HEADER_NAMES:
             head.ignored_header_names.append(raw_name)
             continue
-        if name in _WATCHED:
-            watched.setdefault(name, []).append(value)
+        if name in _SPECIAL_HEADERS:
+            special.setdefault(name, []).append(value)
         headers.append((name, value))
-    if len(watched) > 1:  # more than Host
-        _read_framing(watched, head)
-    return _read_host(watched)
+    if len(special) > 1:  # not only Host
+        _parse_framing(special, head)
+    return _parse_host(special)
 
 
 def _malformed(lines: bytes) -> RequestRejected:
-    """Refusal of malformed header lines.  A browser sends a malformed cookie with each request until somebody deletes it."""
+    """Return the rejection of malformed header lines, with its own hint for cookies.
+
+    A browser sends a malformed cookie with each request until the user deletes it.
+    """
     for line in _COOKIE_LINE.findall(lines):
         if HEADER_LINE.fullmatch(line) is None or has_c1_control(line):
             return RequestRejected(400, "The Cookie header is malformed.", default_advice(431))
     return RequestRejected(400, "A header line is malformed.")
 
 
-def _read_host(watched: dict[bytes, list[bytes]]) -> bytes:
-    hosts = watched.get(b"host", [])
+def _parse_host(special: dict[bytes, list[bytes]]) -> bytes:
+    hosts = special.get(b"host", [])
     if len(hosts) != 1:
         raise RequestRejected(400, "Exactly one Host header is required.")
     if _HOST.fullmatch(hosts[0]) is None:
@@ -200,25 +209,25 @@ def _read_host(watched: dict[bytes, list[bytes]]) -> bytes:
     return hosts[0]
 
 
-def _read_framing(watched: dict[bytes, list[bytes]], head: RequestHead) -> None:
-    lengths, codings = watched.get(b"content-length"), watched.get(b"transfer-encoding")
+def _parse_framing(special: dict[bytes, list[bytes]], head: RequestHead) -> None:
+    lengths, codings = special.get(b"content-length"), special.get(b"transfer-encoding")
     if codings is not None:
         if lengths is not None:
             raise RequestRejected(400, "Content-Length and Transfer-Encoding exclude each other.")
         _require_chunked(codings)
-        head.body_length = None  # its end is in the body
+        head.body_length = None  # the chunked coding marks the end
     elif lengths is not None:
-        # RFC 9110 8.6 would allow equal duplicates; a parser behind us may take either.
+        # RFC 9110 8.6 allows equal duplicates, but a parser behind gate may use either.
         if len(lengths) != 1 or _CONTENT_LENGTH.fullmatch(lengths[0]) is None:
             raise RequestRejected(400, "Content-Length must be one decimal number.")
         head.body_length = int(lengths[0])
-    for value in watched.get(b"connection", ()):
+    for value in special.get(b"connection", ()):
         if b"close" in [option.strip(b" \t") for option in value.lower().split(b",")]:
             head.wants_close = True
-    if any(protocol in value.lower() for value in watched.get(b"upgrade", ()) for protocol in (b"websocket", b"spdy/")):
-        # Whatever the answer will be: what a client sends behind its handshake are frames, never another request.
+    if any(protocol in value.lower() for value in special.get(b"upgrade", ()) for protocol in (b"websocket", b"spdy/")):
+        # Whatever the response is, bytes after a handshake are frames and never another request.
         head.ends_http = head.wants_close = True
-    if (expectations := watched.get(b"expect")) is not None:
+    if (expectations := special.get(b"expect")) is not None:
         if [value.lower() for value in expectations] != [b"100-continue"]:
             raise RequestRejected(417, "The expectation can't be met.")
         head.expects_continue = head.body_length != 0
@@ -231,11 +240,11 @@ def _require_chunked(codings: list[bytes]) -> None:
         raise RequestRejected(501, "The only transfer coding known is chunked.")
 
 
-def _read_connect(target: bytes, host: bytes, head: RequestHead) -> None:
-    """RFC 9112 3.2.3: a host and a port, nothing else; RFC 9110 9.3.6: no content, and what follows is not HTTP."""
+def _parse_connect(target: bytes, host: bytes, head: RequestHead) -> None:
+    """Parse a CONNECT: a host and a port (RFC 9112 3.2.3), without content, and followed by bytes that are not HTTP (RFC 9110 9.3.6)."""
     if _AUTHORITY_FORM.fullmatch(target) is None:
         raise RequestRejected(400, "CONNECT is for a host and a port.")
-    # RFC 9110 7.2; whoever reads the other one would connect elsewhere.
+    # RFC 9110 7.2: a parser that used the other one would connect to another host.
     if target.lower() != host.lower():
         raise RequestRejected(400, "The request target names another host than the Host header.")
     if any(name in (b"content-length", b"transfer-encoding") for name, _ in head.headers):
@@ -251,7 +260,7 @@ def _origin_form(target: bytes, host: bytes) -> bytes:
     if match is None:
         raise RequestRejected(400, "The request target must be a path or an http URL.")
     authority, rest = match.groups()
-    # RFC 9112 3.2.2 lets the target win over Host; whoever reads the other one would route elsewhere.
+    # RFC 9112 3.2.2 prefers the target over Host; a parser that used the other one would route to another host.
     if authority.lower() != host.lower():
         raise RequestRejected(400, "The request target names another host than the Host header.")
     return rest if rest.startswith(b"/") else b"/" + rest

@@ -1,4 +1,4 @@
-"""Response head of HTTP/1.1 (RFC 9112 4-7), as bytes, and the end of its body."""
+"""Serializer of the HTTP/1.1 response head and its framing (RFC 9112 4-7)."""
 
 import re
 import time
@@ -11,9 +11,9 @@ from foundation.web.problem_details import reason_phrase
 from proxy.listener.http1.request_head import TOKEN, RequestRejected
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, reason_phrase(status).encode()) for status in HTTPStatus}
-# The framing of our connection is ours; an application that says otherwise would desynchronise it.
-_OURS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding"})
-_WATCHED = _OURS | {b"content-length"}
+# gate frames its connections itself; another framing from an application would desynchronize them.
+_HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding"})
+_MANAGED = _HOP_BY_HOP | {b"content-length"}
 _LINES = re.compile(rb"(?:%b++: [\t\x20-\x7e\x80-\xff]*+\r\n)*+" % TOKEN)
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,18}")
 _BODILESS = frozenset({204, 304})
@@ -24,7 +24,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class ResponseHead:
-    """Response head.  `content_length` None means chunked, except where there is no body at all."""
+    """Response head. A `content_length` of None means chunked, unless the response has no body."""
 
     __slots__ = ("content_length", "has_body", "lines", "status", "wants_close")
 
@@ -57,50 +57,50 @@ class ResponseHead:
         has_date = False
         for name, value in headers:
             folded = name.lower()
-            if folded in _WATCHED and self._leaves_out(folded, value):
+            if folded in _MANAGED and self._is_omitted(folded, value):
                 continue
             has_date |= folded == b"date"
             lines.append(b"%b: %b\r\n" % (name, value))
         block = b"".join(lines)
-        # A value with CR LF in it would be two good lines: count them too.
+        # A value that contains CR LF would be two valid lines, so count the lines too.
         if _LINES.fullmatch(block) is None or block.count(b"\n") != len(lines):
             raise ValueError("a response header is malformed")
         return block if has_date else block + _date_line()
 
-    def _leaves_out(self, folded: bytes, value: bytes) -> bool:
-        if folded in _OURS:
+    def _is_omitted(self, folded: bytes, value: bytes) -> bool:
+        if folded in _HOP_BY_HOP:
             self.wants_close |= folded == b"connection" and b"close" in value.lower()
             return True
-        self._read_content_length(value)
+        self._parse_content_length(value)
         return self.status == 204
 
-    def _read_content_length(self, value: bytes) -> None:
+    def _parse_content_length(self, value: bytes) -> None:
         if self.content_length is not None or _CONTENT_LENGTH.fullmatch(value) is None:
             raise ValueError("Content-Length must be one decimal number")
         self.content_length = int(value)
 
 
 def switching_protocols(headers: Iterable[Header], upgrade: bytes = b"websocket") -> bytes:
-    """Head of a 101.  Raises ValueError for headers that would be more lines than they are."""
+    """Return the head of a 101. Raises ValueError for header values that contain line breaks."""
     lines = ResponseHead(b"GET", 204, headers).lines
     return b"".join((_STATUS_LINES[101], b"Upgrade: %b\r\nConnection: Upgrade\r\n" % upgrade, lines, b"\r\n"))
 
 
 def connect_response(headers: Iterable[Header]) -> bytes:
-    """Head of a 200 to CONNECT: what follows is the tunnel, so there is no framing (RFC 9110 9.3.6)."""
+    """Return the head of a 200 to CONNECT, without framing because the tunnel follows (RFC 9110 9.3.6)."""
     return b"".join((_STATUS_LINES[200], ResponseHead(b"GET", 204, headers).lines, b"\r\n"))
 
 
-def error_response(refused: RequestRejected, *, with_body: bool = True) -> bytes:
-    """Response of our own as a whole, after which the connection closes."""
-    body = refused.body
-    extra = {405: _ALLOW, 426: b"Upgrade: HTTP/1.1\r\n"}.get(refused.status, b"")
-    if refused.request_id:
-        extra += b"X-Request-Id: %b\r\n" % refused.request_id.encode()
-    connection = b"Upgrade, close" if refused.status == 426 else b"close"
+def error_response(rejection: RequestRejected, *, with_body: bool = True) -> bytes:
+    """Return the complete response to a rejected request, after which the connection closes."""
+    body = rejection.body
+    extra = {405: _ALLOW, 426: b"Upgrade: HTTP/1.1\r\n"}.get(rejection.status, b"")
+    if rejection.request_id:
+        extra += b"X-Request-Id: %b\r\n" % rejection.request_id.encode()
+    connection = b"Upgrade, close" if rejection.status == 426 else b"close"
     return b"".join(
         (
-            _STATUS_LINES[refused.status],
+            _STATUS_LINES[rejection.status],
             extra,
             b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n",
             _date_line(),

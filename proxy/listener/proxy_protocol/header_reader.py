@@ -1,4 +1,4 @@
-"""PROXY protocol wrapper: connections must begin with its header, which says who the client is; nothing reaches anybody before it."""
+"""Protocol that reads the PROXY protocol header, which every connection must start with, before any other byte is processed."""
 
 from collections.abc import Callable
 
@@ -7,17 +7,17 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress, IProtocolFactory
 
 from proxy.listener.listener_limits import ListenerLimits
-from proxy.listener.preamble import FirstBytesFactory, FirstBytesProtocol
-from proxy.listener.proxy_protocol.proxy_header import MalformedProxyHeader, find
+from proxy.listener.preamble import PreambleFactory, PreambleProtocol
+from proxy.listener.proxy_protocol.proxy_header import MalformedProxyHeader, parse_header
 
 log = structlog.get_logger(__name__)
 
-MOST_SECONDS = 10.0  # a balancer sends its header with its first packet
+HEADER_TIMEOUT_SECONDS = 10.0  # a balancer sends the header in its first packet
 
 
 # enforcement-point: Requests: Connections that must begin with a PROXY protocol header
-class ProxyProtocolFactory(FirstBytesFactory):
-    """Factory behind a balancer.  TLS is part of the connections themselves: the header comes before the handshake."""
+class ProxyProtocolFactory(PreambleFactory):
+    """Factory of connections behind a load balancer. The header precedes the TLS handshake, which is part of the wrapped factory."""
 
     def __init__(self, factory: IProtocolFactory, limits: Callable[[], ListenerLimits]):
         super().__init__(factory)
@@ -27,27 +27,27 @@ class ProxyProtocolFactory(FirstBytesFactory):
         return ProxyHeaderReader(self)
 
 
-class ProxyHeaderReader(FirstBytesProtocol):
-    def __init__(self, behind: ProxyProtocolFactory):
-        super().__init__(min(behind.limits().read_timeout, MOST_SECONDS))
-        self._behind = behind
+class ProxyHeaderReader(PreambleProtocol):
+    def __init__(self, factory: ProxyProtocolFactory):
+        super().__init__(min(factory.limits().read_timeout, HEADER_TIMEOUT_SECONDS))
+        self._factory = factory
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         try:
-            header = find(self.received)
+            header = parse_header(self.received)
         except MalformedProxyHeader as error:
-            self._refuse(str(error))
+            self._reject(str(error))
             return
         if header is not None:
             if header.source is not None:
                 peer = _address(*header.source)
                 self.transport.getPeer = lambda: peer
-            self.hand_over(self._behind.factory, self.received[header.length :])
+            self.switch_to(self._factory.factory, self.received[header.length :])
 
-    def too_late(self) -> None:
-        self._refuse("no PROXY header came in time")
+    def on_timeout(self) -> None:
+        self._reject("no PROXY header came in time")
 
-    def _refuse(self, reason: str) -> None:
+    def _reject(self, reason: str) -> None:
         log.info("connection refused", reason=reason, peer=getattr(self.transport.getPeer(), "host", ""))
         self.abort()
 

@@ -1,4 +1,4 @@
-"""PROXY protocol header, versions 1 and 2, as strictly as it is specified: who is behind the balancer.  Pure.
+"""Strict parser of the PROXY protocol header, versions 1 and 2, which carries the address of the balancer's client. Without I/O.
 
 https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt
 """
@@ -7,8 +7,8 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-LONGEST_V1 = 107  # bytes, with its line break; section 2.1
-LONGEST_V2 = 4096  # bytes; addresses take 216, the rest is for TLVs
+MAX_V1_BYTES = 107  # with its line break; section 2.1
+MAX_V2_BYTES = 4096  # addresses take 216, the rest is for TLVs
 
 _V2 = b"\r\n\r\n\0\r\nQUIT\n"
 _V2_FIXED = 16
@@ -21,57 +21,63 @@ _TLV_HEAD = 3
 
 
 class MalformedProxyHeader(ValueError):
-    """Error of the header: what came is none, or one that must not be believed."""
+    """The data is no PROXY protocol header, or one that gate does not trust."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """PROXY header, `length` bytes of what came.  `source` is who connected to the balancer: (address, port), or ("", 0) for
-    somebody without an address; None where the connection is the balancer's own."""
+    """PROXY protocol header.
+
+    `length` is its size in bytes. `source` is the (address, port) of the balancer's client, ("", 0) for a client without an address,
+    or None if the connection is the balancer's own.
+    """
 
     length: int
     source: tuple[str, int] | None
 
 
 # enforcement-point: Requests: PROXY protocol header
-def find(data: bytes) -> ProxyHeader | None:
-    """PROXY header at the beginning of what came, None while more is needed.  Raises MalformedProxyHeader as soon as no more could help."""
+def parse_header(data: bytes) -> ProxyHeader | None:
+    """Parse the header at the start of `data`. Return None while more data is needed.
+
+    Raises MalformedProxyHeader as soon as further data cannot make the header valid.
+    """
     if data[: len(_V2)] == _V2[: len(data)]:
-        return _binary(data) if len(data) >= _V2_FIXED else None
+        return _parse_v2(data) if len(data) >= _V2_FIXED else None
     if data[: len(_V1)] == _V1[: len(data)]:
-        end = data.find(b"\r\n", 0, LONGEST_V1)
+        end = data.find(b"\r\n", 0, MAX_V1_BYTES)
         if end >= 0:
-            return ProxyHeader(end + 2, _source_in_line(data[len(_V1) : end]))
-        if len(data) < LONGEST_V1:
+            return ProxyHeader(end + 2, _parse_v1(data[len(_V1) : end]))
+        if len(data) < MAX_V1_BYTES:
             return None
     raise MalformedProxyHeader("the connection does not start with a PROXY header")
 
 
-def _source_in_line(line: bytes) -> tuple[str, int] | None:
+def _parse_v1(line: bytes) -> tuple[str, int] | None:
     text = line.decode("latin-1")
     if text == "UNKNOWN" or text.startswith("UNKNOWN "):
         return None
-    found = _LINE.fullmatch(text)
-    if found is None:
+    match = _LINE.fullmatch(text)
+    if match is None:
         raise MalformedProxyHeader("the PROXY line is malformed")
-    family = ipaddress.IPv4Address if found[1] == "TCP4" else ipaddress.IPv6Address
+    family = ipaddress.IPv4Address if match[1] == "TCP4" else ipaddress.IPv6Address
     try:
-        source, _ = family(found[2]), family(found[3])
+        source, _ = family(match[2]), family(match[3])
     except ValueError:
         raise MalformedProxyHeader("the PROXY line names no address of its family") from None
-    if int(found[4]) > 65535 or int(found[5]) > 65535:
+    if int(match[4]) > 65535 or int(match[5]) > 65535:
         raise MalformedProxyHeader("the PROXY line names no port")
-    return str(source), int(found[4])
+    return str(source), int(match[4])
 
 
-def _binary(data: bytes) -> ProxyHeader | None:
+def _parse_v2(data: bytes) -> ProxyHeader | None:
     command, family = data[12], data[13]
     length = _V2_FIXED + int.from_bytes(data[14:16], "big")
     if command not in (_LOCAL, _PROXY):
         raise MalformedProxyHeader("the PROXY header has an unknown version or command")
     if family != _UNSPECIFIED and family not in _ADDRESS_BYTES:
         raise MalformedProxyHeader("the PROXY header is of an unknown family, or not of a stream")
-    if length > LONGEST_V2:
+    if length > MAX_V2_BYTES:
         raise MalformedProxyHeader("the PROXY header is too long")
     addresses_end = _V2_FIXED + _ADDRESS_BYTES.get(family, 0)
     if command == _PROXY and length < addresses_end:
@@ -90,9 +96,9 @@ def _binary(data: bytes) -> ProxyHeader | None:
 
 
 def _check_tlvs(data: bytes) -> None:
-    """Nothing of them is used, but a header whose parts don't add up is none."""
-    at = 0
-    while at < len(data):
-        at += _TLV_HEAD + int.from_bytes(data[at + 1 : at + _TLV_HEAD], "big")
-    if at != len(data):
+    """Check that the TLV lengths add up. Their values are not used."""
+    offset = 0
+    while offset < len(data):
+        offset += _TLV_HEAD + int.from_bytes(data[offset + 1 : offset + _TLV_HEAD], "big")
+    if offset != len(data):
         raise MalformedProxyHeader("the PROXY header's extensions do not fit into it")

@@ -15,7 +15,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
 from proxy.listener.listener_limits import ListenerLimits
-from proxy.listener.preamble import FirstBytesFactory, FirstBytesProtocol
+from proxy.listener.preamble import PreambleFactory, PreambleProtocol
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 from proxy.listener.tls.client_hello import ClientHello, ClientHelloParser, UnreadableClientHello
 from proxy.listener.tls.self_signed import ACME_TLS, tls_alpn_context
@@ -27,7 +27,7 @@ MOST_SECONDS = 10.0  # of the authority's handshake
 _NO_SUCH_PROTOCOL = b"\x15\x03\x03\x00\x02\x02\x78"
 
 
-class AcmeChallengeFactory(FirstBytesFactory):
+class AcmeChallengeFactory(PreambleFactory):
     def __init__(self, factory: IProtocolFactory, limits: Callable[[], ListenerLimits], obtained: AcmeState):
         super().__init__(factory)
         self.limits = limits
@@ -47,25 +47,25 @@ class ChallengesAlone(AcmeChallengeFactory):
         super().__init__(refused, limits, obtained)
 
 
-class RefusedHello(FirstBytesProtocol):
+class RefusedHello(PreambleProtocol):
     """Protocol of who offers `acme-tls/1` beside others."""
 
     def __init__(self) -> None:
         super().__init__(MOST_SECONDS)
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         self.received = b""
         refuse(self.transport)
 
 
-class HelloReader(FirstBytesProtocol):
+class HelloReader(PreambleProtocol):
     def __init__(self, before: AcmeChallengeFactory):
         super().__init__(before.limits().read_timeout)
         self._before = before
         self._incoming = ClientHelloParser()
         self._looked_at = 0
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         new, self._looked_at = self.received[self._looked_at :], len(self.received)
         try:
             hello = self._incoming.take(new)
@@ -76,19 +76,19 @@ class HelloReader(FirstBytesProtocol):
         if hello.protocols == (ACME_TLS,):
             self._validate(hello)
         else:
-            self.hand_over(self._before.factory, self.received)
+            self.switch_to(self._before.factory, self.received)
 
     def _validate(self, hello: ClientHello) -> None:
         host = (hello.server_name or b"").decode("ascii", "replace").lower()
         challenge = self._before.obtained.pending_challenge(host)
         if challenge is None or challenge.kind != "tls-alpn-01":
-            self._stop_waiting()
+            self._cancel_timer()
             refuse(self.transport)
         else:
             log.info("answering ACME challenge", host=host, challenge=challenge.kind)
             ends_soon = Factory.forProtocol(ChallengeConnection)
             ends_soon.noisy = False
-            self.hand_over(TLSMemoryBIOFactory(_Prover(challenge), False, ends_soon), self.received)
+            self.switch_to(TLSMemoryBIOFactory(_Prover(challenge), False, ends_soon), self.received)
 
 
 def refuse(transport: Any) -> None:
@@ -107,7 +107,7 @@ class _Prover:
 
 
 @implementer(IHandshakeListener)
-class ChallengeConnection(FirstBytesProtocol):
+class ChallengeConnection(PreambleProtocol):
     """Protocol after the proof: the handshake was all there is to it, whatever comes after is read by nobody."""
 
     def __init__(self) -> None:
@@ -116,5 +116,5 @@ class ChallengeConnection(FirstBytesProtocol):
     def handshakeCompleted(self) -> None:
         self.transport.loseConnection()
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         self.received = b""

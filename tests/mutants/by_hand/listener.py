@@ -8,7 +8,7 @@ head.without("a Content-Length is digits", "_CONTENT_LENGTH", in_text(b"0-9", b"
 head.without(
     "the only coding is chunked", "_require_chunked", replaced('codings[0].lower() != b"chunked"', 'b"chunked" not in codings[0].lower()')
 )
-head.without("exactly one Host", "_read_host", replaced("len(hosts) != 1", "not hosts"))
+head.without("exactly one Host", "_parse_host", replaced("len(hosts) != 1", "not hosts"))
 head.without(
     "HTTP/1.0 is refused",
     "_parse_request_line",
@@ -22,12 +22,14 @@ body.without("a chunk ends where it says", "ChunkedBody._chunk_end", replaced(r'
 channel = door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_http1_channel.py")
 channel.without(
     "what follows an early answer is no request",
-    "Channel.closes_after",
+    "Channel.should_close",
     always("self._body is None"),
 )
 
 selector = door("proxy.listener.fair_selector", "unit/proxy/listener/test_fair_selector.py")
-selector.without("of those behind a turn takes few", "FairSelector.select", replaced("max(FEW, len(ready))", "len(self._keys) + 1"))
+selector.without(
+    "of those behind a turn takes few", "FairSelector.select", replaced("max(LOW_PRIORITY_PER_TURN, len(ready))", "len(self._keys) + 1")
+)
 
 mutual_tls = door("proxy.listener.tls.server_certificates", "integration/test_client_certificates.py")
 mutual_tls.without(
@@ -48,17 +50,19 @@ doubtful.without("an address that trusted proxies leave in doubt is none", "sour
 proxy_header = door("proxy.listener.proxy_protocol.proxy_header", "unit/proxy/listener/proxy_protocol/test_proxy_header.py")
 proxy_header.without(
     "a PROXY header is required",
-    "find",
+    "parse_header",
     replaced("raise MalformedProxyHeader(...)", "return ProxyHeader(0, None)"),
 )
 balanced = door("proxy.listener.proxy_protocol.header_reader", "unit/proxy/listener/proxy_protocol/test_header_reader.py")
 balanced.without(
     "no byte passes before a good PROXY header",
-    "ProxyHeaderReader.look",
-    replaced("self._refuse(str(error))", "self.hand_over(self._behind.factory, self.received)"),
+    "ProxyHeaderReader.inspect",
+    replaced("self._reject(str(error))", "self.switch_to(self._factory.factory, self.received)"),
 )
 balanced.without(
-    "a PROXY header comes in time", "ProxyHeaderReader.__init__", replaced("min(behind.limits().read_timeout, MOST_SECONDS)", "3600.0")
+    "a PROXY header comes in time",
+    "ProxyHeaderReader.__init__",
+    replaced("min(factory.limits().read_timeout, HEADER_TIMEOUT_SECONDS)", "3600.0"),
 )
 redirects = door("proxy.listener.https_redirects", "unit/proxy/listener/test_https_redirects.py")
 redirects.without(
@@ -120,7 +124,7 @@ said.without(
 before_tls = door("proxy.listener.tls.acme_challenge", "unit/proxy/listener/tls/test_acme_challenge.py")
 before_tls.without(
     "who offers other protocols too is a client",
-    "HelloReader.look",
+    "HelloReader.inspect",
     replaced("hello.protocols == (ACME_TLS,)", "ACME_TLS in hello.protocols"),
 )
 
@@ -167,13 +171,13 @@ door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_http1
     "requests sent ahead are not all kept", "Channel.dataReceived", never("len(self._buffer) > listener_limits.BODY_BUFFER_BYTES")
 )
 door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_exchange.py").without(
-    "without gate's 100 the rest of the connection is undefined", "Channel.closes_after", never("head.expects_continue")
+    "without gate's 100 the rest of the connection is undefined", "Channel.should_close", never("head.expects_continue")
 )
 door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_http1_channel.py").without(
     "a head that takes too long ends", "Channel._next_request", skips("self._deadline.start(...)")
 )
 door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_request_body.py").without(
-    "a broken body ends the connection", "Channel._feed", skips("self.refuse(refused)")
+    "a broken body ends the connection", "Channel._feed_body", skips("self.reject(rejection)")
 )
 door("proxy.listener.tls.acme_challenge", "unit/proxy/listener/tls/test_acme_challenge.py").without(
     "a proof is for a challenge of TLS", "HelloReader._validate", never('challenge.kind != "tls-alpn-01"')

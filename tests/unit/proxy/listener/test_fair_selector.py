@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from proxy.listener import listener_limits
-from proxy.listener.fair_selector import FEW, FairSelector, Priority, SlowReader, install_fair_selector
+from proxy.listener.fair_selector import LOW_PRIORITY_PER_TURN, FairSelector, Priority, SlowReader, install_fair_selector
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -72,7 +72,7 @@ def test_of_those_behind_a_turn_takes_few_and_all_come_in_their_order(selector, 
     seen: list[int] = []
     while len(seen) < len(behind):
         found = ready(selector)
-        assert len(found) == FEW
+        assert len(found) == LOW_PRIORITY_PER_TURN
         seen += found
         for number in found:
             pairs[behind.index(number)][0].recv(1)
@@ -84,7 +84,7 @@ def test_one_that_is_always_ready_does_not_keep_others_behind_it_waiting(selecto
     for ours, _ in pairs:
         selector.register(ours, READ)
         selector.demote(ours.fileno())
-    seen = {number for _ in range(len(pairs) // FEW + 1) for number in ready(selector)}  # nobody reads
+    seen = {number for _ in range(len(pairs) // LOW_PRIORITY_PER_TURN + 1) for number in ready(selector)}  # nobody reads
     assert seen == {ours.fileno() for ours, _ in pairs}
 
 
@@ -227,9 +227,9 @@ class LoopOfSelector:
 
 def test_drops_of_a_body_stand_behind_and_a_stream_of_it_comes_first(selector):
     priority = Priority(LoopOfSelector(selector), 7)
-    priority.after_body_bytes(listener_limits.MIN_BODY_CHUNK_BYTES)
+    priority.on_body_bytes(listener_limits.MIN_BODY_CHUNK_BYTES)
     assert not selector.is_demoted(7)
-    priority.after_body_bytes(listener_limits.MIN_BODY_CHUNK_BYTES - 1)
+    priority.on_body_bytes(listener_limits.MIN_BODY_CHUNK_BYTES - 1)
     assert selector.is_demoted(7)
 
 
@@ -238,7 +238,7 @@ def test_a_client_that_does_not_read_soon_stands_behind_and_is_given_up_in_time(
     priority = Priority(loop, 7)
     priority.promote()
     slow_reader = SlowReader(loop, priority)
-    slow_reader.begin(60.0, lambda: given_up.append(loop.now))
+    slow_reader.start(60.0, lambda: given_up.append(loop.now))
     loop.pass_time(listener_limits.SLOW_READER_SECONDS / 2)
     assert not selector.is_demoted(7)
     loop.pass_time(listener_limits.SLOW_READER_SECONDS / 2)
@@ -253,9 +253,9 @@ def test_a_client_that_reads_again_comes_first_and_is_not_given_up(selector):
     loop, given_up = LoopOfSelector(selector), []
     priority = Priority(loop, 7)
     slow_reader = SlowReader(loop, priority)
-    slow_reader.begin(60.0, lambda: given_up.append(loop.now))
+    slow_reader.start(60.0, lambda: given_up.append(loop.now))
     loop.pass_time(2.0)
-    slow_reader.end()
+    slow_reader.stop()
     assert not selector.is_demoted(7)
     loop.pass_time(100.0)
     assert given_up == []

@@ -60,9 +60,9 @@ def pending(kind="http-01", *, is_on=True):
     return AcmeState(is_enabled=is_on, pending_challenge={"app.example.com": challenge}.get)
 
 
-async def ask_for_proof(obtained, path=f"/.well-known/acme-challenge/{TOKEN}", *, host="app.example.com", method="GET"):
+async def ask_for_proof(acme_state, path=f"/.well-known/acme-challenge/{TOKEN}", *, host="app.example.com", method="GET"):
     answer = Answer()
-    await HttpsRedirects(lambda: HEADERS, obtained)(http_scope(f"http://{host}{path}", method=method), None, answer.send)
+    await HttpsRedirects(lambda: HEADERS, acme_state)(http_scope(f"http://{host}{path}", method=method), None, answer.send)
     return answer
 
 
@@ -93,9 +93,9 @@ async def test_everybody_else_is_led_to_https(asked):
 
 
 @pytest.mark.parametrize(
-    "obtained",
+    "acme_state",
     [AcmeState(), pending(is_on=False), AcmeState(is_enabled=True), pending("tls-alpn-01")],
     ids=["off", "just switched off", "none", "of TLS"],
 )
-async def test_without_such_a_challenge_there_is_no_proof(obtained):
-    assert (await ask_for_proof(obtained)).status == 301
+async def test_without_such_a_challenge_there_is_no_proof(acme_state):
+    assert (await ask_for_proof(acme_state)).status == 301

@@ -10,7 +10,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from foundation.errors import ConfigError
 from foundation.values import HostPort
 from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState
-from proxy.listener.listeners import _shown, bind, build_factory, has_tls, serve
+from proxy.listener.listeners import _format_address, bind, build_factory, has_tls, serve
 from proxy.listener.proxy_protocol.header_reader import ProxyProtocolFactory
 from proxy.listener.tls.acme_challenge import AcmeChallengeFactory
 from tests.support.certs import certificate_files
@@ -52,7 +52,7 @@ def test_an_address_without_a_host_serves_both_families():
 @pytest.mark.parametrize(("host", "shown"), [("", ":{}"), ("::", "[::]:{}"), ("::1", "[::1]:{}"), ("127.0.0.1", "127.0.0.1:{}")])
 def test_the_log_tells_both_families_from_ipv6_alone(host, shown):
     with bind(HostPort(host, 0), "address") as listener:
-        assert _shown(listener) == shown.format(listener.getsockname()[1])
+        assert _format_address(listener) == shown.format(listener.getsockname()[1])
 
 
 def test_a_client_that_vanished_is_looked_for():

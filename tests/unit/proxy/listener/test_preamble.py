@@ -3,7 +3,7 @@
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import StringTransport
 
-from proxy.listener.preamble import FirstBytesFactory, FirstBytesProtocol
+from proxy.listener.preamble import PreambleFactory, PreambleProtocol
 from tests.support.eventually import eventually
 
 
@@ -15,17 +15,17 @@ class Remembers(Protocol):
         self.seen += data
 
 
-class ThreeBytes(FirstBytesProtocol):
+class ThreeBytes(PreambleProtocol):
     def __init__(self, factory: Factory, seconds: float = 60):
         super().__init__(seconds)
         self.factory = factory
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         if len(self.received) >= 3:
-            self.hand_over(self.factory, self.received)
+            self.switch_to(self.factory, self.received)
 
 
-def connected(first: FirstBytesProtocol) -> StringTransport:
+def connected(first: PreambleProtocol) -> StringTransport:
     transport = StringTransport()
     transport.protocol = first
     first.makeConnection(transport)
@@ -57,7 +57,7 @@ async def test_who_goes_takes_its_timer_along():
 
 def test_the_factory_within_starts_and_stops_with_it():
     factory = Factory.forProtocol(Remembers)
-    before = FirstBytesFactory(factory)
+    before = PreambleFactory(factory)
     before.doStart()
     assert factory.numPorts == 1
     before.doStop()

@@ -10,7 +10,7 @@ import pytest
 from twisted.internet import reactor
 from twisted.internet.testing import StringTransport
 
-from proxy.listener.bounded_accept import ACCEPTS, BoundedAccept, BoundedAcceptPort
+from proxy.listener.bounded_accept import ACCEPTS_PER_TURN, BoundedAccept, BoundedAcceptPort
 from proxy.listener.http1.http1_channel import Channel
 from proxy.listener.listener_context import ListenerContext, default_state
 from proxy.listener.server import drain
@@ -41,7 +41,7 @@ def test_the_reactor_runs_on_an_asyncio_loop_that_we_can_name():
 
 def test_few_connections_are_taken_in_one_turn_of_the_loop(monkeypatch):
     """Twisted (26.4) adds twenty to the number whenever it was reached; it takes one at a time here, and we count."""
-    port, waiting = BoundedAcceptPort(0, None), [ACCEPTS + 3]
+    port, waiting = BoundedAcceptPort(0, None), [ACCEPTS_PER_TURN + 3]
     port.numberAccepts += 20
     assert port.numberAccepts == 1
 

@@ -168,7 +168,7 @@ async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_he
 
 async def test_a_handshake_that_ends_after_its_connection_gives_it_no_time():
     channel, wire = await connected(idle_timeout=0.01)
-    channel.finish_soon()
+    channel.shut_down()
     channel.context.get_state = default_state
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
@@ -494,8 +494,8 @@ def test_no_byte_is_taken_for_a_request_that_is_none(canary, part):
     """Accepted is what was answered 200, and the application saw exactly that."""
     for case in corpus()[part::4]:
         with canary.connect() as client:
-            answered = client.send(case.data + MARKER).rest().count(b"HTTP/1.1 200 OK")
+            on_response_complete = client.send(case.data + MARKER).rest().count(b"HTTP/1.1 200 OK")
         calls = canary.control("reset")["calls"]
         assert tuple(call["path"] for call in calls) in case.allowed, case
-        assert len(calls) == answered, case
+        assert len(calls) == on_response_complete, case
         assert [call["body"].encode("latin-1") for call in calls] in ([], [case.body], [case.body, *[b""] * (len(calls) - 1)]), case

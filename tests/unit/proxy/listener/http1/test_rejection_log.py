@@ -6,7 +6,7 @@ import structlog
 from foundation.telemetry.logs import BoundedLog
 from proxy.listener.http1 import rejection_log
 from proxy.listener.http1.rejection_log import record_rejection
-from proxy.listener.http1.request_head import HeadSearch, RequestRejected
+from proxy.listener.http1.request_head import HeadReader, RequestRejected
 
 SECRET = b"s3cret"
 
@@ -35,7 +35,7 @@ def test_a_refusal_has_an_id_and_a_line_in_the_log(canary, request_bytes):
     assert (answer.status, reason in answer.body, SECRET in answer.body) == (status, True, False)
     assert len(answer.header("x-request-id")) == 32
     with pytest.raises(RequestRejected) as refused:
-        HeadSearch().find(bytearray(request_bytes))
+        HeadReader().read(bytearray(request_bytes))
     with structlog.testing.capture_logs() as lines:
         record_rejection(refused.value, ["127.0.0.1", 5])
     (line,) = lines

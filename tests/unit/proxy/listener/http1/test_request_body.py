@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.listener.http1.request_body import ChunkedBody, LengthBody, is_short
+from proxy.listener.http1.request_body import ChunkedBody, LengthBody, is_drainable
 from proxy.listener.http1.request_head import RequestRejected
 from proxy.listener.listener_limits import DRAIN_BYTES
 
@@ -12,10 +12,10 @@ NEXT = b"GET /next HTTP/1.1\r\n"
 
 def read(body, data, size):
     content, rest = b"", b""
-    for at in range(0, len(data), size):
+    for offset in range(0, len(data), size):
         if body.finished:
-            return content, rest + data[at:]
-        part, rest = body.feed(data[at : at + size])
+            return content, rest + data[offset:]
+        part, rest = body.feed(data[offset : offset + size])
         content += part
     return content, rest
 
@@ -39,7 +39,7 @@ def test_what_remains_of_a_body_is_known():
     body.feed(b"abc")
     assert (body.remaining, body.finished) == (7, False)
     assert LengthBody(0).finished
-    assert [is_short(each) for each in (LengthBody(DRAIN_BYTES), LengthBody(DRAIN_BYTES + 1), ChunkedBody())] == [True, False, False]
+    assert [is_drainable(each) for each in (LengthBody(DRAIN_BYTES), LengthBody(DRAIN_BYTES + 1), ChunkedBody())] == [True, False, False]
 
 
 MALFORMED = {

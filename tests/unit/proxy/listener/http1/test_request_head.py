@@ -4,13 +4,13 @@ import pytest
 
 from foundation.web.problem_details import default_advice
 from proxy.listener.http1.request_head import (
-    _USUAL_METHODS,
+    _COMMON_METHODS,
     IGNORED_HEADER_NAMES,
-    HeadSearch,
+    HeadReader,
     RequestRejected,
     _require_method,
-    check_unfinished,
     parse_head,
+    validate_partial_head,
 )
 
 GOOD = b"GET /a/b?c=d HTTP/1.1\r\nHost: app.example.com\r\n"
@@ -127,7 +127,7 @@ REFUSED = {
 def test_a_bad_head_is_refused_and_the_connection_closes(canary, name):
     status, data = REFUSED[name]
     with pytest.raises(RequestRejected) as refused:
-        HeadSearch().find(bytearray(data))
+        HeadReader().read(bytearray(data))
     assert refused.value.status == status
     response, is_closed = canary.ask(data)
     assert (response.status, is_closed) == (status, True)
@@ -159,9 +159,9 @@ def test_a_head_may_come_in_pieces(canary, size):
 @pytest.mark.parametrize("at", range(30))
 def test_a_bare_line_feed_is_seen_wherever_the_segments_split(at):
     data = b"GET / HTTP/1.1\r\nHost: a\r\nX: y\nZ: z"
-    check_unfinished(data[:at], 0)
+    validate_partial_head(data[:at], 0)
     with pytest.raises(RequestRejected) as refused:
-        check_unfinished(data, at)
+        validate_partial_head(data, at)
     assert refused.value.status == 400
 
 
@@ -250,15 +250,15 @@ def test_two_empty_lines_are_not(canary):
 
 
 def test_a_head_that_comes_byte_by_byte_is_the_same_with_one_empty_line_before_it():
-    data, search, buffer = b"\r\n" + request(b"X: y"), HeadSearch(), bytearray()
+    data, search, buffer = b"\r\n" + request(b"X: y"), HeadReader(), bytearray()
     for byte in data[:-1]:
         buffer.append(byte)
-        assert search.find(buffer) is None
+        assert search.read(buffer) is None
     buffer += data[-1:] + b"\r\nmore"
-    head, end = search.find(buffer)
+    head, end = search.read(buffer)
     assert (head, buffer[end:]) == (parse_head(request(b"X: y")[:-2]), b"\r\nmore")
     with pytest.raises(RequestRejected):
-        HeadSearch().find(bytearray(b"\r\n\r\n" + request()))
+        HeadReader().read(bytearray(b"\r\n\r\n" + request()))
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_a_connect_is_for_its_host_and_nothing_after_it_is_a_request(authority: 
 
 
 def test_no_method_is_usual_that_would_be_refused():
-    for method in _USUAL_METHODS:
+    for method in _COMMON_METHODS:
         _require_method(method)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.listener.proxy_protocol.proxy_header import LONGEST_V1, LONGEST_V2, MalformedProxyHeader, ProxyHeader, find
+from proxy.listener.proxy_protocol.proxy_header import MAX_V1_BYTES, MAX_V2_BYTES, MalformedProxyHeader, ProxyHeader, parse_header
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 TCP4, TCP6, UNIX = 0x11, 0x21, 0x31
@@ -57,8 +57,8 @@ BAD = [
     b"PROXY UDP4 192.0.2.1 10.0.0.1 1234 443\r\n",
     b"PROXY TCP4 192.0.2.1 10.0.0.1 1234 443\n\r\n",
     b"PROXY UNKNOWNS\r\n",
-    b"PROXY " + b"x" * LONGEST_V1,
-    b"PROXY UNKNOWN " + b"x" * LONGEST_V1 + b"\r\n",
+    b"PROXY " + b"x" * MAX_V1_BYTES,
+    b"PROXY UNKNOWN " + b"x" * MAX_V1_BYTES + b"\r\n",
     v2(command=0x11, addresses=tcp4()),
     v2(command=0x22, addresses=tcp4()),
     v2(family=0x12, addresses=tcp4()),
@@ -68,27 +68,27 @@ BAD = [
     v2(family=UNIX, addresses=bytes(215)),
     v2(addresses=tcp4(), tlvs=b"\x01\x00\x05h2"),
     v2(addresses=tcp4(), tlvs=b"\x01\x00"),
-    v2(addresses=tcp4(), length=LONGEST_V2),
+    v2(addresses=tcp4(), length=MAX_V2_BYTES),
     SIGNATURE[:-1] + b"x" + v2(addresses=tcp4())[12:],
 ]
 
 
 @pytest.mark.parametrize(("header", "source"), GOOD)
 def test_who_the_client_is(header, source):
-    assert find(header + b"GET /") == ProxyHeader(len(header), source)
+    assert parse_header(header + b"GET /") == ProxyHeader(len(header), source)
 
 
 @pytest.mark.parametrize(("header", "source"), GOOD)
 def test_a_header_in_pieces_is_waited_for(header, source):
     for end in range(len(header)):
-        assert find(header[:end]) is None
-    assert find(header) == ProxyHeader(len(header), source)
+        assert parse_header(header[:end]) is None
+    assert parse_header(header) == ProxyHeader(len(header), source)
 
 
 @pytest.mark.parametrize("data", BAD)
 def test_what_is_no_header_is_refused_and_not_waited_for(data):
     with pytest.raises(MalformedProxyHeader):
-        find(data)
+        parse_header(data)
 
 
 @pytest.mark.parametrize("data", BAD)
@@ -96,7 +96,7 @@ def test_it_is_refused_in_pieces_too(data):
     def refused_after():
         for end in range(1, len(data) + 1):
             try:
-                assert find(data[:end]) is None
+                assert parse_header(data[:end]) is None
             except MalformedProxyHeader:
                 return end
         raise AssertionError("was accepted")
@@ -107,11 +107,11 @@ def test_it_is_refused_in_pieces_too(data):
 @given(st.binary(max_size=400), st.sampled_from([b"", b"PROXY ", SIGNATURE, SIGNATURE + b"\x21\x11"]))
 def test_nothing_else_happens_whatever_comes(data, start):
     try:
-        found = find(start + data)
+        found = parse_header(start + data)
     except MalformedProxyHeader:
         return
     if found is None:
-        assert len(start + data) < LONGEST_V2
+        assert len(start + data) < MAX_V2_BYTES
     else:
         assert 0 < found.length <= len(start + data)
         if found.source not in (None, ("", 0)):
