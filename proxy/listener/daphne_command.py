@@ -1,7 +1,6 @@
-"""`daphne gateproject.asgi:application`: the server that Daphne's command starts where gate is its application.
+"""Server of `daphne gateproject.asgi:application`.
 
-Daphne's command makes its server of the class that `CommandLineInterface.server_class` names, after it has imported the application.  That
-one attribute is the hook.
+After importing the application, Daphne's command creates its server from `CommandLineInterface.server_class`, which gate replaces.
 """
 
 import os
@@ -27,7 +26,7 @@ from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.web.asgi_types import Application
 from proxy.listener.bounded_accept import BACKLOG, BoundedAcceptPort, port_from_socket
-from proxy.listener.daphne_options import OWN_TLS, command_line, given_options, kind_of, problems
+from proxy.listener.daphne_options import TLS_ENDPOINTS, command_line, endpoint_scheme, parse_options, validate_options
 from proxy.listener.half_close import HalfClosingTLS
 from proxy.listener.listener_context import GetState, Lifecycle, ListenerConfig, ListenerState
 from proxy.listener.listeners import build_factory, has_tls
@@ -36,23 +35,26 @@ from proxy.tcp_keepalive import enable_tcp_keepalive
 
 log = structlog.get_logger(__name__)
 
-# Those whose command was read: what it does between the import of the application and `run()` is relied upon.
+# Tested versions, because gate relies on what the command does between importing the application and `run()`.
 VERSIONS = ("4.2.",)
 
 
 def install(
     config: ListenerConfig, lifecycle: Lifecycle, options: Options | None = None, on_open: Callable[[], None] = lambda: None
 ) -> None:
-    """Make Daphne's command start our server; `on_open` takes the other ports.  ConfigError with an unknown Daphne."""
+    """Make Daphne's command start gate's server. `on_open` opens the other ports.
+
+    Raises ConfigError if the Daphne version is not supported.
+    """
     if not daphne.__version__.startswith(VERSIONS):
-        wanted = " or ".join(f"{version}x" for version in VERSIONS)
-        problem = f"gate requires Daphne {wanted}, but {daphne.__version__} is installed. Run `pip install -r requirements.txt`"
+        required = " or ".join(f"{version}x" for version in VERSIONS)
+        problem = f"gate requires Daphne {required}, but {daphne.__version__} is installed. Run `pip install -r requirements.txt`"
         raise ConfigError([Problem("", problem)])
-    daphne.cli.CommandLineInterface.server_class = staticmethod(partial(CommandServer, config, lifecycle, options, on_open))
+    daphne.cli.CommandLineInterface.server_class = staticmethod(partial(DaphneIntegration, config, lifecycle, options, on_open))
 
 
-class CommandServer(GateServer):
-    """Server of the command: its endpoints, our connections."""
+class DaphneIntegration(GateServer):
+    """Server of Daphne's command, with its endpoints and gate's connections."""
 
     def __init__(
         self,
@@ -64,18 +66,18 @@ class CommandServer(GateServer):
         endpoints: list[str],
         **keywords: Any,
     ):
-        """Exits with one line for each option that has no effect here."""
-        given = given_options(command_line(), keywords)
-        if found := list(problems(given, keywords, endpoints, options)):
+        """Exit with one line per option that has no effect in gate."""
+        options_set = parse_options(command_line(), keywords)
+        if found := list(validate_options(options_set, keywords, endpoints, options)):
             sys.exit("\n".join(f"startup failed: daphne {problem}" for problem in found))
-        seconds = given.get("http_timeout")
-        self._config = config if seconds is None else replace(config, get_state=_with_write(config.get_state, float(seconds)))
+        seconds = options_set.get("http_timeout")
+        self._config = config if seconds is None else replace(config, get_state=_with_write_timeout(config.get_state, float(seconds)))
         super().__init__(application, self._config.get_state, lifecycle, endpoints, **keywords)
         self._on_open = on_open
         self._failed: list[str] = []
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; exits with one line where a port can't be had."""
+        """Serve until SIGTERM or SIGINT. Exit with one line if a port cannot be opened."""
         try:
             self.serve(self._open, self._on_open)
         except ConfigError as error:
@@ -85,31 +87,31 @@ class CommandServer(GateServer):
         ports: list[IListeningPort] = []
         for endpoint in self.endpoints:
             try:
-                opening = serverFromString(Ports(), endpoint).listen(self._with_tls(endpoint, factory))
+                opening = serverFromString(EndpointReactor(), endpoint).listen(self._with_tls(endpoint, factory))
             except (OSError, ValueError, TypeError, LookupError, SSL.Error, crypto.Error) as error:
-                raise _cant_listen(endpoint, error) from error
-            opening.addCallbacks(ports.append, partial(self._note_failure, endpoint))
+                raise _listen_error(endpoint, error) from error
+            opening.addCallbacks(ports.append, partial(self._on_listen_failed, endpoint))
         if self._failed:
             raise ConfigError([Problem("", problem) for problem in self._failed])
         for port in ports:
-            log.info("listening", address=_shown(port.getHost()), tls=has_tls(port.factory))
+            log.info("listening", address=_format_address(port.getHost()), tls=has_tls(port.factory))
         return ports
 
     def _with_tls(self, endpoint: str, factory: ChannelFactory) -> IProtocolFactory:
-        """TLS, and the PROXY protocol before it, as the configuration says, where the endpoint has no TLS of its own."""
-        return factory if kind_of(endpoint) in OWN_TLS else build_factory(factory, self._config)
+        """Wrap the factory in the configured TLS and PROXY protocol, unless the endpoint has its own TLS."""
+        return factory if endpoint_scheme(endpoint) in TLS_ENDPOINTS else build_factory(factory, self._config)
 
-    def _note_failure(self, endpoint: str, failure: Failure) -> None:
+    def _on_listen_failed(self, endpoint: str, failure: Failure) -> None:
         self._failed.append(f"can't listen on {endpoint}: {failure.getErrorMessage()}")
 
 
-def _cant_listen(endpoint: str, error: Exception) -> ConfigError:
-    return ConfigError([Problem("", f"daphne --endpoint {kind_of(endpoint)}: cannot open it: {error or type(error).__name__}")])
+def _listen_error(endpoint: str, error: Exception) -> ConfigError:
+    return ConfigError([Problem("", f"daphne --endpoint {endpoint_scheme(endpoint)}: cannot open it: {error or type(error).__name__}")])
 
 
 @implementer(IReactorSocket, IReactorSSL, IReactorTCP, IReactorUNIX)
-class Ports:
-    """Ports of endpoints, in the place of Twisted's reactor: they accept as ours do."""
+class EndpointReactor:
+    """Reactor for Twisted's endpoints, whose ports accept like gate's."""
 
     def listenTCP(self, port: int, factory: IProtocolFactory, backlog: int = BACKLOG, interface: str = "") -> IListeningPort:
         opened = BoundedAcceptPort(port, _half_closing(factory), BACKLOG, interface, reactor)
@@ -122,38 +124,38 @@ class Ports:
     ) -> IListeningPort:
         return self.listenTCP(port, TLSMemoryBIOFactory(contextFactory, False, factory), backlog, interface)
 
-    def listenUNIX(self, *arguments: Any, **more: Any) -> IListeningPort:
-        return reactor.listenUNIX(*arguments, **more)
+    def listenUNIX(self, *arguments: Any, **keywords: Any) -> IListeningPort:
+        return reactor.listenUNIX(*arguments, **keywords)
 
     def adoptStreamPort(self, descriptor: int, family: int, factory: IProtocolFactory) -> IListeningPort:
-        with socket.socket(fileno=os.dup(descriptor)) as listener:  # the family is the socket's, whatever was said
+        with socket.socket(fileno=os.dup(descriptor)) as listener:  # the family is that of the socket, not the argument
             listener.setblocking(False)
             enable_tcp_keepalive(listener)
             return port_from_socket(listener, factory)
 
 
 def _half_closing(factory: IProtocolFactory) -> IProtocolFactory:
-    if isinstance(factory, TLSMemoryBIOFactory):  # an endpoint's own
+    if isinstance(factory, TLSMemoryBIOFactory):  # of an `ssl:` endpoint
         factory.protocol = HalfClosingTLS
     return factory
 
 
-def _shown(address: Any) -> str:
-    """host:port, or the name of a Unix socket."""
+def _format_address(address: Any) -> str:
+    """Return host:port, or the path of a Unix socket."""
     name = getattr(address, "name", None)
     if name is not None:
         return os.fsdecode(name)
     return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
 
 
-def _with_write(current: GetState, seconds: float) -> GetState:
-    """State in force, with the command's bound of a whole answer."""
-    known: list[tuple[ListenerState, ListenerState]] = []
+def _with_write_timeout(get_state: GetState, seconds: float) -> GetState:
+    """Return the state in force, with the write timeout of the command line."""
+    cached: list[tuple[ListenerState, ListenerState]] = []
 
-    def bounded() -> ListenerState:
-        configured = current()
-        if not known or known[0][0] is not configured:
-            known[:] = [(configured, replace(configured, limits=replace(configured.limits, write_timeout=seconds)))]
-        return known[0][1]
+    def get_limited_state() -> ListenerState:
+        state = get_state()
+        if not cached or cached[0][0] is not state:
+            cached[:] = [(state, replace(state, limits=replace(state.limits, write_timeout=seconds)))]
+        return cached[0][1]
 
-    return bounded
+    return get_limited_state

@@ -26,7 +26,7 @@ from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.preamble import PreambleFactory
 from proxy.listener.proxy_protocol.header_reader import ProxyProtocolFactory
 from proxy.listener.server import ChannelFactory, GateServer
-from proxy.listener.tls.acme_challenge import AcmeChallengeFactory, ChallengesAlone
+from proxy.listener.tls.acme_challenge import AcmeChallengeFactory, ChallengeOnlyFactory
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.server_certificates import Certificates, ReloadableCertificates
 from proxy.tcp_keepalive import enable_tcp_keepalive
@@ -119,7 +119,7 @@ def serve_https_redirects(address: HostPort, headers: Callable[[], Mapping[str, 
 
 def serve_acme_challenges(listener: socket.socket, limits: Callable[[], ListenerLimits], acme: AcmeState) -> None:
     """Answer TLS-ALPN-01 challenges, and nothing else, on a listening socket. Needs the running event loop."""
-    port_from_socket(listener, ChallengesAlone(limits, acme))
+    port_from_socket(listener, ChallengeOnlyFactory(limits, acme))
 
 
 def bind(address: HostPort, setting: str) -> socket.socket:

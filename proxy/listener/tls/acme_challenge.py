@@ -1,7 +1,7 @@
-"""TLS-ALPN-01 challenge (RFC 8737): answers the authority that connects to see whether a host is ours.
+"""TLS-ALPN-01 challenge (RFC 8737): responds to the CA that connects to validate a host.
 
-OpenSSL chooses a certificate by name before it looks at the protocols that a client offers, so the ClientHello is read before it.
-What is no such validation goes on to OpenSSL as it came.  What is one never reaches HTTP: it ends with the handshake.
+OpenSSL selects a certificate by name before it looks at the protocols that a client offers, so gate reads the ClientHello first.
+Other connections are passed to OpenSSL unchanged. A validation never reaches HTTP: it ends with the handshake.
 """
 
 from collections.abc import Callable
@@ -22,53 +22,57 @@ from proxy.listener.tls.self_signed import ACME_TLS, tls_alpn_context
 
 log = structlog.get_logger(__name__)
 
-MOST_SECONDS = 10.0  # of the authority's handshake
-# A fatal alert, no_application_protocol (RFC 8446 6.2), as a record of its own.
+HANDSHAKE_TIMEOUT_SECONDS = 10.0  # for the CA's handshake
+# Record with the fatal alert no_application_protocol (RFC 8446 6.2).
 _NO_SUCH_PROTOCOL = b"\x15\x03\x03\x00\x02\x02\x78"
 
 
 class AcmeChallengeFactory(PreambleFactory):
-    def __init__(self, factory: IProtocolFactory, limits: Callable[[], ListenerLimits], obtained: AcmeState):
+    """Factory of TLS connections that answers challenges while autocert is enabled."""
+
+    def __init__(self, factory: IProtocolFactory, limits: Callable[[], ListenerLimits], acme_state: AcmeState):
         super().__init__(factory)
         self.limits = limits
-        self.obtained = obtained
+        self.acme_state = acme_state
 
     def buildProtocol(self, addr: IAddress) -> IProtocol | None:
         # The setting may change while the listener runs.
-        return HelloReader(self) if self.obtained.is_enabled else self.factory.buildProtocol(addr)
+        return ClientHelloReader(self) if self.acme_state.is_enabled else self.factory.buildProtocol(addr)
 
 
-class ChallengesAlone(AcmeChallengeFactory):
-    """Factory where nothing but challenges is answered: behind a proxy that has looked at the protocols before."""
+class ChallengeOnlyFactory(AcmeChallengeFactory):
+    """Factory that answers only challenges, behind a proxy that has already selected by protocol."""
 
-    def __init__(self, limits: Callable[[], ListenerLimits], obtained: AcmeState):
-        refused = Factory.forProtocol(RefusedHello)
-        refused.noisy = False
-        super().__init__(refused, limits, obtained)
+    def __init__(self, limits: Callable[[], ListenerLimits], acme_state: AcmeState):
+        rejecting = Factory.forProtocol(RejectingProtocol)
+        rejecting.noisy = False
+        super().__init__(rejecting, limits, acme_state)
 
 
-class RefusedHello(PreambleProtocol):
-    """Protocol of who offers `acme-tls/1` beside others."""
+class RejectingProtocol(PreambleProtocol):
+    """Protocol that rejects clients which offer other protocols besides `acme-tls/1`."""
 
     def __init__(self) -> None:
-        super().__init__(MOST_SECONDS)
+        super().__init__(HANDSHAKE_TIMEOUT_SECONDS)
 
     def inspect(self) -> None:
         self.received = b""
-        refuse(self.transport)
+        reject(self.transport)
 
 
-class HelloReader(PreambleProtocol):
-    def __init__(self, before: AcmeChallengeFactory):
-        super().__init__(before.limits().read_timeout)
-        self._before = before
-        self._incoming = ClientHelloParser()
-        self._looked_at = 0
+class ClientHelloReader(PreambleProtocol):
+    """Protocol that reads the ClientHello and selects the challenge or TLS."""
+
+    def __init__(self, factory: AcmeChallengeFactory):
+        super().__init__(factory.limits().read_timeout)
+        self._factory = factory
+        self._parser = ClientHelloParser()
+        self._inspected_bytes = 0
 
     def inspect(self) -> None:
-        new, self._looked_at = self.received[self._looked_at :], len(self.received)
+        new, self._inspected_bytes = self.received[self._inspected_bytes :], len(self.received)
         try:
-            hello = self._incoming.take(new)
+            hello = self._parser.feed(new)
         except UnreadableClientHello:
             hello = ClientHello(None, ())
         if hello is None:
@@ -76,29 +80,29 @@ class HelloReader(PreambleProtocol):
         if hello.protocols == (ACME_TLS,):
             self._validate(hello)
         else:
-            self.switch_to(self._before.factory, self.received)
+            self.switch_to(self._factory.factory, self.received)
 
     def _validate(self, hello: ClientHello) -> None:
         host = (hello.server_name or b"").decode("ascii", "replace").lower()
-        challenge = self._before.obtained.pending_challenge(host)
+        challenge = self._factory.acme_state.pending_challenge(host)
         if challenge is None or challenge.kind != "tls-alpn-01":
             self._cancel_timer()
-            refuse(self.transport)
+            reject(self.transport)
         else:
             log.info("answering ACME challenge", host=host, challenge=challenge.kind)
-            ends_soon = Factory.forProtocol(ChallengeConnection)
-            ends_soon.noisy = False
-            self.switch_to(TLSMemoryBIOFactory(_Prover(challenge), False, ends_soon), self.received)
+            challenge_factory = Factory.forProtocol(ChallengeProtocol)
+            challenge_factory.noisy = False
+            self.switch_to(TLSMemoryBIOFactory(_ChallengeContextFactory(challenge), False, challenge_factory), self.received)
 
 
-def refuse(transport: Any) -> None:
-    """Refuse a handshake in TLS's own words."""
+def reject(transport: Any) -> None:
+    """Reject a handshake with a TLS alert."""
     transport.write(_NO_SUCH_PROTOCOL)
     transport.loseConnection()
 
 
 @implementer(IOpenSSLServerConnectionCreator)
-class _Prover:
+class _ChallengeContextFactory:
     def __init__(self, challenge: AcmeChallenge):
         self._context = tls_alpn_context(challenge.host, challenge.key_authorization)
 
@@ -107,11 +111,11 @@ class _Prover:
 
 
 @implementer(IHandshakeListener)
-class ChallengeConnection(PreambleProtocol):
-    """Protocol after the proof: the handshake was all there is to it, whatever comes after is read by nobody."""
+class ChallengeProtocol(PreambleProtocol):
+    """Protocol above the challenge's TLS: closes after the handshake and drops all input."""
 
     def __init__(self) -> None:
-        super().__init__(MOST_SECONDS)
+        super().__init__(HANDSHAKE_TIMEOUT_SECONDS)
 
     def handshakeCompleted(self) -> None:
         self.transport.loseConnection()

@@ -1,7 +1,6 @@
-"""Readiness of certificates: which have ended or soon will, and which host has none.
+"""Readiness of certificates: expired ones, ones that expire soon, and hosts without one.
 
-They never make a process not ready: every process has the same, many a balancer does not look at them, and the authority of autocert
-must reach us.
+They never make a process not ready, because every process has the same certificates, and the CA must be able to reach gate.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,15 +15,15 @@ from foundation.readiness import ComponentStatus, degraded, format_utc
 from proxy.listener.tls.acme_state import AcmeState
 
 READINESS_PART = "certificates"
-# Before its end: a week, but of a short-lived certificate a fifth of its life.
+# Before expiry: a week, or a fifth of the lifetime of a short-lived certificate.
 WARN_BEFORE, WARN_FRACTION = timedelta(days=7), 5
 MAX_LISTED = 3
-# Anybody may ask whether gate is ready, and thousands of certificates take tens of milliseconds.
+# Readiness is unauthenticated, and checking thousands of certificates takes tens of milliseconds.
 CACHE_FOR = timedelta(seconds=10)
 
 
 def configured_expiries(options: Options) -> dict[str, float]:
-    """Expiry of each configured certificate, Unix seconds, by its first name; the earliest of those with one name."""
+    """Return the expiry (Unix seconds) of the configured certificates by their first name; the earliest, if several share a name."""
     found: dict[str, float] = {}
     for pair in options.certificate_pairs:
         leaf = x509.load_pem_x509_certificates(pair.certificate)[0]
@@ -34,45 +33,49 @@ def configured_expiries(options: Options) -> dict[str, float]:
 
 
 class CertificateReadiness:
-    """Readiness under one configuration, made once of it; `obtained` are those of autocert."""
+    """Readiness of the certificates of one configuration and of autocert."""
 
-    def __init__(self, options: Options, obtained: AcmeState):
-        self._obtained = obtained
-        self._told: tuple[datetime, ComponentStatus] | None = None
+    def __init__(self, options: Options, acme_state: AcmeState):
+        self._acme_state = acme_state
+        self._cached: tuple[datetime, ComponentStatus] | None = None
         self._configured = [(pair.source, x509.load_pem_x509_certificates(pair.certificate)[0]) for pair in options.certificate_pairs]
         names = {name for _, certificate in self._configured for name in dns_names(certificate)}
         hosts = () if options.insecure_server else dict.fromkeys(served_hosts(options))
         self._uncovered = [host for host in hosts if host not in names and f"*.{host.partition('.')[2]}" not in names]
-        self._awaited = {host for host in self._uncovered if options.autocert and ineligible_reason(host, options) is None}
+        self._autocert_hosts = {host for host in self._uncovered if options.autocert and ineligible_reason(host, options) is None}
 
     def __call__(self, now: datetime) -> ComponentStatus:
-        """Readiness at this moment, or at most KEPT before it."""
-        if self._told is None or abs(now - self._told[0]) >= CACHE_FOR:
-            self._told = now, self._looked(now)
-        return self._told[1]
+        """Return the readiness, at most CACHE_FOR old."""
+        if self._cached is None or abs(now - self._cached[0]) >= CACHE_FOR:
+            self._cached = now, self._evaluate(now)
+        return self._cached[1]
 
-    def _looked(self, now: datetime) -> ComponentStatus:
-        obtained = self._obtained.leaf_certificates
-        reasons = [f"{source} {ends}" for source, leaf in self._configured if (ends := _ends(leaf, now))]
-        reasons += [f"the one of {host} {ends}" for host in self._uncovered if host in obtained and (ends := _ends(obtained[host], now))]
-        missing = [host for host in self._uncovered if host not in obtained]
-        reasons += _secrets("autocert has no certificate yet for", missing, self._awaited.__contains__)
-        reasons += _secrets("no certificate for", missing, lambda host: host not in self._awaited)
+    def _evaluate(self, now: datetime) -> ComponentStatus:
+        leaves = self._acme_state.leaf_certificates
+        reasons = [f"{source} {problem}" for source, leaf in self._configured if (problem := _validity_problem(leaf, now))]
+        reasons += [
+            f"the one of {host} {problem}"
+            for host in self._uncovered
+            if host in leaves and (problem := _validity_problem(leaves[host], now))
+        ]
+        missing = [host for host in self._uncovered if host not in leaves]
+        reasons += _list_hosts("autocert has no certificate yet for", missing, self._autocert_hosts.__contains__)
+        reasons += _list_hosts("no certificate for", missing, lambda host: host not in self._autocert_hosts)
         return degraded(READINESS_PART, "; ".join(reasons)) if reasons else ComponentStatus(READINESS_PART)
 
 
-def _ends(leaf: x509.Certificate, now: datetime) -> str:
-    """What is wrong with its time, "" for nothing."""
-    begins, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
-    if now < begins:
-        return f"is not valid before {format_utc(begins.timestamp())}"
+def _validity_problem(leaf: x509.Certificate, now: datetime) -> str:
+    """Return the problem with the validity period, or ""."""
+    not_before, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+    if now < not_before:
+        return f"is not valid before {format_utc(not_before.timestamp())}"
     if now >= ends:
         return f"expired at {format_utc(ends.timestamp())}"
-    return f"expires at {format_utc(ends.timestamp())}" if ends - now < min(WARN_BEFORE, (ends - begins) / WARN_FRACTION) else ""
+    return f"expires at {format_utc(ends.timestamp())}" if ends - now < min(WARN_BEFORE, (ends - not_before) / WARN_FRACTION) else ""
 
 
-def _secrets(words: str, hosts: Iterable[str], wanted: Callable[[str], bool]) -> Iterator[str]:
-    found = [host for host in hosts if wanted(host)]
+def _list_hosts(prefix: str, hosts: Iterable[str], predicate: Callable[[str], bool]) -> Iterator[str]:
+    found = [host for host in hosts if predicate(host)]
     if found:
         more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
-        yield f"{words} {', '.join(found[:MAX_LISTED])}{more}"
+        yield f"{prefix} {', '.join(found[:MAX_LISTED])}{more}"

@@ -1,56 +1,56 @@
-"""TLS ClientHello (RFC 8446 4.1.2): which host and which protocols a client asks for.  Pure: bytes in, a ClientHello out."""
+"""Parser of the TLS ClientHello (RFC 8446 4.1.2) for server name and ALPN protocols, without I/O."""
 
 from dataclasses import dataclass
 
-MOST_BYTES = 16 * 1024  # of a message that is looked at; OpenSSL judges all others
+MAX_BYTES = 16 * 1024  # of a message that gate parses; longer ones are left to OpenSSL
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 _SERVER_NAME, _ALPN = 0, 16
 
 
 @dataclass(frozen=True, slots=True)
 class ClientHello:
-    """ClientHello.  `server_name` is as it was sent, None for none; `protocols` are those of ALPN (RFC 7301)."""
+    """ClientHello. `server_name` is as sent, or None; `protocols` are those of ALPN (RFC 7301)."""
 
     server_name: bytes | None
     protocols: tuple[bytes, ...]
 
 
 class UnreadableClientHello(ValueError):
-    """Error of a message that is no ClientHello that we can read."""
+    """The message is no ClientHello that gate can parse."""
 
 
 class ClientHelloParser:
-    """ClientHello parser at the beginning of a connection (RFC 8446 4.1.2), in one record or several.
-
-    Each byte is looked at once, in however small parts it is sent.
-    """
+    """Incremental parser of a ClientHello in one record or several, which processes each byte once."""
 
     def __init__(self) -> None:
-        self._taken = 0
-        self._header = b""  # of the record that begins
-        self._left = 0  # bytes of the record that has begun
+        self._fed_bytes = 0
+        self._header = b""  # of the incomplete record header
+        self._left = 0  # bytes left in the current record
         self._message = bytearray()
 
-    def take(self, data: bytes) -> ClientHello | None:
-        """Feed the next bytes; None where more must come.  After an answer, or UnreadableClientHello, there is nothing more to take."""
-        at = 0
-        while at < len(data):
+    def feed(self, data: bytes) -> ClientHello | None:
+        """Feed the next bytes. Return the ClientHello, or None while it is incomplete.
+
+        Raises UnreadableClientHello. After a result or an error, nothing more may be fed.
+        """
+        offset = 0
+        while offset < len(data):
             if self._left:
-                part = data[at : at + self._left]
+                part = data[offset : offset + self._left]
                 self._left -= len(part)
                 self._message += part
             else:
-                part = data[at : at + 5 - len(self._header)]
-                self._begin(self._header + part)
-            at += len(part)
-            if self._message and (whole := self._whole()) is not None:
-                return _parse(_HelloFields(whole))
-        self._taken += len(data)
-        if self._taken > 2 * MOST_BYTES:
+                part = data[offset : offset + 5 - len(self._header)]
+                self._start_record(self._header + part)
+            offset += len(part)
+            if self._message and (message := self._complete_message()) is not None:
+                return _parse(_HelloFields(message))
+        self._fed_bytes += len(data)
+        if self._fed_bytes > 2 * MAX_BYTES:
             raise UnreadableClientHello("in too many records")
         return None
 
-    def _begin(self, header: bytes) -> None:
+    def _start_record(self, header: bytes) -> None:
         if header[0] != _HANDSHAKE:
             raise UnreadableClientHello("not a handshake record")
         self._header = header
@@ -59,35 +59,37 @@ class ClientHelloParser:
             if self._left == 0:
                 raise UnreadableClientHello("a record of nothing")
 
-    def _whole(self) -> bytes | None:
+    def _complete_message(self) -> bytes | None:
         if self._message[0] != _CLIENT_HELLO:
             raise UnreadableClientHello("not a ClientHello")
-        whole = 4 + int.from_bytes(self._message[1:4], "big") if len(self._message) >= 4 else MOST_BYTES
-        if whole > MOST_BYTES:
+        length = 4 + int.from_bytes(self._message[1:4], "big") if len(self._message) >= 4 else MAX_BYTES
+        if length > MAX_BYTES:
             raise UnreadableClientHello("longer than any client's")
-        return bytes(self._message[4:whole]) if len(self._message) >= whole else None
+        return bytes(self._message[4:length]) if len(self._message) >= length else None
 
 
 class _HelloFields:
+    """Reader of the fields of a message. Raises UnreadableClientHello at its end."""
+
     def __init__(self, data: bytes):
-        self._data, self._at = data, 0
+        self._data, self._offset = data, 0
 
     def take(self, count: int) -> bytes:
-        if self._at + count > len(self._data):
+        if self._offset + count > len(self._data):
             raise UnreadableClientHello("ends too early")
-        self._at += count
-        return self._data[self._at - count : self._at]
+        self._offset += count
+        return self._data[self._offset - count : self._offset]
 
     def number(self, width: int) -> int:
         return int.from_bytes(self.take(width), "big")
 
     def vector(self, width: int) -> "_HelloFields":
-        """Vector of TLS, whose length is a number of `width` bytes."""
+        """Return a TLS vector with a length field of `width` bytes."""
         return _HelloFields(self.take(self.number(width)))
 
     @property
     def rest(self) -> bytes:
-        return self._data[self._at :]
+        return self._data[self._offset :]
 
 
 def _parse(hello: _HelloFields) -> ClientHello:

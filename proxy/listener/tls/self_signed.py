@@ -1,4 +1,4 @@
-"""Self-signed certificates: what is shown while there is none, and the proof of TLS-ALPN-01 (RFC 8737)."""
+"""Self-signed certificates: the placeholder of a host without one, and the response to TLS-ALPN-01 (RFC 8737)."""
 
 import hashlib
 from datetime import UTC, datetime, timedelta
@@ -16,18 +16,18 @@ from foundation.values import CertificatePair, SecretBytes
 ACME_TLS = b"acme-tls/1"
 _ACME_IDENTIFIER = x509.ObjectIdentifier("1.3.6.1.5.5.7.1.31")
 _LIFETIME = timedelta(days=365)
-_CLOCKS_DIFFER = timedelta(hours=1)
+_CLOCK_SKEW = timedelta(hours=1)
 
 
 def placeholder_pair() -> CertificatePair:
-    """Placeholder certificate: clients that verify refuse it, and its name says why."""
+    """Create a placeholder certificate. Clients reject it, and its name gives the reason."""
     certificate, key = _self_signed("gate has no certificate for this host yet")
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return CertificatePair(certificate.public_bytes(Encoding.PEM), SecretBytes(pem), "the certificate of nobody yet")
+    return CertificatePair(certificate.public_bytes(Encoding.PEM), SecretBytes(pem), "the placeholder certificate")
 
 
 def tls_alpn_context(host: str, key_authorization: str) -> SSL.Context:
-    """TLS context that proves to the authority that the host is ours; speaks `acme-tls/1` and nothing else."""
+    """Return a TLS context that proves control of the host to the CA. It negotiates only `acme-tls/1`."""
     digest = hashlib.sha256(key_authorization.encode("ascii")).digest()
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
@@ -53,7 +53,7 @@ def _self_signed(name: str, *extensions: tuple[x509.ExtensionType, bool]) -> tup
     now = datetime.now(UTC)
     builder = (
         x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - _CLOCKS_DIFFER)
+        .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + _LIFETIME)
     )
     for extension, is_critical in extensions:

@@ -1,4 +1,4 @@
-"""Server certificates: which one a TLS client gets, by the name it asks for, and whether it is asked for one of its own."""
+"""Selection of the server certificate by server name (SNI), and of the hosts that request a client certificate."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,124 +16,129 @@ from foundation.values import CertificatePair
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.self_signed import placeholder_pair
 
-# TLS 1.2; the three suites of TLS 1.3 are all good and not in this list.
+# For TLS 1.2; the TLS 1.3 suites are not configured here.
 _CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL"
-# The hybrid of X25519 and ML-KEM first, where the OpenSSL has it: what is recorded today is not read by a quantum computer later.
+# X25519MLKEM768 first, if OpenSSL supports it, so that recorded traffic stays confidential against future quantum computers.
 _GROUPS = (b"X25519MLKEM768:X25519:P-256:P-384", b"X25519:P-256:P-384")
 _OPTIONS = SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE
 
 
-# Does a client that asks for this name (None: for none) get asked for a certificate?
+# Returns whether clients that send this server name (None: none) are asked for a certificate.
 WantsClientCertificate = Callable[[str | None], bool]
 
 
 @implementer(IOpenSSLServerConnectionCreator)
 class Certificates:
-    """TLS contexts by host name: the exact name, configured or obtained, else a wildcard for one label, else the first pair.
+    """TLS contexts by host name: the exact name, configured or issued, else a wildcard for one label, else the default.
 
-    Where no pair is configured the first is the first that was obtained, and before there is one, a certificate that nobody vouches for.
-    `wants_certificate` is asked at each handshake, so that it may change with the configuration.
+    The default is the first configured pair, else the first issued certificate, else a self-signed placeholder.
+    `wants_certificate` is called at each handshake, so that it can change with the configuration.
     """
 
     def __init__(
         self,
         pairs: Sequence[CertificatePair],
         wants_certificate: WantsClientCertificate = lambda server_name: False,
-        obtained: AcmeState | None = None,
+        acme_state: AcmeState | None = None,
         min_version: str = "1.2",
     ):
         self.pairs = tuple(pairs)
         self.min_version = min_version
         self._wants_certificate = wants_certificate
-        self._obtained = obtained or AcmeState()
+        self._acme_state = acme_state or AcmeState()
         self._by_name: dict[str, SSL.Context] = {}
         contexts = []
         for pair in pairs:
-            ready = load_context(pair, self._obtained)
-            contexts.append(ready.context)
-            for name in ready.names:
-                self._by_name.setdefault(name, ready.context)
-        # Each connection begins with this one: where another is swapped in, OpenSSL still asks the callback of the first.
-        self._base = contexts[0] if contexts else load_context(placeholder_pair(), self._obtained).context
-        self._base.set_tlsext_servername_callback(self._choose)
+            loaded = load_context(pair, self._acme_state)
+            contexts.append(loaded.context)
+            for name in loaded.names:
+                self._by_name.setdefault(name, loaded.context)
+        # Each connection starts with this context, because OpenSSL calls its servername callback even after another one is swapped in.
+        self._base = contexts[0] if contexts else load_context(placeholder_pair(), self._acme_state).context
+        self._base.set_tlsext_servername_callback(self._on_servername)
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
         connection = SSL.Connection(self._base, None)
-        if self.min_version == "1.3":  # of the connection, which keeps it whatever context is swapped in
+        if self.min_version == "1.3":  # on the connection, because it outlives a context that is swapped in
             connection.set_options(SSL.OP_NO_TLSv1_2)
-        if (first := self._first()) is not self._base:
-            connection.set_context(first)
+        if (default := self._default()) is not self._base:
+            connection.set_context(default)
         if self._wants_certificate(None):
-            # A resumed connection would bring along a certificate that nobody has proved to hold in it, perhaps shown to another
-            # host, and without the intermediates that came with it.
+            # A resumed connection carries a certificate without proof of possession, possibly presented to another host, and without
+            # its intermediates.
             connection.set_options(SSL.OP_NO_TICKET)
-        # For clients that name no host the callback below never runs.
-        self._ask(connection, None)
+        # Without SNI the callback below never runs.
+        self._request_client_certificate(connection, None)
         return connection
 
     def context_for(self, server_name: str) -> SSL.Context:
         name = server_name.lower().removesuffix(".")
         wildcard = "*." + name.partition(".")[2]
-        return self._by_name.get(name) or self._obtained.contexts.get(name) or self._by_name.get(wildcard) or self._first()
+        return self._by_name.get(name) or self._acme_state.contexts.get(name) or self._by_name.get(wildcard) or self._default()
 
-    def _first(self) -> SSL.Context:
-        return self._base if self.pairs else self._obtained.default_context or self._base
+    def _default(self) -> SSL.Context:
+        return self._base if self.pairs else self._acme_state.default_context or self._base
 
-    def _choose(self, connection: SSL.Connection) -> None:
+    def _on_servername(self, connection: SSL.Connection) -> None:
         server_name = connection.get_servername()
         if server_name is not None:
             name = server_name.decode("ascii", "replace")
             connection.set_context(self.context_for(name))
-            self._ask(connection, name)
+            self._request_client_certificate(connection, name)
 
-    def _ask(self, connection: SSL.Connection, server_name: str | None) -> None:
-        """Set on the connection: what a context says of verification is not taken over when it is swapped in (OpenSSL).
+    def _request_client_certificate(self, connection: SSL.Connection, server_name: str | None) -> None:
+        """Request a client certificate on the connection, because OpenSSL ignores the verify mode of a context that is swapped in.
 
-        The handshake succeeds whatever is shown: which authority a certificate must come from is the route's to say, and a page
-        that explains is better than a broken connection.
+        The handshake accepts any certificate. The route decides which CA it requires, and an error page explains more than a failed
+        handshake.
         """
         if self._wants_certificate(server_name):
-            connection.set_verify(SSL.VERIFY_PEER, _accept)
+            connection.set_verify(SSL.VERIFY_PEER, _accept_any)
         else:
-            connection.set_verify(SSL.VERIFY_NONE, _accept)
+            connection.set_verify(SSL.VERIFY_NONE, _accept_any)
 
 
 @implementer(IOpenSSLServerConnectionCreator)
 class ReloadableCertificates:
-    """TLS certificates of the moment: each handshake begins with them, and ends with those it began with."""
+    """Certificates that a reload can replace. A handshake uses those that were in force when it started."""
 
-    def __init__(self, current: Callable[[], Certificates]):
-        self._current = current
+    def __init__(self, get_current: Callable[[], Certificates]):
+        self._get_current = get_current
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
-        return self._current().serverConnectionForTLS(protocol)
+        return self._get_current().serverConnectionForTLS(protocol)
 
 
-def _accept(connection: SSL.Connection, certificate: object, error: int, depth: int, is_good: int) -> bool:
+def _accept_any(connection: SSL.Connection, certificate: object, error: int, depth: int, is_valid: int) -> bool:
     return True
 
 
 def tls_info(connection: SSL.Connection) -> dict[str, Any]:
-    """Server name (SNI) and client certificates of a connection, DER, its own first; found out once a connection."""
-    known = connection.get_app_data()
-    if isinstance(known, dict):
-        return known
+    """Return the server name (SNI) and the client certificate chain (DER, leaf first) of a connection; cached per connection."""
+    cached = connection.get_app_data()
+    if isinstance(cached, dict):
+        return cached
     server_name = connection.get_servername()
-    own = connection.get_peer_certificate(as_cryptography=True)
-    chain = [] if own is None else [own, *(connection.get_peer_cert_chain(as_cryptography=True) or ())]
-    shown = dict.fromkeys(each.public_bytes(Encoding.DER) for each in chain)
-    facts = {"server_name": None if server_name is None else server_name.decode("ascii", "replace"), "chain": tuple(shown)}
+    leaf = connection.get_peer_certificate(as_cryptography=True)
+    chain = [] if leaf is None else [leaf, *(connection.get_peer_cert_chain(as_cryptography=True) or ())]
+    presented = dict.fromkeys(each.public_bytes(Encoding.DER) for each in chain)
+    facts = {"server_name": None if server_name is None else server_name.decode("ascii", "replace"), "chain": tuple(presented)}
     connection.set_app_data(facts)
     return facts
 
 
 class LoadedContext(NamedTuple):
+    """TLS context, and the host names of its certificate."""
+
     context: SSL.Context
     names: list[str]
 
 
-def load_context(pair: CertificatePair, obtained: AcmeState) -> LoadedContext:
-    """TLS context of a pair; ConfigError, in the name of its source, where it can't be used.  It staples what there is at a handshake."""
+def load_context(pair: CertificatePair, acme_state: AcmeState) -> LoadedContext:
+    """Load the TLS context of a pair. At each handshake it staples the current OCSP response, if any.
+
+    Raises ConfigError, with the name of the pair's source, if the pair cannot be used.
+    """
     try:
         chain = x509.load_pem_x509_certificates(pair.certificate)
         key = load_pem_private_key(pair.key.reveal(), password=None)
@@ -141,13 +146,13 @@ def load_context(pair: CertificatePair, obtained: AcmeState) -> LoadedContext:
         context.use_certificate(chain[0])
         for intermediate in chain[1:]:
             context.add_extra_chain_cert(intermediate)
-        context.use_privatekey(key)  # type: ignore[arg-type]  # the loader has refused other kinds of keys
+        context.use_privatekey(key)  # type: ignore[arg-type]  # the loader has rejected other key types
     except (ValueError, TypeError, SSL.Error) as error:
         problem = "invalid certificate or key: they must be PEM and match"
         raise ConfigError([Problem(pair.source, problem)]) from error
     fingerprint = chain[0].fingerprint(hashes.SHA256())
-    # On every context: one that is swapped in staples for itself only.
-    context.set_ocsp_server_callback(lambda connection, data: obtained.staple(fingerprint))
+    # On every context, because a context that is swapped in uses its own callback.
+    context.set_ocsp_server_callback(lambda connection, data: acme_state.staple(fingerprint))
     return LoadedContext(context, dns_names(chain[0]))
 
 
@@ -156,8 +161,8 @@ def _context() -> SSL.Context:
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_options(_OPTIONS)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
-    context.set_session_id(b"gate")  # without one OpenSSL fails where a client offers to resume and is asked for a certificate
-    # An idle connection keeps no buffers: 34 KiB each, and most connections are idle.
+    context.set_session_id(b"gate")  # without one OpenSSL fails if a client that resumes is asked for a certificate
+    # Idle connections keep no buffers, which are 34 KiB each.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     context.set_cipher_list(_CIPHERS)
     _set_groups(context)
@@ -166,12 +171,12 @@ def _context() -> SSL.Context:
 
 
 def _set_groups(context: SSL.Context) -> None:
-    """OpenSSL's own defaults have X448 and P-521 as well.  pyOpenSSL (26.4) has no method for it, its library has."""
+    """Set the key exchange groups, because OpenSSL's defaults include X448 and P-521. pyOpenSSL (26.4) has no method for it."""
     if not any(SSL._lib.SSL_CTX_set1_curves_list(context._context, groups) == 1 for groups in _GROUPS):
         raise RuntimeError("OpenSSL supports none of X25519, P-256 and P-384")
-    SSL._lib.ERR_clear_error()  # of a group that it does not know
+    SSL._lib.ERR_clear_error()  # left by an unknown group
 
 
 def _select_protocol(connection: SSL.Connection, offered: list[bytes]) -> Any:
-    """HTTP/1.1 only; a client that offers something else only is left to find out by itself."""
+    """Select HTTP/1.1. A client that does not offer it continues without ALPN."""
     return b"http/1.1" if b"http/1.1" in offered else SSL.NO_OVERLAPPING_PROTOCOLS

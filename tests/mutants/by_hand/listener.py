@@ -124,7 +124,7 @@ said.without(
 before_tls = door("proxy.listener.tls.acme_challenge", "unit/proxy/listener/tls/test_acme_challenge.py")
 before_tls.without(
     "who offers other protocols too is a client",
-    "HelloReader.inspect",
+    "ClientHelloReader.inspect",
     replaced("hello.protocols == (ACME_TLS,)", "ACME_TLS in hello.protocols"),
 )
 
@@ -138,7 +138,7 @@ certificates = door("proxy.listener.tls.server_certificates", "unit/proxy/listen
 certificates.without(
     "every certificate has its own staple",
     "load_context",
-    replaced("obtained.staple(fingerprint)", 'next(iter(obtained.staples.values()), b"")'),
+    replaced("acme_state.staple(fingerprint)", 'next(iter(acme_state.staples.values()), b"")'),
 )
 
 storage = door("proxy.autocert.certificate_storage", "unit/proxy/autocert/test_certificate_storage.py")
@@ -180,5 +180,5 @@ door("proxy.listener.http1.http1_channel", "unit/proxy/listener/http1/test_reque
     "a broken body ends the connection", "Channel._feed_body", skips("self.reject(rejection)")
 )
 door("proxy.listener.tls.acme_challenge", "unit/proxy/listener/tls/test_acme_challenge.py").without(
-    "a proof is for a challenge of TLS", "HelloReader._validate", never('challenge.kind != "tls-alpn-01"')
+    "a proof is for a challenge of TLS", "ClientHelloReader._validate", never('challenge.kind != "tls-alpn-01"')
 )

@@ -10,7 +10,7 @@ import daphne.server
 import pytest
 
 from foundation.errors import ConfigError
-from proxy.listener.daphne_command import CommandServer, install
+from proxy.listener.daphne_command import DaphneIntegration, install
 from proxy.listener.listener_context import Lifecycle, ListenerConfig, ListenerState
 from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.server import ChannelFactory
@@ -34,7 +34,7 @@ def _daphnes_own_server() -> Iterator[None]:
     daphne.cli.CommandLineInterface.server_class = before
 
 
-def started(*arguments: str, **keywords: object) -> CommandServer:
+def started(*arguments: str, **keywords: object) -> DaphneIntegration:
     install(CONFIG, Idle())
     return daphne.cli.CommandLineInterface().server_class(application=application, endpoints=["tcp:0"], **keywords)
 
@@ -47,7 +47,7 @@ def test_the_command_makes_its_server_after_the_application_is_imported() -> Non
 
 def test_it_is_our_server_then() -> None:
     server = started(application_close_timeout=3)
-    assert isinstance(server, CommandServer)
+    assert isinstance(server, DaphneIntegration)
     assert server.abort_start is False
     assert server.context.grace_seconds == 3
 

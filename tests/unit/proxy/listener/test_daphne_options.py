@@ -8,7 +8,7 @@ import daphne.cli
 import daphne.server
 import pytest
 
-from proxy.listener.daphne_options import COUNTS, OPTIONS, given_options, problems
+from proxy.listener.daphne_options import OPTIONS, SUPPORTED, parse_options, validate_options
 from tests.support.options import make_options
 
 COMMAND = "/usr/bin/daphne"
@@ -32,26 +32,26 @@ REFUSED = {
 }
 
 
-def given(*arguments: str, **keywords: Any) -> dict[str, Any]:
-    return given_options([COMMAND, *arguments, "gateproject.asgi:application"], keywords)
+def options_set(*arguments: str, **keywords: Any) -> dict[str, Any]:
+    return parse_options([COMMAND, *arguments, "gateproject.asgi:application"], keywords)
 
 
 def found(arguments: list[str], endpoints: list[str] = TCP, directory: Path | None = None, **settings: Any) -> list[str]:
     options = make_options(directory, **settings) if directory is not None else None
-    return list(problems(given(*arguments), {}, endpoints, options))
+    return list(validate_options(options_set(*arguments), {}, endpoints, options))
 
 
 def test_each_option_of_the_installed_daphne_has_its_place() -> None:
     known = vars(daphne.cli.CommandLineInterface().parser.parse_args(["application"]))
     assert set(OPTIONS) == set(known)
-    assert {name for name, option in OPTIONS.items() if option.instead != COUNTS} == set(REFUSED)
+    assert {name for name, option in OPTIONS.items() if option.replacement != SUPPORTED} == set(REFUSED)
 
 
 def test_each_argument_of_daphnes_server_that_its_command_gives_has_its_place() -> None:
     source = inspect.getsource(daphne.cli.CommandLineInterface.run).partition("self.server_class(")[2]
     names = set(inspect.signature(daphne.server.Server).parameters) - {"application", "endpoints"}
-    assert list(problems({}, {name: None for name in names if f"{name}=" in source}, TCP, None)) == []
-    assert list(problems({}, {"new_argument": 1}, TCP, None)) == ["new_argument: unknown option"]
+    assert list(validate_options({}, {name: None for name in names if f"{name}=" in source}, TCP, None)) == []
+    assert list(validate_options({}, {"new_argument": 1}, TCP, None)) == ["new_argument: unknown option"]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -75,16 +75,16 @@ def test_what_counts_and_what_gate_does_anyway_is_taken(arguments: list[str]) ->
 
 
 def test_what_daphne_has_not_yet_is_refused() -> None:
-    assert list(problems({"quic": True}, {}, TCP, None)) == ["quic: unknown option"]
+    assert list(validate_options({"quic": True}, {}, TCP, None)) == ["quic: unknown option"]
 
 
 def test_a_command_that_is_run_by_a_program_is_known_by_what_its_server_gets() -> None:
-    assert given_options(["/lib/daphne/__main__.py", "-p", "1", "application"], {}) == {"port": 1, "application": "application"}
+    assert parse_options(["/lib/daphne/__main__.py", "-p", "1", "application"], {}) == {"port": 1, "application": "application"}
     own = {"ping_interval": 20, "ping_timeout": 30, "root_path": "", "proxy_forwarded_proto_header": None, "http_timeout": None}
-    for program in ("program.py", "/lib/pytest/__main__.py"):
-        assert given_options([program, "--ping-interval", "7"], own) == {}
+    for executable in ("program.py", "/lib/pytest/__main__.py"):
+        assert parse_options([executable, "--ping-interval", "7"], own) == {}
     changed = {**own, "ping_interval": 7, "proxy_forwarded_proto_header": "X-Forwarded-Proto"}
-    assert given_options(["program.py"], changed) == {"ping_interval": 7, "proxy_headers": "X-Forwarded-Proto"}
+    assert parse_options(["program.py"], changed) == {"ping_interval": 7, "proxy_headers": "X-Forwarded-Proto"}
 
 
 @pytest.mark.parametrize("endpoint", ["haproxy:tcp:80", "stdio:", "onion:80"])

@@ -32,7 +32,7 @@ def test_certificates_for_all_hosts_are_in_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lifetime", "passed", "words"),
+    ("lifetime", "passed", "prefix"),
     [
         (timedelta(days=90), timedelta(days=84), "expires at 2027-04-15T07:00:00Z"),
         (timedelta(days=90), timedelta(days=90), "expired at 2027-04-15T07:00:00Z"),
@@ -40,10 +40,10 @@ def test_certificates_for_all_hosts_are_in_order(tmp_path):
         (timedelta(days=5), timedelta(days=4, hours=1), "expires at 2027-01-20T07:00:00Z"),
     ],
 )
-def test_what_ends_soon_or_has_ended_is_told(tmp_path, lifetime, passed, words):
+def test_what_ends_soon_or_has_ended_is_told(tmp_path, lifetime, passed, prefix):
     part = read(tmp_path, AUTHENTICATE, APP, lifetime=lifetime, at=NOW + passed)
     assert part.state is ReadinessState.DEGRADED
-    assert f"certificate_file {words}" in part.reason
+    assert f"certificate_file {prefix}" in part.reason
 
 
 @pytest.mark.parametrize(("lifetime", "passed"), [(timedelta(days=90), timedelta(days=82)), (timedelta(days=5), timedelta(days=3))])
@@ -88,9 +88,9 @@ def test_autocert_s_certificates_end_too_and_those_that_are_awaited_are_told(tmp
         host: x509.load_pem_x509_certificate(authority.issue(host, now=NOW, lifetime=timedelta(days=90)).certificate_pem)
         for host in ("authenticate.example.com", "app.example.com")
     }
-    obtained = replace(AcmeState(is_enabled=True), leaf_certificates=leaves)
-    readiness = CertificateReadiness(options, obtained)
+    acme_state = replace(AcmeState(is_enabled=True), leaf_certificates=leaves)
+    readiness = CertificateReadiness(options, acme_state)
     assert readiness(NOW).state is ReadinessState.OK
     assert readiness(NOW + timedelta(days=91, seconds=1)).state is ReadinessState.DEGRADED
     assert readiness(NOW + timedelta(days=91)) is readiness(NOW + timedelta(days=91, seconds=9))
-    assert "the one of app.example.com expired" in CertificateReadiness(options, obtained)(NOW + timedelta(days=91)).reason
+    assert "the one of app.example.com expired" in CertificateReadiness(options, acme_state)(NOW + timedelta(days=91)).reason

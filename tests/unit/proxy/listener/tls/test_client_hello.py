@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.listener.tls.client_hello import MOST_BYTES, ClientHello, ClientHelloParser, UnreadableClientHello
+from proxy.listener.tls.client_hello import MAX_BYTES, ClientHello, ClientHelloParser, UnreadableClientHello
 
 
 def find(received: bytes) -> ClientHello | None:
     """All of it at once."""
-    return ClientHelloParser().take(received)
+    return ClientHelloParser().feed(received)
 
 
 def hello(server_name: str | None = "app.example.com", *protocols: str) -> bytes:
@@ -61,8 +61,8 @@ def test_what_comes_in_parts_is_the_same(size):
     incoming = ClientHelloParser()
     sent = records(ACME[5:], size)
     for at in range(len(sent) - 1):
-        assert incoming.take(sent[at : at + 1]) is None
-    assert incoming.take(sent[-1:] + b"more") == find(ACME)
+        assert incoming.feed(sent[at : at + 1]) is None
+    assert incoming.feed(sent[-1:] + b"more") == find(ACME)
 
 
 def test_each_byte_is_looked_at_once():
@@ -73,7 +73,7 @@ def test_each_byte_is_looked_at_once():
     sys.setprofile(lambda frame, event, what: taken.append(event) if event in ("call", "c_call") else None)
     try:
         for at in range(len(sent)):
-            incoming.take(sent[at : at + 1])
+            incoming.feed(sent[at : at + 1])
     finally:
         sys.setprofile(before)
     assert len(taken) < 100 * len(sent)
@@ -103,7 +103,7 @@ def test_what_is_none_is_unreadable(sent):
 
 def test_nobody_makes_us_keep_much():
     with pytest.raises(UnreadableClientHello):
-        find(records(b"\x01\x00\x3f\xf0", 1) + b"\x16\x03\x01\x00\x01\x00" * (2 * MOST_BYTES // 6 + 10))
+        find(records(b"\x01\x00\x3f\xf0", 1) + b"\x16\x03\x01\x00\x01\x00" * (2 * MAX_BYTES // 6 + 10))
 
 
 @given(st.binary(max_size=600), st.integers(0, len(ACME)))

@@ -160,17 +160,17 @@ def test_a_client_is_asked_for_a_certificate_by_the_name_that_it_asks_for(tmp_pa
     files = certificate_files(tmp_path, "first.example.com")
     pair = CertificatePair(files.certificate.read_bytes(), SecretBytes(files.key.read_bytes()), "certificates[0]")
     server = Certificates([pair], lambda name: name in (None, "asks.example.com")).serverConnectionForTLS(None)
-    shown = authority().issue()
+    presented = authority().issue()
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_min_proto_version(version)
     context.set_max_proto_version(version)
-    context.use_certificate(shown.certificate)
-    context.use_privatekey(shown.key)
+    context.use_certificate(presented.certificate)
+    context.use_privatekey(presented.key)
     client = SSL.Connection(context, None)
     if server_name is not None:
         client.set_tlsext_host_name(server_name.encode())
     shake_hands(client, server)
-    assert tls_info(server)["chain"] == ((shown.der,) if is_asked else ())
+    assert tls_info(server)["chain"] == ((presented.der,) if is_asked else ())
 
 
 def shake_hands(client: SSL.Connection, server: SSL.Connection) -> None:
@@ -226,38 +226,40 @@ def shake(certificates: Certificates, server_name: str | None, client_pair: tupl
                 side.do_handshake()
             with contextlib.suppress(SSL.WantReadError):
                 other.bio_write(side.bio_read(65536))
-    shown = client.get_peer_certificate(as_cryptography=True)
-    return Shown(dns_names(shown), shown.subject.rfc4514_string(), b"".join(staples), server.get_peer_certificate(as_cryptography=True))
+    presented = client.get_peer_certificate(as_cryptography=True)
+    return Shown(
+        dns_names(presented), presented.subject.rfc4514_string(), b"".join(staples), server.get_peer_certificate(as_cryptography=True)
+    )
 
 
 def obtained_for(directory: Path, *hosts: str) -> tuple[AcmeState, dict[str, CertificatePair]]:
-    obtained, pairs = AcmeState(), {host: pair_for(directory, host) for host in hosts}
-    obtained.contexts = {host: load_context(pair, obtained).context for host, pair in pairs.items()}
-    return obtained, pairs
+    acme_state, pairs = AcmeState(), {host: pair_for(directory, host) for host in hosts}
+    acme_state.contexts = {host: load_context(pair, acme_state).context for host, pair in pairs.items()}
+    return acme_state, pairs
 
 
 def test_before_there_is_any_certificate_one_is_shown_that_says_so():
-    certificates = Certificates((), obtained=AcmeState())
+    certificates = Certificates((), acme_state=AcmeState())
     for name in ("app.example.com", None):
-        shown = shake(certificates, name)
-        assert (shown.names, "no certificate" in shown.subject) == ([], True)
+        presented = shake(certificates, name)
+        assert (presented.names, "no certificate" in presented.subject) == ([], True)
 
 
 def test_what_was_obtained_is_shown_by_the_next_handshake(tmp_path):
-    obtained, _ = obtained_for(tmp_path, "a.example.com", "b.example.com")
-    found, obtained.contexts = obtained.contexts, {}
-    certificates = Certificates((), obtained=obtained)
+    acme_state, _ = obtained_for(tmp_path, "a.example.com", "b.example.com")
+    found, acme_state.contexts = acme_state.contexts, {}
+    certificates = Certificates((), acme_state=acme_state)
     assert shake(certificates, "b.example.com").names == []
-    obtained.contexts = found
+    acme_state.contexts = found
     assert shake(certificates, "B.Example.com.").names == ["b.example.com"]
     for other in ("c.example.com", None):
         assert shake(certificates, other).names == ["a.example.com"]
 
 
 def test_a_host_s_own_comes_before_a_wildcard_and_after_a_configured_one_of_its_name(tmp_path):
-    obtained, _ = obtained_for(tmp_path, "a.example.com", "b.example.com")
+    acme_state, _ = obtained_for(tmp_path, "a.example.com", "b.example.com")
     pairs = [pair_for(tmp_path, "*.example.com", "b.example.com")]
-    certificates = Certificates(pairs, obtained=obtained)
+    certificates = Certificates(pairs, acme_state=acme_state)
     assert shake(certificates, "a.example.com").names == ["a.example.com"]
     assert shake(certificates, "b.example.com").names == ["*.example.com", "b.example.com"]
     assert shake(certificates, "c.example.com").names == ["*.example.com", "b.example.com"]
@@ -265,9 +267,9 @@ def test_a_host_s_own_comes_before_a_wildcard_and_after_a_configured_one_of_its_
 
 
 def test_a_client_s_certificate_is_asked_for_with_an_obtained_one_as_well(tmp_path):
-    obtained, _ = obtained_for(tmp_path, "a.example.com")
+    acme_state, _ = obtained_for(tmp_path, "a.example.com")
     wanted: dict[str | None, bool] = {"a.example.com": True}
-    certificates = Certificates((), lambda name: wanted.get(name, False), obtained)
+    certificates = Certificates((), lambda name: wanted.get(name, False), acme_state)
     client_pair = self_signed_client(tmp_path, "client")
     assert shake(certificates, "a.example.com", client_pair).client_certificate is not None
     assert shake(certificates, None, client_pair).client_certificate is None
@@ -277,17 +279,17 @@ def test_a_client_s_certificate_is_asked_for_with_an_obtained_one_as_well(tmp_pa
 
 def test_each_certificate_has_its_own_staple_as_soon_as_there_is_one():
     """OpenSSL itself leaves out a response that is about another certificate."""
-    issuer, obtained = Issuer(), AcmeState()
+    issuer, acme_state = Issuer(), AcmeState()
     names = ["first.example.com", "second.example.com", "a.example.com"]
     pairs = [issued_by(issuer, name) for name in names]
-    obtained.contexts = {names[2]: load_context(pairs[2], obtained).context}
-    certificates = Certificates(pairs[:2], obtained=obtained)
+    acme_state.contexts = {names[2]: load_context(pairs[2], acme_state).context}
+    certificates = Certificates(pairs[:2], acme_state=acme_state)
     assert [shake(certificates, name).staple for name in names] == [b"", b"", b""]
     responses = [issuer.response(CertificateChain.of(pair.certificate), NOW) for pair in pairs]
-    obtained.staples = {fingerprint(pair): response for pair, response in zip(pairs, responses, strict=True)}
+    acme_state.staples = {fingerprint(pair): response for pair, response in zip(pairs, responses, strict=True)}
     assert [shake(certificates, name).staple for name in names] == responses
     assert shake(certificates, None).staple == responses[0]
-    obtained.staples = {}
+    acme_state.staples = {}
     assert [shake(certificates, name).staple for name in names] == [b"", b"", b""]
 
 
