@@ -1,4 +1,4 @@
-"""Autocert service: a thread that keeps certificates, told of each configuration, never waited for."""
+"""Autocert service: a background thread that obtains and renews certificates for the configuration in force."""
 
 import threading
 import time
@@ -16,65 +16,68 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-FOLLOWER_INTERVAL = 0.25  # seconds, of who only shows what another process leaves in the files
-RENEWAL_INTERVAL = 2.0  # seconds; where nothing is due that is one look at the time of two directories
+FOLLOWER_INTERVAL = 0.25  # seconds between polls of a process that only reads the files of another one
+RENEWAL_INTERVAL = 2.0  # seconds between polls; if nothing is due, a poll reads two modification times
 
 
 class Autocert:
-    """Autocert service.  `obtained` is what connections read.  One that does not obtain shows what another process leaves in the files."""
+    """Autocert service. Connections read `acme_state`.
+
+    A process that is no leader candidate only serves certificates that another process has stored.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time, *, is_leader_candidate: bool = True):
-        self._obtains = is_leader_candidate
+        self._is_leader_candidate = is_leader_candidate
         self.acme_state = AcmeState()
         self._clock = clock
         self._options: Options | None = None
         self._changed = threading.Event()
-        self._is_over = False
+        self._is_stopping = False
         self._thread: threading.Thread | None = None
-        self._has_begun = False
+        self._is_started = False
 
     def start(self, options: Options) -> None:
-        """Start, as a listener of ours is open: who asks whether a host is ours gets an answer, so certificates can be had."""
-        self._has_begun = True
+        """Start. Called when a listener is open, because the CA connects to it to validate hosts."""
+        self._is_started = True
         self.reconfigure(options)
 
     def reconfigure(self, options: Options) -> None:
-        """Switch to a configuration, on and off too.  Returns at once; what is new is obtained in the background."""
-        if not self._has_begun:
+        """Apply a configuration, which can also enable or disable autocert. Does not block."""
+        if not self._is_started:
             return
         self._options = options
         self._changed.set()
         if self._thread is None and options.autocert:
-            # A daemon, unlike the threads of an executor: the process may end while the authority lets it wait.
+            # A daemon thread, so that the process can exit while it waits for the CA.
             self._thread = threading.Thread(target=self._run, name="autocert", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        self._is_over = True
+        self._is_stopping = True
         self._changed.set()
 
     def _run(self) -> None:
         renewal: CertificateRenewal | None = None
-        trouble = ""
-        while not self._is_over:
+        last_error = ""
+        while not self._is_stopping:
             if self._changed.is_set():
                 self._changed.clear()
-                renewal = self._next(renewal)
+                renewal = self._rebuild(renewal)
             try:
                 if renewal is not None:
-                    renewal.begin()
-                    renewal.look()
-                trouble = ""
+                    renewal.open()
+                    renewal.run_once()
+                last_error = ""
             except OSError as error:
-                if trouble != (trouble := f"{error.strerror}: {error.filename}"):
-                    log.error("certificate directory unusable", setting="autocert_dir", reason=trouble)
+                if last_error != (last_error := f"{error.strerror}: {error.filename}"):
+                    log.error("certificate directory unusable", setting="autocert_dir", reason=last_error)
             except Exception:
-                if not trouble:
+                if not last_error:
                     log.exception("autocert failed")
-                trouble = "unexpected"
-            self._changed.wait(RENEWAL_INTERVAL if self._obtains else FOLLOWER_INTERVAL)
+                last_error = "unexpected"
+            self._changed.wait(RENEWAL_INTERVAL if self._is_leader_candidate else FOLLOWER_INTERVAL)
 
-    def _next(self, renewal: "CertificateRenewal | None") -> "CertificateRenewal | None":
+    def _rebuild(self, renewal: "CertificateRenewal | None") -> "CertificateRenewal | None":
         if renewal is not None:
             renewal.close()
         options = self._options
@@ -84,13 +87,13 @@ class Autocert:
             self.acme_state.pending_challenge = lambda host: None
             metrics.set_certificate_expiries("autocert", {})
             return None
-        # Here, with the ACME library: most processes obtain no certificate.
-        from proxy.autocert.certificate_renewal import CertificateRenewal, WantedCertificates
+        # Imported here because it loads the ACME library, which most processes do not need.
+        from proxy.autocert.certificate_renewal import CertificateRenewal, RequestedCertificates
 
         return CertificateRenewal(
-            WantedCertificates.of(options),
+            RequestedCertificates.from_options(options),
             self.acme_state,
             self._clock,
-            lambda: self._is_over or self._changed.is_set(),
-            obtains=self._obtains,
+            lambda: self._is_stopping or self._changed.is_set(),
+            is_leader_candidate=self._is_leader_candidate,
         )

@@ -1,4 +1,4 @@
-"""Certificate renewal: every host has one that is good for a while longer.  Everything here blocks: it has a thread of its own."""
+"""Requests and renews the certificates of all hosts, and their staples. All calls block; they run in autocert's thread."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -15,37 +15,37 @@ from foundation.errors import ConfigError
 from foundation.telemetry import metrics
 from foundation.values import CertificatePair
 from foundation.version import version
-from proxy.autocert.acme_client import AcmeAuthority, AcmeSettings, AuthorityError
+from proxy.autocert.acme_client import AcmeClient, AcmeSettings, AuthorityError
 from proxy.autocert.certificate_storage import CertificateStorage
-from proxy.autocert.order_backoff import ALL, LONGEST_PAUSE_OF_ALL, Attempt
+from proxy.autocert.order_backoff import ACCOUNT, MAX_GLOBAL_BACKOFF, BackoffState
 from proxy.autocert.staple_cache import StapleCache
-from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest, ObtainedCertificate, UnusableCertificate
+from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest, InvalidCertificate, StoredCertificate
 from proxy.listener.tls.acme_state import AcmeState, ChallengeType
 from proxy.listener.tls.server_certificates import load_context
 
 log = structlog.get_logger(__name__)
 
-READ_ANYWAY = 60.0  # seconds; a file system's clock may be too coarse to tell two changes apart
+FORCE_READ_AFTER = 60.0  # seconds; the clock of a file system may be too coarse to distinguish two changes
 
 
 @dataclass(frozen=True, slots=True)
-class WantedCertificates:
-    """Hosts and settings that a configuration wants certificates for."""
+class RequestedCertificates:
+    """Hosts and settings of the certificates that a configuration requests."""
 
     hosts: tuple[str, ...]
-    terms: AcmeSettings
-    trusted_ca: bytes | None  # of the authority's own server, PEM
+    acme_settings: AcmeSettings
+    trusted_ca: bytes | None  # of the CA's own server, PEM
     storage: CertificateStorage
     must_staple: bool
     has_http: bool
     configured: tuple[CertificatePair, ...]
 
     @classmethod
-    def of(cls, options: Options) -> Self:
+    def from_options(cls, options: Options) -> Self:
         directory = str(acme_directory_url(options))
         return cls(
             hosts=acme_hosts(options),
-            terms=AcmeSettings(directory, options.autocert_email, options.autocert_eab_key_id, options.autocert_eab_mac_key),
+            acme_settings=AcmeSettings(directory, options.autocert_email, options.autocert_eab_key_id, options.autocert_eab_mac_key),
             trusted_ca=options.autocert_trusted_ca,
             storage=CertificateStorage(options.autocert_dir or options.data_dir, directory),
             must_staple=options.autocert_must_staple,
@@ -56,208 +56,215 @@ class WantedCertificates:
 
 @dataclass(slots=True)
 class ServedCertificate:
-    """Certificate that is shown.  `before` is what the host had until this came, as long as this one waits for its staple."""
+    """Active certificate of a host. `previous` is served until this one has its required staple."""
 
-    certificate: ObtainedCertificate
+    certificate: StoredCertificate
     context: SSL.Context
-    before: "ServedCertificate | None" = None
+    previous: "ServedCertificate | None" = None
 
 
 @dataclass(slots=True)
 class CertificateRenewal:
-    """Certificate renewal of one configuration; the next one's takes over what this one shows."""
+    """Certificate renewal under one configuration; it publishes to `acme_state`."""
 
-    wanted: WantedCertificates
-    obtained: AcmeState
+    requested: RequestedCertificates
+    acme_state: AcmeState
     clock: Callable[[], float]
-    is_over: Callable[[], bool] = lambda: False
-    make_authority: Callable[..., AcmeAuthority] = AcmeAuthority
-    obtains: bool = True
+    should_stop: Callable[[], bool] = lambda: False
+    create_client: Callable[..., AcmeClient] = AcmeClient
+    is_leader_candidate: bool = True
     staples: StapleCache = field(init=False)
-    _shown: dict[str, ServedCertificate] = field(default_factory=dict)
-    _seen: dict[str, bytes] = field(default_factory=dict)  # host -> digest of the file that was read last
-    _stamp: tuple[int, ...] | None = None
+    _active: dict[str, ServedCertificate] = field(default_factory=dict)
+    _digests: dict[str, bytes] = field(default_factory=dict)  # by host, of the file that was read last
+    _mtimes: tuple[int, ...] | None = None
     _read: float = 0.0
-    _authority: AcmeAuthority | None = None
+    _acme_client: AcmeClient | None = None
     _configured: tuple[CertificateChain, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.staples = StapleCache(self.wanted.storage)
-        self._configured = tuple(CertificateChain.of(pair.certificate) for pair in self.wanted.configured)
+        self.staples = StapleCache(self.requested.storage)
+        self._configured = tuple(CertificateChain.parse(pair.certificate) for pair in self.requested.configured)
 
-    def begin(self) -> None:
-        """Open the directory; OSError where it can't be used.  From now on challenges are answered."""
-        self.wanted.storage.open()
-        self.obtained.pending_challenge = self.wanted.storage.challenge
-        self.obtained.is_enabled = True
+    def open(self) -> None:
+        """Open the directory and enable challenge responses. Raises OSError if the directory cannot be used."""
+        self.requested.storage.open()
+        self.acme_state.pending_challenge = self.requested.storage.challenge
+        self.acme_state.is_enabled = True
 
-    def look(self) -> None:
-        """Read what is new, get what is due, show it.  OSError where the directory can't be used any more."""
+    def run_once(self) -> None:
+        """Read changed files, request what is due, and publish. Raises OSError if the directory cannot be used."""
         self._read_files()
-        if not self.obtains:
-            self._show()
+        if not self.is_leader_candidate:
+            self._publish()
             return
-        if due := self._due():
-            attempts = self.wanted.storage.attempts()
-            if any(self._may_begin(host, attempts) for host in due):
+        if due := self._due_hosts():
+            attempts = self.requested.storage.attempts()
+            if any(self._is_backoff_over(host, attempts) for host in due):
                 self._obtain_all()
         self._staple()
-        self._show()
+        self._publish()
 
     def close(self) -> None:
-        if self._authority is not None:
-            self._authority.close()
-            self._authority = None
+        if self._acme_client is not None:
+            self._acme_client.close()
+            self._acme_client = None
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
 
     def _chains(self) -> list[CertificateChain]:
-        shown = self._shown.values()
-        return [*self._configured, *(each.certificate.chain for one in shown for each in (one.before, one) if each is not None)]
+        active = self._active.values()
+        return [*self._configured, *(each.certificate.chain for one in active for each in (one.previous, one) if each is not None)]
 
-    # What is there.
+    # Stored certificates.
 
-    def _read_files(self, *, anyway: bool = False) -> None:
-        stamp, now = self.wanted.storage.stamp(), self.clock()
-        if stamp == self._stamp and abs(now - self._read) < READ_ANYWAY and not anyway:
+    def _read_files(self, *, force: bool = False) -> None:
+        stamp, now = self.requested.storage.modification_times(), self.clock()
+        if stamp == self._mtimes and abs(now - self._read) < FORCE_READ_AFTER and not force:
             return
-        self._stamp, self._read = stamp, now
-        for host in self.wanted.hosts:
+        self._mtimes, self._read = stamp, now
+        for host in self.requested.hosts:
             self._read_certificate(host)
         self.staples.read(self._chains(), self._now())
-        self._show()
+        self._publish()
 
     def _read_certificate(self, host: str) -> None:
-        content = self.wanted.storage.certificate(host)
+        content = self.requested.storage.certificate(host)
         digest = b"" if content is None else hashlib.sha256(content).digest()
-        if self._seen.get(host) == digest or content is None:
+        if self._digests.get(host) == digest or content is None:
             return
-        self._seen[host] = digest
+        self._digests[host] = digest
         try:
-            certificate = ObtainedCertificate.read(content, host)
-            before = self._shown.get(host) if certificate.chain.must_staple else None
-            self._shown[host] = ServedCertificate(certificate, load_context(certificate.pair, self.obtained).context, before)
-        except (UnusableCertificate, ConfigError) as error:
+            certificate = StoredCertificate.parse(content, host)
+            previous = self._active.get(host) if certificate.chain.must_staple else None
+            self._active[host] = ServedCertificate(certificate, load_context(certificate.pair, self.acme_state).context, previous)
+        except (InvalidCertificate, ConfigError) as error:
             log.error("stored certificate invalid", host=host, reason=str(error))
 
-    def _due(self) -> list[str]:
+    def _due_hosts(self) -> list[str]:
         now = self._now()
-        return [host for host in self.wanted.hosts if self._is_due(host, now)]
+        return [host for host in self.requested.hosts if self._is_due(host, now)]
 
     def _is_due(self, host: str, now: datetime) -> bool:
-        shown = self._shown.get(host)
-        return shown is None or now >= shown.certificate.chain.renewal or self.staples.is_revoked(shown.certificate.chain)
+        active = self._active.get(host)
+        return active is None or now >= active.certificate.chain.renew_at or self.staples.is_revoked(active.certificate.chain)
 
-    # What is got.
+    # Requests.
 
-    def _may_begin(self, host: str, attempts: Mapping[str, Any]) -> bool:
+    def _is_backoff_over(self, host: str, attempts: Mapping[str, Any]) -> bool:
         now = self.clock()
-        return all(Attempt.read(attempts.get(each)).may_begin(now) for each in (ALL, host))
+        return all(BackoffState.from_json(attempts.get(each)).is_due(now) for each in (ACCOUNT, host))
 
     def _obtain_all(self) -> None:
-        with self.wanted.storage.elected() as is_elected:
+        with self.requested.storage.leader_lock() as is_elected:
             if not is_elected:
-                return  # the process that is will leave what it gets in the files
-            self._read_files(anyway=True)
-            self.wanted.storage.forget_challenges()
-            attempts = self.wanted.storage.attempts()
-            for host in self._due():
-                if self.is_over():
+                return  # the leader stores its certificates in the files
+            self._read_files(force=True)
+            self.requested.storage.delete_challenges()
+            attempts = self.requested.storage.attempts()
+            for host in self._due_hosts():
+                if self.should_stop():
                     return
-                if self._may_begin(host, attempts):
+                if self._is_backoff_over(host, attempts):
                     self._obtain(host)
-                    attempts = self.wanted.storage.attempts()
+                    attempts = self.requested.storage.attempts()
 
     def _obtain(self, host: str) -> None:
-        storage = self.wanted.storage
-        attempt = Attempt.read(storage.attempts().get(host))
-        kind = attempt.challenge(has_http=self.wanted.has_http)
-        request = CertificateRequest.make(host, must_staple=self.wanted.must_staple)
-        log.info("requesting certificate", host=host, authority=self.wanted.terms.directory, challenge=kind)
+        storage = self.requested.storage
+        attempt = BackoffState.from_json(storage.attempts().get(host))
+        kind = attempt.challenge(has_http=self.requested.has_http)
+        request = CertificateRequest.create(host, must_staple=self.requested.must_staple)
+        log.info("requesting certificate", host=host, authority=self.requested.acme_settings.directory, challenge=kind)
         try:
-            chain = self._the_authority().obtain(host, request.csr, kind, storage.keep_challenge)
+            chain = self._acme_client_for_account().obtain(host, request.csr, kind, storage.save_challenge)
             content = request.key.reveal() + chain
-            certificate = ObtainedCertificate.read(content, host)
-        except (AuthorityError, UnusableCertificate) as error:
-            self._failed(host, attempt, error if isinstance(error, AuthorityError) else AuthorityError(str(error)))
+            certificate = StoredCertificate.parse(content, host)
+        except (AuthorityError, InvalidCertificate) as error:
+            self._on_failure(host, attempt, error if isinstance(error, AuthorityError) else AuthorityError(str(error)))
             return
         finally:
-            storage.forget_challenge(host)
-        storage.keep_certificate(host, content)
-        self._succeeded(host, kind)
+            storage.delete_challenge(host)
+        storage.save_certificate(host, content)
+        self._on_success(host, kind)
         log.info(
-            "certificate obtained", host=host, expires_at=certificate.chain.ends.isoformat(), renew_at=certificate.chain.renewal.isoformat()
+            "certificate obtained",
+            host=host,
+            expires_at=certificate.chain.not_after.isoformat(),
+            renew_at=certificate.chain.renew_at.isoformat(),
         )
         self._read_certificate(host)
         if certificate.chain.must_staple:
             self.staples.fetch(certificate.chain, self._now())
-        self._show()
+        self._publish()
 
-    def _the_authority(self) -> AcmeAuthority:
-        if self._authority is None:
-            storage = self.wanted.storage
-            trusted = None if self.wanted.trusted_ca is None else storage.keep_trusted_ca(self.wanted.trusted_ca)
-            self._authority = self.make_authority(self.wanted.terms, trusted, storage.account(), storage.keep_account, f"gate/{version()}")
-        return self._authority
+    def _acme_client_for_account(self) -> AcmeClient:
+        if self._acme_client is None:
+            storage = self.requested.storage
+            trusted = None if self.requested.trusted_ca is None else storage.save_trusted_ca(self.requested.trusted_ca)
+            self._acme_client = self.create_client(
+                self.requested.acme_settings, trusted, storage.account(), storage.save_account, f"gate/{version()}"
+            )
+        return self._acme_client
 
-    def _succeeded(self, host: str, kind: ChallengeType) -> None:
+    def _on_success(self, host: str, kind: ChallengeType) -> None:
         metrics.autocert_orders.labels("obtained").inc()
-        attempts = self.wanted.storage.attempts()
-        attempts.pop(ALL, None)
-        self.wanted.storage.keep_attempts({**attempts, host: Attempt(worked=kind).written()})
+        attempts = self.requested.storage.attempts()
+        attempts.pop(ACCOUNT, None)
+        self.requested.storage.save_attempts({**attempts, host: BackoffState(last_challenge_type=kind).to_json()})
 
-    def _failed(self, host: str, attempt: Attempt, error: AuthorityError) -> None:
+    def _on_failure(self, host: str, attempt: BackoffState, error: AuthorityError) -> None:
         metrics.autocert_orders.labels("failed").inc()
-        now, attempts = self.clock(), self.wanted.storage.attempts()
-        failed = attempt
-        if not error.concerns_all or error.retry_after is not None:
-            failed = attempt.failed(now, str(error), error.retry_after)
-            attempts[host] = failed.written()
-        not_before = failed.not_before
-        if error.concerns_all:
-            self.close()  # the next one asks for the directory anew
-            of_all = Attempt.read(attempts.get(ALL)).failed(now, str(error), error.retry_after, LONGEST_PAUSE_OF_ALL)
-            attempts[ALL] = of_all.written()
-            not_before = max(not_before, of_all.not_before)
-        self.wanted.storage.keep_attempts(attempts)
-        shown = self._shown.get(host)
-        is_good = shown is not None and shown.certificate.chain.ends > self._now()
-        tell = log.warning if is_good else log.error
+        now, attempts = self.clock(), self.requested.storage.attempts()
+        next_attempt = attempt
+        if not error.is_global or error.retry_after is not None:
+            next_attempt = attempt.after_failure(now, str(error), error.retry_after)
+            attempts[host] = next_attempt.to_json()
+        not_before = next_attempt.not_before
+        if error.is_global:
+            self.close()  # the next client fetches the ACME directory again
+            account_state = BackoffState.from_json(attempts.get(ACCOUNT)).after_failure(
+                now, str(error), error.retry_after, MAX_GLOBAL_BACKOFF
+            )
+            attempts[ACCOUNT] = account_state.to_json()
+            not_before = max(not_before, account_state.not_before)
+        self.requested.storage.save_attempts(attempts)
+        active = self._active.get(host)
+        is_current_valid = active is not None and active.certificate.chain.not_after > self._now()
+        log_failure = log.warning if is_current_valid else log.error
         retry_at = datetime.fromtimestamp(not_before, UTC).isoformat(timespec="seconds")
-        tell("certificate request failed", host=host, reason=str(error), retry_at=retry_at, current_valid=is_good)
+        log_failure("certificate request failed", host=host, reason=str(error), retry_at=retry_at, current_valid=is_current_valid)
 
-    # What is shown.
+    # Publication.
 
     def _staple(self) -> None:
         now = self._now()
         due = self.staples.due(self._chains(), now)
         if not due:
             return
-        with self.wanted.storage.elected() as is_elected:
+        with self.requested.storage.leader_lock() as is_elected:
             for chain in due if is_elected else ():
-                if self.is_over():
+                if self.should_stop():
                     return
                 self.staples.fetch(chain, now)
 
-    def _show(self) -> None:
-        """Each of these is one assignment, seen by the next handshake; connections that are open keep what they have."""
+    def _publish(self) -> None:
+        """Publish the current certificates and staples. Each is one assignment, which the next handshake sees."""
         now, chains = self._now(), self._chains()
-        self.obtained.staples = self.staples.shown(chains, now)
-        served = {host: self._served(self._shown[host], now) for host in self.wanted.hosts if host in self._shown}
-        self.obtained.contexts = {host: each.context for host, each in served.items()}
-        self.obtained.pairs = {host: each.certificate.pair for host, each in served.items() if not self._lacks_staple(each)}
-        self.obtained.leaf_certificates = {host: shown.certificate.chain.leaf for host, shown in self._shown.items()}
-        metrics.set_certificate_expiries("autocert", {chain.name: chain.ends.timestamp() for chain in chains})
+        self.acme_state.staples = self.staples.valid_responses(chains, now)
+        served = {host: self._served(self._active[host], now) for host in self.requested.hosts if host in self._active}
+        self.acme_state.contexts = {host: each.context for host, each in served.items()}
+        self.acme_state.pairs = {host: each.certificate.pair for host, each in served.items() if not self._is_missing_staple(each)}
+        self.acme_state.leaf_certificates = {host: active.certificate.chain.leaf for host, active in self._active.items()}
+        metrics.set_certificate_expiries("autocert", {chain.name: chain.not_after.timestamp() for chain in chains})
 
-    def _served(self, shown: ServedCertificate, now: datetime) -> ServedCertificate:
-        """One that browsers would refuse without a staple waits for it while the one before is good."""
-        before = shown.before
-        if before is not None and before.certificate.chain.ends > now and self._lacks_staple(shown):
-            return before
-        shown.before = None
-        return shown
+    def _served(self, active: ServedCertificate, now: datetime) -> ServedCertificate:
+        """Return the certificate to serve: the previous one while it is valid and the new one lacks its required staple."""
+        previous = active.previous
+        if previous is not None and previous.certificate.chain.not_after > now and self._is_missing_staple(active):
+            return previous
+        active.previous = None
+        return active
 
-    def _lacks_staple(self, shown: ServedCertificate) -> bool:
-        chain = shown.certificate.chain
-        return chain.must_staple and not self.obtained.staple(chain.fingerprint)
+    def _is_missing_staple(self, active: ServedCertificate) -> bool:
+        chain = active.certificate.chain
+        return chain.must_staple and not self.acme_state.staple(chain.fingerprint)

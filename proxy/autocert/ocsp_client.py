@@ -1,6 +1,4 @@
-"""OCSP client (RFC 6960): asks whether a certificate is still good.  Its authority's answer is verified before anybody is shown it;
-asking blocks.
-"""
+"""OCSP client (RFC 6960). Responses are verified before they are stapled; all calls block."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,41 +14,41 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from proxy.autocert.stored_certificate import CertificateChain
 
-SECONDS = 10.0
-MOST_BYTES = 64 * 1024
-_CLOCKS_DIFFER = timedelta(minutes=5)
+TIMEOUT_SECONDS = 10.0
+MAX_RESPONSE_BYTES = 64 * 1024
+_CLOCK_SKEW = timedelta(minutes=5)
 _WEAK = ("md5", "sha1")
 
 
 class UnverifiedStaple(ValueError):
-    """Error of an OCSP response: none about this certificate that clients would believe, or none at all."""
+    """No OCSP response, or one that clients would not accept for this certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staple:
-    """OCSP staple.  `is_revoked`: then it is for us alone, no client is shown it."""
+    """Verified OCSP response. If `is_revoked`, it is not stapled."""
 
     response: bytes
-    refresh: datetime
-    ends: datetime
+    refresh_at: datetime
+    not_after: datetime
     is_revoked: bool
 
 
-def ask(url: str, chain: CertificateChain) -> bytes:
-    """OCSP response of the certificate's own responder, not verified yet.  Raises UnverifiedStaple where there is none."""
+def fetch(url: str, chain: CertificateChain) -> bytes:
+    """Fetch an OCSP response from the certificate's responder, unverified. Raises UnverifiedStaple if there is none."""
     if chain.issuer is None:
         raise UnverifiedStaple("the chain contains no issuer")
-    # RFC 5019 2.1.1: responders know certificates by SHA-1; nothing is proved by it.
+    # RFC 5019 2.1.1: responders identify certificates by SHA-1; security does not depend on it.
     request = ocsp.OCSPRequestBuilder().add_certificate(chain.leaf, chain.issuer, hashes.SHA1()).build()  # noqa: S303
     content = request.public_bytes(serialization.Encoding.DER)
     headers = {"Content-Type": "application/ocsp-request", "Accept": "application/ocsp-response"}
     try:
-        with httpx.stream("POST", url, content=content, headers=headers, timeout=SECONDS) as answer:
-            answer.raise_for_status()
+        with httpx.stream("POST", url, content=content, headers=headers, timeout=TIMEOUT_SECONDS) as response_stream:
+            response_stream.raise_for_status()
             received = b""
-            for part in answer.iter_bytes():
+            for part in response_stream.iter_bytes():
                 received += part
-                if len(received) > MOST_BYTES:
+                if len(received) > MAX_RESPONSE_BYTES:
                     raise UnverifiedStaple("the response is too long")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UnverifiedStaple(f"the responder is unavailable ({type(error).__name__})") from error
@@ -59,8 +57,9 @@ def ask(url: str, chain: CertificateChain) -> bytes:
 
 # enforcement-point: Services and certificates: OCSP responses
 def verify(response: bytes, chain: CertificateChain, now: datetime) -> Staple:
-    """Staple of a response (RFC 6960 3.2).  UnverifiedStaple unless it is about this certificate, current,
-    and signed by or for its issuer.
+    """Verify a response (RFC 6960 3.2).
+
+    Raises UnverifiedStaple unless it is for this certificate, current, and signed by the issuer or its delegated responder.
     """
     if chain.issuer is None:
         raise UnverifiedStaple("the chain contains no issuer")
@@ -69,27 +68,29 @@ def verify(response: bytes, chain: CertificateChain, now: datetime) -> Staple:
         if parsed.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
             raise UnverifiedStaple(f"the responder returned {parsed.response_status.name.lower()}")
         _check_signature(parsed, chain.issuer, now)
-        about = next((each for each in parsed.responses if _is_about(each, chain, chain.issuer)), None)
+        single_response = next((each for each in parsed.responses if _matches(each, chain, chain.issuer)), None)
     except UnverifiedStaple:
         raise
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound) as error:
         raise UnverifiedStaple("the response is malformed, or its signature is not by the CA") from error
-    if about is None:
+    if single_response is None:
         raise UnverifiedStaple("the response is about another certificate")
-    begins, ends = about.this_update_utc, about.next_update_utc
-    if ends is None or begins > now + _CLOCKS_DIFFER or ends <= now:
+    this_update, not_after = single_response.this_update_utc, single_response.next_update_utc
+    if not_after is None or this_update > now + _CLOCK_SKEW or not_after <= now:
         raise UnverifiedStaple("the response is not current")
-    if about.certificate_status is ocsp.OCSPCertStatus.UNKNOWN:
+    if single_response.certificate_status is ocsp.OCSPCertStatus.UNKNOWN:
         raise UnverifiedStaple("the certificate is unknown to the responder")
-    return Staple(response, begins + (ends - begins) / 2, ends, about.certificate_status is ocsp.OCSPCertStatus.REVOKED)
+    return Staple(
+        response, this_update + (not_after - this_update) / 2, not_after, single_response.certificate_status is ocsp.OCSPCertStatus.REVOKED
+    )
 
 
-def _is_about(single: ocsp.OCSPSingleResponse, chain: CertificateChain, issuer: x509.Certificate) -> bool:
-    wanted = ocsp.OCSPRequestBuilder().add_certificate(chain.leaf, issuer, single.hash_algorithm).build()
+def _matches(single: ocsp.OCSPSingleResponse, chain: CertificateChain, issuer: x509.Certificate) -> bool:
+    expected = ocsp.OCSPRequestBuilder().add_certificate(chain.leaf, issuer, single.hash_algorithm).build()
     return (single.serial_number, single.issuer_name_hash, single.issuer_key_hash) == (
-        wanted.serial_number,
-        wanted.issuer_name_hash,
-        wanted.issuer_key_hash,
+        expected.serial_number,
+        expected.issuer_name_hash,
+        expected.issuer_key_hash,
     )
 
 
@@ -104,7 +105,7 @@ def _check_signature(response: ocsp.OCSPResponse, issuer: x509.Certificate, now:
 
 
 def _signers(response: ocsp.OCSPResponse, issuer: x509.Certificate, now: datetime) -> Iterator[x509.Certificate]:
-    """The issuer, and whom it has named as a responder (RFC 6960 4.2.2.2)."""
+    """Yield the issuer and its delegated responders (RFC 6960 4.2.2.2)."""
     yield issuer
     for certificate in response.certificates:
         try:

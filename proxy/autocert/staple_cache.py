@@ -1,4 +1,4 @@
-"""OCSP staples of our certificates: fetched by one process, shared in the files, never one that does not verify."""
+"""Cache of verified OCSP staples. One process fetches them and shares them in files."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -12,57 +12,59 @@ from proxy.autocert.stored_certificate import CertificateChain
 
 log = structlog.get_logger(__name__)
 
-PAUSE = timedelta(minutes=10)  # after a responder gave nothing of use
-Ask = Callable[[str, CertificateChain], bytes]
+RETRY_AFTER = timedelta(minutes=10)  # after a failed request
+FetchResponse = Callable[[str, CertificateChain], bytes]
 
 
 class StapleCache:
-    def __init__(self, storage: CertificateStorage, ask: Ask = ocsp_client.ask):
+    """Verified staples by the SHA-256 fingerprint of their certificate."""
+
+    def __init__(self, storage: CertificateStorage, fetch_response: FetchResponse = ocsp_client.fetch):
         self._storage = storage
-        self._ask = ask
-        self._known: dict[bytes, Staple] = {}
+        self._fetch_response = fetch_response
+        self._staples: dict[bytes, Staple] = {}
         self._not_before: dict[bytes, datetime] = {}
 
     def read(self, chains: Iterable[CertificateChain], now: datetime) -> None:
-        """Read what the files hold, perhaps put there by another process."""
+        """Read the stored responses, which another process may have fetched."""
         for chain in chains:
-            response, known = self._storage.staple(chain.fingerprint), self._known.get(chain.fingerprint)
-            if response is None or (known is not None and known.response == response):
+            response, cached = self._storage.staple(chain.fingerprint), self._staples.get(chain.fingerprint)
+            if response is None or (cached is not None and cached.response == response):
                 continue
             try:
-                self._known[chain.fingerprint] = ocsp_client.verify(response, chain, now)
+                self._staples[chain.fingerprint] = ocsp_client.verify(response, chain, now)
             except UnverifiedStaple:
-                continue  # of no use any more; it is fetched anew
+                continue  # no longer valid; it is fetched again
 
     def due(self, chains: Iterable[CertificateChain], now: datetime) -> list[CertificateChain]:
         return [chain for chain in chains if chain.responder is not None and chain.issuer is not None and self._is_due(chain, now)]
 
     def _is_due(self, chain: CertificateChain, now: datetime) -> bool:
-        known = self._known.get(chain.fingerprint)
-        return (known is None or now >= known.refresh) and now >= self._not_before.get(chain.fingerprint, now)
+        staple = self._staples.get(chain.fingerprint)
+        return (staple is None or now >= staple.refresh_at) and now >= self._not_before.get(chain.fingerprint, now)
 
     def fetch(self, chain: CertificateChain, now: datetime) -> None:
-        """Fetch what is due; blocks.  A failure leaves what is known in place, for as long as it is good."""
-        self._not_before[chain.fingerprint] = now + PAUSE
+        """Fetch a response; blocks. After a failure the cached one is used while it is valid."""
+        self._not_before[chain.fingerprint] = now + RETRY_AFTER
         try:
-            response = self._ask(chain.responder or "", chain)
+            response = self._fetch_response(chain.responder or "", chain)
             staple = ocsp_client.verify(response, chain, now)
         except UnverifiedStaple as error:
-            log.warning("OCSP request failed", host=chain.name, reason=str(error), retry_at=(now + PAUSE).isoformat())
+            log.warning("OCSP request failed", host=chain.name, reason=str(error), retry_at=(now + RETRY_AFTER).isoformat())
             return
-        self._known[chain.fingerprint] = staple
-        self._storage.keep_staple(chain.fingerprint, response)
+        self._staples[chain.fingerprint] = staple
+        self._storage.save_staple(chain.fingerprint, response)
         if staple.is_revoked:
             log.error("certificate revoked", host=chain.name)
         else:
-            log.info("OCSP response obtained", host=chain.name, expires_at=staple.ends.astimezone(UTC).isoformat())
+            log.info("OCSP response obtained", host=chain.name, expires_at=staple.not_after.astimezone(UTC).isoformat())
 
     def is_revoked(self, chain: CertificateChain) -> bool:
-        known = self._known.get(chain.fingerprint)
-        return known is not None and known.is_revoked
+        staple = self._staples.get(chain.fingerprint)
+        return staple is not None and staple.is_revoked
 
-    def shown(self, chains: Iterable[CertificateChain], now: datetime) -> dict[bytes, bytes]:
-        """Staples that are good at the moment; the others are forgotten."""
+    def valid_responses(self, chains: Iterable[CertificateChain], now: datetime) -> dict[bytes, bytes]:
+        """Return the valid responses by fingerprint, and evict the others."""
         current = {chain.fingerprint for chain in chains}
-        self._known = {key: staple for key, staple in self._known.items() if key in current and staple.ends > now}
-        return {key: staple.response for key, staple in self._known.items() if not staple.is_revoked}
+        self._staples = {key: staple for key, staple in self._staples.items() if key in current and staple.not_after > now}
+        return {key: staple.response for key, staple in self._staples.items() if not staple.is_revoked}

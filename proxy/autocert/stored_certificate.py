@@ -1,4 +1,4 @@
-"""Obtained certificate: what it is for, how long it is good, and the request for the next one."""
+"""Stored certificates with their validity and renewal time, and certificate signing requests."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,24 +14,24 @@ from cryptography.x509.oid import AuthorityInformationAccessOID
 from config.fields.pem import check_key_matches, covers, dns_names
 from foundation.values import CertificatePair, SecretBytes
 
-_END_OF_KEY = b"-----END PRIVATE KEY-----\n"
-# RFC 7633: the certificate is good with an OCSP response only.
+_KEY_END = b"-----END PRIVATE KEY-----\n"
+# RFC 7633: the certificate is valid only with an OCSP staple.
 _MUST_STAPLE = x509.TLSFeature([x509.TLSFeatureType.status_request])
 
 
-class UnusableCertificate(ValueError):
-    """Error of a stored pair: no certificate with its key, for this host; the message says why and holds nothing of either."""
+class InvalidCertificate(ValueError):
+    """A stored pair is no certificate with its key, or is for another host. The message contains no part of either."""
 
 
 @dataclass(frozen=True)
 class CertificateChain:
-    """Certificate chain: the server's own certificate and its issuer, where that is known.  What is read out of it is looked for once."""
+    """Leaf certificate and its issuer, if the chain contains it. Parsed fields are cached."""
 
     leaf: x509.Certificate
     issuer: x509.Certificate | None
 
     @classmethod
-    def of(cls, pem: bytes) -> Self:
+    def parse(cls, pem: bytes) -> Self:
         chain = x509.load_pem_x509_certificates(pem)
         return cls(chain[0], chain[1] if len(chain) > 1 else None)
 
@@ -41,17 +41,17 @@ class CertificateChain:
 
     @cached_property
     def name(self) -> str:
-        """Name of the certificate, for people."""
+        """Display name of the certificate."""
         return next(iter(dns_names(self.leaf)), self.leaf.subject.rfc4514_string())
 
     @cached_property
-    def ends(self) -> datetime:
+    def not_after(self) -> datetime:
         return self.leaf.not_valid_after_utc
 
     @cached_property
-    def renewal(self) -> datetime:
-        """Time of renewal: when a third of its lifetime is left."""
-        return self.ends - (self.ends - self.leaf.not_valid_before_utc) / 3
+    def renew_at(self) -> datetime:
+        """Time of renewal, when a third of the lifetime is left."""
+        return self.not_after - (self.not_after - self.leaf.not_valid_before_utc) / 3
 
     @cached_property
     def must_staple(self) -> bool:
@@ -72,34 +72,39 @@ class CertificateChain:
 
 
 @dataclass(frozen=True, slots=True)
-class ObtainedCertificate:
+class StoredCertificate:
+    """Certificate and key of a host, as stored."""
+
     pair: CertificatePair
     chain: CertificateChain
 
     @classmethod
-    def read(cls, content: bytes, host: str) -> Self:
-        """Certificate out of `content`, a key and a chain, PEM.  UnusableCertificate, or good for this host at some time."""
-        key, end, certificates = content.partition(_END_OF_KEY)
+    def parse(cls, content: bytes, host: str) -> Self:
+        """Parse a key and a chain (PEM). The validity period is not checked.
+
+        Raises InvalidCertificate if they do not match or are for another host.
+        """
+        key, end, certificates = content.partition(_KEY_END)
         try:
             pair = CertificatePair(certificates, SecretBytes(key + end), f"the certificate of {host}")
             check_key_matches(pair.certificate, pair.key)
-            chain = CertificateChain.of(certificates)
+            chain = CertificateChain.parse(certificates)
         except ValueError as error:
-            raise UnusableCertificate(str(error)) from None
+            raise InvalidCertificate(str(error)) from None
         if not covers(dns_names(chain.leaf), host):
-            raise UnusableCertificate("the certificate is for another host")
+            raise InvalidCertificate("the certificate is for another host")
         return cls(pair, chain)
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateRequest:
-    """Certificate signing request (PKCS #10), and its new key, never used before; both PEM."""
+    """Certificate signing request (PKCS #10) with a new key, both PEM."""
 
     key: SecretBytes
     csr: bytes
 
     @classmethod
-    def make(cls, host: str, *, must_staple: bool) -> Self:
+    def create(cls, host: str, *, must_staple: bool) -> Self:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = x509.CertificateSigningRequestBuilder(x509.Name([])).add_extension(
             x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False

@@ -1,4 +1,4 @@
-"""HTTP of an ASGI server that is not ours: its scope read strictly, its answers checked as our listener checks them."""
+"""HTTP under a third-party ASGI server: requests and responses are validated as strictly as by gate's listener."""
 
 import asyncio
 import time
@@ -14,38 +14,40 @@ from proxy.listener.http1.response_head import ResponseHead
 from proxy.listener.listener_context import OnRequestComplete
 from proxy.third_party_asgi.strict_scope import strict_scope
 
-# How long the first word of a body may take whose length nobody has said (HTTP/2).
-FIRST_SECONDS = 30.0
-# They belong to a connection, and the connection is the server's.
-_OF_THE_CONNECTION = frozenset({b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+# Seconds until the first message of a body of undeclared length (HTTP/2).
+FIRST_BODY_TIMEOUT = 30.0
+# Headers of the connection, which the server manages.
+_CONNECTION_HEADERS = frozenset({b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 
 
-async def serve_http(application: Application, scope: Mapping[str, Any], receive: Receive, send: Send, ended: OnRequestComplete) -> None:
-    """Answer one request by our application; `ended` is told of it."""
-    began = time.monotonic()
+async def serve_http(
+    application: Application, scope: Mapping[str, Any], receive: Receive, send: Send, on_request_complete: OnRequestComplete
+) -> None:
+    """Handle one request with `application`, and call `on_request_complete`."""
+    started_at = time.monotonic()
     try:
         strict = strict_scope(scope)
-    except RequestRejected as refused:
-        record_rejection(refused, scope.get("client"))
-        ended(b"", b"", refused.status, 0.0, 0, 0)
-        await send_rejection(refused, send)
+    except RequestRejected as rejection:
+        record_rejection(rejection, scope.get("client"))
+        on_request_complete(b"", b"", rejection.status, 0.0, 0, 0)
+        await send_rejection(rejection, send)
         return
-    request = _ReadRequest(receive)
-    answer = _CheckedAnswer(strict["method"].encode(), str(scope.get("http_version") or "1.1"), send)
+    request = _CountingReceive(receive)
+    response = _ValidatingSend(strict["method"].encode(), str(scope.get("http_version") or "1.1"), send)
     try:
         if not str(scope.get("http_version") or "1.1").startswith("1") and not _has_length(strict) and await request.has_body():
             strict["headers"].append((b"transfer-encoding", b"chunked"))
-        await application(strict, request.receive, answer.send)
+        await application(strict, request.receive, response.send)
     except TimeoutError:
-        await send_rejection(RequestRejected(408, "The request body took too long."), answer.send)
+        await send_rejection(RequestRejected(408, "The request body took too long."), response.send)
     finally:
         host = next((value for name, value in strict["headers"] if name == b"host"), b"")
-        seconds = time.monotonic() - began
-        ended(host, strict["method"].encode(), answer.status or CLIENT_CLOSED, seconds, request.received, answer.sent)
+        seconds = time.monotonic() - started_at
+        on_request_complete(host, strict["method"].encode(), response.status or CLIENT_CLOSED, seconds, request.received, response.sent)
 
 
-class _ReadRequest:
-    """Request body as the server gives it, counted."""
+class _CountingReceive:
+    """`receive` of the server that counts body bytes."""
 
     def __init__(self, receive: Receive):
         self.received = 0
@@ -53,8 +55,8 @@ class _ReadRequest:
         self._first: AsgiMessage | None = None
 
     async def has_body(self) -> bool:
-        """Whether there is one, where no header says so: what comes first says it."""
-        async with asyncio.timeout(FIRST_SECONDS):
+        """Return whether a request without framing headers has a body, by its first message. Raises TimeoutError."""
+        async with asyncio.timeout(FIRST_BODY_TIMEOUT):
             self._first = await self._receive()
         return bool(self._first.get("body") or self._first.get("more_body"))
 
@@ -65,44 +67,47 @@ class _ReadRequest:
         return message
 
 
-class _CheckedAnswer:
-    """Answer on its way to the server.  A response that breaks off is not ended: that is all that ASGI lets us say of it."""
+class _ValidatingSend:
+    """`send` of the server that validates the response.
+
+    An aborted response is left incomplete, because ASGI has no other way to report it.
+    """
 
     def __init__(self, method: bytes, version: str, send: Send):
         self.status = self.sent = 0
         self._method = method
-        self._has_connections = version.startswith("1")
+        self._allows_connection_header = version.startswith("1")
         self._send = send
-        self._is_cut = False
+        self._is_aborted = False
 
     async def send(self, message: AsgiMessage) -> None:
         if message == ABORT:
-            self._is_cut = True
-        if self._is_cut:
+            self._is_aborted = True
+        if self._is_aborted:
             return
         if message["type"] == "http.response.start":
-            head = ResponseHead(self._method, message["status"], message["headers"])  # ValueError for what is more lines than it is
-            headers = [pair for pair in message["headers"] if self._may_be_said(pair[0].lower())]
+            head = ResponseHead(self._method, message["status"], message["headers"])  # raises ValueError for values with line breaks
+            headers = [pair for pair in message["headers"] if self._is_allowed(pair[0].lower())]
             message, self.status = {**message, "headers": headers}, head.status
         else:
             self.sent += len(message.get("body", b""))
         await self._send(message)
 
-    def _may_be_said(self, name: bytes) -> bool:
-        return name not in _OF_THE_CONNECTION and (self._has_connections or name != b"connection")
+    def _is_allowed(self, name: bytes) -> bool:
+        return name not in _CONNECTION_HEADERS and (self._allows_connection_header or name != b"connection")
 
 
 def _has_length(strict: Mapping[str, Any]) -> bool:
     return any(name in (b"content-length", b"transfer-encoding") for name, _ in strict["headers"])
 
 
-async def send_rejection(refused: RequestRejected, send: Send) -> None:
-    """Refusal as our listener would say it."""
+async def send_rejection(rejection: RequestRejected, send: Send) -> None:
+    """Send the response that gate's listener sends for a rejected request."""
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),
         (b"connection", b"close"),
-        *([(b"x-request-id", refused.request_id.encode())] if refused.request_id else []),
+        *([(b"x-request-id", rejection.request_id.encode())] if rejection.request_id else []),
     ]
-    await respond(send, refused.status, headers, refused.body)
+    await respond(send, rejection.status, headers, rejection.body)

@@ -1,4 +1,4 @@
-"""Scope of an ASGI server that is not ours, read as strictly as our listener reads bytes: by the same parser, or refused."""
+"""Strict validation of a third-party ASGI server's scope, with the parser of gate's listener."""
 
 import base64
 import os
@@ -13,17 +13,17 @@ from proxy.listener.http1.request_head import HTTP_1_1_REQUIRED, RequestHead, Re
 from proxy.websocket.handshake import PREFIX
 
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
-# In what a server has taken apart, none of these can be a byte that a client sent: they would be parts of another message.
+# These bytes in a parsed field would change the message when it is serialized again.
 _SEPARATORS = re.compile(rb"[\r\n\0]")
-_OF_THE_HANDSHAKE = (b"connection", b"upgrade")
+_HANDSHAKE_HEADERS = (b"connection", b"upgrade")
 
 
 # enforcement-point: Requests: Requests parsed by another ASGI server
 def strict_scope(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """Scope as our listener would give it, of "http" or of "websocket" (the GET of its handshake).
+    """Return the "http" scope that gate's listener would create; for a "websocket" scope, that of its handshake.
 
-    Raises RequestRejected for what our listener would not let in either, and where the scope leaves in doubt what the client has sent.
-    Nothing else of the scope goes on: no extension, no state, no root path.
+    Extensions, state and root path of the original scope are dropped. Raises RequestRejected for requests that the listener would
+    reject, and if the scope is ambiguous about what the client sent.
     """
     is_websocket = scope["type"] == "websocket"
     if scope.get("root_path"):
@@ -33,8 +33,8 @@ def strict_scope(scope: Mapping[str, Any]) -> dict[str, Any]:
     version = str(scope.get("http_version") or "1.1")
     if version in ("0.9", "1.0"):
         raise RequestRejected(426, HTTP_1_1_REQUIRED)
-    headers = _handshake_headers(scope) if is_websocket else _with_one_cookie(scope["headers"], version)
-    head = _parsed("GET" if is_websocket else scope["method"], _target(scope), headers)
+    headers = _handshake_headers(scope) if is_websocket else _join_cookies(scope["headers"], version)
+    head = _parse_head("GET" if is_websocket else scope["method"], _target(scope), headers)
     strict: dict[str, Any] = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -56,7 +56,7 @@ def strict_scope(scope: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _target(scope: Mapping[str, Any]) -> bytes:
-    """Target of the request line.  `path` alone would not do: in it `%2F` and `/` are one."""
+    """Return the request target. `path` is not sufficient, because `%2F` and `/` are the same in it."""
     raw_path, query = scope.get("raw_path"), scope.get("query_string") or b""
     if not isinstance(raw_path, bytes) or not isinstance(query, bytes):
         raise RequestRejected(400, "This server does not say which path the client wrote.")
@@ -65,7 +65,7 @@ def _target(scope: Mapping[str, Any]) -> bytes:
     return raw_path + (b"?" + query if query else b"")
 
 
-def _parsed(method: object, target: bytes, headers: Iterable[Header]) -> RequestHead:
+def _parse_head(method: object, target: bytes, headers: Iterable[Header]) -> RequestHead:
     lines = [(str(method).encode("ascii", "replace") + b" " + target + b" HTTP/1.1", b"")]
     lines += [(name + b":", value) for name, value in headers]
     text = [name + value for name, value in lines]
@@ -74,8 +74,8 @@ def _parsed(method: object, target: bytes, headers: Iterable[Header]) -> Request
     return parse_head(b"".join(line + b"\r\n" for line in text))
 
 
-def _with_one_cookie(headers: Iterable[Header], version: str) -> list[Header]:
-    """RFC 9113 8.2.3: HTTP/2 may spread a Cookie over several lines, which are one again in HTTP/1.1."""
+def _join_cookies(headers: Iterable[Header], version: str) -> list[Header]:
+    """Join several Cookie lines of HTTP/2 into one, as HTTP/1.1 requires (RFC 9113 8.2.3)."""
     if version.startswith("1"):
         return list(headers)
     cookies = [value for name, value in headers if name == b"cookie"]
@@ -83,13 +83,15 @@ def _with_one_cookie(headers: Iterable[Header], version: str) -> list[Header]:
 
 
 def _handshake_headers(scope: Mapping[str, Any]) -> list[Header]:
-    """Headers of a handshake of ours: the server has answered for the client's own, compression included."""
-    kept = [pair for pair in scope["headers"] if pair[0].lower() not in _OF_THE_HANDSHAKE and not pair[0].lower().startswith(PREFIX)]
-    ours = [(b"upgrade", b"websocket"), (b"connection", b"Upgrade"), (b"sec-websocket-version", b"13")]
-    ours.append((b"sec-websocket-key", base64.b64encode(os.urandom(16))))
+    """Return the headers of a new handshake, because the server has handled the client's own, including compression."""
+    client_headers = [
+        pair for pair in scope["headers"] if pair[0].lower() not in _HANDSHAKE_HEADERS and not pair[0].lower().startswith(PREFIX)
+    ]
+    handshake = [(b"upgrade", b"websocket"), (b"connection", b"Upgrade"), (b"sec-websocket-version", b"13")]
+    handshake.append((b"sec-websocket-key", base64.b64encode(os.urandom(16))))
     if protocols := scope.get("subprotocols"):
-        ours.append((b"sec-websocket-protocol", ", ".join(protocols).encode("latin-1", "replace")))
-    return _with_one_cookie(kept, str(scope.get("http_version") or "1.1")) + ours
+        handshake.append((b"sec-websocket-protocol", ", ".join(protocols).encode("latin-1", "replace")))
+    return _join_cookies(client_headers, str(scope.get("http_version") or "1.1")) + handshake
 
 
 def _scheme(scope: Mapping[str, Any]) -> str:
@@ -100,9 +102,9 @@ def _scheme(scope: Mapping[str, Any]) -> str:
 
 
 def _client(scope: Mapping[str, Any]) -> list[Any] | None:
-    """[host, port] of the peer.  None where there is none, and where the server has put a client's word for it."""
+    """Return [host, port] of the peer, or None if it is missing or may come from X-Forwarded-For."""
     client = scope.get("client")
-    if not client or len(client) != 2 or not client[1] or _is_named(str(client[0]), scope["headers"]):
+    if not client or len(client) != 2 or not client[1] or _is_from_forwarded_for(str(client[0]), scope["headers"]):
         return None
     try:
         address = ip_address(str(client[0]).partition("%")[0])
@@ -111,10 +113,10 @@ def _client(scope: Mapping[str, Any]) -> list[Any] | None:
     return [str(getattr(address, "ipv4_mapped", None) or client[0]), client[1]]
 
 
-def _is_named(host: str, headers: Iterable[Header]) -> bool:
-    """Whether X-Forwarded-For names this host with a port: who believes that takes both for the peer's.  Without one, the port is 0.
+def _is_from_forwarded_for(host: str, headers: Iterable[Header]) -> bool:
+    """Return whether the server may have taken this host, with a port, from X-Forwarded-For. Without a port there, it sets 0.
 
-    uvicorn reads `host:port` in any place, Daphne the first host and X-Forwarded-Port.
+    uvicorn reads `host:port` at any position, Daphne the first host and X-Forwarded-Port.
     """
     lines = [(name.lower(), value.decode("latin-1")) for name, value in headers]
     hops = [hop.strip() for name, value in lines if name == b"x-forwarded-for" for hop in value.split(",")]

@@ -253,7 +253,9 @@ scope.without(
         "if raw_path is None:\n    raw_path = str(scope['path']).encode()",
     ),
 )
-scope.without("a client is no client's word with a port", "_is_named", replaced("hop.startswith((f'{host}:', f'[{host}]:'))", "False"))
+scope.without(
+    "a client is no client's word with a port", "_is_from_forwarded_for", replaced("hop.startswith((f'{host}:', f'[{host}]:'))", "False")
+)
 scope.without(
     "extensions of other servers are not believed",
     "strict_scope",
@@ -263,7 +265,7 @@ scope.without(
 answers = door("proxy.third_party_asgi.http_adapter", "unit/proxy/third_party_asgi/test_http_adapter.py")
 answers.without(
     "an answer through other servers is not split",
-    "_CheckedAnswer.send",
+    "_ValidatingSend.send",
     replaced("ResponseHead(self._method, message['status'], message['headers'])", "ResponseHead(self._method, message['status'], [])"),
 )
-answers.without("a broken answer is not finished", "_CheckedAnswer.send", replaced("self._is_cut = True", "return"))
+answers.without("a broken answer is not finished", "_ValidatingSend.send", replaced("self._is_aborted = True", "return"))

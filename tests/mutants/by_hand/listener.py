@@ -143,16 +143,16 @@ certificates.without(
 
 storage = door("proxy.autocert.certificate_storage", "unit/proxy/autocert/test_certificate_storage.py")
 storage.without("files are for their owner's eyes", "CertificateStorage._write", replaced("0o600", "0o644"))
-storage.without("one process is elected", "CertificateStorage.elected", replaced("fcntl.LOCK_EX", "fcntl.LOCK_SH"))
+storage.without("one process is elected", "CertificateStorage.leader_lock", replaced("fcntl.LOCK_EX", "fcntl.LOCK_SH"))
 
 attempts = door("proxy.autocert.order_backoff", "unit/proxy/autocert/test_order_backoff.py")
-attempts.without("pauses grow", "Attempt.failed", replaced("min(self.failures, len(PAUSES) - 1)", "0"))
+attempts.without("pauses grow", "BackoffState.after_failure", replaced("min(self.failures, len(BACKOFF_SCHEDULE) - 1)", "0"))
 
 renewal = door("proxy.autocert.certificate_renewal", "unit/proxy/autocert/test_certificate_renewal.py")
 renewal.without(
     "a certificate is renewed in time",
     "CertificateRenewal._is_due",
-    replaced("shown.certificate.chain.renewal", "shown.certificate.chain.ends"),
+    replaced("active.certificate.chain.renew_at", "active.certificate.chain.not_after"),
 )
 
 of_envoy = door("proxy.envoy.resources.certificate_secrets", "unit/proxy/envoy/resources/test_certificate_secrets.py")
@@ -163,7 +163,7 @@ of_envoy.without(
 )
 
 authority = door("proxy.autocert.acme_client", "unit/proxy/autocert/test_acme_client.py", "integration/proxy/autocert/test_acme_client.py")
-authority.without("the authority is who it says", "AcmeAuthority.__init__", replaced("str(trusted_ca)", "False", 2))
+authority.without("the authority is who it says", "AcmeClient.__init__", replaced("str(trusted_ca)", "False", 2))
 door("proxy.listener.client_socket", "unit/proxy/listener/test_client_socket.py").without(
     "the kernel takes little for a client that does not read", "ClientSocket.__init__", skips("plain.getHandle().setsockopt(...)")
 )

@@ -23,51 +23,51 @@ def pebble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pebble]:
 BOUND = {"key_id": "kid-1", "mac_key": SecretText(MAC_KEY)}
 
 
-def test_acme_account_is_stored_and_reused(pebble: Pebble) -> None:
-    stored: list[dict] = []
-    error = failure(authority(pebble.directory, trusted=pebble.trusted_ca, keep=stored.append, email="a@example.com", **BOUND))
+def test_the_account_is_kept_and_used_again(pebble: Pebble) -> None:
+    kept: list[dict] = []
+    error = failure(authority(pebble.directory, trusted=pebble.trusted_ca, save=kept.append, email="a@example.com", **BOUND))
     assert "could not validate the host" in str(error)
-    assert not error.concerns_all
-    assert [bool(each["uri"]) for each in stored] == [False, True], "the key is kept before it is used"
+    assert not error.is_global
+    assert [bool(each["uri"]) for each in kept] == [False, True], "the key is kept before it is used"
     again: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=stored[-1], keep=again.append))
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=kept[-1], save=again.append))
     assert again == []
 
 
 def test_a_lost_url_is_found_by_the_key(pebble: Pebble) -> None:
-    stored: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, keep=stored.append, **BOUND))
+    kept: list[dict] = []
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, save=kept.append, **BOUND))
     again: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account={**stored[-1], "uri": None}, keep=again.append, **BOUND))
-    assert again[-1] == stored[-1]
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account={**kept[-1], "uri": None}, save=again.append, **BOUND))
+    assert again[-1] == kept[-1]
 
 
 def test_a_url_that_the_authority_does_not_know_is_forgotten(pebble: Pebble) -> None:
-    stored: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, keep=stored.append, **BOUND))
-    unknown = {**stored[-1], "uri": stored[-1]["uri"] + "0"}
+    kept: list[dict] = []
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, save=kept.append, **BOUND))
+    unknown = {**kept[-1], "uri": kept[-1]["uri"] + "0"}
     again: list[dict] = []
-    error = failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=unknown, keep=again.append))
-    assert error.concerns_all
-    assert again == [{**stored[-1], "uri": None}]
+    error = failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=unknown, save=again.append))
+    assert error.is_global
+    assert again == [{**kept[-1], "uri": None}]
 
 
 def test_without_the_key_that_binds_it_there_is_no_account(pebble: Pebble) -> None:
     error = failure(authority(pebble.directory, trusted=pebble.trusted_ca))
     assert "externalAccountRequired" in str(error)
-    assert error.concerns_all
+    assert error.is_global
 
 
 @pytest.mark.parametrize("account", [{"key": "junk"}, {"key": {"kty": "EC"}}, {"uri": "https://x/1"}, {"key": None, "uri": 1}])
 def test_a_broken_account_is_replaced(pebble: Pebble, account: dict) -> None:
-    stored: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=account, keep=stored.append, **BOUND))
-    assert stored[-1]["uri"]
+    kept: list[dict] = []
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=account, save=kept.append, **BOUND))
+    assert kept[-1]["uri"]
 
 
-def test_untrusted_acme_server_receives_nothing(pebble: Pebble) -> None:
-    stored: list[dict] = []
-    error = failure(authority(pebble.directory, keep=stored.append, **BOUND))
+def test_an_authority_that_nobody_vouches_for_is_told_nothing(pebble: Pebble) -> None:
+    kept: list[dict] = []
+    error = failure(authority(pebble.directory, save=kept.append, **BOUND))
     assert "SSLError" in str(error)
-    assert error.concerns_all
-    assert stored == []
+    assert error.is_global
+    assert kept == []

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from proxy.autocert.acme_client import AcmeAuthority, AcmeSettings, AuthorityError
+from proxy.autocert.acme_client import AcmeClient, AcmeSettings, AuthorityError
 from proxy.autocert.stored_certificate import CertificateRequest
 from tests.support.children import free_port
 
 HOST = "a.gate.test"
-CSR = CertificateRequest.make(HOST, must_staple=False).csr
+CSR = CertificateRequest.create(HOST, must_staple=False).csr
 
 
-def authority(directory: str, *, trusted: Path | None = None, account=None, keep=lambda account: None, **terms) -> AcmeAuthority:
-    return AcmeAuthority(AcmeSettings(directory, **terms), trusted, account or {}, keep, "gate/tests")
+def authority(directory: str, *, trusted: Path | None = None, account=None, save=lambda account: None, **settings) -> AcmeClient:
+    return AcmeClient(AcmeSettings(directory, **settings), trusted, account or {}, save, "gate/tests")
 
 
-def failure(asked: AcmeAuthority, *, kind="tls-alpn-01") -> AuthorityError:
+def failure(asked: AcmeClient, *, kind="tls-alpn-01") -> AuthorityError:
     with pytest.raises(AuthorityError) as raised:
         asked.obtain(HOST, CSR, kind, lambda challenge: None)
     asked.close()
@@ -80,7 +80,7 @@ LIMIT = problem("rateLimited", "too many\x1b[31m new orders\r\n")
 
 
 @pytest.mark.parametrize(
-    ("path", "answer", "retry_after", "concerns_all"),
+    ("path", "answer", "retry_after", "is_global"),
     [
         ("/order", (429, {"Retry-After": "3600"}, LIMIT), 3600, True),
         ("/order", (429, {}, LIMIT), None, True),
@@ -97,10 +97,10 @@ LIMIT = problem("rateLimited", "too many\x1b[31m new orders\r\n")
     ],
     ids=str,
 )
-def test_an_answer_of_no_use_is_told_with_the_time_it_asks_for(monkeypatch, url, path, answer, retry_after, concerns_all):
+def test_an_answer_of_no_use_is_told_with_the_time_it_asks_for(monkeypatch, url, path, answer, retry_after, is_global):
     monkeypatch.setattr(Answers, "script", {path: answer, "/nowhere": (404, {}, b"")})
     error = failure(authority(url))
-    assert (error.retry_after, error.concerns_all) == (retry_after, concerns_all)
+    assert (error.retry_after, error.is_global) == (retry_after, is_global)
     assert str(error).isprintable()
     assert "html" not in str(error)
 
@@ -130,5 +130,5 @@ def test_a_challenge_that_is_not_offered_is_told(monkeypatch, url):
 
 def test_nobody_there():
     error = failure(authority(f"https://127.0.0.1:{free_port()}/dir"))
-    assert error.concerns_all
+    assert error.is_global
     assert "unavailable" in str(error)

@@ -13,10 +13,10 @@ from cryptography.x509 import ocsp
 
 from foundation.values import CertificatePair
 from proxy.autocert.acme_client import AcmeSettings, AuthorityError
-from proxy.autocert.certificate_renewal import CertificateRenewal, WantedCertificates
+from proxy.autocert.certificate_renewal import CertificateRenewal, RequestedCertificates
 from proxy.autocert.certificate_storage import CertificateStorage
 from proxy.autocert.ocsp_client import UnverifiedStaple
-from proxy.autocert.stored_certificate import CertificateChain, ObtainedCertificate
+from proxy.autocert.stored_certificate import CertificateChain, StoredCertificate
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
 from tests.support.issuing import DAY, AuthorityInMemory, Clock
 from tests.support.options import make_options
@@ -41,10 +41,10 @@ def log() -> Iterator[list]:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> WantedCertificates:
-    return WantedCertificates(
+def requested(tmp_path: Path) -> RequestedCertificates:
+    return RequestedCertificates(
         hosts=(A,),
-        terms=AcmeSettings("https://ca.example.com/dir"),
+        acme_settings=AcmeSettings("https://ca.example.com/dir"),
         trusted_ca=None,
         storage=CertificateStorage(tmp_path, "https://ca.example.com/dir"),
         must_staple=False,
@@ -53,20 +53,20 @@ def wanted(tmp_path: Path) -> WantedCertificates:
     )
 
 
-def renewal(wanted: WantedCertificates, clock: Clock, authority: AuthorityInMemory) -> CertificateRenewal:
-    made = CertificateRenewal(wanted, AcmeState(), clock, make_authority=authority)
-    made.begin()
+def renewal(requested: RequestedCertificates, clock: Clock, authority: AuthorityInMemory) -> CertificateRenewal:
+    made = CertificateRenewal(requested, AcmeState(), clock, create_client=authority)
+    made.open()
     return made
 
 
-def shown(kept: CertificateRenewal, host: str = A) -> x509.Certificate | None:
+def active(kept: CertificateRenewal, host: str = A) -> x509.Certificate | None:
     """What the next handshake for the host gets."""
-    context = kept.obtained.contexts.get(host)
-    known = kept._shown.get(host)
-    while known is not None:
-        if known.context is context:
-            return known.certificate.chain.leaf
-        known = known.before
+    context = kept.acme_state.contexts.get(host)
+    served = kept._active.get(host)
+    while served is not None:
+        if served.context is context:
+            return served.certificate.chain.leaf
+        served = served.previous
     return None
 
 
@@ -74,120 +74,120 @@ def leaf_of(pair: CertificatePair) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pair.certificate)
 
 
-def test_each_host_gets_one_certificate_and_then_nothing_is_asked(wanted, clock, authority, log):
-    kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
-    assert kept.obtained.is_enabled
-    kept.look()
-    kept.look()
+def test_each_host_gets_one_certificate_and_then_nothing_is_asked(requested, clock, authority, log):
+    kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
+    assert kept.acme_state.is_enabled
+    kept.run_once()
+    kept.run_once()
     assert authority.asked == [(A, "tls-alpn-01"), (B, "tls-alpn-01")]
-    assert set(kept.obtained.contexts) == {A, B}
-    assert shown(kept, A) != shown(kept, B)
+    assert set(kept.acme_state.contexts) == {A, B}
+    assert active(kept, A) != active(kept, B)
     assert [entry["host"] for entry in log if entry["event"] == "certificate obtained"] == [A, B]
     assert "PRIVATE" not in str(log)
-    assert {host: leaf_of(pair) for host, pair in kept.obtained.pairs.items()} == {host: shown(kept, host) for host in (A, B)}
+    assert {host: leaf_of(pair) for host, pair in kept.acme_state.pairs.items()} == {host: active(kept, host) for host in (A, B)}
 
 
-def test_a_challenge_is_pending_while_the_authority_looks_and_never_after(wanted, clock, authority):
-    kept = renewal(wanted, clock, authority)
+def test_a_challenge_is_pending_while_the_authority_looks_and_never_after(requested, clock, authority):
+    kept = renewal(requested, clock, authority)
     during = []
-    authority.on_published = lambda host: during.append(kept.obtained.pending_challenge(host))
+    authority.on_published = lambda host: during.append(kept.acme_state.pending_challenge(host))
     authority.failures = [AuthorityError("no")]
-    kept.look()
+    kept.run_once()
     assert during == [AcmeChallenge(A, "tls-alpn-01", "token", "token.thumbprint")]
-    assert kept.obtained.pending_challenge(A) is None
+    assert kept.acme_state.pending_challenge(A) is None
 
 
-def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left(wanted, clock, authority):
-    kept = renewal(wanted, clock, authority)
-    kept.look()
-    first = shown(kept)
+def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left(requested, clock, authority):
+    kept = renewal(requested, clock, authority)
+    kept.run_once()
+    first = active(kept)
     clock.advance(59 * DAY)
-    kept.look()
-    assert shown(kept) == first
+    kept.run_once()
+    assert active(kept) == first
     clock.advance(1.1 * DAY)
-    kept.look()
-    assert shown(kept) != first
+    kept.run_once()
+    assert active(kept) != first
     assert len(authority.asked) == 2
 
 
-def test_a_failed_renewal_leaves_the_old_one_and_says_when_it_goes_on(wanted, clock, authority, log):
-    kept = renewal(wanted, clock, authority)
-    kept.look()
-    first = shown(kept)
+def test_a_failed_renewal_leaves_the_old_one_and_says_when_it_goes_on(requested, clock, authority, log):
+    kept = renewal(requested, clock, authority)
+    kept.run_once()
+    first = active(kept)
     clock.advance(61 * DAY)
     authority.failures = [AuthorityError("dns: no such host")]
-    kept.look()
-    assert shown(kept) == first
+    kept.run_once()
+    assert active(kept) == first
     (told,) = (entry for entry in log if entry["event"] == "certificate request failed")
     assert (told["log_level"], told["host"], told["reason"], told["current_valid"]) == ("warning", A, "dns: no such host", True)
     assert told["retry_at"] == (clock.now + timedelta(minutes=1)).isoformat(timespec="seconds")
 
 
-def test_nobody_is_asked_again_within_the_pause_not_even_by_a_new_process(wanted, clock, authority):
+def test_nobody_is_asked_again_within_the_pause_not_even_by_a_new_process(requested, clock, authority):
     authority.failures = [AuthorityError("no")] * 2
-    renewal(wanted, clock, authority).look()
-    again = renewal(wanted, clock, authority)
+    renewal(requested, clock, authority).run_once()
+    again = renewal(requested, clock, authority)
     clock.advance(59)
-    again.look()
+    again.run_once()
     assert len(authority.asked) == 1
     clock.advance(2)
-    again.look()
+    again.run_once()
     assert len(authority.asked) == 2
     clock.advance(4.9 * 60)
-    again.look()
+    again.run_once()
     assert len(authority.asked) == 2
     clock.advance(12)
-    again.look()
+    again.run_once()
     assert len(authority.asked) == 3
-    assert shown(again) is not None
+    assert active(again) is not None
 
 
-def test_the_other_challenge_is_tried_after_a_failure_and_what_worked_is_remembered(wanted, clock, authority):
+def test_the_other_challenge_is_tried_after_a_failure_and_what_worked_is_remembered(requested, clock, authority):
     authority.failures = [AuthorityError("no")]
-    kept = renewal(replace(wanted, has_http=True), clock, authority)
-    kept.look()
+    kept = renewal(replace(requested, has_http=True), clock, authority)
+    kept.run_once()
     clock.advance(61)
-    kept.look()
+    kept.run_once()
     clock.advance(80 * DAY)
-    kept.look()
+    kept.run_once()
     assert [kind for _, kind in authority.asked] == ["tls-alpn-01", "http-01", "http-01"]
 
 
-def test_retry_after_is_kept_to_and_where_it_concerns_all_nobody_asks(wanted, clock, authority):
-    authority.failures = [AuthorityError("rateLimited", retry_after=3600, concerns_all=True)]
-    kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
-    kept.look()
+def test_retry_after_is_kept_to_and_where_it_concerns_all_nobody_asks(requested, clock, authority):
+    authority.failures = [AuthorityError("rateLimited", retry_after=3600, is_global=True)]
+    kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
+    kept.run_once()
     assert authority.asked == [(A, "tls-alpn-01")]
     clock.advance(14 * 60)
-    kept.look()
+    kept.run_once()
     assert len(authority.asked) == 1
     clock.advance(2 * 60)  # a quarter of an hour: one host's limit is not the other's
-    kept.look()
+    kept.run_once()
     assert authority.asked[1:] == [(B, "tls-alpn-01")]
     clock.advance(45 * 60)
-    kept.look()
+    kept.run_once()
     assert authority.asked[2:] == [(A, "tls-alpn-01")]
 
 
-def test_an_authority_that_is_away_is_no_failure_of_the_host(wanted, clock, authority):
-    authority.failures = [AuthorityError("away", concerns_all=True)] * 3
-    kept = renewal(replace(wanted, has_http=True), clock, authority)
+def test_an_authority_that_is_away_is_no_failure_of_the_host(requested, clock, authority):
+    authority.failures = [AuthorityError("away", is_global=True)] * 3
+    kept = renewal(replace(requested, has_http=True), clock, authority)
     for _ in range(4):
-        kept.look()
+        kept.run_once()
         clock.advance(16 * 60)
     assert [kind for _, kind in authority.asked] == ["tls-alpn-01"] * 4
-    assert shown(kept) is not None
+    assert active(kept) is not None
 
 
-def test_only_the_elected_process_asks_and_the_others_show_what_it_got(wanted, clock, authority):
-    first, second = (renewal(wanted, clock, authority) for _ in range(2))
-    authority.on_published = lambda host: second.look()  # while the first one is at it
-    first.look()
+def test_only_the_elected_process_asks_and_the_others_show_what_it_got(requested, clock, authority):
+    first, second = (renewal(requested, clock, authority) for _ in range(2))
+    authority.on_published = lambda host: second.run_once()  # while the first one is at it
+    first.run_once()
     assert authority.asked == [(A, "tls-alpn-01")]
-    assert shown(second) is None
-    second.look()
+    assert active(second) is None
+    second.run_once()
     assert len(authority.asked) == 1
-    assert shown(second) == shown(first) is not None
+    assert active(second) == active(first) is not None
 
 
 @pytest.mark.parametrize(
@@ -195,103 +195,103 @@ def test_only_the_elected_process_asks_and_the_others_show_what_it_got(wanted, c
     [b"", b"junk", b"-----BEGIN PRIVATE KEY-----\nxx\n-----END PRIVATE KEY-----\n", "half", "other host", "other key"],
     ids=str,
 )
-def test_a_broken_file_is_told_and_replaced(wanted, clock, authority, log, broken, tmp_path):
-    kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
-    kept.look()
-    whole, other = (wanted.storage.certificate(host) for host in (A, B))
+def test_a_broken_file_is_told_and_replaced(requested, clock, authority, log, broken, tmp_path):
+    kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
+    kept.run_once()
+    whole, other = (requested.storage.certificate(host) for host in (A, B))
     key_of_other = other.partition(b"-----BEGIN CERTIFICATE")[0]
     content = {"half": whole[: len(whole) // 3], "other host": other, "other key": key_of_other + whole[len(key_of_other) :]}.get(
         broken, broken
     )
-    before = shown(kept)
-    wanted.storage.keep_certificate(A, content)
-    kept.look()
-    assert shown(kept) == before, "what is shown is good still"
-    again = renewal(wanted, clock, authority)
-    again.look()
+    previous = active(kept)
+    requested.storage.save_certificate(A, content)
+    kept.run_once()
+    assert active(kept) == previous, "what is shown is good still"
+    again = renewal(requested, clock, authority)
+    again.run_once()
     assert authority.asked[2:] == [(A, "tls-alpn-01")]
-    assert shown(again) not in (None, before)
+    assert active(again) not in (None, previous)
     assert any(entry["event"].startswith("stored certificate invalid") and entry["host"] == A for entry in log)
-    ObtainedCertificate.read(wanted.storage.certificate(A), A)
+    StoredCertificate.parse(requested.storage.certificate(A), A)
 
 
-def test_what_the_authority_gives_for_another_host_is_not_kept(wanted, clock, authority, log):
-    kept = renewal(wanted, clock, authority)
+def test_what_the_authority_gives_for_another_host_is_not_kept(requested, clock, authority, log):
+    kept = renewal(requested, clock, authority)
     issue = authority.issuer.issue
     from proxy.autocert.stored_certificate import CertificateRequest
 
-    authority.issuer.issue = lambda csr, *_, **more: issue(CertificateRequest.make(B, must_staple=False).csr, clock.now)
-    kept.look()
-    assert wanted.storage.certificate(A) is None
-    assert shown(kept) is None
+    authority.issuer.issue = lambda csr, *_, **more: issue(CertificateRequest.create(B, must_staple=False).csr, clock.now)
+    kept.run_once()
+    assert requested.storage.certificate(A) is None
+    assert active(kept) is None
     assert any(entry["event"] == "certificate request failed" for entry in log)
 
 
-def test_who_is_told_to_end_asks_for_no_more(wanted, clock, authority):
-    kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
-    kept.is_over = lambda: bool(authority.asked)
-    kept.look()
+def test_who_is_told_to_end_asks_for_no_more(requested, clock, authority):
+    kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
+    kept.should_stop = lambda: bool(authority.asked)
+    kept.run_once()
     assert authority.asked == [(A, "tls-alpn-01")]
 
 
-def test_a_revoked_certificate_is_replaced_and_never_stapled(wanted, clock, authority):
+def test_a_revoked_certificate_is_replaced_and_never_stapled(requested, clock, authority):
     authority.responder = "http://ocsp.example.com"
-    kept = renewal(wanted, clock, authority)
+    kept = renewal(requested, clock, authority)
     status = [ocsp.OCSPCertStatus.GOOD]
-    kept.staples._ask = lambda url, chain: authority.issuer.response(chain, clock.now, status=status[0])
-    kept.look()
-    first = shown(kept)
-    assert len(kept.obtained.staples) == 1
+    kept.staples._fetch_response = lambda url, chain: authority.issuer.response(chain, clock.now, status=status[0])
+    kept.run_once()
+    first = active(kept)
+    assert len(kept.acme_state.staples) == 1
     status[0] = ocsp.OCSPCertStatus.REVOKED
     clock.advance(2.1 * DAY)
-    kept.look()
-    assert kept.obtained.staples == {}
+    kept.run_once()
+    assert kept.acme_state.staples == {}
     status[0] = ocsp.OCSPCertStatus.GOOD
-    kept.look()
-    assert shown(kept) != first
-    assert len(kept.obtained.staples) == 1
+    kept.run_once()
+    assert active(kept) != first
+    assert len(kept.acme_state.staples) == 1
 
 
-def test_must_staple_is_asked_for_and_such_a_certificate_waits_for_its_staple(wanted, clock, authority):
-    renewal(wanted, clock, authority).look()
-    before = CertificateChain.of(wanted.storage.certificate(A).partition(b"-----END PRIVATE KEY-----\n")[2]).leaf
+def test_must_staple_is_asked_for_and_such_a_certificate_waits_for_its_staple(requested, clock, authority):
+    renewal(requested, clock, authority).run_once()
+    previous = CertificateChain.parse(requested.storage.certificate(A).partition(b"-----END PRIVATE KEY-----\n")[2]).leaf
     authority.responder = "http://ocsp.example.com"
-    kept = renewal(replace(wanted, must_staple=True), clock, authority)
+    kept = renewal(replace(requested, must_staple=True), clock, authority)
 
     def is_away(url: str, chain: CertificateChain) -> bytes:
         raise UnverifiedStaple("away")
 
-    kept.staples._ask = is_away
-    kept.look()
+    kept.staples._fetch_response = is_away
+    kept.run_once()
     assert len(authority.asked) == 1, "it takes effect at the next renewal only"
     clock.advance(61 * DAY)
-    kept.look()
+    kept.run_once()
     assert x509.load_pem_x509_csr(authority.csr).extensions.get_extension_for_class(x509.TLSFeature)
-    assert shown(kept) == before == leaf_of(kept.obtained.pairs[A])
-    kept.staples._ask = lambda url, chain: authority.issuer.response(chain, clock.now)
+    assert active(kept) == previous == leaf_of(kept.acme_state.pairs[A])
+    kept.staples._fetch_response = lambda url, chain: authority.issuer.response(chain, clock.now)
     clock.advance(601)
-    kept.look()
-    assert shown(kept) not in (before, None)
-    assert shown(kept) == leaf_of(kept.obtained.pairs[A])
-    assert len(kept.obtained.staples) == 1
-    kept.staples._ask = is_away
+    kept.run_once()
+    assert active(kept) not in (previous, None)
+    assert active(kept) == leaf_of(kept.acme_state.pairs[A])
+    assert len(kept.acme_state.staples) == 1
+    kept.staples._fetch_response = is_away
     clock.advance(20 * DAY)
-    kept.look()
-    assert shown(kept) is not None
-    assert kept.obtained.pairs == {}, "without a staple it is of no use to who insists on it"
+    kept.run_once()
+    assert active(kept) is not None
+    assert kept.acme_state.pairs == {}, "without a staple it is of no use to who insists on it"
 
 
-def test_certificates_of_the_configuration_are_stapled_too(wanted, clock, authority, tmp_path):
+def test_certificates_of_the_configuration_are_stapled_too(requested, clock, authority, tmp_path):
     authority.responder = "http://ocsp.example.com"
-    renewal(wanted, clock, authority).look()
-    content = wanted.storage.certificate(A)
-    pair = ObtainedCertificate.read(content, A).pair
+    renewal(requested, clock, authority).run_once()
+    content = requested.storage.certificate(A)
+    pair = StoredCertificate.parse(content, A).pair
     kept = renewal(
-        replace(wanted, hosts=(), configured=(pair,), storage=CertificateStorage(tmp_path / "2", "https://x/")), clock, authority
+        replace(requested, hosts=(), configured=(pair,), storage=CertificateStorage(tmp_path / "2", "https://x/")), clock, authority
     )
-    kept.staples._ask = lambda url, chain: authority.issuer.response(chain, clock.now)
-    kept.look()
-    assert set(kept.obtained.staples) == {CertificateChain.of(pair.certificate).fingerprint}
+    kept.staples._fetch_response = lambda url, chain: authority.issuer.response(chain, clock.now)
+    kept.run_once()
+    assert set(kept.acme_state.staples) == {CertificateChain.parse(pair.certificate).fingerprint}
 
 
 def test_what_a_configuration_wants(tmp_path):
@@ -310,9 +310,9 @@ def test_what_a_configuration_wants(tmp_path):
         policy=[route],
         **files,
     )
-    wanted = WantedCertificates.of(options)
-    assert wanted.hosts == ("auth.example.com", "app.example.com")
-    assert wanted.terms == AcmeSettings("https://ca.example.com/dir", "a@example.com")
-    assert wanted.trusted_ca == (tmp_path / "ca.pem").read_bytes()
-    assert (wanted.must_staple, wanted.has_http) == (True, True)
-    assert wanted.storage.directory == tmp_path / "data" / "autocert" / "ca.example.com_dir"
+    requested = RequestedCertificates.from_options(options)
+    assert requested.hosts == ("auth.example.com", "app.example.com")
+    assert requested.acme_settings == AcmeSettings("https://ca.example.com/dir", "a@example.com")
+    assert requested.trusted_ca == (tmp_path / "ca.pem").read_bytes()
+    assert (requested.must_staple, requested.has_http) == (True, True)
+    assert requested.storage.directory == tmp_path / "data" / "autocert" / "ca.example.com_dir"

@@ -24,22 +24,22 @@ def mode(path: Path) -> int:
 
 
 def test_files_are_the_owner_s_only_and_so_are_their_directories(storage, tmp_path):
-    storage.keep_certificate("a.example.com", b"key and chain")
-    storage.keep_account({"key": {"kty": "EC"}})
-    storage.keep_attempts({"a.example.com": {}})
-    storage.keep_challenge(CHALLENGE)
-    storage.keep_staple(b"\x01" * 32, b"response")
-    storage.keep_trusted_ca(b"pem")
-    with storage.elected():
+    storage.save_certificate("a.example.com", b"key and chain")
+    storage.save_account({"key": {"kty": "EC"}})
+    storage.save_attempts({"a.example.com": {}})
+    storage.save_challenge(CHALLENGE)
+    storage.save_staple(b"\x01" * 32, b"response")
+    storage.save_trusted_ca(b"pem")
+    with storage.leader_lock():
         pass
-    found = [*(tmp_path / "new" / "dir").rglob("*")]
-    assert {mode(path) for path in found if path.is_dir()} == {0o700}
-    assert {mode(path) for path in found if path.is_file()} == {0o600}
-    assert not [path.name for path in found if path.name.startswith(".")], "nothing unfinished stays"
+    data = [*(tmp_path / "new" / "dir").rglob("*")]
+    assert {mode(path) for path in data if path.is_dir()} == {0o700}
+    assert {mode(path) for path in data if path.is_file()} == {0o600}
+    assert not [path.name for path in data if path.name.startswith(".")], "nothing unfinished stays"
 
 
 def test_a_key_that_others_could_read_is_shut_when_it_is_read(storage):
-    storage.keep_certificate("a.example.com", b"x")
+    storage.save_certificate("a.example.com", b"x")
     (path,) = (storage.directory / "certificates").iterdir()
     path.chmod(0o644)
     assert storage.certificate("a.example.com") == b"x"
@@ -67,22 +67,22 @@ def test_what_is_broken_is_like_what_is_not_there(storage, broken):
 
 
 @pytest.mark.parametrize(
-    "found", [{"host": "a.example.com"}, {"host": "b.example.com", "kind": "http-01", "token": "", "key_authorization": ""}]
+    "data", [{"host": "a.example.com"}, {"host": "b.example.com", "kind": "http-01", "token": "", "key_authorization": ""}]
 )
-def test_a_challenge_of_another_shape_or_host_is_none(storage, found):
-    (storage.directory / "challenges" / "a.example.com.json").write_text(json.dumps(found))
+def test_a_challenge_of_another_shape_or_host_is_none(storage, data):
+    (storage.directory / "challenges" / "a.example.com.json").write_text(json.dumps(data))
     assert storage.challenge("a.example.com") is None
 
 
 def test_a_challenge_is_found_by_every_process_until_it_is_forgotten(storage, tmp_path):
-    storage.keep_challenge(CHALLENGE)
+    storage.save_challenge(CHALLENGE)
     other = CertificateStorage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
     assert other.challenge("a.example.com") == CHALLENGE
-    storage.forget_challenge("a.example.com")
-    storage.forget_challenge("a.example.com")
+    storage.delete_challenge("a.example.com")
+    storage.delete_challenge("a.example.com")
     assert other.challenge("a.example.com") is None
-    storage.keep_challenge(CHALLENGE)
-    other.forget_challenges()
+    storage.save_challenge(CHALLENGE)
+    other.delete_challenges()
     assert storage.challenge("a.example.com") is None
 
 
@@ -97,25 +97,25 @@ def test_two_authorities_share_nothing(tmp_path):
     staging, public = (CertificateStorage(tmp_path, f"https://{name}.example.com/dir") for name in ("staging", "public"))
     for each in (staging, public):
         each.open()
-    staging.keep_certificate("a.example.com", b"x")
+    staging.save_certificate("a.example.com", b"x")
     assert public.certificate("a.example.com") is None
 
 
 def test_one_at_a_time_is_elected(storage, tmp_path):
     other = CertificateStorage(tmp_path / "new" / "dir", "https://ca.example.com:14000/some/dir")
-    with storage.elected() as first, other.elected() as second:
+    with storage.leader_lock() as first, other.leader_lock() as second:
         assert (first, second) == (True, False)
-    with other.elected() as second:
+    with other.leader_lock() as second:
         assert second
 
 
 def test_a_replaced_file_changes_the_stamp(storage):
-    storage.keep_certificate("a.example.com", b"x")
-    before = storage.stamp()
-    assert storage.stamp() == before
+    storage.save_certificate("a.example.com", b"x")
+    before = storage.modification_times()
+    assert storage.modification_times() == before
     other = storage.directory / "certificates" / "b.example.com.pem"
     other.write_bytes(b"")
-    assert storage.stamp() != before
+    assert storage.modification_times() != before
 
 
 def test_a_directory_that_can_t_be_had_is_an_os_error(tmp_path):

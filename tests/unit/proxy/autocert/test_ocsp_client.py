@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ocsp
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from proxy.autocert.ocsp_client import MOST_BYTES, UnverifiedStaple, _verify, ask, verify
+from proxy.autocert.ocsp_client import MAX_RESPONSE_BYTES, UnverifiedStaple, _verify, fetch, verify
 from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest
 from tests.support.issuing import NOW, Issuer
 
@@ -22,7 +22,7 @@ SIGNS_OCSP = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.OCSP_SIGNING])
 
 
 def chain_of(issuer=ISSUER):
-    return CertificateChain.of(issuer.issue(CertificateRequest.make("a.example.com", must_staple=False).csr, NOW))
+    return CertificateChain.parse(issuer.issue(CertificateRequest.create("a.example.com", must_staple=False).csr, NOW))
 
 
 CHAIN = chain_of()
@@ -30,7 +30,7 @@ CHAIN = chain_of()
 
 def test_a_current_one_of_the_issuer_is_good_for_half_its_time_and_is_shown_to_its_end():
     staple = verify(ISSUER.response(CHAIN, NOW), CHAIN, NOW + timedelta(hours=1))
-    assert (staple.refresh, staple.ends, staple.is_revoked) == (NOW + timedelta(days=2), NOW + timedelta(days=4), False)
+    assert (staple.refresh_at, staple.not_after, staple.is_revoked) == (NOW + timedelta(days=2), NOW + timedelta(days=4), False)
 
 
 def test_a_responder_that_the_issuer_has_named_signs_in_its_name():
@@ -82,7 +82,7 @@ def test_a_weak_signature_proves_nothing(algorithm):
 def test_without_an_issuer_nothing_can_be_asked_or_verified():
     alone = CertificateChain(CHAIN.leaf, None)
     with pytest.raises(UnverifiedStaple, match="no issuer"):
-        ask("http://127.0.0.1:1", alone)
+        fetch("http://127.0.0.1:1", alone)
     with pytest.raises(UnverifiedStaple, match="no issuer"):
         verify(ISSUER.response(CHAIN, NOW), alone, NOW)
 
@@ -92,7 +92,7 @@ class Responder(http.server.BaseHTTPRequestHandler):
         received = self.rfile.read(int(self.headers["Content-Length"]))
         assert self.headers["Content-Type"] == "application/ocsp-request"
         is_about = ocsp.load_der_ocsp_request(received).serial_number == CHAIN.leaf.serial_number
-        body = {"/good": ISSUER.response(CHAIN, NOW), "/endless": b"x" * (MOST_BYTES + 1)}.get(self.path, b"")
+        body = {"/good": ISSUER.response(CHAIN, NOW), "/endless": b"x" * (MAX_RESPONSE_BYTES + 1)}.get(self.path, b"")
         self.send_response(200 if is_about and body else 500)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -113,16 +113,16 @@ def url() -> Iterator[str]:
 
 
 def test_the_responder_is_asked_about_the_certificate(url):
-    assert not verify(ask(f"{url}/good", CHAIN), CHAIN, NOW).is_revoked
+    assert not verify(fetch(f"{url}/good", CHAIN), CHAIN, NOW).is_revoked
 
 
 @pytest.mark.parametrize("path", ["/endless", "/none"])
 def test_an_answer_of_no_use_is_told(url, path):
     with pytest.raises(UnverifiedStaple):
-        ask(url + path, CHAIN)
+        fetch(url + path, CHAIN)
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1/", "ldap://127.0.0.1/", "nonsense", "http://[", ""])
 def test_a_responder_that_can_t_be_asked_is_told(address):
     with pytest.raises(UnverifiedStaple, match="unavailable"):
-        ask(address, CHAIN)
+        fetch(address, CHAIN)

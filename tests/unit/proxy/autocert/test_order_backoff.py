@@ -1,63 +1,63 @@
 import pytest
 
-from proxy.autocert.order_backoff import LONGEST_RETRY_AFTER, MINUTE, Attempt
+from proxy.autocert.order_backoff import MAX_RETRY_AFTER, MINUTE, BackoffState
 
 NOW = 1_800_000_000.0
 
 
 def test_pauses_grow_to_six_hours():
-    attempt, pauses = Attempt(), []
+    attempt, pauses = BackoffState(), []
     for _ in range(10):
-        attempt = attempt.failed(NOW, "no", None)
+        attempt = attempt.after_failure(NOW, "no", None)
         pauses.append((attempt.not_before - NOW) / MINUTE)
     assert pauses == [1, 5, 15, 30, 60, 120, 240, 360, 360, 360]
 
 
 def test_no_host_fails_more_than_five_times_an_hour():
-    attempt, now, times = Attempt(), NOW, []
+    attempt, now, times = BackoffState(), NOW, []
     while now < NOW + 24 * 60 * MINUTE:
         times.append(now)
-        attempt = attempt.failed(now, "no", None)
+        attempt = attempt.after_failure(now, "no", None)
         now = attempt.not_before
     assert max(sum(begin <= other < begin + 60 * MINUTE for other in times) for begin in times) <= 5
 
 
 def test_retry_after_makes_a_pause_longer_but_never_shorter():
-    assert Attempt().failed(NOW, "no", 3600).not_before == NOW + 3600
-    assert Attempt().failed(NOW, "no", 1).not_before == NOW + MINUTE
-    assert Attempt().failed(NOW, "no", 1e12).not_before == NOW + LONGEST_RETRY_AFTER
+    assert BackoffState().after_failure(NOW, "no", 3600).not_before == NOW + 3600
+    assert BackoffState().after_failure(NOW, "no", 1).not_before == NOW + MINUTE
+    assert BackoffState().after_failure(NOW, "no", 1e12).not_before == NOW + MAX_RETRY_AFTER
 
 
 def test_it_may_begin_when_the_pause_is_over():
-    attempt = Attempt().failed(NOW, "no", None)
-    assert not attempt.may_begin(NOW + 59)
-    assert attempt.may_begin(NOW + 60)
+    attempt = BackoffState().after_failure(NOW, "no", None)
+    assert not attempt.is_due(NOW + 59)
+    assert attempt.is_due(NOW + 60)
 
 
 def test_a_clock_that_was_wrong_keeps_nobody_waiting_for_years():
-    assert Attempt().failed(NOW + 10 * 365 * 86400, "no", None).may_begin(NOW)
+    assert BackoffState().after_failure(NOW + 10 * 365 * 86400, "no", None).is_due(NOW)
 
 
 def test_it_is_read_back():
-    attempt = Attempt(worked="http-01").failed(NOW, "no", None)
-    assert Attempt.read(attempt.written()) == attempt
+    attempt = BackoffState(last_challenge_type="http-01").after_failure(NOW, "no", None)
+    assert BackoffState.from_json(attempt.to_json()) == attempt
 
 
-@pytest.mark.parametrize("found", [None, [], "x", {}, {"failures": "1", "not_before": 1}, {"failures": 1, "not_before": None}])
-def test_what_is_broken_is_as_if_nothing_had_been_tried(found):
-    assert Attempt.read(found) == Attempt()
+@pytest.mark.parametrize("value", [None, [], "x", {}, {"failures": "1", "not_before": 1}, {"failures": 1, "not_before": None}])
+def test_what_is_broken_is_as_if_nothing_had_been_tried(value):
+    assert BackoffState.from_json(value) == BackoffState()
 
 
 def test_a_challenge_that_nobody_knows_has_not_worked():
-    assert Attempt.read({"failures": -3, "not_before": 1, "worked": "dns-01"}) == Attempt(not_before=1)
+    assert BackoffState.from_json({"failures": -3, "not_before": 1, "worked": "dns-01"}) == BackoffState(not_before=1)
 
 
 def test_challenges_take_turns_after_failures():
-    attempt, kinds = Attempt(), []
+    attempt, kinds = BackoffState(), []
     for _ in range(3):
         kinds.append(attempt.challenge(has_http=True))
-        attempt = attempt.failed(NOW, "no", None)
+        attempt = attempt.after_failure(NOW, "no", None)
     assert kinds == ["tls-alpn-01", "http-01", "tls-alpn-01"]
-    assert Attempt(worked="http-01").challenge(has_http=True) == "http-01"
-    assert Attempt(worked="http-01").challenge(has_http=False) == "tls-alpn-01"
-    assert Attempt(failures=1).challenge(has_http=False) == "tls-alpn-01"
+    assert BackoffState(last_challenge_type="http-01").challenge(has_http=True) == "http-01"
+    assert BackoffState(last_challenge_type="http-01").challenge(has_http=False) == "tls-alpn-01"
+    assert BackoffState(failures=1).challenge(has_http=False) == "tls-alpn-01"

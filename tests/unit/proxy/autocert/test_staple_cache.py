@@ -14,7 +14,7 @@ HOUR = timedelta(hours=1)
 
 
 def chain_of(responder="http://ocsp.example.com"):
-    return CertificateChain.of(ISSUER.issue(CertificateRequest.make("a.example.com", must_staple=False).csr, NOW, responder=responder))
+    return CertificateChain.parse(ISSUER.issue(CertificateRequest.create("a.example.com", must_staple=False).csr, NOW, responder=responder))
 
 
 CHAIN = chain_of()
@@ -30,12 +30,12 @@ def storage(tmp_path):
 def of(storage, *responses):
     left = list(responses)
 
-    def ask(url, chain):
+    def fetch(url, chain):
         if not left or (response := left.pop(0)) is None:
             raise UnverifiedStaple("away")
         return response
 
-    return StapleCache(storage, ask)
+    return StapleCache(storage, fetch)
 
 
 def test_what_is_fetched_is_shown_until_it_ends_and_fetched_again_at_half_its_time(storage):
@@ -43,12 +43,12 @@ def test_what_is_fetched_is_shown_until_it_ends_and_fetched_again_at_half_its_ti
     staples = of(storage, response)
     assert staples.due([CHAIN], NOW) == [CHAIN]
     staples.fetch(CHAIN, NOW)
-    assert staples.shown([CHAIN], NOW) == {CHAIN.fingerprint: response}
+    assert staples.valid_responses([CHAIN], NOW) == {CHAIN.fingerprint: response}
     assert staples.due([CHAIN], NOW + 47 * HOUR) == []
     assert staples.due([CHAIN], NOW + 48 * HOUR) == [CHAIN]
     staples.fetch(CHAIN, NOW + 48 * HOUR)
-    assert staples.shown([CHAIN], NOW + 48 * HOUR) == {CHAIN.fingerprint: response}, "a failure takes nothing away"
-    assert staples.shown([CHAIN], NOW + 96 * HOUR) == {}
+    assert staples.valid_responses([CHAIN], NOW + 48 * HOUR) == {CHAIN.fingerprint: response}, "a failure takes nothing away"
+    assert staples.valid_responses([CHAIN], NOW + 96 * HOUR) == {}
 
 
 def test_a_responder_that_gave_nothing_is_left_alone_for_a_while(storage):
@@ -57,7 +57,7 @@ def test_a_responder_that_gave_nothing_is_left_alone_for_a_while(storage):
     assert staples.due([CHAIN], NOW + timedelta(minutes=9)) == []
     assert staples.due([CHAIN], NOW + timedelta(minutes=10)) == [CHAIN]
     staples.fetch(CHAIN, NOW)
-    assert staples.shown([CHAIN], NOW) == {}
+    assert staples.valid_responses([CHAIN], NOW) == {}
     assert storage.staple(CHAIN.fingerprint) is None
 
 
@@ -65,19 +65,19 @@ def test_another_process_reads_it_from_the_files_if_it_verifies(storage):
     of(storage, ISSUER.response(CHAIN, NOW)).fetch(CHAIN, NOW)
     other = of(storage)
     other.read([CHAIN], NOW)
-    assert set(other.shown([CHAIN], NOW)) == {CHAIN.fingerprint}
+    assert set(other.valid_responses([CHAIN], NOW)) == {CHAIN.fingerprint}
     for forged in (b"junk", Issuer().response(CHAIN, NOW), ISSUER.response(CHAIN, NOW - 100 * HOUR)):
-        storage.keep_staple(CHAIN.fingerprint, forged)
+        storage.save_staple(CHAIN.fingerprint, forged)
         careful = of(storage)
         careful.read([CHAIN], NOW)
-        assert careful.shown([CHAIN], NOW) == {}
+        assert careful.valid_responses([CHAIN], NOW) == {}
 
 
 def test_a_revoked_certificate_is_known_and_its_response_shown_to_nobody(storage):
     staples = of(storage, ISSUER.response(CHAIN, NOW, status=ocsp.OCSPCertStatus.REVOKED))
     staples.fetch(CHAIN, NOW)
     assert staples.is_revoked(CHAIN)
-    assert staples.shown([CHAIN], NOW) == {}
+    assert staples.valid_responses([CHAIN], NOW) == {}
 
 
 def test_what_has_no_responder_or_no_issuer_is_never_due(storage):
@@ -87,5 +87,5 @@ def test_what_has_no_responder_or_no_issuer_is_never_due(storage):
 def test_what_is_shown_no_more_is_forgotten(storage):
     staples = of(storage, ISSUER.response(CHAIN, NOW))
     staples.fetch(CHAIN, NOW)
-    assert staples.shown([], NOW) == {}
-    assert staples.shown([CHAIN], NOW) == {}
+    assert staples.valid_responses([], NOW) == {}
+    assert staples.valid_responses([CHAIN], NOW) == {}

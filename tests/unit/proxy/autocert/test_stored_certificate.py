@@ -1,19 +1,19 @@
 import pytest
 from cryptography import x509
 
-from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest, ObtainedCertificate, UnusableCertificate
+from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest, InvalidCertificate, StoredCertificate
 from tests.support.issuing import NOW, Issuer
 
 HOST = "a.example.com"
 
 
 def made(host=HOST, *, must_staple=False, **how):
-    request = CertificateRequest.make(host, must_staple=must_staple)
+    request = CertificateRequest.create(host, must_staple=must_staple)
     return request.key.reveal() + Issuer().issue(request.csr, NOW, **how)
 
 
 def test_a_request_is_for_one_host_with_a_key_of_its_own():
-    first, second = (CertificateRequest.make(HOST, must_staple=False) for _ in range(2))
+    first, second = (CertificateRequest.create(HOST, must_staple=False) for _ in range(2))
     csr = x509.load_pem_x509_csr(first.csr)
     assert csr.is_signature_valid
     (extension,) = csr.extensions
@@ -23,46 +23,46 @@ def test_a_request_is_for_one_host_with_a_key_of_its_own():
 
 
 def test_must_staple_is_in_the_request_and_then_in_the_certificate():
-    csr = x509.load_pem_x509_csr(CertificateRequest.make(HOST, must_staple=True).csr)
+    csr = x509.load_pem_x509_csr(CertificateRequest.create(HOST, must_staple=True).csr)
     assert list(csr.extensions.get_extension_for_class(x509.TLSFeature).value) == [x509.TLSFeatureType.status_request]
-    assert ObtainedCertificate.read(made(must_staple=True), HOST).chain.must_staple
-    assert not ObtainedCertificate.read(made(), HOST).chain.must_staple
+    assert StoredCertificate.parse(made(must_staple=True), HOST).chain.must_staple
+    assert not StoredCertificate.parse(made(), HOST).chain.must_staple
 
 
 def test_what_was_obtained_is_read_back():
-    read = ObtainedCertificate.read(made(days=90), HOST)
-    assert ((read.chain.ends - NOW).days, (read.chain.renewal - NOW).days) == (90, 60)
+    read = StoredCertificate.parse(made(days=90), HOST)
+    assert ((read.chain.not_after - NOW).days, (read.chain.renew_at - NOW).days) == (90, 60)
     assert read.chain.issuer is not None
     assert "PRIVATE" not in repr(read)
 
 
 def test_the_responder_is_the_certificate_s_own():
-    assert ObtainedCertificate.read(made(responder="http://ocsp.example.com/x"), HOST).chain.responder == "http://ocsp.example.com/x"
-    assert ObtainedCertificate.read(made(), HOST).chain.responder is None
+    assert StoredCertificate.parse(made(responder="http://ocsp.example.com/x"), HOST).chain.responder == "http://ocsp.example.com/x"
+    assert StoredCertificate.parse(made(), HOST).chain.responder is None
 
 
 @pytest.mark.parametrize("host", ["b.example.com", "example.com", "b.a.example.com"])
 def test_another_host_s_is_of_no_use(host):
-    with pytest.raises(UnusableCertificate, match="another host"):
-        ObtainedCertificate.read(made(), host)
+    with pytest.raises(InvalidCertificate, match="another host"):
+        StoredCertificate.parse(made(), host)
 
 
 def test_another_key_s_is_of_no_use():
-    key = CertificateRequest.make(HOST, must_staple=False).key.reveal()
+    key = CertificateRequest.create(HOST, must_staple=False).key.reveal()
     chain = made().partition(b"-----END PRIVATE KEY-----\n")[2]
-    with pytest.raises(UnusableCertificate, match="do not match"):
-        ObtainedCertificate.read(key + chain, HOST)
+    with pytest.raises(InvalidCertificate, match="do not match"):
+        StoredCertificate.parse(key + chain, HOST)
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", made()[:300], made()[:700]])
 def test_a_broken_one_is_told_without_a_byte_of_it(content):
-    with pytest.raises(UnusableCertificate) as raised:
-        ObtainedCertificate.read(content, HOST)
+    with pytest.raises(InvalidCertificate) as raised:
+        StoredCertificate.parse(content, HOST)
     assert "-----" not in str(raised.value)
 
 
 def test_a_chain_without_an_issuer():
-    chain = CertificateChain.of(
+    chain = CertificateChain.parse(
         made().partition(b"-----END PRIVATE KEY-----\n")[2].partition(b"-----END CERTIFICATE-----\n")[0] + b"-----END CERTIFICATE-----\n"
     )
     assert chain.issuer is None

@@ -16,13 +16,13 @@ END: Message = {"type": "http.response.body", "body": b"hello"}
 class Exchange:
     """One request; `sent` is what the server was told, `scope` what the application was, `ended` what is counted."""
 
-    def __init__(self, *answer: Message, body: tuple[Message, ...] = ({"type": "http.request", "body": b""},), **changes: Any):
-        self.answer, self.changes = answer, changes
+    def __init__(self, *response: Message, body: tuple[Message, ...] = ({"type": "http.request", "body": b""},), **changes: Any):
+        self.response, self.changes = response, changes
         self.body = list(body)
         self.sent: list[Message] = []
         self.scope: Message | None = None
         self.heard = b""
-        self.ended: tuple[Any, ...] | None = None
+        self.on_request_complete: tuple[Any, ...] | None = None
 
     async def receive(self) -> Message:
         return self.body.pop(0)
@@ -35,22 +35,22 @@ class Exchange:
         while (message := await receive()).get("more_body"):
             self.heard += message["body"]
         self.heard += message["body"]
-        for said in self.answer:
+        for said in self.response:
             await send(said)
 
     async def run(self) -> "Exchange":
-        def ended(*facts: Any) -> None:
-            assert self.ended is None, "counted once"
-            self.ended = facts
+        def on_request_complete(*facts: Any) -> None:
+            assert self.on_request_complete is None, "counted once"
+            self.on_request_complete = facts
 
-        await serve_http(self.application, {**HTTP, **self.changes}, self.receive, self.send, ended)
+        await serve_http(self.application, {**HTTP, **self.changes}, self.receive, self.send, on_request_complete)
         return self
 
 
 async def test_a_request_is_answered_and_counted() -> None:
     exchange = await Exchange(START, END).run()
     assert exchange.sent == [START, END]
-    host, method, status, seconds, received, sent = exchange.ended or ()
+    host, method, status, seconds, received, sent = exchange.on_request_complete or ()
     assert (host, method, status, received, sent) == (b"app.example.com", b"GET", 200, 0, 5)
     assert seconds >= 0
 
@@ -59,7 +59,7 @@ async def test_a_scope_in_doubt_never_reaches_the_application() -> None:
     exchange = await Exchange(START, END, raw_path=None).run()
     assert exchange.scope is None
     assert [message.get("status") for message in exchange.sent] == [400, None]
-    assert (exchange.ended or ())[:3] == (b"", b"", 400)
+    assert (exchange.on_request_complete or ())[:3] == (b"", b"", 400)
 
 
 @pytest.mark.parametrize("bad", [(b"x", b"1\r\nset-cookie: _gate=forged"), (b"x\n", b"1"), (b"content-length", b"-1")])
@@ -93,4 +93,4 @@ async def test_a_body_of_http_2_needs_no_length(parts: list[bytes]) -> None:
 
 
 async def test_a_request_whose_client_leaves_is_counted_as_that() -> None:
-    assert (await Exchange().run()).ended[2] == 499  # type: ignore[index]
+    assert (await Exchange().run()).on_request_complete[2] == 499  # type: ignore[index]

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.forwarding.http_forwarding import ABORT
 from proxy.forwarding.tunnel import TunnelSide
-from proxy.third_party_asgi.websocket_client import DENIAL, MOST_QUEUED, AsgiWebsocketClient
+from proxy.third_party_asgi.websocket_client import DENIAL, MAX_QUEUED_BYTES, AsgiWebsocketClient
 from proxy.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameMessage, close_frame
 from tests.support.websockets import frames_in, from_server
 from tests.unit.proxy.third_party_asgi.test_strict_scope import WEBSOCKET
@@ -67,8 +67,8 @@ ACCEPT = {"type": "websocket.accept", "subprotocol": None, "headers": []}
 
 
 async def test_a_client_is_accepted_as_its_upstream_has() -> None:
-    said = [(b"sec-websocket-accept", b"x"), (b"sec-websocket-protocol", b"chat"), (b"set-cookie", b"a=1")]
-    server = Server(**DENIES).accept(*said)
+    response_headers = [(b"sec-websocket-accept", b"x"), (b"sec-websocket-protocol", b"chat"), (b"set-cookie", b"a=1")]
+    server = Server(**DENIES).accept(*response_headers)
     server.client.close()
     accept, close = await server.told()
     assert accept == {"type": "websocket.accept", "subprotocol": "chat", "headers": [(b"set-cookie", b"a=1")]}
@@ -105,9 +105,9 @@ async def test_text_that_is_none_closes_both() -> None:
     assert [message.close_code for message in server.side.heard] == [1007]
 
 
-@pytest.mark.parametrize(("code", "said"), [(1000, 1000), (1001, 4001), (1008, 4008), (1011, 4011), (3000, 3000), (4999, 4999)])
-async def test_a_server_that_knows_few_codes_says_private_ones(code: int, said: int) -> None:
-    for scope, expected in ((DENIES, code), ({}, said)):
+@pytest.mark.parametrize(("code", "response_headers"), [(1000, 1000), (1001, 4001), (1008, 4008), (1011, 4011), (3000, 3000), (4999, 4999)])
+async def test_a_server_that_knows_few_codes_says_private_ones(code: int, response_headers: int) -> None:
+    for scope, expected in ((DENIES, code), ({}, response_headers)):
         server = Server(**scope).accept()
         server.client.write(close_frame(code, "", is_masked=False))
         assert (await server.told())[-1]["code"] == expected
@@ -136,7 +136,7 @@ async def test_who_is_not_read_is_not_read_from() -> None:
     server = Server().accept()
     server.may_send.clear()
     telling = asyncio.ensure_future(server.client.pump(server.send))
-    server.client.write(from_server(BINARY, b"x" * MOST_QUEUED))
+    server.client.write(from_server(BINARY, b"x" * MAX_QUEUED_BYTES))
     assert server.side.told == ["pause"]
     server.may_send.set()
     await asyncio.sleep(0.01)
@@ -190,9 +190,9 @@ async def test_another_answer_opens_nothing(scope: Message, status: int) -> None
 
 
 async def test_an_answer_that_breaks_off_or_never_comes_opens_nothing() -> None:
-    for said in (ABORT, None):
+    for response_headers in (ABORT, None):
         server = Server(**DENIES)
-        if said is not None:
-            await server.client.send(said)
+        if response_headers is not None:
+            await server.client.send(response_headers)
         server.client.close_abnormally()
         assert await server.told() == [{"type": "websocket.close"}]
