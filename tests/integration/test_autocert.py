@@ -114,7 +114,7 @@ def stage(request: pytest.FixtureRequest, upstream: SampleUpstream, tmp_path_fac
         builder.setting(**pebble.settings)
         storage = CertificateStorage(directory / "certificates", pebble.directory)
         storage.open()
-        storage.keep_attempts({HTTP_ONLY: {"failures": 0, "not_before": 0, "worked": "http-01"}})
+        storage.save_attempts({HTTP_ONLY: {"failures": 0, "not_before": 0, "worked": "http-01"}})
         with manage("rungate", "-config", write(builder, path)) as child:
             running = Stage(builder, pebble, child, path, storage, metrics, http_port)
             for host in (AUTHENTICATE, APP, HTTP_ONLY):
