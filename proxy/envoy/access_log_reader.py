@@ -1,4 +1,4 @@
-"""Envoy's access log, read by gate: a line for the end of each request that Envoy carried, by a pipe that it has inherited."""
+"""Reader of Envoy's access log: one line per completed request, over a pipe that Envoy inherits."""
 
 import asyncio
 import os
@@ -8,44 +8,44 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-# As long may a line wait in Envoy.
+# Envoy buffers lines for at most this long.
 FLUSH_ARGUMENTS = ("--file-flush-interval-msec", "10")
-_LONGEST = 64 * 1024  # bytes of one line
+_MAX_LINE_BYTES = 64 * 1024
 
 
-class EnvoyAccessLog:
-    """Envoy's access log.  `readers` are told the lines, by their first word; `fd` is Envoy's end of the pipe, under the same number."""
+class AccessLogReader:
+    """Access log reader. `readers` handle the lines by their first word; `fd` is Envoy's end of the pipe, with the same number in Envoy."""
 
     def __init__(self, readers: Mapping[str, Callable[[str], None]]):
         self._readers = readers
         self._read, self.fd = os.pipe()
 
     def __repr__(self) -> str:
-        return f"<EnvoyAccessLog {self.path}>"
+        return f"<AccessLogReader {self.path}>"
 
     @property
     def path(self) -> str:
-        """Its path, as Envoy opens it."""
+        """Path of the pipe in Envoy."""
         return f"/proc/self/fd/{self.fd}"
 
     async def run(self) -> None:
-        reader = asyncio.StreamReader(limit=_LONGEST)
+        reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
         file = os.fdopen(os.dup(self._read), "rb")
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
         try:
             rest = b""
-            while some := await reader.read(_LONGEST):
-                *lines, rest = (rest + some).split(b"\n")
+            while data := await reader.read(_MAX_LINE_BYTES):
+                *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self.tell(line.decode("latin-1"))
-                rest = rest[:_LONGEST]
+                    self.handle_line(line.decode("latin-1"))
+                rest = rest[:_MAX_LINE_BYTES]
         finally:
             transport.close()
 
-    def tell(self, line: str) -> None:
-        """Tell of one request.  One that can't be told keeps none of the others from being told."""
-        first, _, rest = line.partition(" ")
-        reader = self._readers.get(first)
+    def handle_line(self, line: str) -> None:
+        """Handle one line. An error is logged and does not affect the other lines."""
+        kind, _, rest = line.partition(" ")
+        reader = self._readers.get(kind)
         try:
             if reader is None:
                 log.warning("unparsable envoy access log line", line=line[:200])

@@ -1,4 +1,4 @@
-"""Envoy data plane: a child process that carries, the judge that it asks, the internal listener for what it doesn't carry."""
+"""Envoy data plane: the Envoy process, its authorization server, and the internal listener for requests that gate handles."""
 
 import asyncio
 import fcntl
@@ -24,27 +24,27 @@ from foundation.readiness import ComponentStatus, degraded, failing
 from foundation.tasks import spawn
 from foundation.telemetry.exposition import MetricFamilies
 from foundation.web.asgi_types import Application
-from proxy.envoy.access_log_reader import FLUSH_ARGUMENTS, EnvoyAccessLog
+from proxy.envoy.access_log_reader import FLUSH_ARGUMENTS, AccessLogReader
 from proxy.envoy.config_publisher import EnvoyConfigPublisher
-from proxy.envoy.connect_failover import UnconnectedRequests
+from proxy.envoy.connect_failover import ConnectFailover
 from proxy.envoy.downstream_connections import DownstreamConnections
-from proxy.envoy.envoy_rejection_log import note_envoy_refusal
+from proxy.envoy.envoy_rejection_log import log_envoy_rejection
 from proxy.envoy.ext_authz_listener import ExtAuthzListener
 from proxy.envoy.ext_authz_server import ExtAuthzServer
 from proxy.envoy.internal_listener import InternalListener
-from proxy.envoy.process.envoy_process import EnvoyProcess, find
-from proxy.envoy.process.envoy_statistics import EnvoyStatistics, merged
-from proxy.envoy.process.overload_monitor import watch
-from proxy.envoy.proxied.active_requests import LAST_WORDS, CarriedRequests
+from proxy.envoy.process.envoy_process import EnvoyProcess, find_executable
+from proxy.envoy.process.envoy_statistics import EnvoyStatistics, merge_families
+from proxy.envoy.process.overload_monitor import poll
+from proxy.envoy.proxied.active_requests import LOG_DRAIN_SECONDS, ActiveRequests
 from proxy.envoy.resources.bootstrap import EnvoyLimits, GateSockets, Json, bootstrap
 from proxy.envoy.resources.certificate_secrets import EnvoyCertificates
-from proxy.envoy.resources.control_listener import cut_listener
-from proxy.envoy.resources.edge_listener import listener
-from proxy.envoy.resources.ext_authz_filter import OF_JUDGED, OF_UPLOADS, JudgeFilter
+from proxy.envoy.resources.control_listener import control_listener
+from proxy.envoy.resources.edge_listener import edge_listener
+from proxy.envoy.resources.ext_authz_filter import LOG_REQUEST, LOG_UPLOAD, ExtAuthzFilter
 from proxy.envoy.resources.file_discovery import Discovery, write
 from proxy.envoy.resources.http3_listener import http3_listener
-from proxy.envoy.resources.http_connection_manager import OF_REFUSED
-from proxy.envoy.resources.upgrade_reaper import OF_UPGRADES, EndedUpgrades
+from proxy.envoy.resources.http_connection_manager import LOG_REJECTED
+from proxy.envoy.resources.upgrade_reaper import LOG_UPGRADE, UpgradeReaper
 from proxy.listener.listener_limits import ListenerLimits
 from proxy.listener.listeners import PlainHttpListener, bind
 from proxy.listener.tls.acme_state import AcmeState
@@ -53,14 +53,17 @@ from proxy.service import ProxyService
 log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 10.0
-CONTROL_TIMEOUT = 10.0  # seconds, at the start, for the control connection
+CONTROL_TIMEOUT = 10.0  # seconds until the control connection is open at startup
 READINESS_PART = "envoy"
 
 
 class EnvoyDataPlane:
-    """Envoy data plane.  Made before the event loop runs: ConfigError where there is no Envoy, or somebody else has the address."""
+    """Envoy data plane. Created before the event loop runs.
 
-    _live: int | None = None  # process id of the Envoy that said it is live
+    Raises ConfigError if Envoy is not installed or the address is in use.
+    """
+
+    _live: int | None = None  # process id of the Envoy that last reported itself live
     _overload_task: asyncio.Task[None] | None = None
     _secrets_task: asyncio.Task[None] | None = None
     _control_task: asyncio.Task[None] | None = None
@@ -74,31 +77,31 @@ class EnvoyDataPlane:
     ):
         if not sys.platform.startswith("linux"):
             raise ConfigError([Problem("data_plane", "envoy requires Linux. Use `embedded`")])
-        executable = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
+        executable = find_executable(os.environ.get("PATH", ""))  # noqa: TID251 - the executable search path, not a setting
         bind(options.address, "address").close()
         scheme = "http" if options.insecure_server else "https"
         self._token, self._secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._files = options.data_dir / "envoy"
         self._files.mkdir(mode=0o700, exist_ok=True)
         self._lock = _lock_directory(self._files)
-        # Paths of sockets are short: 107 bytes.
+        # A socket path has at most 107 bytes.
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
-        sockets = GateSockets.below(self.socket_directory)
+        sockets = GateSockets.in_directory(self.socket_directory)
         admin, cuts = (self.socket_directory / name for name in ("admin", "cuts"))
-        self.socket, self.passthrough_socket = _listen(sockets.gate), _listen(sockets.unread)
-        self._failover_socket = _listen(sockets.unconnected)
+        self.socket, self.passthrough_socket = _listen(sockets.gate), _listen(sockets.passthrough)
+        self._failover_socket = _listen(sockets.failover)
         self._certificates = EnvoyCertificates(acme_state or AcmeState(), _listen(sockets.acme))
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._connections = connections = DownstreamConnections(cuts, lambda: self._process.kill())
         self.internal_listener = InternalListener(application, service, self._secret, scheme, connections.reset)
-        self._active_requests = CarriedRequests(connections, time.monotonic)
+        self._active_requests = ActiveRequests(connections, time.monotonic)
         readers = {
-            OF_JUDGED: self._active_requests.tell,
-            OF_UPLOADS: self._active_requests.tell_upload,
-            OF_REFUSED: note_envoy_refusal,
-            OF_UPGRADES: EndedUpgrades(connections.shut_down).tell,
+            LOG_REQUEST: self._active_requests.on_access_log_line,
+            LOG_UPLOAD: self._active_requests.on_upload_log_line,
+            LOG_REJECTED: log_envoy_rejection,
+            LOG_UPGRADE: UpgradeReaper(connections.shut_down).handle_line,
         }
-        self._access_log = EnvoyAccessLog({first.strip(): reader for first, reader in readers.items()})
+        self._access_log = AccessLogReader({first.strip(): reader for first, reader in readers.items()})
         self._limits = _build_limits(options, self._workers)
         self._discovery = Discovery(self._files, admin)
         self._configuration = EnvoyConfigPublisher(
@@ -106,43 +109,43 @@ class EnvoyDataPlane:
         )
         cluster_of = self._configuration.find_cluster
         self._ext_authz_server = ExtAuthzServer(service, self._active_requests, cluster_of, self._token, self._secret, scheme)
-        self._ext_authz_socket, self._admin = sockets.judge, admin
+        self._ext_authz_socket, self._admin = sockets.ext_authz, admin
         self.statistics = EnvoyStatistics(admin)
         self._ext_authz_listener: ExtAuthzListener | None = None
         self._access_log_task: asyncio.Task[None] | None = None
-        started_with = bootstrap(self._files, sockets, admin, self._limits, [cut_listener(cuts, options.address.port)])
+        started_with = bootstrap(self._files, sockets, admin, self._limits, [control_listener(cuts, options.address.port)])
         write(self._files / "bootstrap.json", json.dumps(started_with))
         self._process = self._build_process(executable)
 
-    def _build_process(self, program: Path) -> EnvoyProcess:
+    def _build_process(self, executable: Path) -> EnvoyProcess:
         arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
         arguments += ["--concurrency", str(self._workers), *FLUSH_ARGUMENTS]
-        inherited = (self._access_log.fd,)
-        return EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited, self._on_envoy_exit)
+        pass_fds = (self._access_log.fd,)
+        return EnvoyProcess(executable, arguments, os.getpid(), time.monotonic, pass_fds, self._on_envoy_exit)
 
     def _on_envoy_exit(self) -> None:
         self._connections.on_envoy_exit()
-        self._active_requests.envoy_has_ended()
+        self._active_requests.on_envoy_exit()
 
     def __repr__(self) -> str:
         return f"<EnvoyDataPlane {self._process}>"
 
     async def start(self) -> None:
-        """Start, and return when Envoy listens; ConfigError where it refuses to."""
+        """Start Envoy, and return when it listens. Raises ConfigError if it rejects its configuration."""
         self._ext_authz_listener = ExtAuthzListener(_listen(self._ext_authz_socket), self._ext_authz_server.respond)
-        self._access_log_task = spawn(self._access_log.run(), name="what envoy carried")
-        PlainHttpListener(UnconnectedRequests(self._active_requests), self._failover_socket)
-        self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._configuration.options))
+        self._access_log_task = spawn(self._access_log.run(), name="envoy access log")
+        PlainHttpListener(ConnectFailover(self._active_requests), self._failover_socket)
+        self._certificates.serve_challenges(lambda: ListenerLimits.from_options(self._configuration.options))
         self._configuration.publish()
         self._control_task = spawn(self._connections.keep_open(), name="control connection to envoy")
         self._process.start()
         await self._configuration.wait_applied()
-        with suppress(TimeoutError):  # without it gate forwards everything itself, and readiness says so
+        with suppress(TimeoutError):  # without it gate forwards all requests itself, and readiness reports it
             async with asyncio.timeout(CONTROL_TIMEOUT):
                 await self._connections.wait_open()
         self._set_live(True)
-        self._overload_task = spawn(watch(self._admin, self._limits, self._set_live), name="envoy's pressure")
-        self._secrets_task = spawn(self._certificates.follow(self._discovery.show), name="what envoy shows")
+        self._overload_task = spawn(poll(self._admin, self._limits, self._set_live), name="envoy overload")
+        self._secrets_task = spawn(self._certificates.sync(self._discovery.publish_secrets), name="envoy certificates")
         options = self._configuration.options
         log.info("envoy is listening", address=str(options.address), tls=not options.insecure_server)
 
@@ -150,11 +153,11 @@ class EnvoyDataPlane:
         self._live = self._process.pid if is_live else None
 
     def with_statistics(self, families: MetricFamilies, service: str, labels: Mapping[str, str]) -> MetricFamilies:
-        """Return metrics with Envoy's own.  Waits; called in a thread."""
-        return merged(families, self.statistics.families(service, labels))
+        """Return the metrics merged with Envoy's. Blocks; called in a thread."""
+        return merge_families(families, self.statistics.families(service, labels))
 
     def readiness(self) -> ComponentStatus:
-        """Readiness: nobody can come in without a running Envoy that has said it is live."""
+        """Return the readiness: gate is not ready until a running Envoy has reported itself live."""
         pid = self._process.pid
         if pid is None:
             return failing(READINESS_PART, "not running, restarting. The log has its output")
@@ -162,23 +165,23 @@ class EnvoyDataPlane:
             return failing(READINESS_PART, "starting")
         if not self._connections.can_reset:
             return degraded(READINESS_PART, "no control connection: gate forwards all requests itself")
-        late = self._configuration.pending_reason
+        pending = self._configuration.pending_reason
         return (
-            degraded(READINESS_PART, f"its certificates and upstreams are from before the last reload: {late}")
-            if late
+            degraded(READINESS_PART, f"its certificates and upstreams are from before the last reload: {pending}")
+            if pending
             else ComponentStatus(READINESS_PART)
         )
 
     async def prepare(self, options: Options) -> str:
-        """Have Envoy take what follows from a configuration, before anything else changes; why it is late, or "".  ConfigError."""
+        """Publish a configuration to Envoy. Return why it is pending, or "". Raises ConfigError if Envoy rejects it."""
         return await self._configuration.prepare(options)
 
     def rollback(self) -> None:
-        """Roll back to what Envoy had before `prepare`."""
+        """Roll back to the configuration before `prepare`."""
         self._configuration.rollback()
 
     async def drain(self) -> None:
-        """Drain: accept no more connections, and let what is carried end, for a while."""
+        """Stop accepting connections, and wait up to DRAIN_SECONDS for active requests."""
         await self._discovery.stop_accepting()
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -190,8 +193,8 @@ class EnvoyDataPlane:
                 task.cancel()
         self._configuration.stop()
         await self._process.stop()
-        await asyncio.sleep(LAST_WORDS)
-        self._active_requests.end_all()
+        await asyncio.sleep(LOG_DRAIN_SECONDS)
+        self._active_requests.complete_all()
         if self._ext_authz_listener is not None:
             self._ext_authz_listener.close()
         if self._access_log_task is not None:
@@ -208,7 +211,9 @@ class EnvoyDataPlane:
         shutil.rmtree(self.socket_directory, ignore_errors=True)
 
     def _build_listeners(self, options: Options) -> list[Json]:
-        listeners = [listener(options, self._files, JudgeFilter.of(options, self._token, self._secret, self._access_log.path))]
+        listeners = [
+            edge_listener(options, self._files, ExtAuthzFilter.from_options(options, self._token, self._secret, self._access_log.path))
+        ]
         if (http3 := http3_listener(options, self._files, self._secret, self._access_log.path)) is not None:
             listeners.append(http3)
         return listeners
@@ -226,7 +231,7 @@ def _build_limits(options: Options, workers: int) -> EnvoyLimits:
 
 
 def _lock_directory(directory: Path) -> TextIO:
-    """Lock a directory for as long as the file is open: Envoy takes its listeners from whoever wrote the files there last."""
+    """Lock the directory while the returned file is open, because two gates would overwrite each other's Envoy configuration."""
     file = (directory / "lock").open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Clients' connections to Envoy: resets those over which ended access is forwarded.  Where Envoy does not confirm that, it is ended."""
+"""Client connections to Envoy, which gate resets when access ends. If Envoy does not confirm a reset, gate kills Envoy."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from proxy.envoy.resources.internal_headers import Address
 
 log = structlog.get_logger(__name__)
 
-# Seconds within which Envoy has to confirm one request, and more for an answer that came while the event loop stood still.
+# Seconds for Envoy to confirm a request, and extra time for a response that arrived while the event loop was blocked.
 CONFIRM_TIMEOUT, _GRACE = 1.0, 0.05
 # Connections in one request: below what Envoy's overload manager may reset, and less than a millisecond of the event loop.
 MAX_PEERS = 1000
@@ -25,10 +25,10 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.02, 0.2  # seconds
 
 # enforcement-point: Authorization: Revocation of requests that Envoy forwards
 class DownstreamConnections:
-    """Clients' connections to Envoy, each named by its peer: the address and port of the socket, whoever the client behind it is.
+    """Client connections to Envoy, identified by the address and port of their peer.
 
-    gate keeps one control connection open.  Without it nothing is forwarded by Envoy (`can_cut`), so what is forwarded can be cut with no
-    new file descriptor on either side.
+    gate keeps one control connection open. Without it Envoy must not forward requests (`can_reset`), so that a reset never needs a new
+    file descriptor on either side.
     """
 
     def __init__(self, path: Path, kill_envoy: Callable[[], None]):
@@ -38,8 +38,8 @@ class DownstreamConnections:
         self._is_missing, self._is_open = asyncio.Event(), asyncio.Event()
         self._is_missing.set()
         self._lock = asyncio.Lock()
-        self._envoy_exited = asyncio.Event()  # of the Envoy that runs now
-        self._was_open = False  # to that Envoy: else it has forwarded nothing
+        self._envoy_exited = asyncio.Event()  # of the current Envoy process
+        self._was_open = False  # to the current Envoy; if not, it has forwarded nothing
 
     def __repr__(self) -> str:
         return f"<DownstreamConnections {'open' if self.can_reset else 'not open'}>"
@@ -49,12 +49,12 @@ class DownstreamConnections:
         return self._control is not None
 
     async def keep_open(self) -> None:
-        """Keep the control connection open, for ever."""
+        """Keep the control connection open, until cancelled."""
         while True:
             await self._is_missing.wait()
             try:
                 await self._open()
-            except OSError:  # Envoy does not listen yet, or gate has no file descriptor
+            except OSError:  # Envoy does not listen yet, or gate has no file descriptor left
                 await asyncio.sleep(_RECONNECT_INTERVAL)
 
     async def wait_open(self) -> None:
@@ -62,12 +62,11 @@ class DownstreamConnections:
         await self._is_open.wait()
 
     async def reset(self, peers: Iterable[Address]) -> int:
-        """Reset the connections of these peers.  Return how many were open, once Envoy has confirmed that none is, or has ended."""
+        """Reset the connections of these peers. Return how many were open, after Envoy has confirmed it or exited."""
         return sum([await self._reset(piece) for piece in _batches(peers)])
 
     async def shut_down(self, peers: Iterable[Address]) -> set[Address]:
-        """End the connections of these peers that Envoy only keeps open for its clients.  Return those whose clients have not received
-        everything yet."""
+        """Close the connections of these peers after their last response. Return the peers that have not received all data yet."""
         left: set[Address] = set()
         for piece in _batches(peers):
             async with self._lock:
@@ -77,7 +76,7 @@ class DownstreamConnections:
         return left
 
     def on_envoy_exit(self) -> None:
-        """Note that the Envoy process has ended, and all its connections with it."""
+        """Record that the Envoy process has exited, with all its connections."""
         self._was_open = False
         self._envoy_exited.set()
         self._envoy_exited = asyncio.Event()
@@ -90,7 +89,7 @@ class DownstreamConnections:
                 return 0
             try:
                 answer = await self._call("/cut", peers)
-            except OSError:  # Envoy names a peer in a way that gate can't read
+            except OSError:  # an address that cannot be encoded
                 answer = None
             if answer is None and not end.is_set():
                 log.error("envoy restarted: connection reset unconfirmed", connections=len(peers))
@@ -100,7 +99,7 @@ class DownstreamConnections:
             return len(answer or b"") // RECORD_BYTES
 
     async def _call(self, path: str, peers: Sequence[Address]) -> bytes | None:
-        """Answer to one request, empty where Envoy ends meanwhile; None where there is none in time."""
+        """Return the response body, empty if Envoy exits, or None after the timeout."""
         call = spawn(self._call_with_retries(path, records_for(peers)), name="request to envoy's control listener")
         try:
             for seconds in (CONFIRM_TIMEOUT, _GRACE):
@@ -109,7 +108,7 @@ class DownstreamConnections:
         finally:
             if not call.done():
                 call.cancel()
-                self._close()  # an answer that comes now would be taken for that of the next request
+                self._close()  # a late response would be taken for that of the next request
 
     async def _call_with_retries(self, path: str, body: bytes) -> bytes:
         end = self._envoy_exited
@@ -127,10 +126,10 @@ class DownstreamConnections:
         return b""
 
     async def _open(self) -> None:
-        """Open the control connection.  OSError."""
+        """Open the control connection. Raises OSError."""
         end = self._envoy_exited
         control = await ControlConnection.open(self._path, self._on_lost)
-        if end.is_set() or self._control is not None:  # of an Envoy that has ended, or opened concurrently
+        if end.is_set() or self._control is not None:  # the Envoy process has exited, or a concurrent call has opened another connection
             control.close()
             return
         self._control, self._was_open = control, True
@@ -151,8 +150,8 @@ class DownstreamConnections:
 
 def _batches(peers: Iterable[Address]) -> Iterator[list[Address]]:
     listed = list(peers)
-    return (listed[at : at + MAX_PEERS] for at in range(0, len(listed), MAX_PEERS))
+    return (listed[start : start + MAX_PEERS] for start in range(0, len(listed), MAX_PEERS))
 
 
 def _split_records(text: bytes) -> set[bytes]:
-    return {text[at : at + RECORD_BYTES] for at in range(0, len(text), RECORD_BYTES)}
+    return {text[start : start + RECORD_BYTES] for start in range(0, len(text), RECORD_BYTES)}

@@ -1,11 +1,11 @@
-"""Refusals by Envoy itself, which neither gate nor an upstream has seen: the same log event as for refusals of gate's own listener."""
+"""Log of requests that Envoy rejects itself, with the same log event as rejections by gate's listener."""
 
-from proxy.envoy.resources.internal_headers import address_of
+from proxy.envoy.resources.internal_headers import parse_address
 from proxy.listener.http1.rejection_log import log_rejection
 
 
-def note_envoy_refusal(line: str) -> None:
-    """Log one by a line of Envoy's access log: the client's address, status, response code details, request id."""
+def log_envoy_rejection(line: str) -> None:
+    """Log a rejection from an access log line: client address, status, response code details, request id."""
     client, status, details, request_id = line.split(" ")
-    peer = address_of(client)
+    peer = parse_address(client)
     log_rejection(peer[0] if peer is not None else "", int(status), details, request_id)

@@ -1,4 +1,4 @@
-"""Request head as Envoy shows it, read as strictly as one of our own listener; and what of it is written anew."""
+"""Request head of an authorization request, parsed as strictly as by gate's listener, and the header mutations for Envoy."""
 
 import re
 from collections.abc import Iterable
@@ -9,53 +9,53 @@ from urllib.parse import unquote
 from authorize.identity.client_certificates import parse_pem_chain
 from foundation.errors import BadRequest
 from foundation.web.asgi_types import Header, Headers
-from proxy.envoy.resources.internal_headers import EdgeFacts, is_between_us
+from proxy.envoy.resources.internal_headers import DownstreamInfo, is_internal
 from proxy.incoming_request import TLS_EXTENSION
 from proxy.listener.http1.request_head import RequestHead, parse_head
 
-_XFCC = b"x-forwarded-client-cert"  # written by Envoy, which takes away what a client sends under this name
+_XFCC = b"x-forwarded-client-cert"  # set by Envoy, which removes the client's own
 _CHAIN = re.compile(rb'(?:^|;)Chain="([^"]*)"')
-# What a connection is framed by is for Envoy to say, which carries the bytes.
+# Envoy frames the connection itself.
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
-# The question's own, and what is judged by the line.
+# Headers of the check itself, and the host, which is parsed with the request line.
 _CHECK_HEADERS = FRAMING | {b"host", b"x-envoy-internal", b"x-envoy-expected-rq-timeout-ms"}
-# Two of them have no reading (RFC 6265 5.4, RFC 9110 11.6.2).
+# Several values are invalid (RFC 6265 5.4, RFC 9110 11.6.2).
 _SINGLE = (b"cookie", b"authorization")
-# Names of headers that Envoy takes away (envoy.extensions.filters.http.ext_authz.v3).
+# Header with the names that Envoy removes (envoy.extensions.filters.http.ext_authz.v3).
 HEADERS_TO_REMOVE = b"x-envoy-auth-headers-to-remove"
 _NO_BODY = (b"", b"0")
-# So much the kernel takes of us at once for an upstream, whatever it does: nothing is left to be written when it answers and hangs up.
+# The kernel accepts this much in one write, so nothing is left to be sent if the upstream responds early and closes.
 MAX_BUFFERED_BODY = 32 * 1024
 _MAX_LENGTH_DIGITS = 9  # digits
-# Methods of requests that hardly ever have a body.
+# Methods of requests that rarely have a body.
 _BODILESS = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
 class EnvoyRequestHead:
-    """Request head in Envoy's words, and who sent it.  `headers` are those that Envoy has, less the framing and what it tells us; each has
-    its lines joined by commas.  `target` is as it came.
+    """Request head of a check, and information about its downstream connection.
 
-    `is_doubtful`: Envoy shows bytes that are no UTF-8 as `!`, and what may not be said twice joined by a comma, so what it has may differ
-    from what is shown.
+    `headers` are those that Envoy has, without framing and internal headers; Envoy joins repeated lines with commas. `target` is as
+    received. `is_ambiguous` is true if the check may differ from Envoy's own head, because Envoy replaces invalid UTF-8 with `!` and
+    joins repeated headers that must be single.
     """
 
     line: RequestHead
     target: bytes
     host: bytes
     headers: Headers
-    downstream: EdgeFacts
+    downstream: DownstreamInfo
     is_ambiguous: bool
 
     @classmethod
     def parse(cls, text: bytes) -> "EnvoyRequestHead":
-        """Head of a question of Envoy's, up to its empty line.  Raises RequestRejected where our listener would refuse it."""
+        """Parse the head of a check, without its empty line. Raises RequestRejected if gate's listener would reject it."""
         line = parse_head(text)
         last = dict(line.headers)
-        headers = [pair for pair in line.headers if pair[0] not in _CHECK_HEADERS and not is_between_us(pair[0])]
+        headers = [pair for pair in line.headers if pair[0] not in _CHECK_HEADERS and not is_internal(pair[0])]
         target = text[: text.index(b"\r\n")].split(b" ", 2)[1]
         is_doubtful = b"!" in text or any(b"," in last.get(name, b"") for name in _SINGLE)
-        return cls(line, target, last[b"host"], headers, EdgeFacts.of(last), is_doubtful)
+        return cls(line, target, last[b"host"], headers, DownstreamInfo.parse(last), is_doubtful)
 
     @property
     def method(self) -> bytes:
@@ -63,7 +63,7 @@ class EnvoyRequestHead:
 
     @property
     def has_body(self) -> bool:
-        """Whether there may be a body; over HTTP/2 a request need not say so."""
+        """Whether the request may have a body, which HTTP/2 need not declare."""
         facts = self.downstream
         if facts.is_http2 and not facts.length:
             return self.method not in _BODILESS
@@ -71,17 +71,17 @@ class EnvoyRequestHead:
 
     @property
     def can_buffer(self) -> bool:
-        """Whether its body has a length that was told, and that Envoy may take as a whole."""
+        """Whether Envoy can buffer the complete body, by its declared length."""
         length = self.downstream.length
         return length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS and int(length) <= MAX_BUFFERED_BODY
 
     @property
     def is_body_undeclared(self) -> bool:
-        """Whether Envoy alone knows that there is no body."""
+        """Whether only Envoy knows if there is a body."""
         return self.downstream.is_http2 and not self.downstream.length
 
     def scope(self, scheme: str) -> dict[str, Any]:
-        """ASGI scope, as our own listener would make it of the same bytes; raises BadRequest where it would refuse them."""
+        """Return the ASGI scope that gate's listener would create. Raises BadRequest if it would reject the request."""
         line = self.line
         if not line.raw_path.startswith(b"/"):
             raise BadRequest("the request target is no path")
@@ -105,7 +105,7 @@ class EnvoyRequestHead:
         return scope
 
     def client_headers(self) -> Headers:
-        """Headers that the client sent, less the host; what Envoy added is left out, what it overwrote is as it was."""
+        """Return the client's headers without the host: those that Envoy added are removed, those that it replaced are restored."""
         facts = self.downstream
         headers = [pair for pair in self.headers if not is_set_by_envoy(pair[0])]
         reported = (
@@ -117,8 +117,8 @@ class EnvoyRequestHead:
         return headers + [pair for pair in reported if pair[1]]
 
 
-def connection_extensions(scheme: str, facts: EdgeFacts, headers: Iterable[Header]) -> dict[str, Any]:
-    """ASGI extensions: what the connection said of itself, and the certificates that the client showed, DER, its own first."""
+def connection_extensions(scheme: str, facts: DownstreamInfo, headers: Iterable[Header]) -> dict[str, Any]:
+    """Return the ASGI extensions with the server name and the client certificate chain (DER, leaf first)."""
     if scheme != "https":
         return {}
     certificates = next((value for name, value in headers if name == _XFCC), None)
@@ -129,21 +129,22 @@ def connection_extensions(scheme: str, facts: EdgeFacts, headers: Iterable[Heade
 
 
 def is_set_by_envoy(name: bytes) -> bool:
-    """Whether Envoy wrote a header of this name, whatever the client sent."""
+    """Return whether Envoy sets this header itself."""
     return name.startswith(b"x-envoy-") or name in (_XFCC, b"x-forwarded-proto")
 
 
 def header_mutations(head: EnvoyRequestHead, upstream_headers: Headers, *, is_http2: bool = False) -> Headers:
-    """Headers that Envoy is told to set, and last the names of those to take away: every one that is not in `after` goes, but for framing.
+    """Return the headers that Envoy sets, and last the names that it removes: all that are not in `upstream_headers`, except framing.
 
-    What several lines were joined of, or may have been, is set as it was judged. `is_http2`: the upstream speaks HTTP/2. Then all headers
-    of an HTTP/2 client are set: Envoy (1.40) accepts blanks around a value, which its question does not show, and an upstream would end
-    the connection that it shares with other users (RFC 9113 8.2.1). Raises ValueError where a name has several values.
+    Headers that may have been joined from several lines are set as they were authorized. `is_http2` is true for an HTTP/2 upstream;
+    then all headers of an HTTP/2 client are set, because Envoy (1.40) accepts blanks around a value, which the check does not show, and
+    the upstream would close a connection that other users share (RFC 9113 8.2.1).
+    Raises ValueError if a name has several values.
     """
     sets_all = is_http2 and head.downstream.is_http2
     before, new = dict(head.headers), {name.lower(): value for name, value in upstream_headers}
     if len(new) != len(upstream_headers):
-        new = _require_single(upstream_headers)
+        new = _require_single_values(upstream_headers)
     mutations = [
         (name, value)
         for name, value in new.items()
@@ -154,10 +155,10 @@ def header_mutations(head: EnvoyRequestHead, upstream_headers: Headers, *, is_ht
     return mutations
 
 
-def _require_single(headers: Headers) -> dict[bytes, bytes]:
+def _require_single_values(headers: Headers) -> dict[bytes, bytes]:
     found = group_by_name(headers)
     if any(len(values) > 1 for values in found.values()):
-        raise ValueError("Envoy can't be told of a header with several values")
+        raise ValueError("a header has several values, which a check response cannot express")
     return {name: values[0] for name, values in found.items()}
 
 

@@ -1,7 +1,7 @@
-"""Client's end of a tunnel behind Envoy: what is broken off must not look as if all had been said.
+"""Transport of a tunnel behind Envoy that passes on resets.
 
-Envoy (1.40) ends a tunnel properly, TLS included, however its connection to gate ends.  So where gate would reset the client's connection,
-it has Envoy's reset first, and ends its own after that.
+Envoy (1.40) closes the client's connection cleanly, TLS included, even if its connection to gate is reset. A client could not detect
+truncated data, so gate resets the client's connection to Envoy first, and then aborts its own.
 """
 
 import asyncio
@@ -12,47 +12,47 @@ from foundation.tasks import spawn
 from proxy.envoy.resources.internal_headers import Address
 from proxy.forwarding.tunnel import TunnelConnection
 
-# Resets the connections of clients, and returns how many there were.
-Cut = Callable[[list[Address]], Awaitable[int]]
+# Resets the connections of these clients; returns how many were open.
+ResetConnections = Callable[[list[Address]], Awaitable[int]]
 
 
-class EnvoyTunnelEnd:
-    """Connection of a tunnel, whose `client` is connected to Envoy."""
+class EnvoyTunnelTransport:
+    """Transport of a tunnel; `client` is the address of the client's connection to Envoy."""
 
-    def __init__(self, end: TunnelConnection, client: Address, cut: Cut):
-        self._end, self._client, self._cut = end, client, cut
-        self._reset: asyncio.Task[None] | None = None
+    def __init__(self, transport: TunnelConnection, client: Address, reset_connections: ResetConnections):
+        self._transport, self._client, self._reset_connections = transport, client, reset_connections
+        self._reset_task: asyncio.Task[None] | None = None
 
     def write(self, data: bytes) -> None:
-        self._end.write(data)
+        self._transport.write(data)
 
     def pause_reading(self) -> None:
-        self._end.pause_reading()
+        self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        self._end.resume_reading()
+        self._transport.resume_reading()
 
     def write_eof(self) -> None:
-        self._end.write_eof()
+        self._transport.write_eof()
 
     def get_extra_info(self, name: str) -> Any:
-        return self._end.get_extra_info(name)
+        return self._transport.get_extra_info(name)
 
     def close(self) -> None:
-        if self._reset is None:
-            self._end.close()
+        if self._reset_task is None:
+            self._transport.close()
 
     def abort(self) -> None:
-        if self._reset is None:
-            self._reset = spawn(self._break_off(), name="reset of a tunnel")
+        if self._reset_task is None:
+            self._reset_task = spawn(self._reset_and_abort(), name="reset of a tunnel")
 
-    async def settled(self) -> None:
-        """Wait for a reset that is under way."""
-        if self._reset is not None:
-            await asyncio.wait([self._reset])
+    async def wait_reset(self) -> None:
+        """Wait for a reset in progress."""
+        if self._reset_task is not None:
+            await asyncio.wait([self._reset_task])
 
-    async def _break_off(self) -> None:
+    async def _reset_and_abort(self) -> None:
         try:
-            await self._cut([self._client])
+            await self._reset_connections([self._client])
         finally:
-            self._end.abort()
+            self._transport.abort()

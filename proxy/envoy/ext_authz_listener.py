@@ -1,4 +1,4 @@
-"""Connections of Envoy's to the judge: HTTP/1.1 as Envoy alone speaks it to us, one question after the other (RFC 9112)."""
+"""Listener for Envoy's authorization requests: the subset of HTTP/1.1 (RFC 9112) that Envoy uses, one request at a time."""
 
 import asyncio
 import socket
@@ -13,19 +13,19 @@ from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 
-# As large may the head of a question be, and what comes with it.
+# Head and body of one request.
 MAX_REQUEST_BYTES = 256 * 1024
-_FD_RETRY_SECONDS = 0.1  # seconds: whether there are file descriptors again
+_FD_RETRY_SECONDS = 0.1  # until it checks for spare file descriptors again
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length: "
 _ERROR_RESPONSE = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
-# An answer to a head, up to its empty line, and its body.
+# Returns the response to a head, without its empty line, and a body.
 Respond = Callable[[bytes, bytes], Awaitable[bytes]]
 
 
 class ExtAuthzListener:
-    """Listener of the judge's socket.  Where file descriptors run short, Envoy waits: those that are left are for what is under way."""
+    """Listener of the authorization socket. If file descriptors run short, Envoy waits, and active requests keep the remaining ones."""
 
     def __init__(self, listener: socket.socket, respond: Respond):
         self._listener = listener
@@ -39,11 +39,11 @@ class ExtAuthzListener:
             self._loop.remove_reader(self._listener)
             self._loop.call_later(_FD_RETRY_SECONDS, self._resume_accepting)
             return
-        with suppress(OSError):  # it was taken back, or there is no descriptor after all
+        with suppress(OSError):  # the client has disconnected, or there is no descriptor left
             connection, _ = self._listener.accept()
             connection.setblocking(False)
             adopting = self._loop.connect_accepted_socket(lambda: ExtAuthzConnection(self._respond), connection)
-            spawn(adopting, name="a connection of envoy's to the judge")
+            spawn(adopting, name="ext_authz connection")
 
     def _resume_accepting(self) -> None:
         if self._listener.fileno() != -1:
@@ -55,7 +55,7 @@ class ExtAuthzListener:
 
 
 class ExtAuthzConnection(asyncio.Protocol):
-    """One connection.  Whatever goes wrong with a question, it is refused, and the connection closed."""
+    """One connection. After any error it responds 500 and closes, so that Envoy denies the request."""
 
     _transport: asyncio.Transport
 
@@ -67,7 +67,7 @@ class ExtAuthzConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._task = spawn(self._run(), name="questions of envoy's")
+        self._task = spawn(self._run(), name="ext_authz requests")
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -88,13 +88,13 @@ class ExtAuthzConnection(asyncio.Protocol):
                     self._data_received = loop.create_future()
                     await self._data_received
                 self._transport.write(await self._respond(*request))
-        except Exception:  # whatever it is, nothing passes
+        except Exception:  # fail closed
             log.exception("ext_authz check failed")
             self._transport.write(_ERROR_RESPONSE)
             self._transport.close()
 
     def _next_request(self) -> tuple[bytes, bytes] | None:
-        """The next question, None while it is not all there."""
+        """Return the head and body of the next request, or None while it is incomplete."""
         end = self._received.find(_HEAD_END)
         if end == -1:
             return None

@@ -1,10 +1,10 @@
-"""Judge: Envoy shows it the head of each request before it carries it (ext_authz, envoy.extensions.filters.http.ext_authz.v3), over a Unix
-socket, in HTTP/1.1.
+"""Authorization server for gate's Envoy (ext_authz, envoy.extensions.filters.http.ext_authz.v3), with HTTP/1.1 over a Unix socket.
 
-What our own data plane would simply forward, Envoy carries: it is told the whole head that the upstream gets, and the cluster.
-Everything else goes to our own data plane, through its internal listener: pages, refusals, redirects, websockets, what has a large body,
-may become a stream of events, or may be silent for longer than `timeout_idle` (but for upstreams that speak HTTP/2, Envoy's alone).
-There it is read and judged as if this had not happened, so nothing is decided here but that a request may pass.
+Envoy sends the head of each request before it forwards it. If the embedded data plane would only forward the request, the response
+has the upstream's complete head and its cluster, and Envoy forwards it. All other requests go to gate's internal listener: pages,
+denials, redirects, WebSockets, large bodies, possible event streams, and responses that may be idle for longer than `timeout_idle`.
+Only Envoy can forward to HTTP/2 upstreams, so these exceptions do not apply to them.
+The internal listener authorizes each request again, so this module can only decide that Envoy forwards a request.
 """
 
 import hmac
@@ -18,11 +18,11 @@ from foundation.errors import GateError
 from foundation.telemetry.tracing.tracer import current_tracer
 from foundation.web.asgi_types import Header
 from proxy.envoy.envoy_request_head import EnvoyRequestHead
-from proxy.envoy.proxied.active_requests import CarriedRequests
-from proxy.envoy.proxied.proxied_request import CarriedRequest
-from proxy.envoy.proxied.proxied_trace import CarriedTrace
+from proxy.envoy.proxied.active_requests import ActiveRequests
+from proxy.envoy.proxied.proxied_request import ProxiedRequest
+from proxy.envoy.proxied.proxied_trace import ProxiedTrace
 from proxy.envoy.resources.bootstrap import GATE
-from proxy.envoy.resources.internal_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
+from proxy.envoy.resources.internal_headers import AUTHORIZED, CLUSTER, NOT_STREAMING_PATH, SCRIPT, TOKEN
 from proxy.envoy.shared_connection import is_misdirected, is_shared
 from proxy.observe.request_recorder import RequestContext
 from proxy.reserved_paths import RequestHandler
@@ -38,15 +38,16 @@ _EMPTY_OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 # enforcement-point: Authorization: Decisions for Envoy
 class ExtAuthzServer:
-    """Judge's server.  `service` is asked at each request, as a reload replaces it.
+    """Authorization server for Envoy.
 
-    `cluster_of` says None for what Envoy doesn't know yet.  `token` is Envoy's proof, `mark` gate's, that a request was judged.
+    `service` is called for each request, because a reload replaces it. `find_cluster` returns None for a cluster that Envoy has not
+    applied yet. `token` authenticates Envoy to gate; `secret` proves to Envoy that gate has authorized a request.
     """
 
     def __init__(
         self,
         service: Callable[[], ProxyService],
-        active_requests: CarriedRequests,
+        active_requests: ActiveRequests,
         find_cluster: ClusterLookup,
         token: str,
         secret: str,
@@ -57,17 +58,17 @@ class ExtAuthzServer:
         self._find_cluster = find_cluster
         self._token, self._secret = token.encode(), secret.encode()
         self._scheme = scheme
-        self._route_to_gate = _build_response([(CLUSTER.encode(), GATE.encode()), (JUDGED.encode(), self._secret)])
+        self._route_to_gate = _build_response([(CLUSTER.encode(), GATE.encode()), (AUTHORIZED.encode(), self._secret)])
 
     async def respond(self, head: bytes, body: bytes) -> bytes:
-        """Answer to a question of Envoy's.  PermissionError for anybody else's."""
+        """Respond to a request of Envoy. Raises PermissionError if the token is missing or wrong."""
         tokens = _TOKEN.findall(head)
         if len(tokens) != 1 or not hmac.compare_digest(tokens[0], self._token):
-            raise PermissionError("not our Envoy")
+            raise PermissionError("the request is not from gate's Envoy")
         return await self.handle_script_call(head, body.decode("latin-1")) if _SCRIPT_HEADER in head else await self.handle_check(head)
 
     async def handle_check(self, text: bytes) -> bytes:
-        """Answer to the head of a request."""
+        """Respond to a check of a request head."""
         try:
             head = EnvoyRequestHead.parse(text)
             request = await self.authorize(head)
@@ -76,56 +77,57 @@ class ExtAuthzServer:
         except GateError:
             return self._route_to_gate
         try:
-            response = _build_response(request.told_to_envoy(self._secret))
+            response = _build_response(request.to_envoy_headers(self._secret))
         except ValueError:
             return self._route_to_gate
-        self._active_requests.begin(request)
+        self._active_requests.start(request)
         return response
 
-    async def authorize(self, head: EnvoyRequestHead) -> CarriedRequest | None:
-        """How Envoy carries it; None for what our own data plane must see, also to say what is wrong with it.
+    async def authorize(self, head: EnvoyRequestHead) -> ProxiedRequest | None:
+        """Authorize a request that Envoy can forward.
 
-        Raises GateError for what it would refuse.
+        Return None for requests that gate must handle itself, including invalid ones. Raises GateError for requests that it would deny.
         """
         service = self._service()
         plane, pipeline = service.data_plane, service.data_plane.pipeline
         incoming = service.receive(head.scope(self._scheme))
         if service.find_handler(incoming) is not RequestHandler.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
             return None
-        if not self._active_requests.can_end or head.downstream.peer is None or is_misdirected(service, incoming, head.downstream):
+        if not self._active_requests.can_reset or head.downstream.peer is None or is_misdirected(service, incoming, head.downstream):
             return None
         if plane.saved_forms.is_resubmit(incoming):
-            return None  # its body says what it stands for
+            return None  # its body identifies the saved form
         context = RequestContext(incoming)
-        judged = await pipeline.authorize_only(context)
-        verdict = pipeline.verdicts.build(judged)
+        decision = await pipeline.authorize_only(context)
+        verdict = pipeline.verdicts.build(decision)
         if not isinstance(verdict, Forward):
             return None
         is_http2 = verdict.route.route.upstream_http2
-        is_head = head.method == b"HEAD"  # where a body comes all the same, Envoy would take it for the next answer on that connection
+        # If a HEAD response has a body, Envoy takes it for the next response on that connection.
+        is_head = head.method == b"HEAD"
         if not is_http2 and (is_head or head.is_ambiguous or incoming.accepts_event_stream or (head.has_body and not head.can_buffer)):
-            # gate's plane passes a large body on as it comes, and loses no answer meanwhile, sees what was sent as it was sent, and knows a
-            # stream from a client that does not read; but HTTP/2 it does not speak.
+            # gate streams a large body without losing an early response, sees the original header bytes, and can distinguish a stream from
+            # a client that does not read. It does not support HTTP/2 upstreams.
             return None
         if not is_http2 and (plane.forwarding_table.allows_long_idle(verdict.route) or is_shared(service, incoming, head.downstream)):
-            return None  # it knows an application that thinks, and ends one request of a connection alone
-        outgoing = await plane.build_upstream_request(judged, verdict)
+            return None  # gate allows slow responses, and can end a single request of a connection
+        outgoing = await plane.build_upstream_request(decision, verdict)
         cluster = self._find_cluster(outgoing.upstream, verdict.route.route)
         if cluster is None or (outgoing.connection_use and not is_http2):
-            return None  # gate's plane gives it a connection of its own, or looks whether the connection is authenticated
-        judged = await pipeline.evaluate_shadow(judged, context)
-        pipeline.recorder.record_allowed(judged)
-        # Only now, as gate's own plane traces what it carries.
-        trace = None if (tracing := current_tracer()) is None else CarriedTrace.begin(tracing, context, outgoing)
-        return CarriedRequest(plane, context, judged, outgoing, head, cluster, service.request_counter, trace)
+            return None  # gate dedicates a connection, or tracks whether the connection is authenticated
+        decision = await pipeline.evaluate_shadow(decision, context)
+        pipeline.recorder.record_allowed(decision)
+        # Only now, because otherwise the embedded data plane traces the request.
+        trace = None if (tracing := in_force()) is None else ProxiedTrace.start(tracing, context, outgoing)
+        return ProxiedRequest(plane, context, decision, outgoing, head, cluster, service.request_counter, trace)
 
     async def handle_script_call(self, head: bytes, body: str) -> bytes:
-        """What the script for answers is told: nothing, or a page."""
+        """Respond to a call of the response script: with nothing, or with an error page."""
         number, _, details = body.partition("\n")
-        if head.startswith(_NO_STREAM):
-            self._active_requests.is_no_stream(number)
+        if head.startswith(_NOT_STREAMING):
+            self._active_requests.on_not_streaming(number)
             return _EMPTY_OK
-        page = await self._active_requests.instead(number, details)
+        page = await self._active_requests.error_page(number, details)
         if page is None:
             return _EMPTY_OK
         headers = b"".join(b"%b\n%b\n" % pair for pair in page.headers if pair[0] != b"content-length")
@@ -134,13 +136,13 @@ class ExtAuthzServer:
 
 
 _TOKEN = re.compile(rb"\r\n%b: ([^\r]*)(?=\r\n)" % TOKEN.encode())
-# No client can say this.
+# Clients cannot send this header.
 _SCRIPT_HEADER = b"\r\n%b: 1\r\n" % SCRIPT.encode()
-_NO_STREAM = b"POST %b " % NO_STREAM.encode()
+_NOT_STREAMING = b"POST %b " % NOT_STREAMING_PATH.encode()
 
 
 def _build_response(headers: Iterable[Header]) -> bytes:
-    """Answer with these headers.  ValueError where one of them would be more than a line."""
+    """Build a response with these headers. Raises ValueError if one of them contains a line break."""
     lines = [b"%b: %b\r\n" % pair for pair in headers]
     text = b"".join(lines)
     if text.count(b"\n") != len(lines) or text.count(b"\r") != len(lines) or b"\0" in text:

@@ -57,7 +57,7 @@ _OF_ENVOY = (
     internal_headers.TOKEN,
     internal_headers.SCRIPT,
     internal_headers.FAILED,
-    internal_headers.NOWHERE,
+    internal_headers.NO_CLUSTER,
     *internal_headers.OURS,
     *ext_authz_filter._OF_ENVOY,
 )

@@ -1,4 +1,4 @@
-"""Envoy child process: found, started, started again when it ends by itself, and stopped."""
+"""Supervisor of the Envoy process: finds the executable, starts, restarts and stops it."""
 
 import asyncio
 import shutil
@@ -16,17 +16,17 @@ from proxy.envoy.process import launch
 
 log = structlog.get_logger(__name__)
 
-FIRST_WAIT, LONGEST_WAIT = 0.2, 10.0  # seconds before it is started again
-STEADY = 30.0  # seconds: after as many its next end is the first again
+MIN_BACKOFF, MAX_BACKOFF = 0.2, 10.0  # seconds before a restart
+STABLE_AFTER = 30.0  # seconds after which the backoff is reset
 STOP_SECONDS = 5.0
-LONGEST_LINE = 8192  # bytes of what Envoy says that are handed on
+MAX_LINE_BYTES = 8192  # longer lines of Envoy's output are truncated
 
 
-def find(path: str) -> Path:
-    """Path of `envoy`: beside this interpreter (where pip puts it), else on `path`.  ConfigError where there is none."""
-    # The package's own name is no way to it: other packages use the same one.
-    found = shutil.which("envoy", path=str(Path(sys.executable).parent)) or shutil.which("envoy", path=path)
-    if found is None:
+def find_executable(path: str) -> Path:
+    """Return the path of `envoy`: next to this interpreter, where pip installs it, or on `path`. Raises ConfigError if there is none."""
+    # Not found by its package name, because several packages use the same one.
+    executable = shutil.which("envoy", path=str(Path(sys.executable).parent)) or shutil.which("envoy", path=path)
+    if executable is None:
         raise ConfigError(
             [
                 Problem(
@@ -35,26 +35,28 @@ def find(path: str) -> Path:
                 )
             ]
         )
-    return Path(found)
+    return Path(executable)
 
 
 class EnvoyProcess:
+    """Envoy process, restarted with backoff until it is stopped."""
+
     def __init__(
         self,
-        program: Path,
+        executable: Path,
         arguments: list[str],
         parent: int,
         clock: Callable[[], float],
-        inherited: tuple[int, ...] = (),
-        has_ended: Callable[[], None] = lambda: None,
+        pass_fds: tuple[int, ...] = (),
+        on_exit: Callable[[], None] = lambda: None,
     ):
-        # The launcher ends it with us, also where we have no time to.
-        self._command = [sys.executable, "-I", launch.__file__, str(parent), str(program), *arguments]
+        # The launcher makes it die with gate, even after SIGKILL.
+        self._command = [sys.executable, "-I", launch.__file__, str(parent), str(executable), *arguments]
         self._clock = clock
-        self._inherited = inherited  # descriptors, under the same numbers
-        self._has_ended_once = has_ended
+        self._pass_fds = pass_fds  # file descriptors, with the same numbers in Envoy
+        self._on_exit = on_exit
         self._process: Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
         self._is_stopping = False
 
     def __repr__(self) -> str:
@@ -65,44 +67,44 @@ class EnvoyProcess:
         return None if self._process is None or self._process.returncode is not None else self._process.pid
 
     def start(self) -> None:
-        self._keeper = spawn(self._keep(), name="envoy")
+        self._supervisor = spawn(self._supervise(), name="envoy")
 
     def kill(self) -> None:
-        """End the process at once, whatever state it is in; it is started again."""
+        """Kill the process, which is then restarted."""
         if self.pid is not None and self._process is not None:
             self._process.kill()
 
     async def stop(self) -> None:
         self._is_stopping = True
-        if self._keeper is None:
+        if self._supervisor is None:
             return
         if self.pid is not None and self._process is not None:
             self._process.terminate()
-        await self._has_ended(self._keeper)
+        await self._wait_supervisor(self._supervisor)
         if self.pid is not None:
             self.kill()
-            await self._has_ended(self._keeper)  # or it would be left behind, half ended
-        self._keeper.cancel()
+            await self._wait_supervisor(self._supervisor)  # otherwise a half-stopped process would stay
+        self._supervisor.cancel()
 
-    async def _has_ended(self, keeper: asyncio.Task[None]) -> None:
+    async def _wait_supervisor(self, supervisor: asyncio.Task[None]) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
-                await asyncio.shield(keeper)
+                await asyncio.shield(supervisor)
 
-    async def _keep(self) -> None:
-        wait = FIRST_WAIT
+    async def _supervise(self) -> None:
+        backoff = MIN_BACKOFF
         while not self._is_stopping:
-            began = self._clock()
+            started_at = self._clock()
             status = await self._status()
-            self._has_ended_once()
+            self._on_exit()
             if self._is_stopping:
                 return
-            wait = FIRST_WAIT if self._clock() - began > STEADY else min(2 * wait, LONGEST_WAIT)
-            log.error("envoy exited", status=status, wait_seconds=wait)
-            await asyncio.sleep(wait)
+            backoff = MIN_BACKOFF if self._clock() - started_at > STABLE_AFTER else min(2 * backoff, MAX_BACKOFF)
+            log.error("envoy exited", status=status, wait_seconds=backoff)
+            await asyncio.sleep(backoff)
 
     async def _status(self) -> int | None:
-        """Exit status of one run; None where the process could not be started."""
+        """Run Envoy once. Return its exit status, or None if it could not be started."""
         try:
             return await self._run()
         except OSError as error:  # no file descriptor, no memory
@@ -116,7 +118,7 @@ class EnvoyProcess:
             stdout=PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env={"PATH": "/usr/bin:/bin"},
-            pass_fds=self._inherited,
+            pass_fds=self._pass_fds,
         )
         if process.stdout is None:
             raise RuntimeError("the output of Envoy is not piped")
@@ -126,12 +128,12 @@ class EnvoyProcess:
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """However long they are: who is not read stands still, and Envoy with it."""
+    """Yield lines of any length, truncated, because Envoy blocks if its output is not read."""
     rest = b""
-    while piece := await stream.read(LONGEST_LINE):
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield line[:LONGEST_LINE]
-        rest = rest[:LONGEST_LINE]
+    while piece := await stream.read(MAX_LINE_BYTES):
+        *complete, rest = (rest + piece).split(b"\n")
+        for line in complete:
+            yield line[:MAX_LINE_BYTES]
+        rest = rest[:MAX_LINE_BYTES]
     if rest:
         yield rest

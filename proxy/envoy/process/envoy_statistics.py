@@ -1,6 +1,6 @@
-"""Envoy's own statistics, read of its admin interface at each scrape, and told beside ours as `plane="envoy"`.
+"""Envoy's statistics, read from its admin interface at each scrape and exported with `plane="envoy"`.
 
-Requests are counted by gate, whoever carries them, so that they mean the same on both planes; of what Envoy counts these are left out.
+gate counts requests itself, so that the metrics mean the same on both data planes; Envoy's own request counters are omitted.
 """
 
 import re
@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricFamilies, MetricFamilyText, escape_label
 
-_PATIENCE = 2.0  # seconds
-# Of routes: bytes, connections, TLS, and what waits for them.  Of Envoy as a whole what bounds it; nothing of its admin interface.
+_TIMEOUT_SECONDS = 2.0  # seconds
+# Per route: bytes, connections, TLS and pending requests. For the process: its limits. Nothing of the admin interface.
 _FILTER = (
     r"^cluster\.route-[0-9a-f]+\.(upstream_cx_(total|active|http1_total|http2_total|connect_fail|connect_timeout|connect_attempts_exceeded"
     r"|destroy_local|destroy_remote|idle_timeout|none_healthy|overflow|protocol_error|rx_bytes_total|tx_bytes_total)"
@@ -28,7 +28,7 @@ _CLUSTER = re.compile(r'(?:^|,)envoy_cluster_name="([^"]*)"')
 
 
 class EnvoyStatistics:
-    """Statistics of our Envoy at its admin socket."""
+    """Statistics of gate's Envoy, read from its admin socket."""
 
     def __init__(self, admin: Path):
         self._admin = admin
@@ -37,9 +37,9 @@ class EnvoyStatistics:
         return f"<EnvoyStatistics of {self._admin}>"
 
     def families(self, service: str, labels: Mapping[str, str]) -> MetricFamilies:
-        """Families, none where Envoy is away; `labels` are those of routes, by `stat_name`.  Waits; called in a thread."""
+        """Return metric families, none if Envoy is unavailable. `labels` are those of routes by `stat_name`. Blocks; called in a thread."""
         try:
-            families = translated(self._page(), service, labels)
+            families = parse_families(self._page(), service, labels)
         except (OSError, HTTPException, ValueError):
             metrics.envoy_up.set(0)
             return {}
@@ -47,58 +47,58 @@ class EnvoyStatistics:
         return families
 
     def _page(self) -> str:
-        """Page as Envoy writes it.  Raises OSError, HTTPException."""
-        with closing(_AdminConnection("envoy", timeout=_PATIENCE)) as connection:
+        """Fetch Envoy's metrics page. Raises OSError, HTTPException."""
+        with closing(_AdminConnection("envoy", timeout=_TIMEOUT_SECONDS)) as connection:
             connection.path = self._admin
             connection.request("GET", "/stats/prometheus?" + urlencode({"usedonly": "", "filter": _FILTER}))
-            answer = connection.getresponse()
-            if answer.status != 200:
-                raise HTTPException(f"status {answer.status}")
-            return answer.read().decode()
+            response = connection.getresponse()
+            if response.status != 200:
+                raise HTTPException(f"status {response.status}")
+            return response.read().decode()
 
 
 class _AdminConnection(HTTPConnection):
-    """Connection to a Unix socket; httpx forgets one that can't be connected."""
+    """Connection to a Unix socket; httpx does not close one that fails to connect."""
 
     path: Path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_PATIENCE)
+        self.sock.settimeout(_TIMEOUT_SECONDS)
         self.sock.connect(str(self.path))
 
 
-def translated(text: str, service: str, labels: Mapping[str, str]) -> MetricFamilies:
-    """Families out of Envoy's page, without clusters of no route that is in force: those of before a reload, and gate itself."""
+def parse_families(text: str, service: str, labels: Mapping[str, str]) -> MetricFamilies:
+    """Parse Envoy's page. Clusters of removed routes and of gate itself are omitted."""
     families: MetricFamilies = {}
     _, *parts = _TYPE.split(text)
     for name, kind, lines in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        told = [line for each in lines.splitlines() if (line := _line(each, service, labels))]
-        if told:
-            families[name] = MetricFamilyText(kind, "As counted by Envoy.", told)
+        samples = [line for each in lines.splitlines() if (line := _line(each, service, labels))]
+        if samples:
+            families[name] = MetricFamilyText(kind, "As counted by Envoy.", samples)
     return families
 
 
 def _line(line: str, service: str, labels: Mapping[str, str]) -> str:
-    """Line of a sample with our labels, "" for one that is not told."""
+    """Return a sample line with gate's labels, or "" to omit it."""
     name, brace, rest = line.partition("{")
     if not brace:
         return ""
-    said, _, value = rest.rpartition("}")
-    if (found := _CLUSTER.search(said)) is not None:
-        label = labels.get(found[1])
+    labels_text, _, value = rest.rpartition("}")
+    if (match := _CLUSTER.search(labels_text)) is not None:
+        label = labels.get(match[1])
         if label is None:
             return ""
-        said = f'{said[: found.start()]},envoy_cluster_name="{escape_label(label)}"{said[found.end() :]}'
-    separator = "," if said and not said.startswith(",") else ""
-    return f'{name}{{service="{escape_label(service)}",plane="envoy"{separator}{said}}}{value}'
+        labels_text = f'{labels_text[: match.start()]},envoy_cluster_name="{escape_label(label)}"{labels_text[match.end() :]}'
+    separator = "," if labels_text and not labels_text.startswith(",") else ""
+    return f'{name}{{service="{escape_label(service)}",plane="envoy"{separator}{labels_text}}}{value}'
 
 
-def merged(ours: MetricFamilies, envoys: MetricFamilies) -> MetricFamilies:
-    """Families of both, each once."""
-    for name, family in envoys.items():
-        if name in ours:
-            ours[name].lines.extend(family.lines)
+def merge_families(families: MetricFamilies, envoy_families: MetricFamilies) -> MetricFamilies:
+    """Merge Envoy's families into gate's, and return them."""
+    for name, family in envoy_families.items():
+        if name in families:
+            families[name].lines.extend(family.lines)
         else:
-            ours[name] = family
-    return ours
+            families[name] = family
+    return families

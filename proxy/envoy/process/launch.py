@@ -1,7 +1,6 @@
-"""Launcher of a program that ends with its parent, however that ends: `python launch.py PARENT PROGRAM ARGUMENTS...`.
+"""Launcher of a child process that dies with its parent: `python launch.py PARENT EXECUTABLE ARGUMENTS...`.
 
-Run as a script, in a process of its own: what is set here must be set before the program begins, and nothing may be done between
-the fork and the exec of a process with threads.
+It runs as a separate script, because a process with threads must not run code between fork and exec.
 """
 
 import ctypes
@@ -13,7 +12,7 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def die_with_parent(parent: int) -> None:
-    """Parent-death signal of prctl(2), Linux only; elsewhere a SIGKILL of gate ends the program, too.  Exits where the parent is gone."""
+    """Set the parent-death signal (prctl(2), Linux only). Exit if the parent has already died."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""Request that Envoy carries: what Envoy is told of it, the answer where its upstream gives none, and its end."""
+"""Request that Envoy forwards: the headers for Envoy, the error page if the upstream does not respond, and its completion."""
 
 import asyncio
 import math
@@ -13,10 +13,21 @@ from foundation.errors import AccessRevoked, UpstreamError, UpstreamTimeout
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.web.asgi_types import Headers, Receive, Send
 from proxy.envoy.envoy_request_head import EnvoyRequestHead, header_mutations
-from proxy.envoy.proxied.proxied_trace import CarriedTrace
-from proxy.envoy.proxied.response_details import bad_status_in, is_late, is_malformed, trouble_in
-from proxy.envoy.resources.internal_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, UPLOAD, Address
-from proxy.envoy.resources.upstream_clusters import is_replaceable
+from proxy.envoy.proxied.proxied_trace import ProxiedTrace
+from proxy.envoy.proxied.response_details import connection_fault, invalid_status, is_malformed, is_response_timeout
+from proxy.envoy.resources.internal_headers import (
+    AUTHORIZED,
+    BODY_UNDECLARED,
+    BUFFER_BODY,
+    CLUSTER,
+    HOST,
+    MAY_STREAM,
+    PATH,
+    RESPONSE_RULES,
+    STREAM_ID,
+    Address,
+)
+from proxy.envoy.resources.upstream_clusters import can_fail_over
 from proxy.forwarding.http_forwarding import Ending, ForwardResult
 from proxy.listener.listener_limits import MIN_BODY_PROGRESS_BYTES
 from proxy.observe.request_metrics import RequestCounter
@@ -31,23 +42,23 @@ from proxy.upstreams.upstream_errors import MALFORMED, bad_status
 from proxy.verdict import RequestDecision
 
 TIMEOUT = b"x-envoy-upstream-rq-timeout-ms"
-# From the end of the request to the head of the answer.
+# From the end of the request to the response head.
 HEAD_TIMEOUT = b"x-envoy-upstream-rq-per-try-timeout-ms"
-_CLUSTER, _NUMBER, _HOST, _JUDGED = (name.encode() for name in (CLUSTER, NUMBER, HOST, JUDGED))
-# Where nobody could be connected to, so that nothing was sent, it goes where the cluster leads next: to gate (clusters.py).
-_ELSEWHERE = ((b"x-envoy-retry-on", b"connect-failure"), (b"x-envoy-max-retries", b"1"))
-_FROM_UPSTREAM = "via_upstream"
-# By what Envoy says of a response (%RESPONSE_FLAGS%); anything else that is said of one that has ended is the upstream's doing.
+_CLUSTER, _STREAM_ID, _HOST, _AUTHORIZED = (name.encode() for name in (CLUSTER, STREAM_ID, HOST, AUTHORIZED))
+# If the connection fails, nothing was sent, and Envoy retries at the cluster's next member, which is gate (upstream_clusters.py).
+_RETRY_ON_CONNECT_FAILURE = ((b"x-envoy-retry-on", b"connect-failure"), (b"x-envoy-max-retries", b"1"))
+_VIA_UPSTREAM = "via_upstream"
+# By Envoy's %RESPONSE_FLAGS%; any other flag means that the upstream reset the connection.
 _ENDINGS = {"DC": Ending.CLIENT_LEFT, "UT": Ending.TIMED_OUT, "SI": Ending.SILENT}
-_NO_TROUBLE = "-"
-_TOOK_TOO_LONG = 408
-# Parts of `timeout_read` after which gate ends a body that drips: somewhat later than Envoy ends one that is silent, with an answer.
-_PATIENCE_WITH_DRIPS = 1.25
+_NO_FLAGS = "-"
+_REQUEST_TIMEOUT = 408
+# Multiple of `timeout_read` after which gate ends a slow body; later than Envoy's own timeout of an idle one, which has a response.
+_SLOW_BODY_FACTOR = 1.25
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
-class EnvoysWord:
-    """Envoy's word about a request that has ended: sizes in bytes, `status` 0 where no answer had begun."""
+class RequestSummary:
+    """Access log entry of a completed request. Sizes are in bytes; `status` is 0 if no response was sent."""
 
     status: int
     seconds: float
@@ -57,150 +68,155 @@ class EnvoysWord:
     details: str
 
     @property
-    def is_of_silent_client(self) -> bool:
-        """Whether Envoy has ended it because nothing more came of its body."""
-        return self.status == _TOOK_TOO_LONG and self.details.startswith("stream_idle_timeout")
+    def is_client_timeout(self) -> bool:
+        """Whether Envoy ended the request because its body was idle for too long."""
+        return self.status == _REQUEST_TIMEOUT and self.details.startswith("stream_idle_timeout")
 
     @property
     def ending(self) -> Ending:
-        if self.is_of_silent_client:
+        if self.is_client_timeout:
             return Ending.CLIENT_LEFT
-        if self.flags == _NO_TROUBLE:
+        if self.flags == _NO_FLAGS:
             return Ending.COMPLETE
         return next((_ENDINGS[flag] for flag in self.flags.split(",") if flag in _ENDINGS), Ending.BROKE_OFF)
 
 
-class CarriedRequest:
-    """Request on its way through Envoy to its upstream.  `cut` resets the connection of its client."""
+class ProxiedRequest:
+    """Request that Envoy forwards to its upstream."""
 
     def __init__(
         self,
         plane: EmbeddedDataPlane,
         context: RequestContext,
-        judged: RequestDecision,
+        decision: RequestDecision,
         outgoing: OutgoingRequest,
         head: EnvoyRequestHead,
         cluster: str,
-        answered: RequestCounter,
-        trace: CarriedTrace | None = None,
+        count_request: RequestCounter,
+        trace: ProxiedTrace | None = None,
     ):
         self._plane = plane
         self._context = context
-        self._judged, self._incoming = judged, judged.incoming
+        self._decision, self._incoming = decision, decision.incoming
         self._outgoing = outgoing
         self._head = head
-        self.cluster = cluster  # that it goes to
-        self._answered = answered
-        self._trace, self._trouble = trace, "envoy has ended"
-        # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
-        self._may_stream = "grpc" if judged.incoming.is_grpc else "events" if judged.incoming.accepts_event_stream else ""
-        self._is_bounded_to_the_head = bool(self._may_stream) and outgoing.is_default_timeout
-        self._ended_because: Ending | None = None
-        self._took_too_long = False
-        self._patience: asyncio.TimerHandle | None = None
-        self._under_way = ExitStack()
+        self.cluster = cluster  # destination
+        self._count_request = count_request
+        self._trace, self._error_name = trace, "envoy has ended"
+        # A requested stream that only Envoy can forward; the response shows whether it is one.
+        self._may_stream = "grpc" if decision.incoming.is_grpc else "events" if decision.incoming.accepts_event_stream else ""
+        self._timeout_covers_head_only = bool(self._may_stream) and outgoing.is_default_timeout
+        self._forced_ending: Ending | None = None
+        self._is_client_too_slow = False
+        self._response_timer: asyncio.TimerHandle | None = None
+        self._tracking = ExitStack()
         self._stream: Stream
-        self._cut: Callable[[Address], None]
-        self._began: float
-        self._window_began: float  # of the last gap that was long enough, so far
-        self._window_bytes: int
+        self._reset: Callable[[Address], None]
+        self._started_at: float
+        self._progress_at: float  # when the body last made enough progress
+        self._progress_bytes: int
 
-    def begin(self, cut: Callable[[Address], None]) -> None:
-        """Begin: from now on it may be ended, until `tell` is called."""
-        tracked = self._plane.track(self._judged, self._outgoing.selection, self._outgoing.statistics)
-        self._stream, self._cut, self._began = self._under_way.enter_context(tracked), cut, time.monotonic()
-        self._window_began, self._window_bytes = self._began, 0
-        self._stream.end = partial(self._end, Ending.REVOKED)
+    def start(self, reset: Callable[[Address], None]) -> None:
+        """Start tracking. Until `complete` is called, the request can be terminated; `reset` resets the client's connection."""
+        tracked = self._plane.track(self._decision, self._outgoing.selection, self._outgoing.statistics)
+        self._stream, self._reset, self._started_at = self._tracking.enter_context(tracked), reset, time.monotonic()
+        self._progress_at, self._progress_bytes = self._started_at, 0
+        self._stream.end = partial(self._terminate, Ending.REVOKED)
 
     @property
-    def number(self) -> str:
-        return self._head.downstream.number
+    def stream_id(self) -> str:
+        return self._head.downstream.stream_id
 
     @property
     def id(self) -> bytes:
-        """Id of the request, that its upstream reads, too."""
+        """Request id, which is also sent to the upstream."""
         return self._incoming.request_id.encode()
 
     @property
-    def is_replaceable(self) -> bool:
-        """Whether gate asks another upstream where Envoy could not connect to this one."""
-        route = self._judged.check.decision.route
-        return route is not None and is_replaceable(route.route)
+    def can_fail_over(self) -> bool:
+        """Whether gate selects another upstream if Envoy cannot connect to this one."""
+        route = self._decision.check.decision.route
+        return route is not None and can_fail_over(route.route)
 
-    def told_to_envoy(self, mark: bytes) -> Headers:
-        """What Envoy is told, which makes the whole head that the upstream gets.  ValueError where it can't be told that."""
+    def to_envoy_headers(self, secret: bytes) -> Headers:
+        """Return the headers for Envoy, from which it builds the upstream's request head. Raises ValueError if they cannot express it."""
         outgoing, head = self._outgoing, self._head
         (_, host), *headers = outgoing.headers
-        told = [(_CLUSTER, self.cluster.encode()), (_NUMBER, self.number.encode()), (_HOST, host)]
+        headers_for_envoy = [(_CLUSTER, self.cluster.encode()), (_STREAM_ID, self.stream_id.encode()), (_HOST, host)]
         if self._may_stream:
-            told.append((MAY_STREAM.encode(), self._may_stream.encode()))
+            headers_for_envoy.append((MAY_STREAM.encode(), self._may_stream.encode()))
             if self._incoming.is_grpc:
-                headers.append((b"te", b"trailers"))  # which gRPC wants, and which is for each hop to say
+                headers.append((b"te", b"trailers"))  # gRPC requires it, and each hop sends its own
         if outgoing.response_headers is not None:
-            told.append((RESPONSE.encode(), outgoing.response_headers.told_to_envoy()))
-        if self.is_replaceable:
-            told += _ELSEWHERE
-        told += [(name, b"%d" % max(1, round(timeout * 1000))) for name, timeout in self._timeouts() if timeout != math.inf]
-        told += header_mutations(head, headers, is_http2=self._is_http2())
-        is_marked = True
+            headers_for_envoy.append((RESPONSE_RULES.encode(), outgoing.response_headers.told_to_envoy()))
+        if self.can_fail_over:
+            headers_for_envoy += _RETRY_ON_CONNECT_FAILURE
+        headers_for_envoy += [(name, b"%d" % max(1, round(timeout * 1000))) for name, timeout in self._timeouts() if timeout != math.inf]
+        headers_for_envoy += header_mutations(head, headers, is_http2=self._is_http2())
+        is_final = True
         if outgoing.target != head.target or head.is_ambiguous:
-            told.append((PATH.encode(), outgoing.target))
-            is_marked = False
+            headers_for_envoy.append((PATH.encode(), outgoing.target))
+            is_final = False
         if head.is_body_undeclared and not self._is_http2():
-            told.append((BODILESS.encode(), b"1"))
-            is_marked = False
+            headers_for_envoy.append((BODY_UNDECLARED.encode(), b"1"))
+            is_final = False
         if outgoing.has_body and not self._is_http2():
-            told.append((UPLOAD.encode(), b"1"))
-            is_marked = False
-        if is_marked:
-            told.append((_JUDGED, mark))
-        return told
+            headers_for_envoy.append((BUFFER_BODY.encode(), b"1"))
+            is_final = False
+        if is_final:
+            headers_for_envoy.append((_AUTHORIZED, secret))
+        return headers_for_envoy
 
     def _is_http2(self) -> bool:
-        route = self._judged.check.decision.route
+        route = self._decision.check.decision.route
         return route is not None and route.route.upstream_http2
 
     def _timeouts(self) -> Iterator[tuple[bytes, float]]:
-        """The default is not for a stream, but for the head of what may become one; a call of gRPC may think for longer."""
+        """Yield the timeouts for Envoy.
+
+        A default timeout does not apply to a stream, only to its response head; the head of a gRPC call may take as long as an idle
+        connection.
+        """
         timeout = self._outgoing.timeout or math.inf
-        if self._is_bounded_to_the_head:
+        if self._timeout_covers_head_only:
             yield HEAD_TIMEOUT, max(self._plane.forwarding_table.idle_timeout, timeout) if self._incoming.is_grpc else timeout
         else:
             yield TIMEOUT, timeout
 
-    async def instead(self, details: str) -> CapturedResponse:
-        """Page in place of an answer that the upstream did not give; `details` say why, in Envoy's words."""
-        said = CapturedResponse()
-        await self._refuse(self._error(details), said)
-        return said
+    async def error_page(self, details: str) -> CapturedResponse:
+        """Return the error page for a missing upstream response; `details` are Envoy's response code details."""
+        captured = CapturedResponse()
+        await self._refuse(self._error(details), captured)
+        return captured
 
     async def _refuse(self, error: UpstreamError | AccessRevoked, send: Send) -> None:
-        self._trouble = type(error).__name__
+        self._error_name = type(error).__name__
         if isinstance(error, UpstreamTimeout):
             self._stream.ending = Ending.TIMED_OUT
         await send_denial(self._incoming, self._context.record_denial(denial_from_error(error)), send)
         if isinstance(error, UpstreamError):
             self._stream.status = self._context.status
 
-    async def carry_elsewhere(self, receive: Receive, send: Send) -> None:
-        """Carry it after all: Envoy could not connect to its upstream, so nothing was sent.
+    async def fail_over(self, receive: Receive, send: Send) -> None:
+        """Forward the request by gate, because Envoy could not connect to its upstream and nothing was sent.
 
-        Why, Envoy does not say: where no other is left, and it was not for time, the same one is asked again, to learn the reason.
+        Envoy does not report the reason. If no other upstream is left, gate tries the same one again to find it, unless it was a
+        timeout.
         """
-        outgoing, was_late = self._outgoing, time.monotonic() - self._began >= CONNECT_TIMEOUT
-        fault = ConnectFailure.TIMED_OUT if was_late else ConnectFailure.UNKNOWN
+        outgoing, is_timeout = self._outgoing, time.monotonic() - self._started_at >= CONNECT_TIMEOUT
+        fault = ConnectFailure.TIMED_OUT if is_timeout else ConnectFailure.UNKNOWN
         error = self._plane.upstream_errors.reported(outgoing.upstream.endpoint, fault)
         try:
-            if not self._moves_on() and was_late:
+            if not self._select_next() and is_timeout:
                 raise error
             result = await self._plane.forward_request(outgoing, receive, send, self._stream)
             if result.ending is not Ending.COMPLETE:
-                self._ended_because = result.ending
+                self._forced_ending = result.ending
         except (AccessRevoked, UpstreamError) as error:
             await self._refuse(error, send)
 
-    def _moves_on(self) -> bool:
-        """Move to another upstream; False where there is none left.  The connection that failed was Envoy's, which has counted it."""
+    def _select_next(self) -> bool:
+        """Select the next upstream; return False if none is left. Envoy has counted the failed connection."""
         outgoing = self._outgoing
         moves = outgoing.selection is not None and outgoing.selection.move_on(outgoing)
         if outgoing.statistics is not None:
@@ -209,71 +225,71 @@ class CarriedRequest:
 
     def _error(self, details: str) -> UpstreamError:
         upstream_errors, endpoint = self._plane.upstream_errors, self._outgoing.upstream.endpoint
-        if (status := bad_status_in(details)) is not None:
+        if (status := invalid_status(details)) is not None:
             return upstream_errors.protocol_error(endpoint, bad_status(status, is_upgrade=False) or MALFORMED)
-        if is_late(details):
+        if is_response_timeout(details):
             return upstream_errors.timeout(endpoint)
         if is_malformed(details):
             return upstream_errors.protocol_error(endpoint, MALFORMED)
-        return upstream_errors.reported(endpoint, trouble_in(details))
+        return upstream_errors.reported(endpoint, connection_fault(details))
 
-    def has_received(self, size: int, *, is_all: bool) -> None:
-        """Note what has come of its body: a client that drips is cut off, by the measure of our own listener."""
+    def on_body_progress(self, size: int, *, is_all: bool) -> None:
+        """Check the progress of the request body, and reset a client that is slower than gate's listener allows."""
         now = time.monotonic()
-        if size - self._window_bytes >= MIN_BODY_PROGRESS_BYTES:
-            self._window_began, self._window_bytes = now, size
-        if not is_all and now - self._window_began > self._plane.forwarding_table.read_timeout * _PATIENCE_WITH_DRIPS:
-            self._took_too_long = True
-            self._end(Ending.CLIENT_LEFT)
+        if size - self._progress_bytes >= MIN_BODY_PROGRESS_BYTES:
+            self._progress_at, self._progress_bytes = now, size
+        if not is_all and now - self._progress_at > self._plane.forwarding_table.read_timeout * _SLOW_BODY_FACTOR:
+            self._is_client_too_slow = True
+            self._terminate(Ending.CLIENT_LEFT)
 
-    def is_no_stream(self) -> None:
-        """Bound an answer that turned out to be no stream: Envoy does not bound the silence of what may be one."""
-        most = min(self._plane.forwarding_table.idle_timeout, self._outgoing.timeout or math.inf)
-        if most != math.inf and self._patience is None:
-            self._patience = asyncio.get_running_loop().call_later(most, self._end, Ending.TIMED_OUT)
+    def on_not_streaming(self) -> None:
+        """Start the timeout of a response that is no stream, because Envoy has no idle timeout for a possible one."""
+        timeout = min(self._plane.forwarding_table.idle_timeout, self._outgoing.timeout or math.inf)
+        if timeout != math.inf and self._response_timer is None:
+            self._response_timer = asyncio.get_running_loop().call_later(timeout, self._terminate, Ending.TIMED_OUT)
 
-    def tell(self, word: EnvoysWord | None) -> None:
-        """Tell of its end: Envoy's word, None where it gave none before it ended."""
+    def complete(self, summary: RequestSummary | None) -> None:
+        """Record the completed request. `summary` is None if Envoy exited before it wrote one."""
         context, stream = self._context, self._stream
-        if self._patience is not None:
-            self._patience.cancel()
-        if word is not None:
-            context.total_seconds = stream.duration_seconds = word.seconds
-            self._took_too_long |= word.is_of_silent_client
-        if word is not None and context.status is None:
-            ending = self._ended_because or word.ending
-            status = 0 if self._took_too_long else word.status
+        if self._response_timer is not None:
+            self._response_timer.cancel()
+        if summary is not None:
+            context.total_seconds = stream.duration_seconds = summary.seconds
+            self._is_client_too_slow |= summary.is_client_timeout
+        if summary is not None and context.status is None:
+            ending = self._forced_ending or summary.ending
+            status = 0 if self._is_client_too_slow else summary.status
             context.status = status or CLIENT_CLOSED
-            context.result = ForwardResult(context.status, word.sent, ending)
+            context.result = ForwardResult(context.status, summary.sent, ending)
             stream.status, stream.ending = status or None, ending
             if ending in (Ending.TIMED_OUT, Ending.SILENT, Ending.REVOKED):
                 context.log_detail = ending.value
-            if word.details == _FROM_UPSTREAM:
+            if summary.details == _VIA_UPSTREAM:
                 self._plane.upstream_errors.answered(self._outgoing.upstream.endpoint)
         elif context.status is None:
-            context.status, stream.ending = CLIENT_CLOSED, self._ended_because or Ending.STOPPED
+            context.status, stream.ending = CLIENT_CLOSED, self._forced_ending or Ending.STOPPED
             context.log_detail = "envoy has ended"
-        self._under_way.close()
+        self._tracking.close()
         recorder = self._plane.pipeline.recorder
         if self._trace is None:
             recorder.record(context)
         else:
-            self._trace.record(recorder, context, self._trouble)
-        # The application's part in it is as if its client had left; for the listener it was too slow.
-        self._count(_TOOK_TOO_LONG if self._took_too_long else context.status, word)
+            self._trace.record(recorder, context, self._error_name)
+        # The request log has a client disconnect, the listener's count a request timeout.
+        self._count(_REQUEST_TIMEOUT if self._is_client_too_slow else context.status, summary)
 
-    def _count(self, status: int, word: EnvoysWord | None) -> None:
+    def _count(self, status: int, summary: RequestSummary | None) -> None:
         host, method = self._incoming.headers.get(b"host", b""), self._incoming.scope["method"].encode()
-        if word is None:
-            self._answered(host, method, status, 0.0, None, None)
+        if summary is None:
+            self._count_request(host, method, status, 0.0, None, None)
         else:
-            self._answered(host, method, status, word.seconds, word.received, word.sent)
+            self._count_request(host, method, status, summary.seconds, summary.received, summary.sent)
 
-    def hang_up(self) -> None:
+    def reset_client(self) -> None:
         if self._head.downstream.peer is not None:
-            self._cut(self._head.downstream.peer)
+            self._reset(self._head.downstream.peer)
 
-    def _end(self, why: Ending) -> None:
-        if self._ended_because is None:  # two changes may end it
-            self._ended_because = why
-            self.hang_up()
+    def _terminate(self, ending: Ending) -> None:
+        if self._forced_ending is None:  # two events may terminate it
+            self._forced_ending = ending
+            self.reset_client()

@@ -1,4 +1,4 @@
-"""Trace of a request that Envoy carries: its spans stay open until Envoy has told of its end."""
+"""Trace of a request that Envoy forwards; its spans stay open until Envoy has logged the request."""
 
 import time
 from typing import Self
@@ -10,29 +10,29 @@ from proxy.observe.request_spans import decided, note_carried, request_span, ups
 from proxy.upstreams.outgoing_request import OutgoingRequest
 
 
-class CarriedTrace:
-    """Spans of one request: `root`, and `upstream` below it, of which the upstream hears."""
+class ProxiedTrace:
+    """Spans of one request: `root`, and its child `upstream`, whose context the upstream receives."""
 
     def __init__(self, root: Span, upstream: AnySpan):
         self._root, self._upstream = root, upstream
 
     @classmethod
-    def begin(cls, tracer: Tracer, context: RequestContext, outgoing: OutgoingRequest) -> Self | None:
-        """Trace of a request that was judged, told as if it had begun with the request; None for one that is not traced."""
-        began = time.time_ns() - round((time.monotonic() - context.incoming.started_at) * 1e9)
-        root = request_span(tracer, context.incoming, began)
+    def start(cls, tracer: Tracer, context: RequestContext, outgoing: OutgoingRequest) -> Self | None:
+        """Start the spans of an authorized request, with its start time. Return None if it is not traced."""
+        started_at = time.time_ns() - round((time.monotonic() - context.incoming.started_at) * 1e9)
+        root = request_span(tracer, context.incoming, started_at)
         if root is None:
             return None
         if context.decision is not None:
-            judging = root.child("authorize", INTERNAL, decided(context.decision.check.decision), began)
-            judging.end(judging.at_offset(context.decision_seconds or 0.0))
-        with root.activate():
+            authorization_span = root.below("authorize", INTERNAL, decided(context.decision.check.decision), started_at)
+            authorization_span.end(authorization_span.after(context.decision_seconds or 0.0))
+        with root.resumed():
             return cls(root, upstream_span(outgoing))
 
-    def record(self, recorder: RequestRecorder, context: RequestContext, trouble: str) -> None:
-        """Record its end.  `trouble` is a word for why there is no result."""
+    def record(self, recorder: RequestRecorder, context: RequestContext, error_name: str) -> None:
+        """Record the completed request. `error_name` names the error if there is no result."""
         if context.result is None:
-            self._upstream.set_error(trouble)
+            self._upstream.fail(error_name)
         else:
             note_carried(self._upstream, context.result)
         with self._root.activate():

@@ -1,9 +1,9 @@
-"""Upstream errors behind Envoy: `response.code_details` in, the same words out that our own connections have."""
+"""Mapping of Envoy's response code details to the upstream errors of gate's own connections."""
 
 from foundation.connection_errors import ConnectFailure
 
-# By what Envoy (1.40) writes, the more exact first; blanks are underscores there.
-_MARKS = (
+# Substrings of Envoy's (1.40) details, more specific ones first; blanks are underscores.
+_DETAILS = (
     ("Connection_refused", ConnectFailure.REFUSED),
     ("Too_many_open_files", ConnectFailure.FD_EXHAUSTED),
     ("SAN_matcher", ConnectFailure.HOSTNAME_MISMATCH),
@@ -19,29 +19,29 @@ _MARKS = (
     ("TLS_error", ConnectFailure.HANDSHAKE_FAILED),
     ("nreachable", ConnectFailure.UNREACHABLE),
     ("No_route_to_host", ConnectFailure.UNREACHABLE),
-    ("no_healthy_upstream", ConnectFailure.UNRESOLVED),  # no cluster of ours has health checks of Envoy's: it has no address to ask
+    ("no_healthy_upstream", ConnectFailure.UNRESOLVED),  # clusters have no health checks in Envoy, so the name did not resolve
     ("connection_timeout", ConnectFailure.TIMED_OUT),
     ("connection_termination", ConnectFailure.CONNECTION_RESET),
     ("remote_reset", ConnectFailure.CONNECTION_RESET),
     ("Connection_reset", ConnectFailure.CONNECTION_RESET),
 )
-_LATE = ("response_timeout", "upstream_per_try_timeout", "request_overall_timeout", "stream_idle_timeout")
+_TIMEOUTS = ("response_timeout", "upstream_per_try_timeout", "request_overall_timeout", "stream_idle_timeout")
 
 
-def trouble_in(details: str) -> ConnectFailure:
-    return next((trouble for mark, trouble in _MARKS if mark in details), ConnectFailure.UNKNOWN)
+def connection_fault(details: str) -> ConnectFailure:
+    return next((fault for text, fault in _DETAILS if text in details), ConnectFailure.UNKNOWN)
 
 
-def is_late(details: str) -> bool:
-    """Timeout of the response: the request was sent, and no answer came in time."""
-    return details.startswith(_LATE)
+def is_response_timeout(details: str) -> bool:
+    """Return whether the request was sent and the response timed out."""
+    return details.startswith(_TIMEOUTS)
 
 
 def is_malformed(details: str) -> bool:
     return "protocol_error" in details
 
 
-def bad_status_in(details: str) -> int | None:
-    """Status of an answer that can't be passed on, as our script tells it (response_filter.lua)."""
-    told, _, status = details.partition(" ")
-    return int(status) if told == "status" and status.isdecimal() else None
+def invalid_status(details: str) -> int | None:
+    """Return the invalid response status that the Lua script reports (response_filter.lua), or None."""
+    prefix, _, status = details.partition(" ")
+    return int(status) if prefix == "status" and status.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Envoy's bootstrap: where gate is, and which files say the rest."""
+"""Envoy's bootstrap configuration: clusters of gate's sockets, limits, and the files of the other resources."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ from typing import Any, Self
 Json = dict[str, Any]
 
 TYPE = "type.googleapis.com/envoy."
-# Clusters that lead to gate itself: who judges each request, who answers what Envoy does not carry, who answers an authority, who takes
-# connections that Envoy does not read, and who goes on with what Envoy could not connect to its upstream.
-JUDGE, GATE, ACME, UNREAD, UNCONNECTED = "gate-judge", "gate", "gate-acme", "gate-unread", "gate-unconnected"
+# Clusters of gate's sockets: the authorization server, the internal listener, ACME challenges, connections that Envoy tunnels unparsed,
+# and failover of requests that Envoy could not connect to their upstream.
+EXT_AUTHZ, GATE, ACME, PASSTHROUGH, FAILOVER = "gate-judge", "gate", "gate-acme", "gate-unread", "gate-unconnected"
 LISTENERS, CLUSTERS = "listeners.json", "clusters.json"
-# One event loop answers no more requests of the judge at once; the others wait in Envoy, where they take no file descriptor.
-MAX_JUDGE_CONNECTIONS = 256
-# Requests that wait for a connection to gate.
+# More concurrent checks would not help one event loop; the others wait in Envoy, without a file descriptor.
+MAX_EXT_AUTHZ_CONNECTIONS = 256
+# Requests that may wait for a connection to gate.
 MAX_PENDING = 16_384
-# File descriptors that Envoy needs for itself, and for each of its workers.
-_OWN_DESCRIPTORS, _WORKER_DESCRIPTORS = 64, 16
+# File descriptors that Envoy needs itself, and per worker.
+_BASE_DESCRIPTORS, _WORKER_DESCRIPTORS = 64, 16
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
 _TRANSPORTS = f"{TYPE}extensions.transport_sockets"
-# Each connection begins with the address of its client (PROXY protocol, version 2).
-_ANNOUNCED: Json = {
+# Each connection starts with a PROXY protocol header (version 2).
+_PROXY_PROTOCOL_TRANSPORT: Json = {
     "name": "envoy.transport_sockets.upstream_proxy_protocol",
     "typed_config": {
         "@type": f"{_TRANSPORTS}.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
@@ -35,97 +35,105 @@ _ANNOUNCED: Json = {
     },
 }
 _MIB = 1024 * 1024
-# Parts of the heap that it may have, in the order in which Envoy helps itself.
+# Fractions of the heap limit at which Envoy's overload actions start, in this order.
 _SHRINK, _NO_KEEP_ALIVE, _NO_REQUESTS, _NO_CONNECTIONS = 0.90, 0.92, 0.95, 0.98
 HEAP, CONNECTIONS = "envoy.resource_monitors.fixed_heap", "envoy.resource_monitors.global_downstream_max_connections"
-# Streams that hold less, as a power of two in bytes, are not worth a reset.
+# Smaller streams are not reset; a power of two in bytes.
 _LARGE_STREAM = 16
 
 
 @dataclass(frozen=True, slots=True)
 class EnvoyLimits:
-    """Limits of Envoy as a whole: its heap in MiB, and its connections: of clients, to the judge, to gate's data plane, and to one
-    upstream."""
+    """Limits of the Envoy process: heap in MiB, and connections of clients, to gate's authorization server, to gate, and per upstream."""
 
     heap: int
     connections: int
-    to_judge: int = MAX_JUDGE_CONNECTIONS
+    to_ext_authz: int = MAX_EXT_AUTHZ_CONNECTIONS
     to_gate: int = 1_000_000
     to_upstream: int = 1_000_000
 
     @classmethod
     def within(cls, descriptors: int, heap: int, connections: int, workers: int) -> Self:
-        """Limits for which that many file descriptors are enough, on Envoy's side and on gate's.
+        """Return limits that fit into this number of file descriptors, in Envoy and in gate.
 
-        gate needs two for each request that it forwards itself.  A client's connection of HTTP/2 may need many upstream connections, so
-        half of what is left is for these, and no upstream takes more than half of that.
+        gate needs two per request that it forwards itself. An HTTP/2 client connection may need many upstream connections, so half of
+        the rest is for those, and one upstream gets at most half of that.
         """
-        to_judge, to_gate = min(MAX_JUDGE_CONNECTIONS, descriptors // 8), descriptors // 4
-        left = max(4, descriptors - to_judge - to_gate - _OWN_DESCRIPTORS - workers * _WORKER_DESCRIPTORS)
-        return cls(heap, min(connections, left // 2), to_judge, to_gate, left // 4)
+        to_ext_authz, to_gate = min(MAX_EXT_AUTHZ_CONNECTIONS, descriptors // 8), descriptors // 4
+        left = max(4, descriptors - to_ext_authz - to_gate - _BASE_DESCRIPTORS - workers * _WORKER_DESCRIPTORS)
+        return cls(heap, min(connections, left // 2), to_ext_authz, to_gate, left // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class GateSockets:
-    """Unix sockets of gate's own, by the clusters that lead there."""
+    """Paths of gate's Unix sockets, by cluster."""
 
-    judge: Path
+    ext_authz: Path
     gate: Path
     acme: Path
-    unread: Path
-    unconnected: Path
+    passthrough: Path
+    failover: Path
 
     @classmethod
-    def below(cls, directory: Path) -> Self:
+    def in_directory(cls, directory: Path) -> Self:
         return cls(*(directory / name for name in ("judge", "gate", "acme", "unread", "unconnected")))
 
     def clusters(self, limits: EnvoyLimits) -> list[Json]:
-        unread = {**own_cluster(UNREAD, self.unread, limits.to_gate), "transport_socket": _ANNOUNCED}
-        ways = ((GATE, self.gate), (ACME, self.acme), (UNCONNECTED, self.unconnected))
-        return [own_cluster(JUDGE, self.judge, limits.to_judge), *(own_cluster(name, path, limits.to_gate) for name, path in ways), unread]
+        passthrough = {**gate_cluster(PASSTHROUGH, self.passthrough, limits.to_gate), "transport_socket": _PROXY_PROTOCOL_TRANSPORT}
+        paths = ((GATE, self.gate), (ACME, self.acme), (FAILOVER, self.failover))
+        return [
+            gate_cluster(EXT_AUTHZ, self.ext_authz, limits.to_ext_authz),
+            *(gate_cluster(name, path, limits.to_gate) for name, path in paths),
+            passthrough,
+        ]
 
 
-def bootstrap(files: Path, sockets: GateSockets, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
-    """Bootstrap configuration.  `files` is the directory of the other resources; `admin` and `listeners` are Unix sockets."""
+def bootstrap(files: Path, sockets: GateSockets, admin: Path, limits: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
+    """Return the bootstrap configuration. `files` is the directory of the other resources, `admin` a Unix socket."""
     return {
         "node": {"id": "gate", "cluster": "gate"},
-        # 0o600: who may connect may also stop Envoy.
+        # 0o600, because the admin interface can stop Envoy.
         "admin": {"address": {"pipe": {"path": str(admin), "mode": 0o600}}, "ignore_global_conn_limit": True},
-        # A line feed alone ends no line of a chunked body, and its extensions hold no control bytes.
+        # Rejects a bare line feed in chunked bodies, and control bytes in chunk extensions.
         "layered_runtime": {"layers": [{"name": "gate", "static_layer": {"envoy.reloadable_features.strict_chunk_parsing": True}}]},
-        "overload_manager": _overload(most),
-        "dynamic_resources": {"lds_config": watched(files, LISTENERS), "cds_config": watched(files, CLUSTERS)},
+        "overload_manager": _overload(limits),
+        "dynamic_resources": {"lds_config": file_config_source(files, LISTENERS), "cds_config": file_config_source(files, CLUSTERS)},
         "static_resources": {
             "listeners": list(listeners),
-            "clusters": sockets.clusters(most),
+            "clusters": sockets.clusters(limits),
         },
     }
 
 
-def _overload(most: EnvoyLimits) -> Json:
-    """Who holds most is cut before anybody is refused, and who is there is served before who comes."""
+def _overload(limits: EnvoyLimits) -> Json:
+    """Return the overload manager: it resets the largest streams first, then rejects requests, then new connections."""
     monitors = "extensions.resource_monitors"
-    heap: Json = {"@type": f"{TYPE}{monitors}.fixed_heap.v3.FixedHeapConfig", "max_heap_size_bytes": most.heap * _MIB}
+    heap: Json = {"@type": f"{TYPE}{monitors}.fixed_heap.v3.FixedHeapConfig", "max_heap_size_bytes": limits.heap * _MIB}
     connections: Json = {
         "@type": f"{TYPE}{monitors}.downstream_connections.v3.DownstreamConnectionsConfig",
-        "max_active_downstream_connections": most.connections,
+        "max_active_downstream_connections": limits.connections,
     }
-    full = {name: {"threshold": {"value": part}} for name, part in (("shrink_heap", _SHRINK), ("disable_http_keepalive", _NO_KEEP_ALIVE))}
-    full |= {"reset_high_memory_stream": {"scaled": {"scaling_threshold": _SHRINK, "saturation_threshold": _NO_CONNECTIONS}}}
-    full |= {
-        name: {"threshold": {"value": part}}
-        for name, part in (("stop_accepting_requests", _NO_REQUESTS), ("stop_accepting_connections", _NO_CONNECTIONS))
+    triggers = {
+        name: {"threshold": {"value": threshold}}
+        for name, threshold in (("shrink_heap", _SHRINK), ("disable_http_keepalive", _NO_KEEP_ALIVE))
+    }
+    triggers |= {"reset_high_memory_stream": {"scaled": {"scaling_threshold": _SHRINK, "saturation_threshold": _NO_CONNECTIONS}}}
+    triggers |= {
+        name: {"threshold": {"value": threshold}}
+        for name, threshold in (("stop_accepting_requests", _NO_REQUESTS), ("stop_accepting_connections", _NO_CONNECTIONS))
     }
     return {
         "refresh_interval": "0.250s",
         "buffer_factory_config": {"minimum_account_to_track_power_of_two": _LARGE_STREAM},
         "resource_monitors": [{"name": HEAP, "typed_config": heap}, {"name": CONNECTIONS, "typed_config": connections}],
-        "actions": [{"name": f"envoy.overload_actions.{name}", "triggers": [{"name": HEAP, **when}]} for name, when in full.items()],
+        "actions": [
+            {"name": f"envoy.overload_actions.{name}", "triggers": [{"name": HEAP, **trigger}]} for name, trigger in triggers.items()
+        ],
     }
 
 
-def watched(files: Path, name: str) -> Json:
-    """Watched file as a config source: Envoy reads it again when another file takes its name."""
+def file_config_source(files: Path, name: str) -> Json:
+    """Return a config source for a file, which Envoy reads again when it is replaced."""
     return {
         "path_config_source": {"path": str(files / name)},
         "resource_api_version": "V3",
@@ -133,11 +141,11 @@ def watched(files: Path, name: str) -> Json:
     }
 
 
-def own_cluster(name: str, path: Path, connections: int) -> Json:
+def gate_cluster(name: str, path: Path, connections: int) -> Json:
     options = {
         "@type": f"{TYPE}{_OPTIONS.removeprefix('envoy.')}",
         "explicit_http_config": {"http_protocol_options": {}},
-        # gate closes idle connections itself; a request must not meet one that is about to close.  A judge's answer repeats much.
+        # Shorter than gate's idle timeout, so that no request meets a closing connection. A check response repeats many headers.
         "common_http_protocol_options": {"idle_timeout": "4s", "max_headers_count": 1000},
     }
     return {
@@ -159,11 +167,11 @@ def endpoint(cluster: str, address: Json) -> Json:
 
 
 def file_log(path: str, line: str, filter_: Json, *, is_periodic: bool = False) -> Json:
-    """Access log of the ends of what the filter says, in a file; `is_periodic`: of what has not ended, again and again."""
-    at_its_time = {"log_type_filter": {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}}
+    """Return a file access log of completed requests that match the filter; with `is_periodic`, of active requests, periodically."""
+    entry_type = {"log_type_filter": {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}}
     return {
         "name": "envoy.access_loggers.file",
-        "filter": {"and_filter": {"filters": [at_its_time, filter_]}},
+        "filter": {"and_filter": {"filters": [entry_type, filter_]}},
         "typed_config": {
             "@type": f"{TYPE}extensions.access_loggers.file.v3.FileAccessLog",
             "path": path,

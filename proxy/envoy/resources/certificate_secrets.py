@@ -1,6 +1,6 @@
-"""Certificates that Envoy shows: those of the configuration, then one for each host of autocert, a placeholder until it is obtained.
+"""TLS secrets for Envoy (SDS): the configured certificates, and one per autocert host, which is a placeholder until it is issued.
 
-Their names follow from the configuration alone, so one that is obtained or renewed changes no listener, and no connection.
+Secret names depend only on the configuration, so a new certificate changes no listener and no connection.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ from proxy.listener.tls.self_signed import placeholder_pair
 
 log = structlog.get_logger(__name__)
 
-SHOW_EVERY = 0.5  # seconds between two looks at what autocert has obtained
+SYNC_INTERVAL = 0.5  # seconds between checks for new certificates
 _PLACEHOLDER = "placeholder"
-_MOST_FINGERPRINTS = 20_000
+_MAX_CACHED_FINGERPRINTS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class StapledCertificate:
-    """Certificate and key with the OCSP response that is stapled to it (RFC 6960), DER; none if that is empty."""
+    """Certificate, key and stapled OCSP response (RFC 6960, DER), which may be empty."""
 
     pair: CertificatePair
     staple: bytes = b""
 
     def secret(self, name: str) -> Json:
-        """Secret resource (envoy.extensions.transport_sockets.tls.v3.Secret); it holds the key."""
+        """Return the secret resource (envoy.extensions.transport_sockets.tls.v3.Secret), which contains the key."""
         certificate: Json = {
             "certificate_chain": {"inline_string": self.pair.certificate.decode("ascii")},
             "private_key": {"inline_string": self.pair.key.reveal().decode("ascii")},
@@ -49,65 +49,65 @@ class StapledCertificate:
 
 
 def certificate_names(options: Options) -> tuple[str, ...]:
-    """Names of the secrets that a listener shows, the first to who asks for no host that is known; none without TLS."""
+    """Return the names of a listener's secrets, the default first; none without TLS."""
     if options.insecure_server:
         return ()
     configured = tuple(f"configured-{number}" for number in range(len(options.certificate_pairs)))
     hosts = acme_hosts(options) if options.autocert else ()
-    return configured + tuple(map(_of_host, hosts)) or (_PLACEHOLDER,)
+    return configured + tuple(map(_secret_name, hosts)) or (_PLACEHOLDER,)
 
 
-def shown_certificates(options: Options, obtained: AcmeState, placeholder: CertificatePair) -> Mapping[str, StapledCertificate]:
-    """Certificates by these names, as they are to be shown now."""
+def secrets_for(options: Options, acme_state: AcmeState, placeholder: CertificatePair) -> Mapping[str, StapledCertificate]:
+    """Return the current certificates by secret name."""
     pairs = {f"configured-{number}": pair for number, pair in enumerate(options.certificate_pairs)}
-    pairs |= {_of_host(host): pair for host, pair in obtained.pairs.items()}
+    pairs |= {_secret_name(host): pair for host, pair in acme_state.pairs.items()}
     found = {}
     for name in certificate_names(options):
         pair = pairs.get(name, placeholder)
-        staple = obtained.staple(_fingerprint(pair.certificate)) if obtained.staples else b""
+        staple = acme_state.staple(_fingerprint(pair.certificate)) if acme_state.staples else b""
         found[name] = StapledCertificate(pair, staple)
     return found
 
 
 class EnvoyCertificates:
-    """Certificates of one Envoy, as its configuration and autocert would have them; `listener` is where authorities' validations arrive."""
+    """Secrets of one Envoy. The CA's TLS-ALPN-01 validations arrive at `listener`."""
 
-    def __init__(self, obtained: AcmeState, listener: socket.socket):
-        self._obtained = obtained
+    def __init__(self, acme_state: AcmeState, listener: socket.socket):
+        self._acme_state = acme_state
         self._listener = listener
         self._placeholder = placeholder_pair()
         self._options: Options | None = None
 
-    def use(self, options: Options) -> Mapping[str, StapledCertificate]:
-        """Certificates under a configuration from now on."""
+    def reconfigure(self, options: Options) -> Mapping[str, StapledCertificate]:
+        """Apply a configuration, and return its certificates."""
         self._options = options
-        return shown_certificates(options, self._obtained, self._placeholder)
+        return secrets_for(options, self._acme_state, self._placeholder)
 
-    def answer_authority(self, limits: Callable[[], ListenerLimits]) -> None:
-        serve_acme_challenges(self._listener, limits, self._obtained)
+    def serve_challenges(self, limits: Callable[[], ListenerLimits]) -> None:
+        serve_acme_challenges(self._listener, limits, self._acme_state)
 
-    async def follow(self, show: Callable[[Mapping[str, StapledCertificate]], None]) -> None:
-        """Have Envoy show what autocert obtains, renews and staples; until cancelled."""
-        shown: tuple[object, object] = ({}, {})
+    async def sync(self, publish: Callable[[Mapping[str, StapledCertificate]], None]) -> None:
+        """Publish new certificates and staples of autocert to Envoy, until cancelled."""
+        published: tuple[object, object] = ({}, {})
         while True:
-            await asyncio.sleep(SHOW_EVERY)
-            current = (self._obtained.pairs, self._obtained.staples)
-            if current == shown or self._options is None:
+            await asyncio.sleep(SYNC_INTERVAL)
+            current = (self._acme_state.pairs, self._acme_state.staples)
+            if current == published or self._options is None:
                 continue
             try:
-                show(shown_certificates(self._options, self._obtained, self._placeholder))
-                shown = current
-            except OSError as error:  # a full disk: we try again
+                publish(secrets_for(self._options, self._acme_state, self._placeholder))
+                published = current
+            except OSError as error:  # for example a full disk; it is retried
                 log.error("publishing certificate to envoy failed", reason=error.strerror or type(error).__name__)
 
     def close(self) -> None:
         self._listener.close()
 
 
-def _of_host(host: str) -> str:
+def _secret_name(host: str) -> str:
     return f"obtained-{host}"
 
 
-@lru_cache(_MOST_FINGERPRINTS)
+@lru_cache(_MAX_CACHED_FINGERPRINTS)
 def _fingerprint(pem: bytes) -> bytes:
     return x509.load_pem_x509_certificate(pem).fingerprint(hashes.SHA256())

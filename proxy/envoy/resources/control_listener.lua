@@ -1,8 +1,8 @@
--- Cuts in Envoy: resets the connections of clients whose access has ended.  Only gate reaches it, by a socket of its own.
+-- Control listener in Envoy: resets the connections of clients whose access has ended. Only gate can reach its socket.
 --
--- POST /cut and /finish: the body holds 18 bytes for each connection, its address as IPv6 (RFC 4291 2.5.5.2) and its port.  The answer to
--- /cut is the same list, of those that were open and are reset now.  /finish ends those that Envoy keeps for their clients alone, as if
--- these had closed; its answer lists the ones whose clients have not taken everything yet.
+-- POST /cut and /finish: the body has 18 bytes per connection, its address as IPv6 (RFC 4291 2.5.5.2) and its port. The response to /cut
+-- lists the connections that were open and are now reset. /finish closes connections whose response is complete, as if the client had
+-- closed them; its response lists those whose clients have not received all data yet.
 
 local ffi = require("ffi")
 ffi.cdef [[
@@ -20,14 +20,14 @@ local C = ffi.C
 local AF_INET, AF_INET6, NAME_AT = 2, 10, 19 -- struct dirent of 64-bit Linux
 local SIOCOUTQ, SHUT_RD = 0x5411, 0
 local MAPPED = string.rep("\0", 10) .. "\255\255"
-local address, length, nowhere = ffi.new("uint8_t[128]"), ffi.new("unsigned int[1]"), ffi.new("uint8_t[16]")
-local waiting = ffi.new("int[1]")
--- Opened once: when it is needed, there may be no file descriptor left.
+local address, length, unspecified = ffi.new("uint8_t[128]"), ffi.new("unsigned int[1]"), ffi.new("uint8_t[16]")
+local unsent = ffi.new("int[1]")
+-- Opened once, because no file descriptor may be left when it is needed.
 local directory = C.opendir("/proc/self/fd")
 
-local function name_of(ask, fd)
+local function read_name(call, fd)
   length[0] = 128
-  if ask(fd, address, length) ~= 0 then return nil end
+  if call(fd, address, length) ~= 0 then return nil end
   local family = address[0] + 256 * address[1]
   local port = ffi.string(address + 2, 2)
   if family == AF_INET then return MAPPED .. ffi.string(address + 4, 4) .. port, port end
@@ -35,13 +35,13 @@ local function name_of(ask, fd)
   return nil
 end
 
--- What follows is what Envoy does at a client's end: TLS ends properly, then the connection.
-local function finish(fd)
-  if C.ioctl(fd, SIOCOUTQ, waiting) ~= 0 or waiting[0] > 0 then return false end
+-- Envoy then handles it like a close by the client: it closes TLS, and then the connection.
+local function shut_down(fd)
+  if C.ioctl(fd, SIOCOUTQ, unsent) ~= 0 or unsent[0] > 0 then return false end
   return C.shutdown(fd, SHUT_RD) == 0
 end
 
-local function found(wanted, act)
+local function handle_connections(requested, path)
   if directory == nil then error("the connections can't be listed") end
   C.rewinddir(directory)
   local open = {}
@@ -49,13 +49,13 @@ local function found(wanted, act)
     local entry = C.readdir(directory)
     if entry == nil then break end
     local fd = tonumber(ffi.string(ffi.cast("char *", entry) + NAME_AT))
-    local peer = fd and name_of(C.getpeername, fd)
-    if peer and wanted[peer] then
-      local _, ours = name_of(C.getsockname, fd)
-      if ours == $PORT and not (act == "/finish" and finish(fd)) then
+    local peer = fd and read_name(C.getpeername, fd)
+    if peer and requested[peer] then
+      local _, local_port = read_name(C.getsockname, fd)
+      if local_port == $PORT and not (path == "/shut_down" and shut_down(fd)) then
         open[#open + 1] = peer
-        -- Connected to nowhere, a TCP connection is reset, and what waits to be sent is dropped (connect(2)).
-        if act == "/cut" then C.connect(fd, nowhere, 16) end
+        -- Connecting to AF_UNSPEC resets a TCP connection and drops unsent data (connect(2)).
+        if path == "/cut" then C.connect(fd, unspecified, 16) end
       end
     end
   end
@@ -66,7 +66,7 @@ function envoy_on_request(handle)
   local path = handle:headers():get(":path")
   local body = handle:body()
   local text = body and body:getBytes(0, body:length()) or ""
-  local wanted = {}
-  for position = 1, #text - 17, 18 do wanted[text:sub(position, position + 17)] = true end
-  handle:respond({[":status"] = "200"}, found(wanted, path))
+  local requested = {}
+  for position = 1, #text - 17, 18 do requested[text:sub(position, position + 17)] = true end
+  handle:respond({[":status"] = "200"}, handle_connections(requested, path))
 end

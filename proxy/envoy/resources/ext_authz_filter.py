@@ -1,6 +1,6 @@
-"""Envoy's part of judging: the filter that asks gate, and the routes of what gate has said of a request.
+"""Envoy's ext_authz filter, and the routes of authorized requests.
 
-There is no route to anywhere but for what gate has marked.  So an error, here or in a script, carries nothing.
+Only requests with gate's secret have a route to an upstream, so an error here or in a script forwards nothing.
 """
 
 from collections.abc import Iterable
@@ -8,150 +8,159 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.options import Options
-from proxy.envoy.resources.bootstrap import GATE, JUDGE, TYPE, Json, file_log
+from proxy.envoy.resources.bootstrap import EXT_AUTHZ, GATE, TYPE, Json, file_log
 from proxy.envoy.resources.internal_headers import (
-    BODILESS,
+    AUTHORIZED,
+    BODY_UNDECLARED,
+    BUFFER_BODY,
     CLUSTER,
     HOST,
-    JUDGED,
+    INTERNAL_HEADERS,
     MAY_STREAM,
-    NOWHERE,
-    NUMBER,
-    OURS,
+    NO_CLUSTER,
     PATH,
-    RESPONSE,
+    RESPONSE_RULES,
+    STREAM_ID,
     TOKEN,
-    UPLOAD,
 )
-from proxy.envoy.resources.lua_scripts import LAST_STEP_FILTER, LUA, on_route, script
-from proxy.envoy.resources.response_filter import CARRIED_ONES, METADATA, AnswerFilter, said_of
+from proxy.envoy.resources.lua_scripts import FINALIZE_FILTER, LUA, per_route, render_script
+from proxy.envoy.resources.response_filter import METADATA, PROXIED_REQUESTS, ResponseFilter, has_metadata
 
-# How long gate may take for one answer to Envoy; the records' own limits end long before.
-JUDGE_SECONDS = 15
+# Timeout of a check; gate's own timeouts are much shorter.
+CHECK_TIMEOUT_SECONDS = 15
 FILTER = "gate-judge"
-_LAST_STEP = Path(__file__).with_name("finalize.lua")
-# What a question must not be framed by: the client's connection is none of its own.  What Envoy has overwritten is told otherwise.
-_UNSAID = ("connection", "upgrade", "transfer-encoding", "x-forwarded-proto")
-# Beginnings of the names of headers of gate's answer that are its own, not the request's: its framing would be that of the client's body.
-# Envoy bears no expression that is much longer.
-_OF_ANSWER = (":", "content-le")
-# Each a word without blanks: the request's number as gate has repeated it, and as it was before; and what Envoy says.
+_FINALIZE = Path(__file__).with_name("finalize.lua")
+# Client headers that would frame the check itself, and one that Envoy replaces; internal headers contain them.
+_NOT_FORWARDED = ("connection", "upgrade", "transfer-encoding", "x-forwarded-proto")
+# Name prefixes of the check response's own headers, whose framing must not replace that of the client's body.
+# Envoy rejects a much longer expression.
+_RESPONSE_FRAMING = (":", "content-le")
+# Fields without blanks: the stream id in gate's response and in the request, then Envoy's results.
 _LOG_FORMAT = (
-    f"%DYNAMIC_METADATA({METADATA}:{NUMBER})% %REQ({NUMBER})% %RESPONSE_CODE% %DURATION% %BYTES_SENT% %BYTES_RECEIVED% %RESPONSE_FLAGS%"
-    " %RESPONSE_CODE_DETAILS%\n"
+    f"%DYNAMIC_METADATA({METADATA}:{STREAM_ID})% %REQ({STREAM_ID})% %RESPONSE_CODE% %DURATION% %BYTES_SENT% %BYTES_RECEIVED%"
+    " %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS%\n"
 )
-# Which Envoy writes itself where the client is not on the same network, or is.
-_OF_ENVOY = ("x-envoy-external-address", "x-envoy-internal", "x-envoy-expected-rq-timeout-ms", "x-envoy-upstream-service-time")
+# Set by Envoy, depending on the client's network.
+_ENVOY_HEADERS = ("x-envoy-external-address", "x-envoy-internal", "x-envoy-expected-rq-timeout-ms", "x-envoy-upstream-service-time")
 
 
 # enforcement-point: Authorization: Envoy requires a decision for each request
 @dataclass(frozen=True, slots=True)
-class JudgeFilter:
-    """Filter of the judge.  `token` proves to gate that it is this Envoy that asks, `mark` to Envoy that gate has judged.
+class ExtAuthzFilter:
+    """ext_authz filter. `token` authenticates Envoy to gate; `secret` proves to Envoy that gate has authorized a request.
 
-    Envoy tells of what it carried at `log`.
+    `log` is the path of Envoy's access log.
     """
 
     token: str
-    mark: str
+    secret: str
     log: str
-    answers: AnswerFilter
+    response_filter: ResponseFilter
 
     @classmethod
-    def of(cls, options: Options, token: str, mark: str, log: str) -> "JudgeFilter":
-        return cls(token, mark, log, AnswerFilter.of(options, token))
+    def from_options(cls, options: Options, token: str, secret: str, log: str) -> "ExtAuthzFilter":
+        return cls(token, secret, log, ResponseFilter.from_options(options, token))
 
     def access_log(self) -> Json:
-        """Log of what is carried, and of what ended before Envoy had gate's answer."""
-        nothing = {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": 0, "runtime_key": "gate.unanswered"}}}}
+        """Return the access log of forwarded requests, and of those that completed before gate's response."""
+        no_response = {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": 0, "runtime_key": "gate.unanswered"}}}}
         unanswered = {"response_flag_filter": {"flags": ["UAEX"]}}
-        return file_log(self.log, f"{OF_JUDGED}{_LOG_FORMAT}", {"or_filter": {"filters": [CARRIED_ONES, nothing, unanswered]}})
+        return file_log(self.log, f"{LOG_REQUEST}{_LOG_FORMAT}", {"or_filter": {"filters": [PROXIED_REQUESTS, no_response, unanswered]}})
 
     def upload_log(self) -> Json:
-        """Log, now and then, of what has come of each body that Envoy takes, and whether that is all."""
-        line = f"{OF_UPLOADS}%DYNAMIC_METADATA({METADATA}:{NUMBER})% %BYTES_RECEIVED% %REQUEST_DURATION%\n"
-        return file_log(self.log, line, said_of(UPLOAD), is_periodic=True)
+        """Return the periodic log of how much of each buffered body has arrived, and whether it is complete."""
+        line = f"{LOG_UPLOAD}%DYNAMIC_METADATA({METADATA}:{STREAM_ID})% %BYTES_RECEIVED% %REQUEST_DURATION%\n"
+        return file_log(self.log, line, has_metadata(BUFFER_BODY), is_periodic=True)
 
     def filters(self) -> list[Json]:
-        source = script(_LAST_STEP, {"BODILESS": BODILESS, "UPLOAD": UPLOAD, "PATH": PATH, "JUDGED": JUDGED, "MARK": self.mark})
-        last_step = {"@type": LUA, "default_source_code": {"inline_string": source}}
-        asking = {"name": FILTER, "typed_config": _ext_authz(self.token)}
-        return [asking, {"name": LAST_STEP_FILTER, "typed_config": last_step}, *self.answers.filters()]
+        source = render_script(
+            _FINALIZE,
+            {"BODY_UNDECLARED": BODY_UNDECLARED, "BUFFER_BODY": BUFFER_BODY, "PATH": PATH, "AUTHORIZED": AUTHORIZED, "SECRET": self.secret},
+        )
+        finalize = {"@type": LUA, "default_source_code": {"inline_string": source}}
+        check = {"name": FILTER, "typed_config": _ext_authz(self.token)}
+        return [check, {"name": FINALIZE_FILTER, "typed_config": finalize}, *self.response_filter.filters()]
 
     def routes(self, idle: str, read: str) -> list[Json]:
-        """Routes of what was judged, and of nothing else.
+        """Return the routes of authorized requests, and those that deny all others.
 
-        What differs is who bounds a silence: gate does, of what it carries itself (websockets among it) and of what may be a stream; of all
-        else Envoy: whose client does not read holds an upstream no longer than an idle connection may stay.  Who says nothing more of a
-        body is heard for `read`.
+        They differ in the idle timeout. gate enforces it for requests that it handles itself, such as WebSockets, and for possible
+        streams. For all others Envoy enforces it, so that a client that does not read cannot hold an upstream. The timeout of an
+        incomplete body is `read`.
         """
         to_upstreams = [
-            self.answers.route(self._to_upstream([*streams, *rules], silence, idle), watches=bool(streams), has_rules=bool(rules))
-            for streams, silence in (([_has(MAY_STREAM)], "0s"), ([], idle))
-            for rules in ([_has(RESPONSE)], [])
+            self.response_filter.route(
+                self._upstream_route([*streams, *rules], idle_timeout, idle),
+                reports_non_streams=bool(streams),
+                applies_route_rules=bool(rules),
+            )
+            for streams, idle_timeout in (([_has(MAY_STREAM)], "0s"), ([], idle))
+            for rules in ([_has(RESPONSE_RULES)], [])
         ]
-        return [_coming(read, idle), _not_yet(), *self._to_gate(idle), *to_upstreams, *_nowhere()]
+        return [_small_body_route(read, idle), _unauthorized_route(), *self._gate_routes(idle), *to_upstreams, *_deny_routes()]
 
-    def _to_upstream(self, has: list[Json], silence: str, flush: str) -> Json:
+    def _upstream_route(self, has: list[Json], idle_timeout: str, flush: str) -> Json:
         host = f"%DYNAMIC_METADATA({METADATA}:{HOST})%"
-        way = {"cluster_header": CLUSTER, "timeout": "0s", "idle_timeout": silence, "flush_timeout": flush, "host_rewrite": host}
+        action = {"cluster_header": CLUSTER, "timeout": "0s", "idle_timeout": idle_timeout, "flush_timeout": flush, "host_rewrite": host}
         return {
-            "match": {"prefix": "/", "headers": [self._judged(), *has]},
-            "route": way,
-            "request_headers_to_remove": [*OURS, *_OF_ENVOY],
-            "typed_per_filter_config": {LAST_STEP_FILTER: on_route("")},
+            "match": {"prefix": "/", "headers": [self._has_secret(), *has]},
+            "route": action,
+            "request_headers_to_remove": [*INTERNAL_HEADERS, *_ENVOY_HEADERS],
+            "typed_per_filter_config": {FINALIZE_FILTER: per_route("")},
         }
 
-    def _to_gate(self, flush: str) -> list[Json]:
-        """Routes to gate's internal listener, which is told what the request came with; nobody need be asked whether an upgrade goes there.
+    def _gate_routes(self, flush: str) -> list[Json]:
+        """Return the routes to gate's internal listener. Upgrades and CONNECT go there without a check.
 
-        Not every target is a path: `*` of OPTIONS is refused by gate.  CONNECT has none: it is for gate to let in, and to dial.
+        Not every target is a path: gate rejects `*` of OPTIONS. CONNECT has no path; gate authorizes and dials it.
         """
-        unasked = {"@type": f"{TYPE}extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute", "disabled": True}
-        judged: Json = {"headers": [self._judged(), {"name": CLUSTER, "string_match": {"exact": GATE}}]}
+        unchecked = {"@type": f"{TYPE}extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute", "disabled": True}
+        authorized: Json = {"headers": [self._has_secret(), {"name": CLUSTER, "string_match": {"exact": GATE}}]}
         upgrade: Json = {"headers": [_has("upgrade")]}
         targets: tuple[Json, ...] = ({"prefix": "/"}, {"safe_regex": {"regex": ".*"}})
-        ways: list[tuple[Json, Json]] = [({**target, **judged}, {}) for target in targets]
-        ways += [({**target, **upgrade}, {FILTER: unasked}) for target in targets]
-        ways.append(({"connect_matcher": {}}, {FILTER: unasked}))
+        matches: list[tuple[Json, Json]] = [({**target, **authorized}, {}) for target in targets]
+        matches += [({**target, **upgrade}, {FILTER: unchecked}) for target in targets]
+        matches.append(({"connect_matcher": {}}, {FILTER: unchecked}))
         return [
             {
                 "match": match,
                 "route": {"cluster": GATE, "timeout": "0s", "idle_timeout": "0s", "flush_timeout": flush},
-                "request_headers_to_add": [{"header": {"key": JUDGED, "value": self.mark}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}],
-                "typed_per_filter_config": {LAST_STEP_FILTER: on_route(""), **more},
+                "request_headers_to_add": [
+                    {"header": {"key": AUTHORIZED, "value": self.secret}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+                ],
+                "typed_per_filter_config": {FINALIZE_FILTER: per_route(""), **more},
             }
-            for match, more in ways
+            for match, more in matches
         ]
 
-    def _judged(self) -> Json:
-        return {"name": JUDGED, "string_match": {"exact": self.mark}}
+    def _has_secret(self) -> Json:
+        return {"name": AUTHORIZED, "string_match": {"exact": self.secret}}
 
 
-# What no request has before gate has said something of it.
-_UNJUDGED = (JUDGED, BODILESS, "upgrade")
+# Headers that no request has before it is authorized.
+_UNAUTHORIZED = (AUTHORIZED, BODY_UNDECLARED, "upgrade")
 
 
-def _not_yet() -> Json:
-    """Route of nearly every request before it is judged, to nowhere; first, because Envoy looks at one after the other."""
-    return {"match": {"prefix": "/", "headers": _lacks(*_UNJUDGED)}, "direct_response": {"status": 503}}
+def _unauthorized_route() -> Json:
+    """Return the route of nearly every request before the check, which denies. It is first because Envoy matches routes in order."""
+    return {"match": {"prefix": "/", "headers": _lacks(*_UNAUTHORIZED)}, "direct_response": {"status": 503}}
 
 
-def _coming(read: str, flush: str) -> Json:
-    """Route, to nowhere too, of what has said that it has a small body, until that is whole: so long Envoy waits for more of it.
+def _small_body_route(read: str, flush: str) -> Json:
+    """Return the route of a request with a small body before the check; it goes nowhere, and sets the body's idle timeout.
 
-    It is there before gate has answered: Envoy begins to measure a silence anew only when something comes.
+    It must match before gate responds, because Envoy restarts the idle timer only when data arrives.
     """
-    announced = {"name": "content-length", "string_match": {"safe_regex": {"regex": "[1-9][0-9]{0,4}"}}}
-    way = {"cluster_header": NOWHERE, "timeout": "0s", "idle_timeout": read, "flush_timeout": flush}
-    return {"match": {"prefix": "/", "headers": [announced, *_lacks(*_UNJUDGED)]}, "route": way}
+    small_length = {"name": "content-length", "string_match": {"safe_regex": {"regex": "[1-9][0-9]{0,4}"}}}
+    action = {"cluster_header": NO_CLUSTER, "timeout": "0s", "idle_timeout": read, "flush_timeout": flush}
+    return {"match": {"prefix": "/", "headers": [small_length, *_lacks(*_UNAUTHORIZED)]}, "route": action}
 
 
-def _nowhere() -> list[Json]:
-    """Routes of what nobody has judged."""
+def _deny_routes() -> list[Json]:
+    """Return the routes of requests that are not authorized."""
     anything: Json = {"safe_regex": {"regex": ".*"}}
     return [
-        {"match": {**anything, "headers": [_has(BODILESS)]}, "direct_response": {"status": UNANNOUNCED}},
+        {"match": {**anything, "headers": [_has(BODY_UNDECLARED)]}, "direct_response": {"status": LENGTH_REQUIRED}},
         {"match": anything, "direct_response": {"status": 503}},
     ]
 
@@ -164,36 +173,38 @@ def _lacks(*names: str) -> list[Json]:
     return [{**_has(name), "invert_match": True} for name in names]
 
 
-# Of a body that was not announced: it is asked for with its length (RFC 9110 15.5.12).
-UNANNOUNCED = 411
-OF_JUDGED, OF_UPLOADS = "judged ", "uploaded "
+# Response to a body without a declared length (RFC 9110 15.5.12).
+LENGTH_REQUIRED = 411
+LOG_REQUEST, LOG_UPLOAD = "judged ", "uploaded "
 
 
 def _ext_authz(token: str) -> Json:
     return {
         "@type": f"{TYPE}extensions.filters.http.ext_authz.v3.ExtAuthz",
         "transport_api_version": "V3",
-        # Without gate nobody passes.
+        # Fail closed.
         "failure_mode_allow": False,
         "status_on_error": {"code": "ServiceUnavailable"},
-        # Only now is it known where the request goes.
+        # The check response determines the route.
         "clear_route_cache": True,
         "allowed_headers": {"patterns": [{"safe_regex": {"regex": ".*"}}]},
-        "disallowed_headers": {"patterns": [*({"exact": name} for name in _UNSAID), {"prefix": "x-envoy-"}]},
+        "disallowed_headers": {"patterns": [*({"exact": name} for name in _NOT_FORWARDED), {"prefix": "x-envoy-"}]},
         "http_service": {
-            "server_uri": {"uri": "http://gate", "cluster": JUDGE, "timeout": f"{JUDGE_SECONDS}s"},
+            "server_uri": {"uri": "http://gate", "cluster": EXT_AUTHZ, "timeout": f"{CHECK_TIMEOUT_SECONDS}s"},
             "authorization_request": {"headers_to_add": [{"key": TOKEN, "value": token}]},
             "authorization_response": {
-                "allowed_upstream_headers": {"patterns": [{"safe_regex": {"regex": none_of(_OF_ANSWER)}}]},
-                "dynamic_metadata_from_headers": {"patterns": [{"exact": name} for name in (NUMBER, HOST, MAY_STREAM, RESPONSE, UPLOAD)]},
+                "allowed_upstream_headers": {"patterns": [{"safe_regex": {"regex": not_starting_with(_RESPONSE_FRAMING)}}]},
+                "dynamic_metadata_from_headers": {
+                    "patterns": [{"exact": name} for name in (STREAM_ID, HOST, MAY_STREAM, RESPONSE_RULES, BUFFER_BODY)]
+                },
             },
         },
     }
 
 
-def none_of(beginnings: Iterable[str]) -> str:
-    """Regular expression (RE2) for all strings that begin with none of these, each of which begins with another letter."""
-    beginnings = list(beginnings)
-    options = [f"[^{''.join(each[0] for each in beginnings)}].*"]
-    options += [f"{each[:length]}(?:[^{each[length]}].*)?" for each in beginnings for length in range(1, len(each))]
+def not_starting_with(prefixes: Iterable[str]) -> str:
+    """Return a regular expression (RE2) for strings without any of these prefixes, whose first letters must differ."""
+    prefixes = list(prefixes)
+    options = [f"[^{''.join(each[0] for each in prefixes)}].*"]
+    options += [f"{each[:length]}(?:[^{each[length]}].*)?" for each in prefixes for length in range(1, len(each))]
     return "|".join(options)

@@ -1,18 +1,17 @@
--- What gate lets pass but can't have Envoy do by a header alone: another target; a body, of which nothing goes on before it is whole; and,
--- over HTTP/2, requests that have said nothing of a body, and may pass without one, of which only Envoy knows.
--- The mark is the last act: on an error, or with a body that was not judged, or trailers, of which the rest of this is run too late, there
--- is no way to anywhere.
+-- Finalizes authorized requests that need more than headers: another target, a body that must be buffered completely, or an HTTP/2 request
+-- of which only Envoy knows whether it has a body; it is only authorized without one.
+-- The secret is set last. After an error, with an unauthorized body or with trailers, for which this would run too late, no route matches.
 
 function envoy_on_request(handle)
   local headers = handle:headers()
-  local target, bodiless, upload = headers:get("$PATH"), headers:get("$BODILESS"), headers:get("$UPLOAD")
-  if not target and not bodiless and not upload then return end
-  if bodiless and (handle:bodyChunks()() ~= nil or handle:trailers() ~= nil) then return end
-  if upload then
+  local target, body_undeclared, buffer_body = headers:get("$PATH"), headers:get("$BODY_UNDECLARED"), headers:get("$BUFFER_BODY")
+  if not target and not body_undeclared and not buffer_body then return end
+  if body_undeclared and (handle:bodyChunks()() ~= nil or handle:trailers() ~= nil) then return end
+  if buffer_body then
     handle:body()
     headers = handle:headers()
   end
   if target then headers:replace(":path", target) end
-  headers:replace("$JUDGED", "$MARK")
+  headers:replace("$AUTHORIZED", "$SECRET")
   handle:clearRouteCache()
 end

@@ -1,50 +1,55 @@
-"""HTTP/3 of Envoy: a listener for QUIC (RFC 9114, RFC 9000), and how clients learn of it (RFC 7838).
+"""HTTP/3 listener of Envoy over QUIC (RFC 9114, RFC 9000), and its Alt-Svc header (RFC 7838).
 
-All that comes by it is carried by gate, behind Envoy: gate judges it once, and its answers end with the session as they do on any
-connection of gate's own.  What Envoy carries by itself ends with its client's connection, and one of QUIC nobody can reset from outside.
+Envoy cannot reset a single QUIC connection on demand, so gate forwards HTTP/3 requests itself to be able to end them with the session.
 """
 
 from pathlib import Path
 
 from config.options import Options
 from proxy.envoy.resources.bootstrap import GATE, TYPE, Json
-from proxy.envoy.resources.configured_hosts import hosts_of, http3_hosts
-from proxy.envoy.resources.http_connection_manager import CONNECTION_WINDOW, MOST_STREAMS, STREAM_WINDOW, http_connections, seconds, tls
-from proxy.envoy.resources.internal_headers import JUDGED
+from proxy.envoy.resources.configured_hosts import all_hosts, http3_hosts
+from proxy.envoy.resources.http_connection_manager import (
+    CONNECTION_WINDOW,
+    MAX_STREAMS,
+    STREAM_WINDOW,
+    http_connection_manager,
+    seconds,
+    tls,
+)
+from proxy.envoy.resources.internal_headers import AUTHORIZED
 from proxy.listener.listener_limits import ListenerLimits
 
-# As long a client may remember it (RFC 7838 3.1); one that can't reach it uses TCP.
-_REMEMBERED_SECONDS = 24 * 60 * 60
+# Lifetime of the advertisement (RFC 7838 3.1). Clients fall back to TCP.
+_MAX_AGE_SECONDS = 24 * 60 * 60
 _HTTPS = 443
-_ANYTHING: Json = {"safe_regex": {"regex": ".*"}}
+_ANY_PATH: Json = {"safe_regex": {"regex": ".*"}}
 
 
-def alternative(options: Options) -> Json:
-    """Header that tells clients of HTTP/3, on the port by which they reach us, which need not be the one that we listen on."""
+def alt_svc_header(options: Options) -> Json:
+    """Return the Alt-Svc header with the public port, which may differ from the listening one."""
     port = options.authenticate_service_url.port or _HTTPS
-    value = f'h3=":{port}"; ma={_REMEMBERED_SECONDS}'
+    value = f'h3=":{port}"; ma={_MAX_AGE_SECONDS}'
     return {"header": {"key": "alt-svc", "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
 
 
-def http3_listener(options: Options, files: Path, mark: str, log: str) -> Json | None:
-    """Listener resource, or None where no host is reached so.  `mark` is what gate's internal listener knows us by, and `log`
-    the path of Envoy's access log.
+def http3_listener(options: Options, files: Path, secret: str, log: str) -> Json | None:
+    """Return the listener resource, or None if no host serves HTTP/3. A connection to any other host fails in its handshake.
 
-    A connection to any other host ends in its handshake.
+    `secret` authenticates Envoy to gate's internal listener, and `log` is the path of Envoy's access log.
     """
     hosts = http3_hosts(options)
     if not hosts:
         return None
     limits = ListenerLimits.from_options(options)
-    more: Json = {
+    overrides: Json = {
         "codec_type": "HTTP3",
-        "http3_protocol_options": {"quic_protocol_options": _windows()},
-        "route_config": _route_config(options, hosts, mark, seconds(limits.idle_timeout)),
+        "http3_protocol_options": {"quic_protocol_options": _quic_options()},
+        "route_config": _route_config(options, hosts, secret, seconds(limits.idle_timeout)),
     }
     chain: Json = {
         "name": "http3",
         "filter_chain_match": {"server_names": sorted(hosts)},
-        "filters": [http_connections(log, limits, [], [], more)],
+        "filters": [http_connection_manager(log, limits, [], [], overrides)],
         "transport_socket": {"name": "envoy.transport_sockets.quic", "typed_config": _transport(options, files)},
     }
     address = options.address
@@ -59,14 +64,14 @@ def http3_listener(options: Options, files: Path, mark: str, log: str) -> Json |
                 "ipv4_compat": not address.host,
             }
         },
-        # Each of Envoy's workers has a socket of its own, to which the kernel brings all of a connection.
+        # One socket per worker; the kernel delivers all packets of a connection to the same one.
         "enable_reuse_port": True,
         "udp_listener_config": {
             "quic_options": {
-                "quic_protocol_options": _windows(),
+                "quic_protocol_options": _quic_options(),
                 "idle_timeout": seconds(limits.idle_timeout),
                 "crypto_handshake_timeout": seconds(limits.read_timeout),
-                # Whoever is somewhere else connects anew: Envoy (1.40) goes on to tell the address with which a connection began.
+                # Clients reconnect instead of migrating, because Envoy (1.40) keeps reporting a connection's first address.
                 "send_disable_active_migration": True,
             }
         },
@@ -78,35 +83,35 @@ def http3_listener(options: Options, files: Path, mark: str, log: str) -> Json |
 def _transport(options: Options, files: Path) -> Json:
     return {
         "@type": f"{TYPE}extensions.transport_sockets.quic.v3.QuicDownstreamTransport",
-        # What a client sends before its handshake is over anybody may send again (RFC 8446 8).
+        # Early data can be replayed (RFC 8446 8).
         "enable_early_data": False,
         "downstream_tls_context": {"common_tls_context": tls(options, files, ["h3"], {"tls_minimum_protocol_version": "TLSv1_3"})},
     }
 
 
-def _windows() -> Json:
+def _quic_options() -> Json:
     return {
-        "max_concurrent_streams": MOST_STREAMS,
+        "max_concurrent_streams": MAX_STREAMS,
         "initial_stream_window_size": STREAM_WINDOW,
         "initial_connection_window_size": CONNECTION_WINDOW,
     }
 
 
-def _route_config(options: Options, hosts: set[str], mark: str, flush: str) -> Json:
-    """Routes to gate's internal listener, whatever the target, for these hosts.  CONNECT, which has no target, is not taken."""
-    added: Json = {"header": {"key": JUDGED, "value": mark}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
-    way: Json = {
+def _route_config(options: Options, hosts: set[str], secret: str, flush: str) -> Json:
+    """Return the routes of these hosts to gate's internal listener, for any target except CONNECT."""
+    secret_header: Json = {"header": {"key": AUTHORIZED, "value": secret}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+    action: Json = {
         "route": {"cluster": GATE, "timeout": "0s", "idle_timeout": "0s", "flush_timeout": flush},
-        "request_headers_to_add": [added],
+        "request_headers_to_add": [secret_header],
     }
-    # Whatever its handshake said: what is not for HTTP/3 comes by TCP (RFC 9110 15.5.20).  Each is named, as a name counts before a
-    # wildcard that is for HTTP/3.
-    others = [*sorted(hosts_of(options) - hosts), "*"]
+    # Hosts without HTTP/3 must use TCP, whatever the SNI was (RFC 9110 15.5.20). Each is listed, because a name takes precedence over a
+    # wildcard with HTTP/3.
+    others = [*sorted(all_hosts(options) - hosts), "*"]
     return {
         "name": "http3",
         "ignore_port_in_host_matching": True,
         "virtual_hosts": [
-            {"name": "gate", "domains": sorted(hosts), "routes": [{"match": {"prefix": "/"}, **way}, {"match": _ANYTHING, **way}]},
-            {"name": "others", "domains": others, "routes": [{"match": _ANYTHING, "direct_response": {"status": 421}}]},
+            {"name": "gate", "domains": sorted(hosts), "routes": [{"match": {"prefix": "/"}, **action}, {"match": _ANY_PATH, **action}]},
+            {"name": "others", "domains": others, "routes": [{"match": _ANY_PATH, "direct_response": {"status": 421}}]},
         ],
     }

@@ -1,17 +1,17 @@
--- Answers to what Envoy carries, cleaned as `ResponseHeaders.for_client` does it; the rest of that is Envoy's own (response_filter.py).
+-- Rewrites response headers like `ResponseHeaders.for_client`; Envoy's own configuration does the rest (response_filter.py).
 
-local STATES = {close = true, ["keep-alive"] = true, ["content-length"] = true, ["transfer-encoding"] = true, upgrade = true}
--- Names that the configuration adds: Envoy has added them before this script runs.
-local ADDED = {$ADDED}
+local CONNECTION_OPTIONS = {close = true, ["keep-alive"] = true, ["content-length"] = true, ["transfer-encoding"] = true, upgrade = true}
+-- Headers that the configuration adds; Envoy has added them before this script runs.
+local ADDED_NAMES = {$ADDED}
 
--- Without blanks at its end. The pattern "[ \t]+$" would take the square of a run of blanks, which an upstream may send.
+-- Trims trailing blanks. The pattern "[ \t]+$" takes quadratic time on a run of blanks, which an upstream may send.
 local function trimmed(text)
   local last = #text
   while last > 0 and (text:byte(last) == 32 or text:byte(last) == 9) do last = last - 1 end
   return text:sub(1, last)
 end
 
-local function sets_ours(value)
+local function is_gate_cookie(value)
   local name = value:match("^[^;]*"):gsub("^[= \t]+", "")
   name = trimmed(name:match("^[^=]*")):lower()
   local bare = name:sub(1, 7) == "__host-" and name:sub(8) or name
@@ -21,7 +21,7 @@ local function sets_ours(value)
   return false
 end
 
--- Well-formed UTF-8 above ASCII, but for U+0080 to U+009F (foundation/web/field_values.py).
+-- Well-formed UTF-8 above ASCII, except U+0080 to U+009F (foundation/web/field_values.py).
 local TAIL = "[\128-\191]"
 local CHARACTERS = {
   "[\241-\243]" .. TAIL .. TAIL .. TAIL, "\240[\144-\191]" .. TAIL .. TAIL, "\244[\128-\143]" .. TAIL .. TAIL,
@@ -35,19 +35,19 @@ local function has_c1_control(value)
   return value:find("[\128-\159]") ~= nil
 end
 
-local function question(path)
+local function call_headers(path)
   return {[":method"] = "POST", [":path"] = path, [":authority"] = "gate", ["$TOKEN"] = "$PROOF", ["$SCRIPT"] = "1"}
 end
 
--- A page of gate's in place of an answer, once that is whole.  What follows a change of protocols has no end, so it gets no page.
-local function answer_instead(handle, number, why)
-  local is_endless = handle:headers():get(":status") == "101"
-  if not is_endless then handle:body(true) end
-  local said, page = handle:httpCall("$JUDGE", question("$INSTEAD"), number .. "\n" .. why, 5000)
+-- Replaces a complete response by an error page of gate. After a protocol switch the response never completes, so it gets no page.
+local function replace_response(handle, stream_id, reason)
+  local is_upgrade = handle:headers():get(":status") == "101"
+  if not is_upgrade then handle:body(true) end
+  local reply, page = handle:httpCall("$EXT_AUTHZ", call_headers("$ERROR_PAGE_PATH"), stream_id .. "\n" .. reason, 5000)
   local headers = handle:headers()
-  headers:remove("$FAILED")
+  headers:remove("$LOCAL_REPLY_REASON")
   local status, length, rest = (page or ""):match("^(%d+) (%d+)\n(.*)$")
-  if said[":status"] ~= "200" or not status then return end
+  if reply[":status"] ~= "200" or not status then return end
   local body = rest:sub(length + 1)
   local names = {}
   for name in pairs(headers) do
@@ -56,10 +56,10 @@ local function answer_instead(handle, number, why)
   for _, name in ipairs(names) do headers:remove(name) end
   headers:replace(":status", status)
   for name, value in rest:sub(1, length):gmatch("([^\n]*)\n([^\n]*)\n") do headers:add(name, value) end
-  if is_endless then headers:replace("content-length", "0") else handle:body(true):setBytes(body) end
+  if is_upgrade then headers:replace("content-length", "0") else handle:body(true):setBytes(body) end
 end
 
--- What the route says of its answers (ResponseHeaders.told_to_envoy).
+-- Decodes the response header rules of the route (proxy/rewriting/response_headers.py).
 local function decoded(text)
   return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
 end
@@ -72,40 +72,40 @@ end
 
 function envoy_on_response(handle)
   local headers = handle:headers()
-  local said, status = headers:get("$FAILED"), tonumber(headers:get(":status"))
-  local known = said and handle:streamInfo():dynamicMetadata():get("$METADATA")
-  -- Envoy's own word begins with the number of the request, which no application is told.
-  local mark = known and known["$NUMBER"] and known["$NUMBER"] .. " "
-  local failed = mark and said:sub(1, #mark) == mark and said:sub(#mark + 1)
-  if said and not failed then headers:remove("$FAILED") end
-  local is_good = status and status >= 200 and status <= 599
-  if failed or not is_good or $WATCHES then
-    known = known or handle:streamInfo():dynamicMetadata():get("$METADATA")
-    local number = known and known["$NUMBER"]
-    if number and (failed or not is_good) then
-      return answer_instead(handle, number, failed or "status " .. status)
+  local reply, status = headers:get("$LOCAL_REPLY_REASON"), tonumber(headers:get(":status"))
+  local metadata = reply and handle:streamInfo():dynamicMetadata():get("$METADATA")
+  -- A local reply of Envoy starts with the stream id, which applications do not know.
+  local prefix = metadata and metadata["$STREAM_ID"] and metadata["$STREAM_ID"] .. " "
+  local local_reply = prefix and reply:sub(1, #prefix) == prefix and reply:sub(#prefix + 1)
+  if reply and not local_reply then headers:remove("$LOCAL_REPLY_REASON") end
+  local is_valid_status = status and status >= 200 and status <= 599
+  if local_reply or not is_valid_status or $REPORTS_NON_STREAMS then
+    metadata = metadata or handle:streamInfo():dynamicMetadata():get("$METADATA")
+    local stream_id = metadata and metadata["$STREAM_ID"]
+    if stream_id and (local_reply or not is_valid_status) then
+      return replace_response(handle, stream_id, local_reply or "status " .. status)
     end
-    local wanted, kind = known and known["$MAY_STREAM"], (headers:get("content-type") or ""):lower()
-    local is_stream = kind:find("text/event-stream", 1, true) == 1 or (wanted == "grpc" and kind:find("application/grpc", 1, true) == 1)
-    if number and wanted and not is_stream then handle:httpCall("$JUDGE", question("$NO_STREAM"), number, 5000, true) end
+    local requested, kind = metadata and metadata["$MAY_STREAM"], (headers:get("content-type") or ""):lower()
+    local is_stream = kind:find("text/event-stream", 1, true) == 1 or (requested == "grpc" and kind:find("application/grpc", 1, true) == 1)
+    if stream_id and requested and not is_stream then handle:httpCall("$EXT_AUTHZ", call_headers("$NOT_STREAMING_PATH"), stream_id, 5000, true) end
   end
   local count = headers:getNumValues("set-cookie")
   if count > 0 then
-    local kept, leaves_out = {}, false
+    local kept_cookies, is_filtered = {}, false
     for position = 0, count - 1 do
       local value = headers:getAtIndex("set-cookie", position)
-      if sets_ours(value) or has_c1_control(value) then leaves_out = true else kept[#kept + 1] = value end
+      if is_gate_cookie(value) or has_c1_control(value) then is_filtered = true else kept_cookies[#kept_cookies + 1] = value end
     end
-    if leaves_out then
+    if is_filtered then
       headers:remove("set-cookie")
-      for _, value in ipairs(kept) do headers:add("set-cookie", value) end
+      for _, value in ipairs(kept_cookies) do headers:add("set-cookie", value) end
     end
   end
   local connection = headers:get("connection")
   if connection then
     for option in connection:lower():gmatch("[^, \t]+") do
-      if not (STATES[option] or ADDED[option]) and option:byte(1) ~= 58 then headers:remove(option) end
+      if not (CONNECTION_OPTIONS[option] or ADDED_NAMES[option]) and option:byte(1) ~= 58 then headers:remove(option) end
     end
   end
-  if $HAS_RULES then apply(handle:streamInfo():dynamicMetadata():get("$METADATA")["$RESPONSE"], headers) end
+  if $APPLIES_ROUTE_RULES then apply(handle:streamInfo():dynamicMetadata():get("$METADATA")["$RESPONSE_RULES"], headers) end
 end

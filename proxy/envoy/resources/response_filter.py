@@ -1,26 +1,34 @@
-"""Answers of what Envoy carries: cleaned by Envoy as `ResponseHeaders.for_client` does it, and replaced by a page of gate's where an
-upstream gave none."""
+"""Response filter in Envoy: rewrites response headers like `ResponseHeaders.for_client`, and replaces missing responses by error pages."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from config.options import Options
-from proxy.envoy.resources.bootstrap import JUDGE, TYPE, Json
-from proxy.envoy.resources.internal_headers import FAILED, INSTEAD, MAY_STREAM, NO_STREAM, NUMBER, RESPONSE, SCRIPT, TOKEN
-from proxy.envoy.resources.lua_scripts import LAST_STEP_FILTER, LUA, on_route, quoted, script
+from proxy.envoy.resources.bootstrap import EXT_AUTHZ, TYPE, Json
+from proxy.envoy.resources.internal_headers import (
+    ERROR_PAGE_PATH,
+    LOCAL_REPLY_REASON,
+    MAY_STREAM,
+    NOT_STREAMING_PATH,
+    RESPONSE_RULES,
+    SCRIPT,
+    STREAM_ID,
+    TOKEN,
+)
+from proxy.envoy.resources.lua_scripts import FINALIZE_FILTER, LUA, per_route, quoted, render_script
 from proxy.listener.http1.request_head import RequestRejected
 from proxy.rewriting.header_names import HOP_BY_HOP
 
 FILTER = "gate-answers"
-# Under this name Envoy keeps what gate said of a request.
+# Namespace of the metadata from gate's check response.
 METADATA = "envoy.filters.http.ext_authz"
 _SCRIPT = Path(__file__).with_name("response_filter.lua")
-# Which are for each connection to say; Envoy does.
-_OF_CONNECTIONS = frozenset((b"connection", b"keep-alive", b"upgrade", b"transfer-encoding"))
+# Hop-by-hop headers that Envoy sets itself.
+_CONNECTION_HEADERS = frozenset((b"connection", b"keep-alive", b"upgrade", b"transfer-encoding"))
 
 
-def said_of(name: str) -> Json:
-    """Filter of requests of which gate has said this."""
+def has_metadata(name: str) -> Json:
+    """Return the log filter of requests with this metadata."""
     return {
         "metadata_filter": {
             "matcher": {"filter": METADATA, "path": [{"key": name}], "value": {"present_match": True}},
@@ -29,30 +37,30 @@ def said_of(name: str) -> Json:
     }
 
 
-def not_said_of(name: str) -> Json:
-    """Filter of all other requests: gate says nothing empty, and Envoy (1.40) does not look at a matcher's `invert` here."""
-    matcher = said_of(name)["metadata_filter"]["matcher"]
+def lacks_metadata(name: str) -> Json:
+    """Return the log filter of requests without this metadata. gate sets no empty value, and Envoy (1.40) ignores `invert` here."""
+    matcher = has_metadata(name)["metadata_filter"]["matcher"]
     return {"metadata_filter": {"matcher": {**matcher, "value": {"string_match": {"exact": ""}}}, "match_if_key_not_found": True}}
 
 
-# What was judged, and is carried to an upstream, as far as Envoy has heard; of others gate tells itself.
-CARRIED_ONES = said_of(NUMBER)
+# Requests that Envoy forwards to an upstream; gate logs the others itself.
+PROXIED_REQUESTS = has_metadata(STREAM_ID)
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerFilter:
-    """Filter of answers.  `token` is its proof to gate."""
+class ResponseFilter:
+    """Response filter. `token` authenticates its calls to gate."""
 
     token: str
     cookie_name: str
     response_headers: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, options: Options, token: str) -> "AnswerFilter":
+    def from_options(cls, options: Options, token: str) -> "ResponseFilter":
         return cls(token, options.cookie_name, tuple(options.headers.items()))
 
     def filters(self) -> list[Json]:
-        """Filter that stands behind the judge's, and one for trailers: of a request's nothing goes on."""
+        """Return the filter, which follows ext_authz, and the one for trailers, which removes all request trailers."""
         trailers = {
             "@type": f"{TYPE}extensions.filters.http.header_mutation.v3.HeaderMutation",
             "mutations": {
@@ -60,21 +68,43 @@ class AnswerFilter:
                 "response_trailers_mutations": [{"remove": name.decode()} for name in sorted({b"set-cookie", *HOP_BY_HOP})],
             },
         }
-        return [{"name": FILTER, "typed_config": _where_needed({"@type": LUA})}, {"name": "gate-trailers", "typed_config": trailers}]
+        return [{"name": FILTER, "typed_config": _skip_if_clean({"@type": LUA})}, {"name": "gate-trailers", "typed_config": trailers}]
 
-    def route(self, route: Json, *, watches: bool = False, has_rules: bool = False) -> Json:
-        """A route to an upstream, whose answers are cleaned; `watches`: gate is told of those that are no stream; `has_rules`: gate has
-        told rules for the answer."""
-        names = {"FAILED": FAILED, "METADATA": METADATA, "NUMBER": NUMBER, "MAY_STREAM": MAY_STREAM, "JUDGE": JUDGE}
-        said = {"TOKEN": TOKEN, "PROOF": self.token, "SCRIPT": SCRIPT, "INSTEAD": INSTEAD, "NO_STREAM": NO_STREAM}
-        kind = {"WATCHES": str(watches).lower(), "HAS_RULES": str(has_rules).lower(), "RESPONSE": RESPONSE}
+    def route(self, route: Json, *, reports_non_streams: bool = False, applies_route_rules: bool = False) -> Json:
+        """Return an upstream route with the response script.
+
+        `reports_non_streams`: the script reports responses that are no stream. `applies_route_rules`: it applies gate's rules.
+        """
+        names = {
+            "LOCAL_REPLY_REASON": LOCAL_REPLY_REASON,
+            "METADATA": METADATA,
+            "STREAM_ID": STREAM_ID,
+            "MAY_STREAM": MAY_STREAM,
+            "EXT_AUTHZ": EXT_AUTHZ,
+        }
+        calls = {
+            "TOKEN": TOKEN,
+            "PROOF": self.token,
+            "SCRIPT": SCRIPT,
+            "ERROR_PAGE_PATH": ERROR_PAGE_PATH,
+            "NOT_STREAMING_PATH": NOT_STREAMING_PATH,
+        }
+        kind = {
+            "REPORTS_NON_STREAMS": str(reports_non_streams).lower(),
+            "APPLIES_ROUTE_RULES": str(applies_route_rules).lower(),
+            "RESPONSE_RULES": RESPONSE_RULES,
+        }
         added = ", ".join(f"[{quoted(name.lower())}] = true" for name, _ in (*self.response_headers, ("alt-svc", "")))
-        source = script(_SCRIPT, {**names, **said, **kind, "COOKIE_NAME": quoted(self.cookie_name.lower()), "ADDED": added})
-        looks = {LAST_STEP_FILTER: on_route(source), FILTER: on_route("")} if watches or has_rules else {FILTER: on_route(source)}
+        source = render_script(_SCRIPT, {**names, **calls, **kind, "COOKIE_NAME": quoted(self.cookie_name.lower()), "ADDED": added})
+        filters = (
+            {FINALIZE_FILTER: per_route(source), FILTER: per_route("")}
+            if reports_non_streams or applies_route_rules
+            else {FILTER: per_route(source)}
+        )
         return {
             **route,
-            "typed_per_filter_config": {**route.get("typed_per_filter_config", {}), **looks},
-            "response_headers_to_remove": sorted(name.decode() for name in HOP_BY_HOP - _OF_CONNECTIONS),
+            "typed_per_filter_config": {**route.get("typed_per_filter_config", {}), **filters},
+            "response_headers_to_remove": sorted(name.decode() for name in HOP_BY_HOP - _CONNECTION_HEADERS),
             "response_headers_to_add": [
                 {"header": {"key": name, "value": value.replace("%", "%%")}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
                 for name, value in self.response_headers
@@ -82,15 +112,18 @@ class AnswerFilter:
         }
 
 
-def _where_needed(filter_config: Json) -> Json:
-    """The filter, left out for answers in which there is nothing to clean or to replace: most, and a script is dear."""
+def _skip_if_clean(filter_config: Json) -> Json:
+    """Return the filter, skipped for responses that need no change, which are most, because a script is expensive."""
     plain = [
-        _answers(":status", {"safe_regex": {"google_re2": {}, "regex": "[2-5][0-9][0-9]"}}),
-        _lacks(FAILED),
-        _lacks("set-cookie"),
+        _header_matches(":status", {"safe_regex": {"google_re2": {}, "regex": "[2-5][0-9][0-9]"}}),
+        _header_absent(LOCAL_REPLY_REASON),
+        _header_absent("set-cookie"),
         {
             "or_matcher": {
-                "predicate": [_lacks("connection"), *(_answers("connection", {"exact": state}) for state in ("keep-alive", "close"))]
+                "predicate": [
+                    _header_absent("connection"),
+                    *(_header_matches("connection", {"exact": state}) for state in ("keep-alive", "close")),
+                ]
             }
         },
     ]
@@ -103,28 +136,31 @@ def _where_needed(filter_config: Json) -> Json:
     }
 
 
-def _answers(name: str, value: Json) -> Json:
+def _header_matches(name: str, value: Json) -> Json:
     header = {"@type": f"{TYPE}type.matcher.v3.HttpResponseHeaderMatchInput", "header_name": name}
     return {"single_predicate": {"input": {"name": name, "typed_config": header}, "value_match": value}}
 
 
-def _lacks(name: str) -> Json:
-    return {"not_matcher": _answers(name, {"safe_regex": {"google_re2": {}, "regex": "(?s).*"}})}
+def _header_absent(name: str) -> Json:
+    return {"not_matcher": _header_matches(name, {"safe_regex": {"google_re2": {}, "regex": "(?s).*"}})}
 
 
-def silences() -> Json:
-    """Mapper of the answer to a client that says nothing more of its body, as our own listener would give it."""
-    late = RequestRejected(408, "The request body took too long.")
-    is_late: Json = {"comparison": {"op": "EQ", "value": {"default_value": late.status, "runtime_key": "gate.none"}}}
-    text = {"text_format_source": {"inline_string": late.body.decode()}, "content_type": "text/plain; charset=utf-8"}
-    return {"filter": {"and_filter": {"filters": [CARRIED_ONES, {"status_code_filter": is_late}]}}, "body_format_override": text}
+def body_timeout_reply() -> Json:
+    """Return the mapper of the response to an idle request body, with the text of gate's listener."""
+    rejection = RequestRejected(408, "The request body took too long.")
+    is_body_timeout: Json = {"comparison": {"op": "EQ", "value": {"default_value": rejection.status, "runtime_key": "gate.none"}}}
+    text = {"text_format_source": {"inline_string": rejection.body.decode()}, "content_type": "text/plain; charset=utf-8"}
+    return {
+        "filter": {"and_filter": {"filters": [PROXIED_REQUESTS, {"status_code_filter": is_body_timeout}]}},
+        "body_format_override": text,
+    }
 
 
-def failures() -> Json:
-    """Mapper of local replies, by which the script knows those of Envoy's own and their reason.
+def mark_local_replies() -> Json:
+    """Return the mapper that marks local replies with their reason, for the response script.
 
-    The number of the request proves that it is Envoy's word: an application that could say so would have its response cut, and the rest of
-    it read as the response to another request.
+    The stream id proves that the header is Envoy's. If an application could set it, its response would be replaced, and the rest of it
+    could be parsed as the response to another request.
     """
-    value = f"%DYNAMIC_METADATA({METADATA}:{NUMBER})% %RESPONSE_CODE_DETAILS%"
-    return {"filter": CARRIED_ONES, "headers_to_add": [{"header": {"key": FAILED, "value": value}}]}
+    value = f"%DYNAMIC_METADATA({METADATA}:{STREAM_ID})% %RESPONSE_CODE_DETAILS%"
+    return {"filter": PROXIED_REQUESTS, "headers_to_add": [{"header": {"key": LOCAL_REPLY_REASON, "value": value}}]}

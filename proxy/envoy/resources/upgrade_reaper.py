@@ -1,7 +1,7 @@
-"""Ended upgrades and answers: connections that Envoy (1.40) would keep for two seconds more, until their clients have closed them.
+"""Closes connections after upgrades and early responses, which Envoy (1.40) would keep open for two more seconds.
 
-It does so after every answer that came before the end of its request, so that a client that still sends gets the answer; an upgraded
-connection has no end of its request, and whoever is there waits for it (RFC 6455 7.1.1: the server closes first).
+Envoy delays the close after each response that precedes the end of its request, so that a client that is still sending receives it.
+The request of an upgraded connection never ends, and its client waits for the server to close first (RFC 6455 7.1.1).
 """
 
 import asyncio
@@ -9,54 +9,54 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from foundation.tasks import spawn
 from proxy.envoy.resources.bootstrap import Json, file_log
-from proxy.envoy.resources.internal_headers import JUDGED, Address, address_of
+from proxy.envoy.resources.internal_headers import AUTHORIZED, Address, parse_address
 
-OF_UPGRADES = "upgraded "
-# As long Envoy keeps a connection: `delayed_close_timeout`.
-KEPT_SECONDS = 2.0
-# By then Envoy has written what came last; a look costs Envoy some microseconds for each connection that it has.
+LOG_UPGRADE = "upgraded "
+# Envoy's `delayed_close_timeout`.
+DELAYED_CLOSE_SECONDS = 2.0
+# By then Envoy has sent the last bytes. A check costs Envoy some microseconds per open connection.
 _EVERY = 0.05  # seconds
-_PART_OF_TIME = 0.05
+_MAX_CPU_SHARE = 0.05
 
 
-class EndedUpgrades:
-    """Upgrades that gate has ended.  `finish` ends connections, and returns those whose clients have not received everything yet."""
+class UpgradeReaper:
+    """Connections to close. `shut_down` closes connections, and returns those whose clients have not received all data yet."""
 
-    def __init__(self, finish: Callable[[Iterable[Address]], Awaitable[set[Address]]]):
-        self._finish_connections = finish
-        self._ended: dict[Address, float] = {}  # and until when Envoy keeps it
+    def __init__(self, shut_down: Callable[[Iterable[Address]], Awaitable[set[Address]]]):
+        self._shut_down_connections = shut_down
+        self._closing: dict[Address, float] = {}  # with the time until which Envoy keeps it
 
     def __repr__(self) -> str:
-        return f"<EndedUpgrades {len(self._ended)}>"
+        return f"<UpgradeReaper {len(self._closing)}>"
 
-    def tell(self, line: str) -> None:
-        """Tell of one, by a line of Envoy's access log.  A connection of HTTP/2 has other requests."""
+    def handle_line(self, line: str) -> None:
+        """Handle an access log line. HTTP/2 connections are ignored, because they have other requests."""
         client, _, protocol = line.partition(" ")
-        if protocol == "HTTP/1.1" and (peer := address_of(client)) is not None:
-            if not self._ended:
-                spawn(self._finish(), name="ends of upgrades")
-            self._ended[peer] = asyncio.get_running_loop().time() + KEPT_SECONDS
+        if protocol == "HTTP/1.1" and (peer := parse_address(client)) is not None:
+            if not self._closing:
+                spawn(self._run(), name="upgrade reaper")
+            self._closing[peer] = asyncio.get_running_loop().time() + DELAYED_CLOSE_SECONDS
 
-    async def _finish(self) -> None:
-        loop, took = asyncio.get_running_loop(), 0.0
+    async def _run(self) -> None:
+        loop, elapsed = asyncio.get_running_loop(), 0.0
         try:
-            while self._ended:
-                await asyncio.sleep(max(_EVERY, took / _PART_OF_TIME))
-                asked, began = dict(self._ended), loop.time()
-                left = await self._finish_connections(asked)
-                took = loop.time() - began
-                for peer, kept in asked.items():
-                    if self._ended.get(peer) == kept and (peer not in left or kept < loop.time()):
-                        del self._ended[peer]
+            while self._closing:
+                await asyncio.sleep(max(_EVERY, elapsed / _MAX_CPU_SHARE))
+                closing, started_at = dict(self._closing), loop.time()
+                left = await self._shut_down_connections(closing)
+                elapsed = loop.time() - started_at
+                for peer, expires_at in closing.items():
+                    if self._closing.get(peer) == expires_at and (peer not in left or expires_at < loop.time()):
+                        del self._closing[peer]
         finally:
-            self._ended.clear()
+            self._closing.clear()
 
 
 def access_log(path: str) -> Json:
-    """Log of upgrades, tunnels and answers of gate's internal listener that gate has ended."""
+    """Return the access log of upgrades, tunnels and responses that gate's internal listener has ended."""
     switched: Json = {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": 101, "runtime_key": "gate.switched"}}}}
     connected: Json = {"header_filter": {"header": {"name": ":method", "string_match": {"exact": "CONNECT"}}}}
-    answered: Json = {"header_filter": {"header": {"name": JUDGED, "present_match": True}}}
+    answered: Json = {"header_filter": {"header": {"name": AUTHORIZED, "present_match": True}}}
     by_gate: Json = {"response_flag_filter": {"flags": ["UC"]}}
     ended = {"and_filter": {"filters": [by_gate, {"or_filter": {"filters": [switched, connected, answered]}}]}}
-    return file_log(path, f"{OF_UPGRADES}%DOWNSTREAM_DIRECT_REMOTE_ADDRESS% %PROTOCOL%\n", ended)
+    return file_log(path, f"{LOG_UPGRADE}%DOWNSTREAM_DIRECT_REMOTE_ADDRESS% %PROTOCOL%\n", ended)

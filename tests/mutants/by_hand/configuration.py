@@ -232,7 +232,7 @@ many.without(
     replaced("len(self.policy) <= MAX_ROUTES_WITH_METRICS", "True"),
 )
 by_envoy = door("proxy.envoy.process.envoy_statistics", "unit/proxy/envoy/process/test_envoy_statistics.py")
-by_envoy.without("clusters of no route are not reported", "_line", replaced("labels.get(found[1])", "labels.get(found[1], found[1])"))
+by_envoy.without("clusters of no route are not reported", "_line", replaced("labels.get(match[1])", "labels.get(match[1], match[1])"))
 
 output = door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py")
 output.without(

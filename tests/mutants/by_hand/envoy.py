@@ -8,32 +8,34 @@ judge.without("no client chooses HTTP/2", "ExtAuthzServer.authorize", replaced("
 carried = door(
     "proxy.envoy.proxied.proxied_request", "unit/proxy/envoy/proxied/test_proxied_request.py", "unit/proxy/envoy/test_ext_authz_server.py"
 )
-carried.without("how it ended is reported", "EnvoysWord.ending", returns("Ending.COMPLETE"))
+carried.without("how it ended is reported", "RequestSummary.ending", returns("Ending.COMPLETE"))
 known_ones = door(
     "proxy.envoy.proxied.active_requests",
     "unit/proxy/envoy/proxied/test_active_requests.py",
     "unit/proxy/envoy/proxied/test_proxied_request.py",
 )
-known_ones.without("connections are cut", "CarriedRequests._cut_soon", replaced("await self._connections.reset(peers)", "0"))
+known_ones.without("connections are cut", "ActiveRequests._reset_pending", replaced("await self._connections.reset(peers)", "0"))
 unconnected = door("proxy.envoy.proxied.active_requests", "unit/proxy/envoy/test_connect_failover.py")
 unconnected.without(
     "nothing is carried a second time",
-    "CarriedRequests.unconnected",
-    replaced("self._replaceable.pop(id, None)", "self._replaceable.get(id)"),
+    "ActiveRequests.take_for_failover",
+    replaced("self._failover_requests.pop(id, None)", "self._failover_requests.get(id)"),
 )
 tried = door(
     "proxy.envoy.proxied.proxied_request", "unit/proxy/envoy/test_ext_authz_server.py", "unit/proxy/envoy/test_connect_failover.py"
 )
-tried.without("what was sent is sent to no other upstream", "_ELSEWHERE", replaced('b"connect-failure"', 'b"connect-failure,reset"'))
+tried.without(
+    "what was sent is sent to no other upstream", "_RETRY_ON_CONNECT_FAILURE", replaced('b"connect-failure"', 'b"connect-failure,reset"')
+)
 answers = door("proxy.envoy.resources.response_filter", "unit/proxy/envoy/resources/test_response_filter.py")
-answers.without("trailers of requests bring nothing", "AnswerFilter.filters", lacks('"request_trailers_mutations"'))
-answers.without("no trailer sets a cookie", "AnswerFilter.filters", lacks('"response_trailers_mutations"'))
+answers.without("trailers of requests bring nothing", "ResponseFilter.filters", lacks('"request_trailers_mutations"'))
+answers.without("no trailer sets a cookie", "ResponseFilter.filters", lacks('"response_trailers_mutations"'))
 between = door(
     "proxy.envoy.resources.internal_headers",
     "unit/proxy/envoy/resources/test_internal_headers.py",
     "integration/test_silent_readers.py::test_a_client_that_speaks_as_gate_does_lifts_no_bound",
 )
-between.without("no client can claim to be gate", "told_by_envoy", replaced('(PREFIX, "x-envoy-")', '("x-envoy-",)'))
+between.without("no client can claim to be gate", "early_header_mutation", replaced('(PREFIX, "x-envoy-")', '("x-envoy-",)'))
 
 head = door("proxy.envoy.envoy_request_head", "unit/proxy/envoy/test_envoy_request_head.py", "unit/proxy/envoy/test_ext_authz_server.py")
 head.without(
@@ -56,23 +58,23 @@ internal_listener.without("a client that ends is gone", "InternalListener._tunne
 
 judge_filter = door("proxy.envoy.resources.ext_authz_filter", "unit/proxy/envoy/resources/test_ext_authz_filter.py")
 judge_filter.without("Envoy's silence is a refusal", "_ext_authz", passes(failure_mode_allow="True"))
-judge_filter.without("only what gate has marked has a way", "JudgeFilter._to_upstream", replaced("[self._judged(), *has]", "has"))
-judge_filter.without("a body that is not whole leads nowhere", "_coming", replaced("NOWHERE", "CLUSTER"))
-judge_filter.without("a body may be silent for as long as gate bears it", "_coming", replaced("read", "flush"))
-judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", replaced('"content-le"', '"x-nothing"'))
-judge_filter.without("no header of gate goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
+judge_filter.without("only what gate has marked has a way", "ExtAuthzFilter._upstream_route", replaced("[self._has_secret(), *has]", "has"))
+judge_filter.without("a body that is not whole leads nowhere", "_small_body_route", replaced("NO_CLUSTER", "CLUSTER"))
+judge_filter.without("a body may be silent for as long as gate bears it", "_small_body_route", replaced("read", "flush"))
+judge_filter.without("an answer of gate's frames no request", "_RESPONSE_FRAMING", replaced('"content-le"', '"x-nothing"'))
+judge_filter.without("no header of gate goes to an upstream", "ExtAuthzFilter._upstream_route", lacks("*INTERNAL_HEADERS"))
 listener = door("proxy.envoy.resources.edge_listener", "unit/proxy/envoy/resources/test_edge_listener.py")
 listener.without("no session with a certificate is resumed", "_chain", lacks('"disable_stateless_session_resumption"'))
-listener.without("clients behind a trusted proxy share no connection", "_of_proxies", returns("[]"))
+listener.without("clients behind a trusted proxy share no connection", "_trusted_proxy_kinds", returns("[]"))
 hosts = door("proxy.envoy.resources.configured_hosts", "unit/proxy/envoy/resources/test_configured_hosts.py")
 hosts.without("a host of pages is read by Envoy", "tunnel_hosts", replaced("tcp.difference", "tcp.union"))
-hosts.without("who is to show a certificate comes by TCP", "http3_hosts", replaced("certificate_hosts(options)", "()"))
+hosts.without("who is to show a certificate comes by TCP", "http3_hosts", replaced("client_certificate_hosts(options)", "()"))
 connections = door("proxy.envoy.resources.http_connection_manager", "unit/proxy/envoy/resources/test_http_connection_manager.py")
-connections.without("who asks is the peer", "http_connections", passes(use_remote_address="False"))
-connections.without("a client says nothing in our words", "http_connections", replaced("[told_by_envoy()]", "[]"))
+connections.without("who asks is the peer", "http_connection_manager", passes(use_remote_address="False"))
+connections.without("a client says nothing in our words", "http_connection_manager", replaced("[early_header_mutation()]", "[]"))
 http3 = door("proxy.envoy.resources.http3_listener", "unit/proxy/envoy/resources/test_http3_listener.py")
 http3.without("no request is repeated", "_transport", passes(enable_early_data="True"))
-http3.without("who has a connection reaches no other host by it", "_route_config", replaced("sorted(hosts_of(options) - hosts)", "()"))
+http3.without("who has a connection reaches no other host by it", "_route_config", replaced("sorted(all_hosts(options) - hosts)", "()"))
 http3.without("another host has no connection", "http3_listener", lacks('"filter_chain_match"'))
 
 clusters = door("proxy.envoy.resources.upstream_clusters", "unit/proxy/envoy/resources/test_upstream_clusters.py")
@@ -80,7 +82,7 @@ clusters.without("its name is looked at", "_tls", lacks('"match_typed_subject_al
 
 known = door("proxy.envoy.resources.file_discovery", "unit/proxy/envoy/resources/test_file_discovery.py")
 known.without(
-    "what it has not forgotten yet neither", "Discovery.taken", replaced("state.clusters & self.clusters.keys()", "state.clusters")
+    "what it has not forgotten yet neither", "Discovery.wait_applied", replaced("state.clusters & self.clusters.keys()", "state.clusters")
 )
 
 silent = "integration/test_silent_readers.py::"
@@ -89,31 +91,28 @@ routes = door(
     f"{silent}test_silent_reader_is_disconnected",
     "unit/proxy/envoy/resources/test_ext_authz_filter.py",
 )
-routes.without("who does not read holds no upstream", "JudgeFilter.routes", replaced("([], idle)", '([], "0s")'))
+routes.without("who does not read holds no upstream", "ExtAuthzFilter.routes", replaced("([], idle)", '([], "0s")'))
 flushed = door(
     "proxy.envoy.resources.http_connection_manager",
     f"{silent}test_silent_reader_is_disconnected",
     "unit/proxy/envoy/resources/test_edge_listener.py",
 )
-flushed.without("what waits to be flushed is bounded", "http_connections", passes(stream_flush_timeout='"0s"'))
+flushed.without("what waits to be flushed is bounded", "http_connection_manager", passes(stream_flush_timeout='"0s"'))
 thinking = door("proxy.envoy.proxied.proxied_request", f"{silent}test_a_call_of_grpc_may_think")
 thinking.without(
     "a call of gRPC may think for as long as its route lets it",
-    "CarriedRequest._timeouts",
-    replaced(
-        "max(self._plane.forwarding_table.idle_timeout, timeout) if self._incoming.is_grpc else timeout",
-        "min(self._plane.forwarding_table.idle_timeout, timeout)",
-    ),
+    "ProxiedRequest._timeouts",
+    replaced("max(self._plane.forwarding_table.idle_timeout, timeout) if self._incoming.is_grpc else timeout", "min(self._plane.forwarding_table.idle_timeout, timeout)"),
 )
 may_stream = door(
     "proxy.envoy.proxied.proxied_request",
     f"{silent}test_over_http_2_to_the_application_too",
     "unit/proxy/envoy/proxied/test_proxied_request.py",
 )
-may_stream.without("what is no stream ends in time", "CarriedRequest.is_no_stream", does("pass"))
+may_stream.without("what is no stream ends in time", "ProxiedRequest.on_not_streaming", does("pass"))
 may_stream.without(
     "the head of a stream comes in time",
-    "CarriedRequest._timeouts",
+    "ProxiedRequest._timeouts",
     replaced("HEAD_TIMEOUT", 'b"x-nothing"'),
     "unit/proxy/envoy/test_ext_authz_server.py",
 )
@@ -134,7 +133,7 @@ answers = script_door(
     "proxy/envoy/resources/response_filter.lua",
     "contract/test_data_planes.py::test_upstream_cannot_set_gate_cookies",
 )
-answers.without("no application sets our cookies", "if sets_ours(value) or", "if")
+answers.without("no application sets our cookies", "if is_gate_cookie(value) or", "if")
 answers.without(
     "no application sets a cookie that its browser could not send back",
     " or has_c1_control(value)",
@@ -143,16 +142,18 @@ answers.without(
 )
 answers.without(
     "what a connection names ends there",
-    "if not (STATES[option] or ADDED[option]) and option:byte(1) ~= 58 then headers:remove(option) end",
+    "if not (CONNECTION_OPTIONS[option] or ADDED_NAMES[option]) and option:byte(1) ~= 58 then headers:remove(option) end",
     "",
 )
 answers.without(
     "only Envoy says that it failed",
-    "mark and said:sub(1, #mark) == mark and said:sub(#mark + 1)",
+    "prefix and reply:sub(1, #prefix) == prefix and reply:sub(#prefix + 1)",
     "said",
     "contract/test_data_planes.py::test_no_application_cuts_its_answer_so_that_the_rest_of_it_answers_another_request",
 )
-answers.without("no application removes a header of the operator", "(STATES[option] or ADDED[option])", "STATES[option]")
+answers.without(
+    "no application removes a header of the operator", "(CONNECTION_OPTIONS[option] or ADDED_NAMES[option])", "CONNECTION_OPTIONS[option]"
+)
 
 last_step = script_door("proxy/envoy/resources/finalize.lua", "contract/test_request_bodies.py::test_a_client_that_drips_is_cut_off")
 last_step.without("of a body nothing goes on before it is whole", "    handle:body()\n")

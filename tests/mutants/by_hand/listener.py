@@ -158,8 +158,8 @@ renewal.without(
 of_envoy = door("proxy.envoy.resources.certificate_secrets", "unit/proxy/envoy/resources/test_certificate_secrets.py")
 of_envoy.without(
     "Envoy's certificates have their own staples",
-    "shown_certificates",
-    replaced("obtained.staple(_fingerprint(pair.certificate))", "next(iter(obtained.staples.values()))"),
+    "secrets_for",
+    replaced("acme_state.staple(_fingerprint(pair.certificate))", "next(iter(acme_state.staples.values()))"),
 )
 
 authority = door("proxy.autocert.acme_client", "unit/proxy/autocert/test_acme_client.py", "integration/proxy/autocert/test_acme_client.py")

@@ -11,7 +11,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from proxy.envoy.ext_authz_server import ExtAuthzServer
-from proxy.envoy.proxied.active_requests import CarriedRequests
+from proxy.envoy.proxied.active_requests import ActiveRequests
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
 from proxy.service import ProxyService
@@ -62,7 +62,7 @@ async def stage(tmp_path: Path) -> Stage:
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     service = ProxyService(options, AuthorizationPipeline(options, authorize, resources, lambda: 0.0), resources)
     connections = NoConnections()
-    carried = CarriedRequests(connections, lambda: 0.0)
+    carried = ActiveRequests(connections, lambda: 0.0)
     judge = ExtAuthzServer(
         lambda: service, carried, lambda upstream, route: f"to-{upstream.host}-{route.upstream_http2}", TOKEN, MARK, "https"
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 from proxy.envoy.downstream_connections import DownstreamConnections
 from proxy.envoy.envoy_request_head import HEADERS_TO_REMOVE
 from proxy.envoy.ext_authz_server import ExtAuthzServer
-from proxy.envoy.proxied.active_requests import CarriedRequests
-from proxy.envoy.resources.internal_headers import NUMBER, Address
+from proxy.envoy.proxied.active_requests import ActiveRequests
+from proxy.envoy.resources.internal_headers import STREAM_ID, Address
 from proxy.planes.open_streams import OpenStreams, Stream
 from tests.support.signed_in import SignedIn
 
@@ -52,7 +52,7 @@ class NoConnections(DownstreamConnections):
 
 
 class Stage:
-    def __init__(self, judge: ExtAuthzServer, carried: CarriedRequests, connections: NoConnections, ann: SignedIn, streams: OpenStreams):
+    def __init__(self, judge: ExtAuthzServer, carried: ActiveRequests, connections: NoConnections, ann: SignedIn, streams: OpenStreams):
         self.judge, self.carried, self.connections, self.ann, self.streams = judge, carried, connections, ann, streams
 
     def cookie(self, host: str) -> tuple[str, str]:
@@ -65,7 +65,7 @@ class Stage:
     async def begin(self, question: bytes) -> tuple[str, Stream]:
         """Number and stream of a request that Envoy carries from now on."""
         before = set(self._streams())
-        number = (await self.ask(question))[NUMBER]
+        number = (await self.ask(question))[STREAM_ID]
         assert number is not None
         (stream,) = set(self._streams()) - before
         return number.decode(), stream

@@ -5,7 +5,7 @@ import os
 
 import structlog
 
-from proxy.envoy.access_log_reader import EnvoyAccessLog
+from proxy.envoy.access_log_reader import AccessLogReader
 from tests.support.eventually import eventually
 
 
@@ -15,7 +15,7 @@ async def test_lines_are_read_in_pieces_and_odd_ones_do_no_harm() -> None:
     def fails(line: str) -> None:
         raise ValueError(line)
 
-    log = EnvoyAccessLog({"judged": told.append, "uploaded": fails})
+    log = AccessLogReader({"judged": told.append, "uploaded": fails})
     assert log.path == f"/proc/self/fd/{log.fd}"
     task = asyncio.ensure_future(log.run())
     try:

@@ -13,7 +13,7 @@ from config.options import Options
 from foundation.errors import ConfigError
 from proxy.envoy import config_publisher
 from proxy.envoy.config_publisher import EnvoyConfigPublisher
-from proxy.envoy.proxied.active_requests import CarriedRequests
+from proxy.envoy.proxied.active_requests import ActiveRequests
 from proxy.envoy.resources import file_discovery
 from proxy.envoy.resources.bootstrap import Json
 from proxy.envoy.resources.certificate_secrets import EnvoyCertificates
@@ -37,15 +37,15 @@ class AnswersOfEnvoy:
         self.refuses = "no such upstream"  # in what is waited for
         self.waited = 0
 
-    async def taken(self, wanted: dict[str, str], **_: bool) -> None:
+    async def wait_applied(self, expected: dict[str, str], **_: bool) -> None:
         await asyncio.sleep(0)
         self.waited += 1
-        if self.refuses in str(wanted):
+        if self.refuses in str(expected):
             raise ConfigurationRejected("no such authority")
         answer = self.said.pop(0) if len(self.said) > 1 else self.said[0]
         if answer is not None:
             raise answer
-        self._discovery.known |= frozenset(wanted)
+        self._discovery.applied_clusters |= frozenset(expected)
 
 
 class Told:
@@ -55,8 +55,8 @@ class Told:
         self.directory = directory
         files = Discovery(directory, directory / "admin")
         self.envoy = AnswersOfEnvoy(files)
-        files.taken = self.envoy.taken  # type: ignore[assignment, method-assign]
-        self.carried = CarriedRequests(NoConnections(), lambda: 0.0)
+        files.wait_applied = self.envoy.wait_applied  # type: ignore[assignment, method-assign]
+        self.carried = ActiveRequests(NoConnections(), lambda: 0.0)
         certificates = EnvoyCertificates(AcmeState(), listening)
         self.configuration = EnvoyConfigPublisher(self.options(1000), files, certificates, self.carried, self._listeners, 1000)
         self.configuration.publish()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from foundation.errors import UpstreamError
-from proxy.envoy.connect_failover import ID, UnconnectedRequests
+from proxy.envoy.connect_failover import ID, ConnectFailover
 from proxy.upstreams.upstream_client import CONNECT_TIMEOUT
 from tests.support.asgi import Answer, body_of, http_scope
 from tests.unit.proxy.envoy.conftest import Ask
@@ -18,7 +18,7 @@ async def sent(stage: Stage, *ids: bytes | None) -> Answer:
     """What Envoy sends on, with these ids of requests."""
     answer = Answer()
     scope = http_scope(f"http://{TWO}/", client="") | {"client": None, "headers": [(ID, id) for id in ids if id is not None]}
-    await UnconnectedRequests(stage.carried)(scope, body_of(), answer.send)
+    await ConnectFailover(stage.carried)(scope, body_of(), answer.send)
     return answer
 
 
@@ -34,7 +34,7 @@ async def test_a_request_comes_once_and_only_while_it_is_carried(stage: Stage, a
     assert (await sent(stage, id)).status == 502
     assert (await sent(stage, id)).status == 503
     told = await stage.ask(ask("/", host=TWO))
-    stage.carried.tell(f"{told['x-gate-edge-number'].decode()} - 0 5 0 0 DC -")  # type: ignore[union-attr]
+    stage.carried.on_access_log_line(f"{told['x-gate-edge-number'].decode()} - 0 5 0 0 DC -")  # type: ignore[union-attr]
     assert (await sent(stage, told["x-request-id"])).status == 503
 
 
@@ -45,14 +45,14 @@ async def test_what_has_one_upstream_is_never_carried_twice(stage: Stage, ask: A
 
 async def test_who_has_had_the_time_for_a_connection_is_not_given_it_again(stage: Stage, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     told = await stage.ask(ask("/", host=TWO))
-    carried = stage.carried._carried[told["x-gate-edge-number"].decode()]  # type: ignore[union-attr]
+    carried = stage.carried._requests[told["x-gate-edge-number"].decode()]  # type: ignore[union-attr]
     first, asked = carried._outgoing.upstream.host, []
 
     async def refuses(outgoing: Any, *about: object) -> None:
         asked.append(outgoing.upstream.host)
         raise UpstreamError("nobody is there")
 
-    monkeypatch.setattr(carried._plane, "forward_request", refuses)
-    carried._began -= CONNECT_TIMEOUT
+    monkeypatch.setattr(carried._plane, "forwarded", refuses)
+    carried._started_at -= CONNECT_TIMEOUT
     assert (await sent(stage, told["x-request-id"])).status == 502
     assert asked == [{"127.0.0.1": "localhost", "localhost": "127.0.0.1"}[first]]

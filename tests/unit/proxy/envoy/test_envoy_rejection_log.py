@@ -4,7 +4,7 @@ import pytest
 import structlog
 
 from foundation.telemetry.logs import BoundedLog
-from proxy.envoy.envoy_rejection_log import note_envoy_refusal
+from proxy.envoy.envoy_rejection_log import log_envoy_rejection
 from proxy.listener.http1 import rejection_log
 
 
@@ -12,7 +12,7 @@ from proxy.listener.http1 import rejection_log
 def test_a_refusal_by_envoy_is_logged_as_one_by_the_listener(peer: str, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejection_log, "_LOG", BoundedLog("request rejected by listener", level="info"))
     with structlog.testing.capture_logs() as lines:
-        note_envoy_refusal(f"{peer} 431 http1.headers_too_large 7-1795853723918223")
+        log_envoy_rejection(f"{peer} 431 http1.headers_too_large 7-1795853723918223")
     assert lines == [
         {
             "event": "request rejected by listener",

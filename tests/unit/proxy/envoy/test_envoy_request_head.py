@@ -7,7 +7,7 @@ import pytest
 
 from foundation.errors import BadRequest
 from proxy.envoy.envoy_request_head import HEADERS_TO_REMOVE, EnvoyRequestHead, header_mutations
-from proxy.envoy.resources.internal_headers import CLIENT_CONNECTION, CLIENT_PROTO, JUDGED
+from proxy.envoy.resources.internal_headers import AUTHORIZED, CLIENT_CONNECTION, CLIENT_PROTO
 from proxy.incoming_request import TLS_EXTENSION
 from tests.support.client_certificates import authority
 from tests.unit.proxy.envoy.conftest import Ask
@@ -67,7 +67,7 @@ def test_heads_beyond_our_limits_are_refused(headers: list[tuple[str, str]], ask
 
 
 def test_what_envoy_added_is_not_the_clients(ask: Ask) -> None:
-    added = [("x-forwarded-proto", "https"), ("x-envoy-external-address", "192.0.2.7"), (JUDGED, "forged"), (CLIENT_PROTO, "http")]
+    added = [("x-forwarded-proto", "https"), ("x-envoy-external-address", "192.0.2.7"), (AUTHORIZED, "forged"), (CLIENT_PROTO, "http")]
     headers = scope_of(ask("/", *added, (CLIENT_CONNECTION, "x-hop"), ("x-hop", "1"), ("x_under", "1")))["headers"]
     assert headers == [(b"host", b"app.example.com"), (b"x-hop", b"1"), (b"x-forwarded-proto", b"http"), (b"connection", b"x-hop")]
 

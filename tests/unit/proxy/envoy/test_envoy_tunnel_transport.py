@@ -1,6 +1,6 @@
 """A tunnel behind Envoy ends as gate means it."""
 
-from proxy.envoy.envoy_tunnel_transport import EnvoyTunnelEnd
+from proxy.envoy.envoy_tunnel_transport import EnvoyTunnelTransport
 from proxy.envoy.resources.internal_headers import Address
 from tests.unit.proxy.forwarding.test_tunnel import Recorder
 
@@ -18,12 +18,12 @@ async def never(peers: list[Address]) -> int:
 
 async def test_what_is_said_and_how_it_ends_are_gates_own() -> None:
     under = Ends()
-    end = EnvoyTunnelEnd(under, CLIENT, never)
+    end = EnvoyTunnelTransport(under, CLIENT, never)
     end.write(b"hello")
     end.pause_reading()
     end.resume_reading()
     end.write_eof()
     end.close()
-    await end.settled()
+    await end.wait_reset()
     assert (under.written, under.ends) == (b"hello", ["eof", "close"])
     assert end.get_extra_info("socket") is None

@@ -4,7 +4,7 @@ import pytest
 
 from foundation.crypto.sign_in_attempts import ID_CHARACTERS
 from proxy.envoy.envoy_request_head import MAX_BUFFERED_BODY
-from proxy.envoy.resources.internal_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, PATH, UPLOAD
+from proxy.envoy.resources.internal_headers import AUTHORIZED, BODY_UNDECLARED, BUFFER_BODY, CLUSTER, HOST, MAY_STREAM, PATH
 from proxy.sign_in.saved_forms import FIELD
 from tests.support.asgi import SCRIPT
 from tests.unit.proxy.envoy.conftest import Ask
@@ -20,13 +20,13 @@ async def test_who_may_pass_is_carried_with_the_head_that_gate_wrote(stage: Stag
     assert told["x-gate-claim-email"] == b"ann@example.com"
     assert told["cookie"] is told["x_gate_claim_email"] is None
     assert told["x-envoy-upstream-rq-timeout-ms"] == b"30000"
-    assert JUDGED not in told, "the mark is the last step, of a script that writes the target"
+    assert AUTHORIZED not in told, "the mark is the last step, of a script that writes the target"
 
 
 async def test_what_goes_to_the_target_that_was_asked_for_is_marked_at_once(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/a?x=1", stage.cookie("app.example.com")))
-    assert told[JUDGED] == MARK.encode()
-    assert not {PATH, BODILESS} & told.keys()
+    assert told[AUTHORIZED] == MARK.encode()
+    assert not {PATH, BODY_UNDECLARED} & told.keys()
 
 
 async def test_rewrites_are_those_of_the_route(stage: Stage, ask: Ask) -> None:
@@ -63,25 +63,25 @@ async def test_rewrites_are_those_of_the_route(stage: Stage, ask: Ask) -> None:
     ],
 )
 async def test_all_else_goes_to_gate_as_it_came(host: str, path: str, headers: tuple[tuple[str, str], ...], stage: Stage, ask: Ask) -> None:
-    assert await stage.ask(ask(path, *headers, host=host)) == {CLUSTER: b"gate", JUDGED: MARK.encode()}
-    assert repr(stage.carried) == "<CarriedRequests 0 under way>"
+    assert await stage.ask(ask(path, *headers, host=host)) == {CLUSTER: b"gate", AUTHORIZED: MARK.encode()}
+    assert repr(stage.carried) == "<ActiveRequests 0>"
 
 
 @pytest.mark.parametrize("length", ["1", str(MAX_BUFFERED_BODY)])
 async def test_a_small_body_is_taken_whole_before_its_request_is_marked(length: str, stage: Stage, ask: Ask) -> None:
     for protocol in ("HTTP/1.1", "HTTP/2"):
         told = await stage.ask(ask("/in", ("content-length", length), host="open.example.com", method="POST", protocol=protocol))
-        assert (told[CLUSTER], told[UPLOAD]) == (b"to-127.0.0.1-False", b"1")
-        assert JUDGED not in told
+        assert (told[CLUSTER], told[BUFFER_BODY]) == (b"to-127.0.0.1-False", b"1")
+        assert AUTHORIZED not in told
     empty = await stage.ask(ask("/in/", ("content-length", "0"), host="open.example.com", method="POST"))
-    assert UPLOAD not in empty
+    assert BUFFER_BODY not in empty
 
 
 @pytest.mark.parametrize("length", ["", str(MAX_BUFFERED_BODY + 1), "9" * 30])
 async def test_any_other_body_is_read_by_gate(length: str, stage: Stage, ask: Ask) -> None:
     said = (("content-length", length),) if length else ()
     told = await stage.ask(ask("/in", *said, host="open.example.com", method="POST", has_body=True))
-    assert told == {CLUSTER: b"gate", JUDGED: MARK.encode()}
+    assert told == {CLUSTER: b"gate", AUTHORIZED: MARK.encode()}
 
 
 async def test_what_may_be_the_button_of_a_kept_form_is_read_by_gate(stage: Stage, ask: Ask) -> None:
@@ -133,11 +133,11 @@ async def test_what_may_be_several_lines_or_other_bytes_goes_on_as_it_was_judged
 
 async def test_over_http_2_envoy_alone_knows_whether_there_is_a_body(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/", stage.cookie("app.example.com"), protocol="HTTP/2"))
-    assert (told[BODILESS], told[CLUSTER]) == (b"1", b"to-127.0.0.1-False")
-    assert JUDGED not in told
+    assert (told[BODY_UNDECLARED], told[CLUSTER]) == (b"1", b"to-127.0.0.1-False")
+    assert AUTHORIZED not in told
     post = await stage.ask(ask("/", stage.cookie("app.example.com"), protocol="HTTP/2", method="POST"))
     assert post[CLUSTER] == b"gate"
-    assert JUDGED in await stage.ask(ask("/", protocol="HTTP/2", host="rpc.example.com"))
+    assert AUTHORIZED in await stage.ask(ask("/", protocol="HTTP/2", host="rpc.example.com"))
 
 
 async def test_a_line_break_in_what_gate_would_write_is_never_told(stage: Stage, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ async def test_a_line_break_in_what_gate_would_write_is_never_told(stage: Stage,
 
     monkeypatch.setattr(plane, "build_upstream_request", broken)
     assert (await stage.ask(ask("/in", host="open.example.com")))[CLUSTER] == b"gate"
-    assert repr(stage.carried) == "<CarriedRequests 0 under way>"
+    assert repr(stage.carried) == "<ActiveRequests 0>"
 
 
 async def test_a_page_of_gates_is_told_to_the_script_for_answers(stage: Stage, ask: Ask) -> None:

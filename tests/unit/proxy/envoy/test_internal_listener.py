@@ -8,14 +8,14 @@ import pytest
 
 from foundation.web.brand import EMPTY_SITE_INFO
 from proxy.client_address import trusted_peers
-from proxy.envoy.internal_listener import InternalListener, NoMark
-from proxy.envoy.resources.internal_headers import FACTS, JUDGED, Address
+from proxy.envoy.internal_listener import InternalListener, MissingSecret
+from proxy.envoy.resources.internal_headers import AUTHORIZED, DOWNSTREAM_INFO, Address
 from proxy.incoming_request import TLS_EXTENSION
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, http_scope
 from tests.unit.proxy.envoy.stage import MARK
 
-KNOWN = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 / app.example.com")
+KNOWN = (DOWNSTREAM_INFO.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 / app.example.com")
 
 
 class Service(ProxyService):
@@ -42,8 +42,8 @@ def from_envoy(*headers: tuple[bytes, bytes]) -> dict[str, Any]:
 async def test_the_application_sees_the_client_that_envoy_saw() -> None:
     application = Application()
     added = ((b"x-forwarded-proto", b"https"), (b"x-envoy-internal", b"true"), (b"x-forwarded-client-cert", b"x"), (b"accept", b"*/*"))
-    mark = (JUDGED.encode(), MARK.encode())
-    scope = from_envoy(mark, KNOWN, (b"x-gate-edge-proto", b"http"), (b"x-gate-edge-cluster", b"gate"), *added)
+    secret = (AUTHORIZED.encode(), MARK.encode())
+    scope = from_envoy(secret, KNOWN, (b"x-gate-edge-proto", b"http"), (b"x-gate-edge-cluster", b"gate"), *added)
     await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), Answer().send)
     (scope,) = application.scopes
     assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
@@ -53,8 +53,8 @@ async def test_the_application_sees_the_client_that_envoy_saw() -> None:
 
 async def test_what_envoy_takes_out_of_a_handshake_is_seen() -> None:
     application = Application()
-    known = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 /chunked app.example.com")
-    scope = from_envoy((JUDGED.encode(), MARK.encode()), known)
+    known = (DOWNSTREAM_INFO.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 /chunked app.example.com")
+    scope = from_envoy((AUTHORIZED.encode(), MARK.encode()), known)
     await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), Answer().send)
     assert (b"transfer-encoding", b"chunked") in application.scopes[0]["headers"]
 
@@ -63,9 +63,9 @@ async def nobody(peers: list[Address]) -> int:
     raise AssertionError(f"{peers} were cut")
 
 
-def connect(protocol: bytes, offered: dict[str, Any]) -> dict[str, Any]:
-    known = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.8:6000 %b / db.example.com" % protocol)
-    return from_envoy((JUDGED.encode(), MARK.encode()), known) | {"method": "CONNECT", "extensions": {"gate.tunnel": offered}}
+def connect(protocol: bytes, takeover: dict[str, Any]) -> dict[str, Any]:
+    known = (DOWNSTREAM_INFO.encode(), b"192.0.2.7:5000 192.0.2.8:6000 %b / db.example.com" % protocol)
+    return from_envoy((AUTHORIZED.encode(), MARK.encode()), known) | {"method": "CONNECT", "extensions": {"gate.tunnel": takeover}}
 
 
 async def test_through_envoy_neither_end_of_a_tunnel_ends_first_and_over_http_2_there_is_none() -> None:
@@ -88,26 +88,26 @@ async def test_a_tunnel_that_is_broken_off_is_reset_at_envoy_before_the_request_
         def close(self) -> None:
             done.append("closed")
 
-    async def cut(peers: list[Address]) -> int:
+    async def reset_connections(peers: list[Address]) -> int:
         await asyncio.sleep(0)
         done.append(peers)
         return 1
 
     async def application(scope: dict[str, Any], receive: object, send: object) -> None:
-        end, sent_ahead = scope["extensions"]["gate.tunnel"]["take_over"]([], None)
+        tunnel, sent_ahead = scope["extensions"]["gate.tunnel"]["take_over"]([], None)
         assert sent_ahead == b"ahead"
-        end.abort()
-        end.abort()
-        end.close()
+        tunnel.abort()
+        tunnel.abort()
+        tunnel.close()
 
-    offered = {"take_over": lambda headers, protocol: (End(), b"ahead"), "half_closes": True}
-    await InternalListener(application, Service, MARK, "https", cut)(connect(b"HTTP/1.1", offered), body_of(), Answer().send)
+    takeover = {"take_over": lambda headers, protocol: (End(), b"ahead"), "half_closes": True}
+    await InternalListener(application, Service, MARK, "https", reset_connections)(connect(b"HTTP/1.1", takeover), body_of(), Answer().send)
     assert done == [[("192.0.2.8", 6000)], "aborted"]
 
 
 async def test_a_connection_that_envoy_has_not_read_is_its_clients_own() -> None:
     application = Application()
-    scope = from_envoy((JUDGED.encode(), b"guess"), KNOWN) | {"scheme": "https"}
+    scope = from_envoy((AUTHORIZED.encode(), b"guess"), KNOWN) | {"scheme": "https"}
     await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), Answer().send)
     assert application.scopes == [scope]
 
@@ -115,7 +115,7 @@ async def test_a_connection_that_envoy_has_not_read_is_its_clients_own() -> None
 async def test_without_gates_mark_nobody_comes_in() -> None:
     application = Application()
     internal_listener = InternalListener(application, Service, MARK, "https", nobody)
-    for marks in ((), (b"guess",), (b"",), (MARK.encode(), b"other")):
-        with pytest.raises(NoMark):
-            await internal_listener(from_envoy(KNOWN, *((JUDGED.encode(), each) for each in marks)), body_of(), Answer().send)
+    for secrets in ((), (b"guess",), (b"",), (MARK.encode(), b"other")):
+        with pytest.raises(MissingSecret):
+            await internal_listener(from_envoy(KNOWN, *((AUTHORIZED.encode(), each) for each in secrets)), body_of(), Answer().send)
     assert application.scopes == []

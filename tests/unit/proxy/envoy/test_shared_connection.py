@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.envoy.internal_listener import InternalListener
-from proxy.envoy.resources.internal_headers import CLUSTER, FACTS, JUDGED
+from proxy.envoy.resources.internal_headers import AUTHORIZED, CLUSTER, DOWNSTREAM_INFO
 from tests.support.asgi import Answer, body_of, http_scope
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import MARK, Stage
@@ -43,8 +43,8 @@ async def test_sign_in_pages_and_applications_share_no_connection_of_http_2(
     host: str, protocol: str, server_name: str, peer: str, is_misdirected: bool
 ) -> None:
     application, answer = Application(), Answer()
-    known = (FACTS.encode(), f"{peer}:5000 {peer}:5000 {protocol} / {server_name}".encode())
+    known = (DOWNSTREAM_INFO.encode(), f"{peer}:5000 {peer}:5000 {protocol} / {server_name}".encode())
     scope = http_scope(f"http://{host}/.gate/sign_out", client="") | {"client": None, "extensions": {}}
-    scope["headers"] = [(b"host", host.encode()), known, (JUDGED.encode(), MARK.encode())]
+    scope["headers"] = [(b"host", host.encode()), known, (AUTHORIZED.encode(), MARK.encode())]
     await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), answer.send)
     assert (len(application.scopes), answer.status if is_misdirected else None) == ((0, 421) if is_misdirected else (1, None))

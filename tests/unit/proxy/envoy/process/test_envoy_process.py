@@ -11,7 +11,7 @@ import structlog
 
 from foundation.errors import ConfigError
 from proxy.envoy.process import envoy_process
-from proxy.envoy.process.envoy_process import EnvoyProcess, find
+from proxy.envoy.process.envoy_process import EnvoyProcess, find_executable
 from tests.support.eventually import eventually
 
 
@@ -21,14 +21,14 @@ def test_it_is_found_beside_the_interpreter_then_on_the_path(tmp_path: Path, mon
         directory.mkdir()
     monkeypatch.setattr(sys, "executable", str(beside / "python"))
     with pytest.raises(ConfigError, match="envoy is not installed"):
-        find(str(elsewhere))
+        find_executable(str(elsewhere))
     for directory in (elsewhere, beside):
         (directory / "envoy").write_text("#!/bin/sh\n")
         (directory / "envoy").chmod(0o700)
-        assert find(str(elsewhere)) == directory / "envoy"
+        assert find_executable(str(elsewhere)) == directory / "envoy"
 
 
-def program(directory: Path, text: str) -> Path:
+def executable(directory: Path, text: str) -> Path:
     path = directory / "program"
     path.write_text(f"#!{sys.executable}\n{text}")
     path.chmod(0o700)
@@ -40,21 +40,21 @@ async def test_what_it_says_is_read_however_long_the_line_is(tmp_path: Path) -> 
     done = tmp_path / "done"
     text = f"import sys, time\nfor _ in range(20): print('x' * 200_000, flush=True)\nopen({str(done)!r}, 'w')\ntime.sleep(600)\n"
     with structlog.testing.capture_logs() as said:
-        running = EnvoyProcess(program(tmp_path, text), [], os.getpid(), time.monotonic)
+        running = EnvoyProcess(executable(tmp_path, text), [], os.getpid(), time.monotonic)
         running.start()
         try:
             await eventually(done.exists)
             await eventually(lambda: len(said) >= 20)
         finally:
             await running.stop()
-    assert {entry["line"] for entry in said} == {"x" * envoy_process.LONGEST_LINE}
+    assert {entry["line"] for entry in said} == {"x" * envoy_process.MAX_LINE_BYTES}
 
 
 async def test_it_is_started_again_after_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(envoy_process, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(envoy_process, "MIN_BACKOFF", 0.01)
     pids = tmp_path / "pids"
     text = f"import os, time\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(600)\n"
-    running = EnvoyProcess(program(tmp_path, text), [], os.getpid(), time.monotonic)
+    running = EnvoyProcess(executable(tmp_path, text), [], os.getpid(), time.monotonic)
     running.start()
 
     def started() -> list[int]:
@@ -76,7 +76,7 @@ async def test_what_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(envoy_process, "STOP_SECONDS", 0.2)
     up = tmp_path / "up"
     text = f"import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen({str(up)!r}, 'w')\ntime.sleep(600)\n"
-    running = EnvoyProcess(program(tmp_path, text), [], os.getpid(), time.monotonic)
+    running = EnvoyProcess(executable(tmp_path, text), [], os.getpid(), time.monotonic)
     running.start()
     await eventually(up.exists)
     pid = running.pid

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricFamilyText
-from proxy.envoy.process.envoy_statistics import EnvoyStatistics, merged, translated
+from proxy.envoy.process.envoy_statistics import EnvoyStatistics, merge_families, parse_families
 
 PAGE = """# TYPE envoy_cluster_upstream_cx_total counter
 envoy_cluster_upstream_cx_total{envoy_cluster_name="gate"} 7
@@ -21,7 +21,7 @@ envoy_only_of_clusters_gone{envoy_cluster_name="route-00bb"} 1
 
 
 def test_routes_have_their_names_and_what_is_no_route_is_left_out() -> None:
-    assert translated(PAGE, "gate", {"route-00aa": 'a "b"'}) == {
+    assert parse_families(PAGE, "gate", {"route-00aa": 'a "b"'}) == {
         "envoy_cluster_upstream_cx_total": MetricFamilyText(
             "counter",
             "As counted by Envoy.",
@@ -37,9 +37,9 @@ def test_routes_have_their_names_and_what_is_no_route_is_left_out() -> None:
 
 
 def test_a_family_of_both_is_one() -> None:
-    ours = {"a": MetricFamilyText("counter", "Ours.", ["a 1"]), "b": MetricFamilyText("gauge", "Ours.", ["b 1"])}
+    families = {"a": MetricFamilyText("counter", "Ours.", ["a 1"]), "b": MetricFamilyText("gauge", "Ours.", ["b 1"])}
     theirs = {"a": MetricFamilyText("counter", "Theirs.", ['a{plane="envoy"} 2']), "c": MetricFamilyText("gauge", "Theirs.", ["c 1"])}
-    both = merged(ours, theirs)
+    both = merge_families(families, theirs)
     assert list(both) == ["a", "b", "c"]
     assert both["a"] == MetricFamilyText("counter", "Ours.", ["a 1", 'a{plane="envoy"} 2'])
 

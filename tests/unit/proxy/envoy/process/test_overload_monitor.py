@@ -3,7 +3,7 @@
 from structlog.testing import capture_logs
 
 from foundation.telemetry import metrics
-from proxy.envoy.process.overload_monitor import OverloadState
+from proxy.envoy.process.overload_monitor import OverloadMonitor
 from proxy.envoy.resources.bootstrap import EnvoyLimits
 
 HEAP = "overload.envoy.resource_monitors.fixed_heap.pressure"
@@ -13,20 +13,20 @@ SHRINK = "overload.envoy.overload_actions.shrink_heap.active"
 REFUSED = "listener.127.0.0.1_1.downstream_global_cx_overflow"
 
 
-def told(overload: OverloadState, **stats: int) -> list[str]:
+def told(overload: OverloadMonitor, **stats: int) -> list[str]:
     with capture_logs() as lines:
-        overload.tell(stats)
+        overload.update(stats)
     return [line["event"] for line in lines]
 
 
 def test_pressure_is_a_number_between_0_and_1() -> None:
-    OverloadState(MOST).tell({HEAP: 37, CONNECTIONS: 100})
+    OverloadMonitor(MOST).update({HEAP: 37, CONNECTIONS: 100})
     found = {word: metrics.envoy_resource_usage.labels(word)._value.get() for word in ("heap", "connections")}
     assert found == {"heap": 0.37, "connections": 1.0}
 
 
 def test_that_envoy_helps_itself_is_said_once_and_its_end_too() -> None:
-    overload = OverloadState(MOST)
+    overload = OverloadMonitor(MOST)
     assert told(overload, **{SHRINK: 0, REFUSED: 0}) == []
     assert told(overload, **{SHRINK: 1}) == ["envoy overload actions active"]
     assert told(overload, **{SHRINK: 1}) == []
@@ -34,10 +34,10 @@ def test_that_envoy_helps_itself_is_said_once_and_its_end_too() -> None:
 
 
 def test_refused_connections_are_counted_from_the_last_time() -> None:
-    overload = OverloadState(MOST)
+    overload = OverloadMonitor(MOST)
     assert told(overload, **{REFUSED: 3}) == ["envoy rejected connections"]
     assert told(overload, **{REFUSED: 3}) == []
     assert told(overload, **{REFUSED: 1}) == [], "another Envoy, which begins anew"
     with capture_logs() as lines:
-        overload.tell({REFUSED: 5})
+        overload.update({REFUSED: 5})
     assert lines[0]["connections"] == 4

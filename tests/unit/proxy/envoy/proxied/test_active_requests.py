@@ -11,44 +11,44 @@ async def test_odd_lines_and_unknown_numbers_do_no_harm(stage: Stage, ask: Ask) 
     number, _ = await stage.begin(ask("/in", host="open.example.com"))
     with structlog.testing.capture_logs() as said:
         for line in ("", "a b c d e f g h", f"{number} - 200 1 2", f"{number} - x 1 2 3 - -"):
-            stage.carried.tell(line)
+            stage.carried.on_access_log_line(line)
     assert [entry["event"] for entry in said] == ["unparsable envoy access log line"] * 4
-    stage.carried.tell("77 - 200 1 2 3 - via_upstream")
-    stage.carried.is_no_stream("77")
-    assert await stage.carried.instead("77", "response_timeout") is None
-    assert repr(stage.carried) == "<CarriedRequests 1 under way>"
-    stage.carried.tell(f"{number} - 200 1 2 3 - via_upstream")
-    stage.carried.tell(f"{number} - 200 1 2 3 - via_upstream")
-    assert repr(stage.carried) == "<CarriedRequests 0 under way>"
+    stage.carried.on_access_log_line("77 - 200 1 2 3 - via_upstream")
+    stage.carried.on_not_streaming("77")
+    assert await stage.carried.error_page("77", "response_timeout") is None
+    assert repr(stage.carried) == "<ActiveRequests 1>"
+    stage.carried.on_access_log_line(f"{number} - 200 1 2 3 - via_upstream")
+    stage.carried.on_access_log_line(f"{number} - 200 1 2 3 - via_upstream")
+    assert repr(stage.carried) == "<ActiveRequests 0>"
 
 
 async def test_what_an_envoy_carried_that_is_gone_has_ended(stage: Stage, ask: Ask) -> None:
     await stage.begin(ask("/in", host="open.example.com"))
-    stage.carried.envoy_has_ended()
+    stage.carried.on_envoy_exit()
     later, _ = await stage.begin(ask("/in", host="open.example.com"))
-    await eventually(lambda: len(stage.carried._carried) <= 1)
-    assert list(stage.carried._carried) == [later], "by the next Envoy"
-    stage.carried.end_all()
+    await eventually(lambda: len(stage.carried._requests) <= 1)
+    assert list(stage.carried._requests) == [later], "by the next Envoy"
+    stage.carried.complete_all()
     assert stage.carried.is_idle.is_set()
 
 
 async def test_after_an_unasked_change_of_protocols_the_connection_is_not_used_again(stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", host="open.example.com", peer="192.0.2.7:5000"))
-    await stage.carried.instead(number, "status 101")
+    await stage.carried.error_page(number, "status 101")
     await eventually(lambda: stage.connections.cuts)
     assert stage.connections.cuts == [{("192.0.2.7", 5000)}]
-    stage.carried.end_all()
+    stage.carried.complete_all()
 
 
 async def test_who_leaves_while_gate_is_asked_is_not_carried_for_ever(stage: Stage, ask: Ask) -> None:
     left, _ = await stage.begin(ask("/in", host="open.example.com"))
-    stage.carried.tell(f"- {left} 0 1 0 0 DC -")
-    assert repr(stage.carried) == "<CarriedRequests 0 under way>"
+    stage.carried.on_access_log_line(f"- {left} 0 1 0 0 DC -")
+    assert repr(stage.carried) == "<ActiveRequests 0>"
     question = ask("/in", host="open.example.com")
     number = question.partition(b"x-gate-edge-number: ")[2].partition(b"\r\n")[0].decode()
-    stage.carried.tell(f"- {number} 503 15000 0 0 UAEX ext_authz_error")  # and only then the question is looked at
+    stage.carried.on_access_log_line(f"- {number} 503 15000 0 0 UAEX ext_authz_error")  # and only then the question is looked at
     await stage.ask(question)
-    assert repr(stage.carried) == "<CarriedRequests 0 under way>"
+    assert repr(stage.carried) == "<ActiveRequests 0>"
     assert stage.carried.is_idle.is_set()
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
 
@@ -58,5 +58,5 @@ async def test_what_was_never_asked_about_is_forgotten(stage: Stage) -> None:
     stage.carried._clock = lambda: now
     for number in range(100):
         now += 1.0
-        stage.carried.tell(f"- n{number} 0 1 0 0 DC -")
-    assert len(stage.carried._over) <= 30
+        stage.carried.on_access_log_line(f"- n{number} 0 1 0 0 DC -")
+    assert len(stage.carried._completed_early) <= 30

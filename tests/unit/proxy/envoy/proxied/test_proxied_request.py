@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.proxied.proxied_request import EnvoysWord
+from proxy.envoy.proxied.proxied_request import RequestSummary
 from proxy.forwarding.http_forwarding import Ending
 from proxy.observe import request_recorder
 from tests.unit.proxy.envoy.conftest import Ask
@@ -30,11 +30,11 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 )
 async def test_trouble_with_an_upstream_is_told_in_our_words(details: str, status: int, says: bytes, stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", ("accept", "text/html"), host="open.example.com"))
-    page = await stage.carried.instead(number, details)
+    page = await stage.carried.error_page(number, details)
     assert page is not None
     assert page.status == status
     assert says in page.body
-    stage.carried.tell(f"{number} - {status} 5 0 0 UF {details}")
+    stage.carried.on_access_log_line(f"{number} - {status} 5 0 0 UF {details}")
     assert stage.carried.is_idle.is_set()
 
 
@@ -43,7 +43,7 @@ async def test_what_is_carried_ends_with_its_access(stage: Stage, ask: Ask, line
     stream.end()
     stream.end()  # the session, and then its policy
     assert await stage.cuts() == [{("10.0.0.1", 77)}]
-    stage.carried.tell(f"{number} - 200 1234 10 0 DC downstream_remote_disconnect")
+    stage.carried.on_access_log_line(f"{number} - 200 1234 10 0 DC downstream_remote_disconnect")
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
     assert stage.carried.is_idle.is_set()
     assert (lines[0]["ending"], lines[0]["problem"], lines[0]["status"]) == ("access_ended", "access_ended", 200)
@@ -67,7 +67,7 @@ async def test_what_envoy_carried_counts_when_it_has_ended(stage: Stage, ask: As
     number, _ = await stage.begin(ask("/in", host="open.example.com"))
     assert counted == []
     assert not stage.carried.is_idle.is_set()
-    stage.carried.tell(f"{number} - 404 12 345 6 - via_upstream")
+    stage.carried.on_access_log_line(f"{number} - 404 12 345 6 - via_upstream")
     assert counted == [(b"open.example.com", b"GET", 404, 0.012, 6, 345)]
     line = lines[0]
     assert (line["status"], line["bytes_sent"], line["ending"], line["duration_ms"]) == (404, 345, "complete", 12.0)
@@ -87,28 +87,28 @@ async def test_what_envoy_carried_counts_when_it_has_ended(stage: Stage, ask: As
     ],
 )
 def test_how_it_ended_follows_from_envoys_flags(flags: str, ending: Ending) -> None:
-    assert EnvoysWord(200, 1.0, 0, 0, flags, "-").ending is ending
+    assert RequestSummary(200, 1.0, 0, 0, flags, "-").ending is ending
 
 
 async def test_who_left_before_an_answer_is_told_as_gone(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
     number, _ = await stage.begin(ask("/in", host="open.example.com"))
-    stage.carried.tell(f"{number} - 0 12 0 0 DC -")
+    stage.carried.on_access_log_line(f"{number} - 0 12 0 0 DC -")
     assert (lines[0]["status"], lines[0]["ending"]) == (499, "client_disconnected")
 
 
-UPLOAD = (("content-length", "1000"),)
+BUFFER_BODY = (("content-length", "1000"),)
 
 
 async def test_a_client_that_drips_is_cut_off(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
-    number, _ = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST", peer="192.0.2.7:5000"))
-    carried, read = stage.carried._carried[number], stage.judge._service().data_plane.forwarding_table.read_timeout
-    carried._window_began -= 1.2 * read
-    stage.carried.tell_upload(f"{number} 255 -")
+    number, _ = await stage.begin(ask("/in", *BUFFER_BODY, host="open.example.com", method="POST", peer="192.0.2.7:5000"))
+    carried, read = stage.carried._requests[number], stage.judge._service().dataplane.state.read
+    carried._progress_at -= 1.2 * read
+    stage.carried.on_upload_log_line(f"{number} 255 -")
     assert await stage.cuts() == [], "there is time left"
-    carried._window_began -= 0.1 * read
-    stage.carried.tell_upload(f"{number} 255 -")
+    carried._progress_at -= 0.1 * read
+    stage.carried.on_upload_log_line(f"{number} 255 -")
     assert await stage.cuts() == [{("192.0.2.7", 5000)}]
-    stage.carried.tell(f"{number} - 0 31000 0 255 DC downstream_remote_disconnect")
+    stage.carried.on_access_log_line(f"{number} - 0 31000 0 255 DC downstream_remote_disconnect")
     assert (lines[0]["status"], lines[0]["ending"]) == (499, "client_disconnected")
     assert counted == [(b"open.example.com", b"POST", 408, 31.0, 255, 0)]
 
@@ -116,8 +116,8 @@ async def test_a_client_that_drips_is_cut_off(stage: Stage, ask: Ask, lines: lis
 async def test_a_client_that_envoy_has_waited_for_was_too_slow_and_its_upstream_did_nothing(
     stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]
 ) -> None:
-    number, stream = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST"))
-    stage.carried.tell(f"{number} - 408 30500 77 5 SI stream_idle_timeout")
+    number, stream = await stage.begin(ask("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
+    stage.carried.on_access_log_line(f"{number} - 408 30500 77 5 SI stream_idle_timeout")
     assert (lines[0]["status"], lines[0]["ending"], "problem" in lines[0]) == (499, "client_disconnected", False)
     assert (stream.status, stream.ending) == (None, Ending.CLIENT_LEFT)
     assert counted == [(b"open.example.com", b"POST", 408, 30.5, 5, 77)]
@@ -125,27 +125,27 @@ async def test_a_client_that_envoy_has_waited_for_was_too_slow_and_its_upstream_
 
 async def test_an_answer_of_408_is_the_applications(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
     number, stream = await stage.begin(ask("/in", host="open.example.com"))
-    stage.carried.tell(f"{number} - 408 30 77 5 - via_upstream")
+    stage.carried.on_access_log_line(f"{number} - 408 30 77 5 - via_upstream")
     assert (lines[0]["status"], lines[0]["ending"], stream.status) == (408, "complete", 408)
 
 
 async def test_who_sends_enough_in_each_gap_or_has_sent_all_is_not_cut_off(stage: Stage, ask: Ask) -> None:
-    number, _ = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST"))
-    carried, read = stage.carried._carried[number], stage.judge._service().data_plane.forwarding_table.read_timeout
+    number, _ = await stage.begin(ask("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
+    carried, read = stage.carried._requests[number], stage.judge._service().dataplane.state.read
     for received, ended in (("256", "-"), ("512", "-"), ("513", "31000"), ("513", "31000")):
-        carried._window_began -= 2 * read
-        stage.carried.tell_upload(f"{number} {received} {ended}")
-    stage.carried.tell_upload("unknown 1 -")
+        carried._progress_at -= 2 * read
+        stage.carried.on_upload_log_line(f"{number} {received} {ended}")
+    stage.carried.on_upload_log_line("unknown 1 -")
     assert await stage.cuts() == []
 
 
 async def test_what_is_no_stream_ends_in_time(stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/", ("accept", "text/event-stream"), host="rpc.example.com", peer="192.0.2.7:5000"))
-    carried = stage.carried._carried[number]
-    stage.carried.is_no_stream(number)
-    timer = carried._patience
+    carried = stage.carried._requests[number]
+    stage.carried.on_not_streaming(number)
+    timer = carried._response_timer
     assert timer is not None
     timer._run()  # type: ignore[attr-defined]
     assert await stage.cuts() == [{("192.0.2.7", 5000)}]
-    stage.carried.tell(f"{number} - 200 12 0 0 DC -")
+    stage.carried.on_access_log_line(f"{number} - 200 12 0 0 DC -")
     assert timer.cancelled()

@@ -28,7 +28,7 @@ async def test_its_spans_end_with_it_and_its_upstream_hears_of_them(spans: KeptS
     question = ask("/in/x?secret=1", ("traceparent", f"00-{'a' * 32}-{'b' * 16}-01"), host=OPEN)
     told = await stage.ask(question)
     assert ended(spans).keys() == {"authorize"}
-    stage.carried.tell(f"{told['x-gate-edge-number'].decode()} - 200 1500 20 30 - via_upstream")  # type: ignore[union-attr]
+    stage.carried.on_access_log_line(f"{told['x-gate-edge-number'].decode()} - 200 1500 20 30 - via_upstream")  # type: ignore[union-attr]
     found = ended(spans)
     root, upstream = found[f"GET {OPEN}/in"], found["upstream"]
     assert {found["authorize"].parent.span_id, upstream.parent.span_id} == {root.context.span_id}  # type: ignore[union-attr]
@@ -41,8 +41,8 @@ async def test_its_spans_end_with_it_and_its_upstream_hears_of_them(spans: KeptS
 
 async def test_an_upstream_that_gives_no_answer_is_told_of(spans: KeptSpans, stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", host=OPEN))
-    await stage.carried.instead(number, "response_timeout")
-    stage.carried.tell(f"{number} - 504 1500 20 30 UT response_timeout")
+    await stage.carried.error_page(number, "response_timeout")
+    stage.carried.on_access_log_line(f"{number} - 504 1500 20 30 UT response_timeout")
     found = ended(spans)
     assert found["upstream"].attributes["error.type"] == "UpstreamTimeout"  # type: ignore[index]
     assert found[f"GET {OPEN}/in"].attributes["http.response.status_code"] == 504  # type: ignore[index]
@@ -56,5 +56,5 @@ async def test_what_gate_carries_itself_is_traced_there(spans: KeptSpans, stage:
 async def test_few_are_traced(spans: KeptSpans, stage: Stage, ask: Ask) -> None:
     spans.chance = 1.0
     number, _ = await stage.begin(ask("/in", host=OPEN))
-    stage.carried.tell(f"{number} - 200 1500 20 30 - via_upstream")
+    stage.carried.on_access_log_line(f"{number} - 200 1500 20 30 - via_upstream")
     assert ended(spans) == {}

@@ -1,13 +1,13 @@
 import pytest
 
 from foundation.connection_errors import ConnectFailure
-from proxy.envoy.proxied.response_details import is_late, is_malformed, trouble_in
+from proxy.envoy.proxied.response_details import connection_fault, is_malformed, is_response_timeout
 
 TLS = "upstream_reset_before_response_started{remote_connection_failure|TLS_error:|268435581:SSL_routines:OPENSSL_internal:"
 
 
 @pytest.mark.parametrize(
-    ("details", "trouble"),
+    ("details", "fault"),
     [
         (
             "upstream_reset_before_response_started{remote_connection_failure|delayed_connect_error:_Connection_refused}",
@@ -27,11 +27,11 @@ TLS = "upstream_reset_before_response_started{remote_connection_failure|TLS_erro
         ("what_nobody_knows", ConnectFailure.UNKNOWN),
     ],
 )
-def test_what_envoy_says_is_told_in_our_words(details: str, trouble: ConnectFailure) -> None:
-    assert trouble_in(details) is trouble
+def test_what_envoy_says_is_told_in_our_words(details: str, fault: ConnectFailure) -> None:
+    assert connection_fault(details) is fault
 
 
 def test_who_is_late_and_who_speaks_no_http_is_told_apart() -> None:
-    assert is_late("response_timeout")
+    assert is_response_timeout("response_timeout")
     assert is_malformed("upstream_reset_before_response_started{protocol_error}")
-    assert not is_late("upstream_reset_before_response_started{connection_timeout}")
+    assert not is_response_timeout("upstream_reset_before_response_started{connection_timeout}")

@@ -7,18 +7,18 @@ import pytest
 from proxy.envoy.resources.bootstrap import (
     ACME,
     CLUSTERS,
+    EXT_AUTHZ,
+    FAILOVER,
     GATE,
-    JUDGE,
     LISTENERS,
     MAX_PENDING,
-    UNCONNECTED,
-    UNREAD,
+    PASSTHROUGH,
     EnvoyLimits,
     GateSockets,
     bootstrap,
 )
 
-MADE = bootstrap(Path("/files"), GateSockets.below(Path("/s")), Path("/s/admin"), EnvoyLimits(heap=512, connections=77))
+MADE = bootstrap(Path("/files"), GateSockets.in_directory(Path("/s")), Path("/s/admin"), EnvoyLimits(heap=512, connections=77))
 
 
 def test_whoever_may_not_enter_the_directory_may_not_command_envoy() -> None:
@@ -30,13 +30,13 @@ def test_gate_is_reached_by_unix_sockets_alone() -> None:
         cluster["name"]: cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
         for cluster in MADE["static_resources"]["clusters"]
     }
-    files = {JUDGE: "judge", GATE: "gate", ACME: "acme", UNREAD: "unread", UNCONNECTED: "unconnected"}
+    files = {EXT_AUTHZ: "judge", GATE: "gate", ACME: "acme", PASSTHROUGH: "unread", FAILOVER: "unconnected"}
     assert addresses == {name: {"pipe": {"path": f"/s/{file}"}} for name, file in files.items()}
 
 
 def test_a_connection_that_envoy_has_not_read_begins_with_its_client() -> None:
-    (unread,) = (each for each in MADE["static_resources"]["clusters"] if each["name"] == UNREAD)
-    assert unread["transport_socket"]["typed_config"]["config"] == {"version": "V2"}
+    (passthrough,) = (each for each in MADE["static_resources"]["clusters"] if each["name"] == PASSTHROUGH)
+    assert passthrough["transport_socket"]["typed_config"]["config"] == {"version": "V2"}
 
 
 def test_the_rest_is_read_from_files_that_are_watched() -> None:
@@ -60,22 +60,22 @@ def test_memory_and_connections_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "connections", "to_judge", "to_gate"),
+    ("descriptors", "connections", "to_ext_authz", "to_gate"),
     [(65_536, 20_000, 256, 16_384), (20_000, 7_324, 256, 5_000), (1_500, 421, 187, 375), (700, 171, 87, 175), (100, 2, 12, 25)],
 )
-def test_descriptors_are_enough_for_all_connections_at_once(descriptors: int, connections: int, to_judge: int, to_gate: int) -> None:
+def test_descriptors_are_enough_for_all_connections_at_once(descriptors: int, connections: int, to_ext_authz: int, to_gate: int) -> None:
     limits = EnvoyLimits.within(descriptors, 512, 20_000, 2)
-    assert (limits.connections, limits.to_judge, limits.to_gate) == (connections, to_judge, to_gate)
+    assert (limits.connections, limits.to_ext_authz, limits.to_gate) == (connections, to_ext_authz, to_gate)
     if descriptors > 200:
-        assert limits.connections + limits.to_judge + limits.to_gate + 2 * limits.to_upstream + 64 <= descriptors
-    assert limits.to_judge + 2 * limits.to_gate < descriptors * 3 / 4, "gate accepts them all"
+        assert limits.connections + limits.to_ext_authz + limits.to_gate + 2 * limits.to_upstream + 64 <= descriptors
+    assert limits.to_ext_authz + 2 * limits.to_gate < descriptors * 3 / 4, "gate accepts them all"
 
 
 def test_what_waits_for_gate_takes_no_descriptor_and_is_bounded() -> None:
-    made = bootstrap(Path("/files"), GateSockets.below(Path("/s")), Path("/s/admin"), EnvoyLimits(1, 2, to_judge=3, to_gate=4))
+    made = bootstrap(Path("/files"), GateSockets.in_directory(Path("/s")), Path("/s/admin"), EnvoyLimits(1, 2, to_ext_authz=3, to_gate=4))
     found = {each["name"]: each["circuit_breakers"]["thresholds"][0] for each in made["static_resources"]["clusters"]}
     assert {name: threshold["max_connections"] for name, threshold in found.items()} == {
-        **dict.fromkeys((GATE, ACME, UNREAD, UNCONNECTED), 4),
-        JUDGE: 3,
+        **dict.fromkeys((GATE, ACME, PASSTHROUGH, FAILOVER), 4),
+        EXT_AUTHZ: 3,
     }
     assert all(threshold["max_pending_requests"] == MAX_PENDING for threshold in found.values())

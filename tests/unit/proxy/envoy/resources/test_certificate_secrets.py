@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from foundation.values import CertificatePair, SecretBytes
 from proxy.envoy.resources import certificate_secrets
-from proxy.envoy.resources.certificate_secrets import EnvoyCertificates, StapledCertificate, certificate_names, shown_certificates
+from proxy.envoy.resources.certificate_secrets import EnvoyCertificates, StapledCertificate, certificate_names, secrets_for
 from proxy.listener.tls.acme_state import AcmeState
 from tests.support.certs import certificate_files
 from tests.support.eventually import eventually
@@ -44,7 +44,7 @@ def fingerprint(pair: CertificatePair) -> bytes:
 def test_names_follow_from_the_configuration(tmp_path: Path, settings: dict[str, object], names: tuple[str, ...]) -> None:
     options = make_options(tmp_path, data_plane="envoy", **{"insecure_server": None, **settings})
     assert certificate_names(options) == names
-    assert set(shown_certificates(options, AcmeState(), NOBODY)) == set(names)
+    assert set(secrets_for(options, AcmeState(), NOBODY)) == set(names)
 
 
 def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(tmp_path: Path) -> None:
@@ -52,14 +52,14 @@ def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(t
     route = {"from": f"https://{APP}", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
     pair = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
     options = make_options(tmp_path, data_plane="envoy", insecure_server=None, autocert=True, policy=[route], **pair)
-    obtained = AcmeState()
+    acme_state = AcmeState()
     assert certificate_names(options) == ("configured-0", f"obtained-{APP}")
-    before = shown_certificates(options, obtained, NOBODY)
+    before = secrets_for(options, acme_state, NOBODY)
     assert (before["configured-0"].pair, before[f"obtained-{APP}"].pair) == (options.certificate_pairs[0], NOBODY)
     mine = pair_for(tmp_path / "app", APP)
-    obtained.pairs = {APP: mine, "other.example.com": NOBODY}
-    obtained.staples = {fingerprint(mine): b"of app", fingerprint(options.certificate_pairs[0]): b"of auth"}
-    after = shown_certificates(options, obtained, NOBODY)
+    acme_state.pairs = {APP: mine, "other.example.com": NOBODY}
+    acme_state.staples = {fingerprint(mine): b"of app", fingerprint(options.certificate_pairs[0]): b"of auth"}
+    after = secrets_for(options, acme_state, NOBODY)
     assert after == {
         "configured-0": StapledCertificate(options.certificate_pairs[0], b"of auth"),
         f"obtained-{APP}": StapledCertificate(mine, b"of app"),
@@ -67,25 +67,25 @@ def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(t
 
 
 async def test_what_is_obtained_is_shown_once_and_tried_again_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate_secrets, "SHOW_EVERY", 0.01)
-    obtained, shown = AcmeState(), []
+    monkeypatch.setattr(certificate_secrets, "SYNC_INTERVAL", 0.01)
+    acme_state, published = AcmeState(), []
 
-    def show(certificates: Mapping[str, StapledCertificate]) -> None:
-        shown.append(certificates)
-        if len(shown) == 1:
+    def publish(certificates: Mapping[str, StapledCertificate]) -> None:
+        published.append(certificates)
+        if len(published) == 1:
             raise OSError(28, "No space left on device")
 
     with capture_logs() as log, socket.socket(socket.AF_UNIX) as listener:
-        made = EnvoyCertificates(obtained, listener)
-        (before,) = made.use(make_options(tmp_path, data_plane="envoy", insecure_server=None, autocert=True)).values()
-        following = asyncio.ensure_future(made.follow(show))
+        made = EnvoyCertificates(acme_state, listener)
+        (before,) = made.reconfigure(make_options(tmp_path, data_plane="envoy", insecure_server=None, autocert=True)).values()
+        following = asyncio.ensure_future(made.sync(publish))
         pair = pair_for(tmp_path / "auth", "auth.example.com")
-        obtained.pairs = {"auth.example.com": pair}
-        await eventually(lambda: len(shown) >= 2)
+        acme_state.pairs = {"auth.example.com": pair}
+        await eventually(lambda: len(published) >= 2)
         await asyncio.sleep(0.1)
         following.cancel()
     assert before.pair != pair
-    assert shown == [{"obtained-auth.example.com": StapledCertificate(pair)}] * 2
+    assert published == [{"obtained-auth.example.com": StapledCertificate(pair)}] * 2
     assert [entry["reason"] for entry in log] == ["No space left on device"]
 
 

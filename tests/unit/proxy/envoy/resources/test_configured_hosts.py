@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.resources.configured_hosts import certificate_hosts, hosts_of, http3_hosts, tunnel_hosts
+from proxy.envoy.resources.configured_hosts import all_hosts, client_certificate_hosts, http3_hosts, tunnel_hosts
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
 
@@ -36,13 +36,13 @@ PAGES = {"from": f"https://{APP}", **TO}
 )
 def test_by_their_routes(more: list[dict[str, Any]], tunnels: set[str], http3: set[str], tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[*more, PAGES], data_plane="envoy", http3=True, insecure_server=None, autocert=True)
-    assert (tunnel_hosts(options), http3_hosts(options), certificate_hosts(options)) == (tunnels, http3, set())
-    assert hosts_of(options) == {APP, AUTHENTICATE} | tunnels
+    assert (tunnel_hosts(options), http3_hosts(options), client_certificate_hosts(options)) == (tunnels, http3, set())
+    assert all_hosts(options) == {APP, AUTHENTICATE} | tunnels
 
 
 def test_one_route_with_certificates_is_enough(certified: dict[str, Any], tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[certified, PAGES], data_plane="envoy", http3=True, insecure_server=None, autocert=True)
-    assert certificate_hosts(options) == {APP}
+    assert client_certificate_hosts(options) == {APP}
     assert http3_hosts(options) == {AUTHENTICATE}
 
 

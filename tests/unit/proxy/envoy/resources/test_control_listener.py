@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.envoy.resources.control_listener import cut_listener, records_for
+from proxy.envoy.resources.control_listener import control_listener, records_for
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,6 @@ def test_what_is_no_address_is_none() -> None:
 
 
 def test_cuts_are_for_this_user_alone(tmp_path: Path) -> None:
-    made = cut_listener(tmp_path / "cuts", 8443)
+    made = control_listener(tmp_path / "cuts", 8443)
     assert made["address"] == {"pipe": {"path": str(tmp_path / "cuts"), "mode": 0o600}}
     assert not re.search(r"\$[A-Z]", str(made))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.resources.bootstrap import ACME, UNREAD
-from proxy.envoy.resources.edge_listener import listener
-from proxy.envoy.resources.ext_authz_filter import FILTER, LAST_STEP_FILTER, JudgeFilter
-from proxy.envoy.resources.internal_headers import FAILED
+from proxy.envoy.resources.bootstrap import ACME, PASSTHROUGH
+from proxy.envoy.resources.edge_listener import edge_listener
+from proxy.envoy.resources.ext_authz_filter import FILTER, FINALIZE_FILTER, ExtAuthzFilter
+from proxy.envoy.resources.internal_headers import LOCAL_REPLY_REASON
 from proxy.envoy.resources.response_filter import FILTER as ANSWERS
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
@@ -23,7 +23,7 @@ PAGES = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", **PEOPLE
 
 def made(directory: Path, **settings: Any) -> dict[str, Any]:
     options = make_options(directory, data_plane="envoy", **settings)
-    return listener(options, directory, JudgeFilter.of(options, TOKEN, "m" * 43, "/log"))
+    return edge_listener(options, directory, ExtAuthzFilter.from_options(options, TOKEN, "m" * 43, "/log"))
 
 
 def manager(chain: dict[str, Any]) -> dict[str, Any]:
@@ -43,12 +43,12 @@ def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path:
     assert len(chains) == 3
     for chain in chains:
         filters = manager(chain)["http_filters"]
-        assert [each["name"] for each in filters] == [FILTER, LAST_STEP_FILTER, ANSWERS, "gate-trailers", "envoy.filters.http.router"]
+        assert [each["name"] for each in filters] == [FILTER, FINALIZE_FILTER, ANSWERS, "gate-trailers", "envoy.filters.http.router"]
         assert filters[0]["typed_config"]["failure_mode_allow"] is False
         assert not any("disabled" in each for each in filters)
-        silence, unannounced, mapper, *others = manager(chain)["local_reply_config"]["mappers"]
-        added = [each["header"]["key"] for own in (silence, unannounced) for each in own.get("headers_to_add", ())]
-        assert FAILED not in added, "the script for answers leaves it as it is"
+        idle_timeout, unannounced, mapper, *others = manager(chain)["local_reply_config"]["mappers"]
+        added = [each["header"]["key"] for own in (idle_timeout, unannounced) for each in own.get("headers_to_add", ())]
+        assert LOCAL_REPLY_REASON not in added, "the script for answers leaves it as it is"
         assert all("status_code_filter" in other["filter"] for other in others)
         log, *_ = manager(chain)["access_log"]
         _, ends = log["filter"]["and_filter"]["filters"]
@@ -85,11 +85,11 @@ def test_a_route_knows_no_host_and_no_path(tmp_path: Path) -> None:
 def test_only_hosts_that_want_certificates_ask_for_one_and_nobody_resumes_there(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
     chains = made(tmp_path, policy=[PAGES], client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
-    certified, others, nameless = chains
-    assert certified["filter_chain_match"] == {"server_names": ["app.example.com"]}
+    with_client_cert, others, nameless = chains
+    assert with_client_cert["filter_chain_match"] == {"server_names": ["app.example.com"]}
     assert others["filter_chain_match"] == {"server_names": ["auth.example.com"]}
     assert "filter_chain_match" not in nameless
-    for chain in (certified, nameless):
+    for chain in (with_client_cert, nameless):
         context = chain["transport_socket"]["typed_config"]
         assert context["common_tls_context"]["validation_context"]["trust_chain_verification"] == "ACCEPT_UNTRUSTED"
         assert context["disable_stateless_session_resumption"]
@@ -113,7 +113,7 @@ def test_what_is_for_tunnels_alone_goes_to_gate_unread(tmp_path: Path, with_tls:
     assert tunnels["filter_chain_match"] == {"server_names": ["db.example.com"]}
     (proxy,) = tunnels["filters"]
     assert "transport_socket" not in tunnels
-    assert (proxy["typed_config"]["cluster"], proxy["typed_config"]["idle_timeout"]) == (UNREAD, f"{9 * 3600 + 60}.000s")
+    assert (proxy["typed_config"]["cluster"], proxy["typed_config"]["idle_timeout"]) == (PASSTHROUGH, f"{9 * 3600 + 60}.000s")
 
 
 def test_who_may_be_silent_for_ever_is_not_cut(tmp_path: Path, with_tls: dict[str, Any]) -> None:
@@ -148,7 +148,9 @@ def test_a_client_that_vanished_is_looked_for(tmp_path: Path) -> None:
 def test_keys_are_in_the_secrets_alone(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     options = make_options(tmp_path, data_plane="envoy", **with_tls)
     key = options.certificate_pairs[0].key.reveal().decode()
-    assert key not in json.dumps(listener(options, tmp_path, JudgeFilter.of(options, TOKEN, "m" * 43, "/log"))).replace("\\n", "\n")
+    assert key not in json.dumps(edge_listener(options, tmp_path, ExtAuthzFilter.from_options(options, TOKEN, "m" * 43, "/log"))).replace(
+        "\\n", "\n"
+    )
 
 
 def test_an_authority_reaches_gate_itself_whatever_host_it_validates(tmp_path: Path, with_tls: dict[str, Any]) -> None:

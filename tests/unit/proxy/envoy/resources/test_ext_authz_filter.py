@@ -9,15 +9,24 @@ import pytest
 from proxy.envoy.envoy_request_head import MAX_BUFFERED_BODY
 from proxy.envoy.resources import upgrade_reaper
 from proxy.envoy.resources.bootstrap import GATE
-from proxy.envoy.resources.ext_authz_filter import FILTER, JudgeFilter, none_of
-from proxy.envoy.resources.internal_headers import BODILESS, CLUSTER, JUDGED, MAY_STREAM, NOWHERE, OURS, PREFIX, TOKEN
-from proxy.envoy.resources.lua_scripts import LAST_STEP_FILTER
+from proxy.envoy.resources.ext_authz_filter import FILTER, ExtAuthzFilter, not_starting_with
+from proxy.envoy.resources.internal_headers import (
+    AUTHORIZED,
+    BODY_UNDECLARED,
+    CLUSTER,
+    INTERNAL_HEADERS,
+    MAY_STREAM,
+    NO_CLUSTER,
+    PREFIX,
+    TOKEN,
+)
+from proxy.envoy.resources.lua_scripts import FINALIZE_FILTER
 from tests.support.options import make_options
 
 
 @pytest.fixture
-def judge(tmp_path: Path) -> JudgeFilter:
-    return JudgeFilter.of(make_options(tmp_path), "the-token", "the-mark", "/log")
+def judge(tmp_path: Path) -> ExtAuthzFilter:
+    return ExtAuthzFilter.from_options(make_options(tmp_path), "the-token", "the-mark", "/log")
 
 
 def conditions(route: dict[str, Any]) -> list[dict[str, Any]]:
@@ -25,29 +34,29 @@ def conditions(route: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-MARKED = {"name": JUDGED, "string_match": {"exact": "the-mark"}}
+MARKED = {"name": AUTHORIZED, "string_match": {"exact": "the-mark"}}
 
 
-def test_gate_is_asked_with_a_proof_and_its_silence_is_a_refusal(judge: JudgeFilter) -> None:
-    asking = judge.filters()[0]["typed_config"]
-    assert asking["failure_mode_allow"] is False
-    assert asking["clear_route_cache"] is True
-    assert asking["http_service"]["authorization_request"]["headers_to_add"] == [{"key": TOKEN, "value": "the-token"}]
+def test_gate_is_asked_with_a_proof_and_its_silence_is_a_refusal(judge: ExtAuthzFilter) -> None:
+    check = judge.filters()[0]["typed_config"]
+    assert check["failure_mode_allow"] is False
+    assert check["clear_route_cache"] is True
+    assert check["http_service"]["authorization_request"]["headers_to_add"] == [{"key": TOKEN, "value": "the-token"}]
 
 
-def where(way: dict[str, Any]) -> str:
-    return str(way.get("cluster") or way["cluster_header"])
+def where(action: dict[str, Any]) -> str:
+    return str(action.get("cluster") or action["cluster_header"])
 
 
-def test_only_what_is_marked_goes_to_an_upstream(judge: JudgeFilter) -> None:
+def test_only_what_is_marked_goes_to_an_upstream(judge: ExtAuthzFilter) -> None:
     routes = judge.routes("9s", "3s")
     for route in routes:
         if route.get("route", {}).get("cluster_header") == CLUSTER:
             assert MARKED in conditions(route)
-            assert set(OURS) <= set(route["request_headers_to_remove"])
+            assert set(INTERNAL_HEADERS) <= set(route["request_headers_to_remove"])
     elsewhere = [route for route in routes if MARKED not in conditions(route)]
     assert [route.get("direct_response") or where(route["route"]) for route in elsewhere] == [
-        NOWHERE,
+        NO_CLUSTER,
         {"status": 503},
         GATE,
         GATE,
@@ -58,67 +67,69 @@ def test_only_what_is_marked_goes_to_an_upstream(judge: JudgeFilter) -> None:
     assert conditions(routes[-1]) == []
 
 
-def test_the_first_route_is_that_of_what_nobody_has_judged_yet_and_leads_nowhere(judge: JudgeFilter) -> None:
+def test_the_first_route_is_that_of_what_nobody_has_judged_yet_and_leads_nowhere(judge: ExtAuthzFilter) -> None:
     with_body, first = judge.routes("9s", "3s")[:2]
     assert first["direct_response"] == {"status": 503}
-    assert where(with_body["route"]) == NOWHERE
+    assert where(with_body["route"]) == NO_CLUSTER
     for route in (with_body, first):
         lacking = {each["name"] for each in conditions(route) if each.get("invert_match")}
-        assert lacking == {JUDGED, BODILESS, "upgrade"}
+        assert lacking == {AUTHORIZED, BODY_UNDECLARED, "upgrade"}
 
 
-def test_envoy_waits_by_the_measure_of_bodies_for_all_that_it_may_take_whole(judge: JudgeFilter) -> None:
+def test_envoy_waits_by_the_measure_of_bodies_for_all_that_it_may_take_whole(judge: ExtAuthzFilter) -> None:
     pattern = re.compile(conditions(judge.routes("9s", "3s")[0])[0]["string_match"]["safe_regex"]["regex"])
     assert all(pattern.fullmatch(str(length)) for length in (1, 10, MAX_BUFFERED_BODY))
     assert not any(pattern.fullmatch(length) for length in ("0", "00", "", "1000000"))
 
 
 def test_nobody_has_told_envoy_where_nowhere_is() -> None:
-    assert NOWHERE not in OURS
-    assert NOWHERE.startswith(PREFIX), "no client can tell it"
+    assert NO_CLUSTER not in INTERNAL_HEADERS
+    assert NO_CLUSTER.startswith(PREFIX), "no client can tell it"
 
 
-def test_an_upgrade_and_a_tunnel_are_gates_unasked_and_nothing_else_is(judge: JudgeFilter) -> None:
-    unasked = [route for route in judge.routes("9s", "3s") if FILTER in route.get("typed_per_filter_config", {})]
-    assert {route["route"]["cluster"] for route in unasked} == {GATE}
-    *upgrades, tunnel = unasked
+def test_an_upgrade_and_a_tunnel_are_gates_unasked_and_nothing_else_is(judge: ExtAuthzFilter) -> None:
+    unchecked = [route for route in judge.routes("9s", "3s") if FILTER in route.get("typed_per_filter_config", {})]
+    assert {route["route"]["cluster"] for route in unchecked} == {GATE}
+    *upgrades, tunnel = unchecked
     assert [conditions(route) for route in upgrades] == [[{"name": "upgrade", "present_match": True}]] * 2
     assert tunnel["match"] == {"connect_matcher": {}}
 
 
-def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(judge: JudgeFilter) -> None:
-    ways = [(route, route["route"]) for route in judge.routes("9s", "3s") if "route" in route]
-    assert {way["flush_timeout"] for _, way in ways} == {"9s"}
-    (_, coming), *ways = ways
-    assert (where(coming), coming["idle_timeout"]) == (NOWHERE, "3s"), "of a body that is not whole"
-    bounded = {str(way.get("cluster", "")) + str(MAY_STREAM in str(conditions(route))): way["idle_timeout"] for route, way in ways}
+def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(judge: ExtAuthzFilter) -> None:
+    matches = [(route, route["route"]) for route in judge.routes("9s", "3s") if "route" in route]
+    assert {action["flush_timeout"] for _, action in matches} == {"9s"}
+    (_, coming), *matches = matches
+    assert (where(coming), coming["idle_timeout"]) == (NO_CLUSTER, "3s"), "of a body that is not whole"
+    bounded = {
+        str(action.get("cluster", "")) + str(MAY_STREAM in str(conditions(route))): action["idle_timeout"] for route, action in matches
+    }
     assert bounded == {f"{GATE}False": "0s", "True": "0s", "False": "9s"}
 
 
-def test_the_mark_is_the_last_thing_that_a_script_does(judge: JudgeFilter) -> None:
-    (last_step,) = (each for each in judge.filters() if each["name"] == LAST_STEP_FILTER)
-    script = last_step["typed_config"]["default_source_code"]["inline_string"]
-    assert not re.search(r"\$[A-Z]", script)
-    lines = [line.strip() for line in script.rstrip().splitlines()]
-    assert lines[-3:] == [f'headers:replace("{JUDGED}", "the-mark")', "handle:clearRouteCache()", "end"]
-    assert script.count("the-mark") == script.count("clearRouteCache()") == 1
+def test_the_mark_is_the_last_thing_that_a_script_does(judge: ExtAuthzFilter) -> None:
+    (finalize,) = (each for each in judge.filters() if each["name"] == FINALIZE_FILTER)
+    render_script = finalize["typed_config"]["default_source_code"]["inline_string"]
+    assert not re.search(r"\$[A-Z]", render_script)
+    lines = [line.strip() for line in render_script.rstrip().splitlines()]
+    assert lines[-3:] == [f'headers:replace("{AUTHORIZED}", "the-mark")', "handle:clearRouteCache()", "end"]
+    assert render_script.count("the-mark") == render_script.count("clearRouteCache()") == 1
 
 
-def test_what_has_not_ended_is_told_by_one_log_and_no_other(judge: JudgeFilter) -> None:
+def test_what_has_not_ended_is_told_by_one_log_and_no_other(judge: ExtAuthzFilter) -> None:
     for log, is_periodic in ((judge.upload_log(), True), (judge.access_log(), False), (upgrade_reaper.access_log("/log"), False)):
         at_its_time = log["filter"]["and_filter"]["filters"][0]["log_type_filter"]
         assert at_its_time == {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}
 
 
 def test_what_frames_an_answer_of_gates_frames_no_request() -> None:
-    pattern = re.compile(none_of((":", "content-le")))
+    pattern = re.compile(not_starting_with((":", "content-le")))
     for name in ("content-length", ":status", ":"):
         assert not pattern.fullmatch(name), name
     for name in ("c", "cookie", "content-language", "content-type", "content-l", "x-a", "accept", "!"):
         assert pattern.fullmatch(name), name
 
 
-def test_the_questions_of_a_client_are_not_framed_by_its_connection(judge: JudgeFilter) -> None:
+def test_the_questions_of_a_client_are_not_framed_by_its_connection(judge: ExtAuthzFilter) -> None:
     left_out = {next(iter(each.values())) for each in judge.filters()[0]["typed_config"]["disallowed_headers"]["patterns"]}
     assert {"connection", "upgrade", "transfer-encoding", "x-envoy-"} <= left_out
     allowed = judge.filters()[0]["typed_config"]["http_service"]["authorization_response"]["allowed_upstream_headers"]

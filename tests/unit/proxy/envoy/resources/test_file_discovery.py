@@ -29,14 +29,14 @@ async def admin(path: Path, *states: Json) -> AsyncIterator[None]:
     left, conversations = [{}, *states], set[asyncio.Task[Any] | None]()
 
     def answered(target: str) -> bytes:
-        asked = parse_qs(urlsplit(target).query)
-        (resource,) = asked.get("resource", ["listeners"])
+        params = parse_qs(urlsplit(target).query)
+        (resource,) = params.get("resource", ["listeners"])
         if resource == "listeners" and len(left) > 1:
             left.pop(0)
-        found = left[0].get(resource, [])
-        for pattern in asked.get("name_regex", ()):
-            found = [each for each in found if "name" not in (one := each.get("cluster", each)) or re.fullmatch(pattern, one["name"])]
-        return json.dumps({"configs": found} if found else {}).encode()
+        configs = left[0].get(resource, [])
+        for pattern in params.get("name_regex", ()):
+            configs = [each for each in configs if "name" not in (one := each.get("cluster", each)) or re.fullmatch(pattern, one["name"])]
+        return json.dumps({"configs": configs} if configs else {}).encode()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         conversations.add(asyncio.current_task())
@@ -70,13 +70,13 @@ def state(version: str, *clusters: str, error: dict[str, str] | None = None, gon
 def told(tmp_path: Path) -> Discovery:
     made = Discovery(tmp_path, tmp_path / "admin")
     made.publish(LISTENERS_OF_OURS, {"one": ONE})
-    made.begin({"upstream-1": CLUSTER})
+    made.start({"upstream-1": CLUSTER})
     return made
 
 
 def version(directory: Path, name: str = LISTENERS) -> str:
-    found: str = json.loads((directory / name).read_text())["version_info"]
-    return found
+    configs: str = json.loads((directory / name).read_text())["version_info"]
+    return configs
 
 
 async def test_files_are_ours_alone_and_change_only_with_their_content(told: Discovery, tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ async def test_files_are_ours_alone_and_change_only_with_their_content(told: Dis
 
 def shown(directory: Path, name: str) -> str:
     (secret,) = json.loads((directory / certificate_file(name)).read_text())["resources"]
-    found: str = secret["tls_certificate"]["certificate_chain"]["inline_string"]
-    return found
+    configs: str = secret["tls_certificate"]["certificate_chain"]["inline_string"]
+    return configs
 
 
 def test_a_certificate_that_changed_is_written_alone(told: Discovery, tmp_path: Path) -> None:
     told.publish(LISTENERS_OF_OURS, {"one": ONE, "two": ONE})
     before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
-    told.show({"one": ONE, "two": OTHER})
+    told.publish_secrets({"one": ONE, "two": OTHER})
     changed = {path.name for path in tmp_path.iterdir() if before.get(path.name) != path.stat().st_ino}
     assert changed == {certificate_file("two")}
     assert (shown(tmp_path, "one"), shown(tmp_path, "two")) == ("one", "other")
@@ -121,40 +121,40 @@ async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> 
     new = version(tmp_path)
     states = state("old", "upstream-1"), state(new, "upstream-1"), state(new, "upstream-1", "upstream-2")
     async with admin(tmp_path / "admin", *states):
-        await told.taken(["upstream-1", "upstream-2"])
-    assert told.known == {"upstream-1", "upstream-2"}
+        await told.wait_applied(["upstream-1", "upstream-2"])
+    assert told.applied_clusters == {"upstream-1", "upstream-2"}
 
 
 async def test_nobody_waits_for_the_end_of_a_listener_that_is_gone(
     told: Discovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_discovery, "PATIENCE", 5.0)
+    monkeypatch.setattr(file_discovery, "APPLY_TIMEOUT", 5.0)
     async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", gone="http3")):
-        await told.taken(["upstream-1"])
+        await told.wait_applied(["upstream-1"])
 
 
 async def test_of_many_new_upstreams_it_hears_in_one_answer_and_what_it_is_to_forget_is_not_known(told: Discovery, tmp_path: Path) -> None:
-    names = [f"upstream-{number}" for number in range(2, file_discovery.MOST_NAMED + 4)]
+    names = [f"upstream-{number}" for number in range(2, file_discovery.MAX_NAMED_QUERIES + 4)]
     await told.publish_clusters(dict.fromkeys(names, CLUSTER))
     async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", *names)):
-        await told.taken(names)
-    assert told.known == set(names)
+        await told.wait_applied(names)
+    assert told.applied_clusters == set(names)
 
 
 async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery, tmp_path: Path) -> None:
     """Nobody reaches it before it has them; what it has not read yet says nothing."""
     new = version(tmp_path)
-    assert told.known == {"upstream-1"}
+    assert told.applied_clusters == {"upstream-1"}
     async with admin(tmp_path / "admin", {}):
-        waiting = asyncio.ensure_future(told.taken(["upstream-1"]))
-        await asyncio.wait([waiting], timeout=3 * file_discovery.LOOK_EVERY)
-        assert told.known == {"upstream-1"}
+        waiting = asyncio.ensure_future(told.wait_applied(["upstream-1"]))
+        await asyncio.wait([waiting], timeout=3 * file_discovery.POLL_INTERVAL)
+        assert told.applied_clusters == {"upstream-1"}
         waiting.cancel()
     await told.publish_clusters({"upstream-2": CLUSTER})
-    assert told.known == frozenset(), "it may have read that the one goes, and has yet to read of the other"
+    assert told.applied_clusters == frozenset(), "it may have read that the one goes, and has yet to read of the other"
     async with admin(tmp_path / "admin", state(new, "upstream-2")):
-        await told.taken(["upstream-2"])
-    assert told.known == {"upstream-2"}
+        await told.wait_applied(["upstream-2"])
+    assert told.applied_clusters == {"upstream-2"}
 
 
 @pytest.mark.parametrize("resource", ["dynamic_warming_clusters", "dynamic_warming_secrets", "dynamic_active_clusters"])
@@ -164,21 +164,21 @@ async def test_whatever_it_refuses_is_told(told: Discovery, tmp_path: Path, reso
     refused = {**named, "error_state": {"version_info": version(tmp_path, CLUSTERS), "details": "no such key"}}
     async with admin(tmp_path / "admin", state(version(tmp_path)) | {resource: [refused]}):
         with pytest.raises(ConfigurationRejected, match="no such key"):
-            await told.taken(["upstream-2"])
+            await told.wait_applied(["upstream-2"])
 
 
 async def test_what_envoy_refuses_is_told_with_its_reason(told: Discovery, tmp_path: Path) -> None:
     error = {"version_info": version(tmp_path), "details": "cannot bind"}
     async with admin(tmp_path / "admin", state("old", "upstream-1", error=error)):
         with pytest.raises(ConfigurationRejected, match="cannot bind"):
-            await told.taken(["upstream-1"])
+            await told.wait_applied(["upstream-1"])
 
 
-@pytest.mark.parametrize(("patience", "is_start"), [("PATIENCE", False), ("STARTS_WITHIN", True)])
+@pytest.mark.parametrize(("patience", "is_start"), [("APPLY_TIMEOUT", False), ("START_TIMEOUT", True)])
 async def test_an_envoy_that_never_answers_is_not_waited_for_forever(
     patience: str, is_start: bool, told: Discovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_discovery, patience, 0.05)
     with pytest.raises(ConfigurationRejected, match="in time"):
-        await told.taken(["upstream-1"], is_start=is_start)
-    assert told.known == {"upstream-1"}, "nobody reaches it"
+        await told.wait_applied(["upstream-1"], is_start=is_start)
+    assert told.applied_clusters == {"upstream-1"}, "nobody reaches it"

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from proxy.envoy.resources.bootstrap import GATE
-from proxy.envoy.resources.edge_listener import listener
-from proxy.envoy.resources.ext_authz_filter import JudgeFilter
+from proxy.envoy.resources.edge_listener import edge_listener
+from proxy.envoy.resources.ext_authz_filter import ExtAuthzFilter
 from proxy.envoy.resources.http3_listener import http3_listener
-from proxy.envoy.resources.internal_headers import JUDGED, PREFIX
+from proxy.envoy.resources.internal_headers import AUTHORIZED, PREFIX
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
@@ -48,8 +48,11 @@ def test_all_that_comes_so_leads_to_gate_with_the_mark(tmp_path: Path, settings:
     assert (others["domains"], [route.get("direct_response") for route in others["routes"]]) == ([*OTHERS, "*"], [{"status": 421}])
     assert {route["route"]["cluster"] for route in host["routes"]} == {GATE}
     for route in host["routes"]:
-        (added,) = route["request_headers_to_add"]
-        assert (added["header"], added["append_action"]) == ({"key": JUDGED, "value": MARK}, "OVERWRITE_IF_EXISTS_OR_ADD")
+        (secret_header,) = route["request_headers_to_add"]
+        assert (secret_header["header"], secret_header["append_action"]) == (
+            {"key": AUTHORIZED, "value": MARK},
+            "OVERWRITE_IF_EXISTS_OR_ADD",
+        )
     assert [each["name"] for each in manager["http_filters"]] == ["envoy.filters.http.router"]
     (early,) = manager["early_header_mutation_extensions"]
     assert PREFIX in str(early)
@@ -62,8 +65,8 @@ def test_only_who_can_come_so_is_told(tmp_path: Path, settings: dict[str, Any]) 
     for chain in chains(tmp_path, settings):
         if "transport_socket" in chain:
             names = tuple(chain.get("filter_chain_match", {}).get("server_names", ["?"]))
-            added = chain["filters"][0]["typed_config"]["route_config"].get("response_headers_to_add", [])
-            told[names] = [each["header"]["value"] for each in added]
+            secret_header = chain["filters"][0]["typed_config"]["route_config"].get("response_headers_to_add", [])
+            told[names] = [each["header"]["value"] for each in secret_header]
     assert told == {
         ("app.example.com", "auth.example.com"): ['h3=":9443"; ma=86400'],
         ("certified.example.com",): [],
@@ -74,7 +77,9 @@ def test_only_who_can_come_so_is_told(tmp_path: Path, settings: dict[str, Any]) 
 
 def chains(directory: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
     options = make_options(directory, **settings)
-    found: list[dict[str, Any]] = listener(options, directory, JudgeFilter.of(options, "t" * 43, MARK, "/log"))["filter_chains"]
+    found: list[dict[str, Any]] = edge_listener(options, directory, ExtAuthzFilter.from_options(options, "t" * 43, MARK, "/log"))[
+        "filter_chains"
+    ]
     return found
 
 

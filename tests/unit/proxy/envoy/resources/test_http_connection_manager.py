@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.resources.http_connection_manager import http_connections, seconds, tls
+from proxy.envoy.resources.http_connection_manager import http_connection_manager, seconds, tls
 from proxy.envoy.resources.internal_headers import PREFIX
 from proxy.listener.listener_limits import ListenerLimits
 from tests.support.options import make_options
@@ -14,7 +14,7 @@ from tests.support.options import make_options
 @pytest.fixture
 def manager(tmp_path: Path) -> dict[str, Any]:
     limits = ListenerLimits.from_options(make_options(tmp_path))
-    found: dict[str, Any] = http_connections("/log", limits, [], [{"name": "first"}], {"codec_type": "HTTP3"})["typed_config"]
+    found: dict[str, Any] = http_connection_manager("/log", limits, [], [{"name": "first"}], {"codec_type": "HTTP3"})["typed_config"]
     return found
 
 

@@ -3,11 +3,18 @@
 import pytest
 
 from foundation.errors import BadRequest
-from proxy.envoy.resources.internal_headers import FACTS, OURS, PREFIX, EdgeFacts, is_between_us, told_by_envoy
+from proxy.envoy.resources.internal_headers import (
+    DOWNSTREAM_INFO,
+    INTERNAL_HEADERS,
+    PREFIX,
+    DownstreamInfo,
+    early_header_mutation,
+    is_internal,
+)
 
 
-def facts(text: str) -> EdgeFacts:
-    return EdgeFacts.of({FACTS.encode(): text.encode("latin-1")})
+def facts(text: str) -> DownstreamInfo:
+    return DownstreamInfo.parse({DOWNSTREAM_INFO.encode(): text.encode("latin-1")})
 
 
 def test_facts_are_read() -> None:
@@ -26,8 +33,8 @@ def test_a_request_without_facts_is_none(text: str) -> None:
 
 
 def test_what_only_gate_and_envoy_may_say_is_gone_before_a_route_is_chosen() -> None:
-    mutations = told_by_envoy()["typed_config"]["mutations"]
+    mutations = early_header_mutation()["typed_config"]["mutations"]
     removed = [mutation["remove_on_match"]["key_matcher"]["prefix"] for mutation in mutations if "remove_on_match" in mutation]
     assert removed == [PREFIX, "x-envoy-"]
     assert list(mutations[0]) == ["remove_on_match"], "first, or it would remove what Envoy says"
-    assert all(is_between_us(name.encode()) for name in OURS)
+    assert all(is_internal(name.encode()) for name in INTERNAL_HEADERS)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from proxy.envoy.resources.lua_scripts import on_route, quoted, quoted_bytes, script
+from proxy.envoy.resources.lua_scripts import per_route, quoted, quoted_bytes, render_script
 
 
 def test_each_placeholder_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "a.lua").write_text('local a, b = $NAME, "$OTHER_NAME" -- ("^;$")')
-    assert script(tmp_path / "a.lua", {"NAME": 1, "OTHER_NAME": "x"}) == 'local a, b = 1, "x" -- ("^;$")'
+    assert render_script(tmp_path / "a.lua", {"NAME": 1, "OTHER_NAME": "x"}) == 'local a, b = 1, "x" -- ("^;$")'
     with pytest.raises(KeyError):
-        script(tmp_path / "a.lua", {"NAME": 1})
+        render_script(tmp_path / "a.lua", {"NAME": 1})
 
 
 def test_text_is_quoted_byte_by_byte() -> None:
@@ -20,5 +20,5 @@ def test_text_is_quoted_byte_by_byte() -> None:
 
 
 def test_a_route_without_a_script_has_none() -> None:
-    assert on_route("")["disabled"] is True
-    assert on_route("x")["source_code"] == {"inline_string": "x"}
+    assert per_route("")["disabled"] is True
+    assert per_route("x")["source_code"] == {"inline_string": "x"}

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from proxy.envoy.resources.internal_headers import FAILED, NUMBER, RESPONSE
-from proxy.envoy.resources.lua_scripts import LAST_STEP_FILTER
-from proxy.envoy.resources.response_filter import CARRIED_ONES, FILTER, AnswerFilter, failures
+from proxy.envoy.resources.internal_headers import LOCAL_REPLY_REASON, RESPONSE_RULES, STREAM_ID
+from proxy.envoy.resources.lua_scripts import FINALIZE_FILTER
+from proxy.envoy.resources.response_filter import FILTER, PROXIED_REQUESTS, ResponseFilter, mark_local_replies
 from tests.support.options import make_options
 
 
@@ -16,13 +16,15 @@ def script_of(route: dict[str, Any], name: str) -> str:
 
 
 def test_the_script_has_all_that_it_needs(tmp_path: Path) -> None:
-    answers = AnswerFilter.of(make_options(tmp_path, headers={"X-A": "100%"}), "the-token")
-    for watches in (True, False):
-        route = answers.route({"route": {"timeout": "0s"}, "typed_per_filter_config": {"other": {}}}, watches=watches)
-        script = script_of(route, LAST_STEP_FILTER if watches else FILTER)
-        assert not re.search(r"\$[A-Z]", script)
-        assert "the-token" in script
-        assert ("not is_good or true then" in script) == watches
+    answers = ResponseFilter.from_options(make_options(tmp_path, headers={"X-A": "100%"}), "the-token")
+    for reports_non_streams in (True, False):
+        route = answers.route(
+            {"route": {"timeout": "0s"}, "typed_per_filter_config": {"other": {}}}, reports_non_streams=reports_non_streams
+        )
+        render_script = script_of(route, FINALIZE_FILTER if reports_non_streams else FILTER)
+        assert not re.search(r"\$[A-Z]", render_script)
+        assert "the-token" in render_script
+        assert ("not is_valid_status or true then" in render_script) == reports_non_streams
         assert route["route"] == {"timeout": "0s"}
         assert "other" in route["typed_per_filter_config"]
         assert "proxy-authenticate" in route["response_headers_to_remove"]
@@ -31,29 +33,35 @@ def test_the_script_has_all_that_it_needs(tmp_path: Path) -> None:
 
 
 def test_only_where_gate_has_told_rules_the_script_looks_for_them(tmp_path: Path) -> None:
-    answers = AnswerFilter.of(make_options(tmp_path), "the-token")
-    for has_rules in (True, False):
-        script = script_of(answers.route({}, has_rules=has_rules), LAST_STEP_FILTER if has_rules else FILTER)
-        assert (f"if {str(has_rules).lower()} then apply(" in script, RESPONSE in script) == (True, True)
+    answers = ResponseFilter.from_options(make_options(tmp_path), "the-token")
+    for applies_route_rules in (True, False):
+        render_script = script_of(
+            answers.route({}, applies_route_rules=applies_route_rules), FINALIZE_FILTER if applies_route_rules else FILTER
+        )
+        assert (f"if {str(applies_route_rules).lower()} then apply(" in render_script, RESPONSE_RULES in render_script) == (True, True)
 
 
 def test_a_script_that_looks_at_each_answer_is_left_out_for_none(tmp_path: Path) -> None:
-    cleaned, _ = AnswerFilter.of(make_options(tmp_path), "the-token").filters()
+    cleaned, _ = ResponseFilter.from_options(make_options(tmp_path), "the-token").filters()
     assert "matcher" in str(cleaned)
-    for route in (AnswerFilter.of(make_options(tmp_path), "a").route({}, **{kind: True}) for kind in ("watches", "has_rules")):
+    for route in (
+        ResponseFilter.from_options(make_options(tmp_path), "a").route({}, **{kind: True})
+        for kind in ("reports_non_streams", "applies_route_rules")
+    ):
         assert route["typed_per_filter_config"][FILTER]["disabled"] is True
-        assert script_of(route, LAST_STEP_FILTER)
+        assert script_of(route, FINALIZE_FILTER)
 
 
 def test_the_script_is_left_out_only_where_an_answer_has_nothing_to_clean(tmp_path: Path) -> None:
-    cleaned, _ = AnswerFilter.of(make_options(tmp_path), "the-token").filters()
+    cleaned, _ = ResponseFilter.from_options(make_options(tmp_path), "the-token").filters()
     (matcher,) = cleaned["typed_config"]["xds_matcher"]["matcher_list"]["matchers"]
     plain = {":status": "200"}
     for headers in (plain, {**plain, "connection": "close"}, {**plain, "connection": "keep-alive"}, {":status": "599"}):
         assert holds(matcher["predicate"], headers), headers
     odd = [{":status": status} for status in ("101", "199", "600", "20", "2000", "")]
     odd += [
-        {**plain, name: value} for name, value in (("set-cookie", ""), ("set-cookie", "a=b"), (FAILED, "x"), ("connection", "close, x-a"))
+        {**plain, name: value}
+        for name, value in (("set-cookie", ""), ("set-cookie", "a=b"), (LOCAL_REPLY_REASON, "x"), ("connection", "close, x-a"))
     ]
     for headers in odd:
         assert not holds(matcher["predicate"], headers), headers
@@ -72,7 +80,7 @@ def holds(predicate: dict[str, Any], headers: dict[str, str]) -> bool:
 
 
 def test_no_trailer_of_a_client_goes_on_and_none_of_an_application_sets_a_cookie(tmp_path: Path) -> None:
-    _, trailers = AnswerFilter.of(make_options(tmp_path), "the-token").filters()
+    _, trailers = ResponseFilter.from_options(make_options(tmp_path), "the-token").filters()
     mutations = trailers["typed_config"]["mutations"]
     assert mutations["request_trailers_mutations"] == [{"remove_on_match": {"key_matcher": {"safe_regex": {"regex": ".*"}}}}]
     removed = {each["remove"] for each in mutations["response_trailers_mutations"]}
@@ -80,9 +88,9 @@ def test_no_trailer_of_a_client_goes_on_and_none_of_an_application_sets_a_cookie
 
 
 def test_envoys_own_answers_say_why_they_are() -> None:
-    mapper = failures()
-    assert mapper["filter"] == CARRIED_ONES
-    assert NUMBER in str(CARRIED_ONES)
+    mapper = mark_local_replies()
+    assert mapper["filter"] == PROXIED_REQUESTS
+    assert STREAM_ID in str(PROXIED_REQUESTS)
     (added,) = mapper["headers_to_add"]
-    assert added["header"]["key"] == FAILED
-    assert NUMBER in added["header"]["value"], "else an application could say it"
+    assert added["header"]["key"] == LOCAL_REPLY_REASON
+    assert STREAM_ID in added["header"]["value"], "else an application could say it"

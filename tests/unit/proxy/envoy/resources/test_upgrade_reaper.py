@@ -3,8 +3,8 @@
 import pytest
 
 from proxy.envoy.resources import upgrade_reaper
-from proxy.envoy.resources.internal_headers import JUDGED
-from proxy.envoy.resources.upgrade_reaper import EndedUpgrades, access_log
+from proxy.envoy.resources.internal_headers import AUTHORIZED
+from proxy.envoy.resources.upgrade_reaper import UpgradeReaper, access_log
 from tests.support.eventually import eventually
 from tests.unit.proxy.envoy.stage import NoConnections
 
@@ -17,40 +17,40 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrade_reaper, "_EVERY", 0)
 
 
-async def told(upgrades: EndedUpgrades) -> None:
-    await eventually(lambda: repr(upgrades) == "<EndedUpgrades 0>")
+async def told(upgrades: UpgradeReaper) -> None:
+    await eventually(lambda: repr(upgrades) == "<UpgradeReaper 0>")
 
 
 async def test_an_end_is_passed_on_once_and_together_with_others() -> None:
     connections = NoConnections()
-    upgrades = EndedUpgrades(connections.shut_down)
-    upgrades.tell(LINE)
-    upgrades.tell(OTHER_LINE)
+    upgrades = UpgradeReaper(connections.shut_down)
+    upgrades.handle_line(LINE)
+    upgrades.handle_line(OTHER_LINE)
     await told(upgrades)
-    upgrades.tell(LINE)
+    upgrades.handle_line(LINE)
     await told(upgrades)
     assert connections.finished == [{ONE, OTHER}, {ONE}]
 
 
 async def test_who_has_not_taken_everything_is_asked_again_until_envoy_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgrade_reaper, "KEPT_SECONDS", 0.02)
+    monkeypatch.setattr(upgrade_reaper, "DELAYED_CLOSE_SECONDS", 0.02)
     connections = NoConnections()
     connections.unsent = {ONE}
-    upgrades = EndedUpgrades(connections.shut_down)
-    upgrades.tell(LINE)
-    upgrades.tell(OTHER_LINE)
+    upgrades = UpgradeReaper(connections.shut_down)
+    upgrades.handle_line(LINE)
+    upgrades.handle_line(OTHER_LINE)
     await told(upgrades)
     first, *again = connections.finished
     assert first == {ONE, OTHER}
     assert again
-    assert all(asked == {ONE} for asked in again)
+    assert all(closing == {ONE} for closing in again)
 
 
 async def test_odd_lines_and_connections_with_other_requests_are_left_alone() -> None:
     connections = NoConnections()
-    upgrades = EndedUpgrades(connections.shut_down)
+    upgrades = UpgradeReaper(connections.shut_down)
     for line in ("", "-", "- HTTP/1.1", "192.0.2.7:5000", "192.0.2.7:5000 HTTP/2"):
-        upgrades.tell(line)
+        upgrades.handle_line(line)
     await told(upgrades)
     assert connections.finished == []
 
@@ -60,4 +60,4 @@ def test_envoy_tells_of_those_alone_that_gate_has_ended() -> None:
     filters = ended["and_filter"]["filters"]
     assert {"response_flag_filter": {"flags": ["UC"]}} in filters
     (kinds,) = (each["or_filter"]["filters"] for each in filters if "or_filter" in each)
-    assert {each["header_filter"]["header"]["name"] for each in kinds if "header_filter" in each} == {":method", JUDGED}
+    assert {each["header_filter"]["header"]["name"] for each in kinds if "header_filter" in each} == {":method", AUTHORIZED}

@@ -11,7 +11,7 @@ import pytest
 from config.options import Options
 from config.routes.route import Route
 from proxy.envoy.resources import upstream_clusters
-from proxy.envoy.resources.bootstrap import UNCONNECTED
+from proxy.envoy.resources.bootstrap import FAILOVER
 from proxy.envoy.resources.upstream_clusters import EnvoyClusters
 from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.route_statistics import stat_name
@@ -70,15 +70,15 @@ def test_one_of_several_is_replaced_by_gate_and_none_that_speaks_http_2(tmp_path
     made = EnvoyClusters(chosen.policy, "AUTO")
     alone, http2 = named(made, chosen, 1), named(made, chosen, 2, position=1)
     replaced = named(made, chosen)
-    ways = replaced["cluster_type"]["typed_config"]["clusters"]
-    assert ways == [{"name": alone["name"]}, {"name": UNCONNECTED}]
+    members = replaced["cluster_type"]["typed_config"]["clusters"]
+    assert members == [{"name": alone["name"]}, {"name": FAILOVER}]
     assert address(http2)["address"] == "app.internal"
     assert EnvoyClusters(chosen.policy, "AUTO", previous=made).resources == made.resources
 
 
 def test_what_was_there_is_taken_over_and_what_is_another_is_not(tmp_path: Path) -> None:
-    one, other, rules = {"to": "https://10.0.0.1"}, {"to": "https://10.0.0.2"}, {"to": "https://10.0.0.1", "tls_skip_verify": True}
-    first = EnvoyClusters(options(tmp_path, one, other).policy, "AUTO")
+    one, failover, rules = {"to": "https://10.0.0.1"}, {"to": "https://10.0.0.2"}, {"to": "https://10.0.0.1", "tls_skip_verify": True}
+    first = EnvoyClusters(options(tmp_path, one, failover).policy, "AUTO")
     changed = options(tmp_path, one, rules)
     second, anew = EnvoyClusters(changed.policy, "AUTO", previous=first), EnvoyClusters(changed.policy, "AUTO")
     assert second.resources == anew.resources
@@ -99,9 +99,9 @@ def test_streams_of_who_does_not_read_hold_up_nobody_elses(tmp_path: Path) -> No
 
 
 def test_what_is_the_same_has_the_same_name_in_another_configuration(tmp_path: Path) -> None:
-    before = options(tmp_path, {"to": "http://10.0.0.1:8001"})
+    previous_names = options(tmp_path, {"to": "http://10.0.0.1:8001"})
     after = options(tmp_path, {"to": "http://10.0.0.2:8001"}, {"to": "http://10.0.0.1:8001"})
-    assert named(EnvoyClusters(before.policy, "AUTO"), before) == named(EnvoyClusters(after.policy, "AUTO"), after, 1)
+    assert named(EnvoyClusters(previous_names.policy, "AUTO"), previous_names) == named(EnvoyClusters(after.policy, "AUTO"), after, 1)
 
 
 def tls(cluster: dict[str, Any]) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def tls(cluster: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_certificate_must_come_from_the_named_authority_and_bear_the_name(tmp_path: Path) -> None:
     pem = base64.b64encode(CA.pem).decode()
-    other = {"to": "https://10.0.0.1", "tls_server_name": "b.internal", "upstream_http2": True}
-    chosen = options(tmp_path, {"to": "https://app.internal", "tls_custom_ca": pem}, other)
+    failover = {"to": "https://10.0.0.1", "tls_server_name": "b.internal", "upstream_http2": True}
+    chosen = options(tmp_path, {"to": "https://app.internal", "tls_custom_ca": pem}, failover)
     made = EnvoyClusters(chosen.policy, "AUTO")
     custom, named_otherwise = tls(named(made, chosen)), tls(named(made, chosen, 1))
     assert custom["sni"] == "app.internal"
@@ -179,14 +179,14 @@ def test_whatever_changes_the_clusters_are_those_that_all_routes_make(tmp_path: 
         for route in routes:
             upstream = Upstream.build(route, len(route.to) - 1)
             assert made.name(upstream, route) == fresh.name(upstream, route)
-        place = chance.randrange(len(routes))
-        routes = [*routes[:place], *chance.choice(([], [new()], [new(), routes[0]])), *routes[place + chance.randrange(2) :]] or [new()]
+        address = chance.randrange(len(routes))
+        routes = [*routes[:address], *chance.choice(([], [new()], [new(), routes[0]])), *routes[address + chance.randrange(2) :]] or [new()]
 
 
 def test_only_what_is_new_of_the_operators_may_be_refused(tmp_path: Path) -> None:
     secured = options(tmp_path, {"to": "https://10.0.0.1", "tls_custom_ca": base64.b64encode(CA.pem).decode()})
     first = EnvoyClusters(secured.policy, "AUTO")
-    other = options(tmp_path, {"to": "http://10.0.0.2"}).policy
-    assert first.may_be_refused
-    assert not EnvoyClusters((*secured.policy, *other), "AUTO", previous=first).may_be_refused
-    assert EnvoyClusters(secured.policy, "AUTO", previous=EnvoyClusters(other, "AUTO")).may_be_refused
+    failover = options(tmp_path, {"to": "http://10.0.0.2"}).policy
+    assert first.needs_validation
+    assert not EnvoyClusters((*secured.policy, *failover), "AUTO", previous=first).needs_validation
+    assert EnvoyClusters(secured.policy, "AUTO", previous=EnvoyClusters(failover, "AUTO")).needs_validation
