@@ -102,7 +102,10 @@ thinking = door("proxy.envoy.proxied.proxied_request", f"{silent}test_a_call_of_
 thinking.without(
     "a call of gRPC may think for as long as its route lets it",
     "ProxiedRequest._timeouts",
-    replaced("max(self._plane.forwarding_table.idle_timeout, timeout) if self._incoming.is_grpc else timeout", "min(self._plane.forwarding_table.idle_timeout, timeout)"),
+    replaced(
+        "max(self._plane.forwarding_table.idle_timeout, timeout) if self._incoming.is_grpc else timeout",
+        "min(self._plane.forwarding_table.idle_timeout, timeout)",
+    ),
 )
 may_stream = door(
     "proxy.envoy.proxied.proxied_request",

@@ -52,7 +52,7 @@ async def test_who_has_had_the_time_for_a_connection_is_not_given_it_again(stage
         asked.append(outgoing.upstream.host)
         raise UpstreamError("nobody is there")
 
-    monkeypatch.setattr(carried._plane, "forwarded", refuses)
+    monkeypatch.setattr(carried._plane, "forward_request", refuses)
     carried._started_at -= CONNECT_TIMEOUT
     assert (await sent(stage, told["x-request-id"])).status == 502
     assert asked == [{"127.0.0.1": "localhost", "localhost": "127.0.0.1"}[first]]

@@ -101,7 +101,7 @@ BUFFER_BODY = (("content-length", "1000"),)
 
 async def test_a_client_that_drips_is_cut_off(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
     number, _ = await stage.begin(ask("/in", *BUFFER_BODY, host="open.example.com", method="POST", peer="192.0.2.7:5000"))
-    carried, read = stage.carried._requests[number], stage.judge._service().dataplane.state.read
+    carried, read = stage.carried._requests[number], stage.judge._service().data_plane.forwarding_table.read_timeout
     carried._progress_at -= 1.2 * read
     stage.carried.on_upload_log_line(f"{number} 255 -")
     assert await stage.cuts() == [], "there is time left"
@@ -131,7 +131,7 @@ async def test_an_answer_of_408_is_the_applications(stage: Stage, ask: Ask, line
 
 async def test_who_sends_enough_in_each_gap_or_has_sent_all_is_not_cut_off(stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
-    carried, read = stage.carried._requests[number], stage.judge._service().dataplane.state.read
+    carried, read = stage.carried._requests[number], stage.judge._service().data_plane.forwarding_table.read_timeout
     for received, ended in (("256", "-"), ("512", "-"), ("513", "31000"), ("513", "31000")):
         carried._progress_at -= 2 * read
         stage.carried.on_upload_log_line(f"{number} {received} {ended}")

@@ -16,7 +16,7 @@ from OpenSSL import SSL
 from config.fields.pem import dns_names
 from foundation.errors import ConfigError
 from foundation.values import CertificatePair, SecretBytes
-from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest, ObtainedCertificate
+from proxy.autocert.stored_certificate import CertificateChain, CertificateRequest, StoredCertificate
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.server_certificates import Certificates, load_context, tls_info
 from tests.support.certs import certificate_files, self_signed_client
@@ -285,7 +285,7 @@ def test_each_certificate_has_its_own_staple_as_soon_as_there_is_one():
     acme_state.contexts = {names[2]: load_context(pairs[2], acme_state).context}
     certificates = Certificates(pairs[:2], acme_state=acme_state)
     assert [shake(certificates, name).staple for name in names] == [b"", b"", b""]
-    responses = [issuer.response(CertificateChain.of(pair.certificate), NOW) for pair in pairs]
+    responses = [issuer.response(CertificateChain.parse(pair.certificate), NOW) for pair in pairs]
     acme_state.staples = {fingerprint(pair): response for pair, response in zip(pairs, responses, strict=True)}
     assert [shake(certificates, name).staple for name in names] == responses
     assert shake(certificates, None).staple == responses[0]
@@ -294,5 +294,5 @@ def test_each_certificate_has_its_own_staple_as_soon_as_there_is_one():
 
 
 def issued_by(issuer: Issuer, host: str) -> CertificatePair:
-    request = CertificateRequest.make(host, must_staple=False)
-    return ObtainedCertificate.read(request.key.reveal() + issuer.issue(request.csr, NOW), host).pair
+    request = CertificateRequest.create(host, must_staple=False)
+    return StoredCertificate.parse(request.key.reveal() + issuer.issue(request.csr, NOW), host).pair
