@@ -19,9 +19,9 @@ UPSTREAMS = "unit/proxy/upstreams/test_upstream_client.py"
 READ_SLOWLY = f"{UPSTREAMS}::test_little_is_held_for_a_client_that_reads_slowly"
 BROKE_OFF = f"{UPSTREAMS}::test_what_came_before_an_answer_broke_off_is_read_first"
 RESET = "unit/proxy/upstreams/test_upstream_connection.py::test_an_answer_whose_upstream_resets_before_it_is_read_is_whole"
-HALF_CLOSE = "unit/proxy/listener/test_tunnel_transport.py::test_openssl_is_given_nothing_that_comes_after_the_client_s_end"
+HALF_CLOSE = "unit/proxy/listener/test_tunnel_transport.py::test_data_after_close_notify_is_dropped"
 TRANSPORT = "unit/proxy/listener/test_client_transport.py"
-TURNS = "unit/proxy/listener/test_fair_selector.py::test_a_loop_works_with_turns_and_stands_new_connections_behind"
+TURNS = "unit/proxy/listener/test_fair_selector.py::test_loop_uses_priorities_and_demotes_new_connections"
 IDLE_LINES = "integration/databroker/store/test_redis_store.py::test_a_line_that_was_silent_is_used_again_at_once"
 CLUSTER = "integration/databroker/store/test_redis_client.py::test_a_cluster_that_was_away_is_found_again"
 
@@ -44,7 +44,7 @@ USED = {
     ("aiohttp", "proxy/upstreams/upstream_connection.py", "_upgraded"): RESET,
     (None, "proxy/upstreams/upstream_connection.py", "_sock"): RESET,
     (None, "proxy/listener/fair_selector.py", "_selector"): TURNS,
-    (None, "proxy/listener/client_transport.py", "_selector"): f"{TRANSPORT}::test_who_stands_behind_waits_for_its_turn",
+    (None, "proxy/listener/client_transport.py", "_selector"): f"{TRANSPORT}::test_low_priority_connection_waits",
     ("twisted", "proxy/listener/client_transport.py", "_asyncioEventloop"): f"{TRANSPORT}::test_after_a_pause_it_reads_on",
     ("twisted", "proxy/listener/client_transport.py", "_readOrWrite"): f"{TRANSPORT}::test_what_is_written_last_arrives_before_the_end",
     ("twisted", "proxy/listener/event_loop.py", "_asyncioEventloop"): (

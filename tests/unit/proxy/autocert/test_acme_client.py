@@ -97,7 +97,7 @@ LIMIT = problem("rateLimited", "too many\x1b[31m new orders\r\n")
     ],
     ids=str,
 )
-def test_an_answer_of_no_use_is_told_with_the_time_it_asks_for(monkeypatch, url, path, answer, retry_after, is_global):
+def test_reports_invalid_response_with_retry_after(monkeypatch, url, path, answer, retry_after, is_global):
     monkeypatch.setattr(Answers, "script", {path: answer, "/nowhere": (404, {}, b"")})
     error = failure(authority(url))
     assert (error.retry_after, error.is_global) == (retry_after, is_global)
@@ -118,17 +118,17 @@ def authorization(host: str, *kinds: str) -> tuple:
     return 200, {}, {"status": "pending", "identifier": {"type": "dns", "value": host}, "challenges": challenges}
 
 
-def test_proof_is_given_for_the_host_that_was_asked_for_and_no_other(monkeypatch, url):
+def test_challenge_is_answered_only_for_requested_host(monkeypatch, url):
     monkeypatch.setattr(Answers, "script", {"/authz": authorization("bank.example.com", "tls-alpn-01")})
     assert "another host" in str(failure(authority(url)))
 
 
-def test_a_challenge_that_is_not_offered_is_told(monkeypatch, url):
+def test_reports_challenge_that_is_not_offered(monkeypatch, url):
     monkeypatch.setattr(Answers, "script", {"/authz": authorization(HOST, "dns-01", "http-01")})
     assert "challenge tls-alpn-01" in str(failure(authority(url)))
 
 
-def test_nobody_there():
+def test_reports_unreachable_authority():
     error = failure(authority(f"https://127.0.0.1:{free_port()}/dir"))
     assert error.is_global
     assert "unavailable" in str(error)

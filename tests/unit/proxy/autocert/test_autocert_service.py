@@ -30,7 +30,7 @@ def test_nothing_runs_where_it_is_off(tmp_path: Path) -> None:
     autocert.stop()
 
 
-def test_an_authority_that_is_away_holds_nobody_up_and_it_can_be_switched_off(tmp_path: Path) -> None:
+def test_unavailable_authority_blocks_nothing(tmp_path: Path) -> None:
     autocert = Autocert()
     autocert.start(make_options(tmp_path, **ON, autocert_ca=f"https://127.0.0.1:{free_port()}/dir"))
     wait_until(lambda: autocert.acme_state.is_enabled, "it is on")
@@ -44,13 +44,13 @@ def test_an_authority_that_is_away_holds_nobody_up_and_it_can_be_switched_off(tm
     wait_until(lambda: autocert._thread is not None and not autocert._thread.is_alive(), "the thread has ended")
 
 
-def test_without_a_listener_of_ours_nothing_begins(tmp_path: Path) -> None:
+def test_nothing_starts_without_listener(tmp_path: Path) -> None:
     before = threading.active_count()
     Autocert().reconfigure(make_options(tmp_path, **ON))
     assert threading.active_count() == before
 
 
-def test_a_directory_that_can_t_be_used_is_told_and_no_end(tmp_path: Path, log: list) -> None:
+def test_unusable_directory_is_logged_and_retried(tmp_path: Path, log: list) -> None:
     (tmp_path / "file").write_bytes(b"")
     autocert = Autocert()
     autocert.start(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "file")))

@@ -74,7 +74,7 @@ def leaf_of(pair: CertificatePair) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pair.certificate)
 
 
-def test_each_host_gets_one_certificate_and_then_nothing_is_asked(requested, clock, authority, log):
+def test_each_host_gets_one_certificate(requested, clock, authority, log):
     kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
     assert kept.acme_state.is_enabled
     kept.run_once()
@@ -110,7 +110,7 @@ def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left(requested, cl
     assert len(authority.asked) == 2
 
 
-def test_a_failed_renewal_leaves_the_old_one_and_says_when_it_goes_on(requested, clock, authority, log):
+def test_failed_renewal_keeps_certificate_and_logs_retry(requested, clock, authority, log):
     kept = renewal(requested, clock, authority)
     kept.run_once()
     first = active(kept)
@@ -123,7 +123,7 @@ def test_a_failed_renewal_leaves_the_old_one_and_says_when_it_goes_on(requested,
     assert told["retry_at"] == (clock.now + timedelta(minutes=1)).isoformat(timespec="seconds")
 
 
-def test_nobody_is_asked_again_within_the_pause_not_even_by_a_new_process(requested, clock, authority):
+def test_backoff_holds_across_processes(requested, clock, authority):
     authority.failures = [AuthorityError("no")] * 2
     renewal(requested, clock, authority).run_once()
     again = renewal(requested, clock, authority)
@@ -153,7 +153,7 @@ def test_the_other_challenge_is_tried_after_a_failure_and_what_worked_is_remembe
     assert [kind for _, kind in authority.asked] == ["tls-alpn-01", "http-01", "http-01"]
 
 
-def test_retry_after_is_kept_to_and_where_it_concerns_all_nobody_asks(requested, clock, authority):
+def test_retry_after_is_respected_globally(requested, clock, authority):
     authority.failures = [AuthorityError("rateLimited", retry_after=3600, is_global=True)]
     kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
     kept.run_once()
@@ -179,7 +179,7 @@ def test_an_authority_that_is_away_is_no_failure_of_the_host(requested, clock, a
     assert active(kept) is not None
 
 
-def test_only_the_elected_process_asks_and_the_others_show_what_it_got(requested, clock, authority):
+def test_only_leader_requests_certificates(requested, clock, authority):
     first, second = (renewal(requested, clock, authority) for _ in range(2))
     authority.on_published = lambda host: second.run_once()  # while the first one is at it
     first.run_once()
@@ -195,7 +195,7 @@ def test_only_the_elected_process_asks_and_the_others_show_what_it_got(requested
     [b"", b"junk", b"-----BEGIN PRIVATE KEY-----\nxx\n-----END PRIVATE KEY-----\n", "half", "other host", "other key"],
     ids=str,
 )
-def test_a_broken_file_is_told_and_replaced(requested, clock, authority, log, broken, tmp_path):
+def test_malformed_file_is_logged_and_replaced(requested, clock, authority, log, broken, tmp_path):
     kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
     kept.run_once()
     whole, other = (requested.storage.certificate(host) for host in (A, B))
@@ -215,7 +215,7 @@ def test_a_broken_file_is_told_and_replaced(requested, clock, authority, log, br
     StoredCertificate.parse(requested.storage.certificate(A), A)
 
 
-def test_what_the_authority_gives_for_another_host_is_not_kept(requested, clock, authority, log):
+def test_certificate_for_another_host_is_not_stored(requested, clock, authority, log):
     kept = renewal(requested, clock, authority)
     issue = authority.issuer.issue
     from proxy.autocert.stored_certificate import CertificateRequest
@@ -227,7 +227,7 @@ def test_what_the_authority_gives_for_another_host_is_not_kept(requested, clock,
     assert any(entry["event"] == "certificate request failed" for entry in log)
 
 
-def test_who_is_told_to_end_asks_for_no_more(requested, clock, authority):
+def test_stop_ends_requests(requested, clock, authority):
     kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
     kept.should_stop = lambda: bool(authority.asked)
     kept.run_once()
@@ -252,7 +252,7 @@ def test_a_revoked_certificate_is_replaced_and_never_stapled(requested, clock, a
     assert len(kept.acme_state.staples) == 1
 
 
-def test_must_staple_is_asked_for_and_such_a_certificate_waits_for_its_staple(requested, clock, authority):
+def test_must_staple_certificate_waits_for_staple(requested, clock, authority):
     renewal(requested, clock, authority).run_once()
     previous = CertificateChain.parse(requested.storage.certificate(A).partition(b"-----END PRIVATE KEY-----\n")[2]).leaf
     authority.responder = "http://ocsp.example.com"

@@ -28,7 +28,7 @@ def chain_of(issuer=ISSUER):
 CHAIN = chain_of()
 
 
-def test_a_current_one_of_the_issuer_is_good_for_half_its_time_and_is_shown_to_its_end():
+def test_current_response_is_refreshed_at_half_life_and_stapled_until_expiry():
     staple = verify(ISSUER.response(CHAIN, NOW), CHAIN, NOW + timedelta(hours=1))
     assert (staple.refresh_at, staple.not_after, staple.is_revoked) == (NOW + timedelta(days=2), NOW + timedelta(days=4), False)
 
@@ -79,7 +79,7 @@ def test_a_weak_signature_proves_nothing(algorithm):
         _verify(ISSUER.certificate, weak)
 
 
-def test_without_an_issuer_nothing_can_be_asked_or_verified():
+def test_ocsp_needs_an_issuer():
     alone = CertificateChain(CHAIN.leaf, None)
     with pytest.raises(UnverifiedStaple, match="no issuer"):
         fetch("http://127.0.0.1:1", alone)
@@ -112,17 +112,17 @@ def url() -> Iterator[str]:
         thread.join()
 
 
-def test_the_responder_is_asked_about_the_certificate(url):
+def test_sends_ocsp_request_for_certificate(url):
     assert not verify(fetch(f"{url}/good", CHAIN), CHAIN, NOW).is_revoked
 
 
 @pytest.mark.parametrize("path", ["/endless", "/none"])
-def test_an_answer_of_no_use_is_told(url, path):
+def test_reports_invalid_response(url, path):
     with pytest.raises(UnverifiedStaple):
         fetch(url + path, CHAIN)
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1/", "ldap://127.0.0.1/", "nonsense", "http://[", ""])
-def test_a_responder_that_can_t_be_asked_is_told(address):
+def test_reports_unavailable_responder(address):
     with pytest.raises(UnverifiedStaple, match="unavailable"):
         fetch(address, CHAIN)

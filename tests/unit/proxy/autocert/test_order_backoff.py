@@ -34,7 +34,7 @@ def test_it_may_begin_when_the_pause_is_over():
     assert attempt.is_due(NOW + 60)
 
 
-def test_a_clock_that_was_wrong_keeps_nobody_waiting_for_years():
+def test_clock_skew_does_not_delay_for_years():
     assert BackoffState().after_failure(NOW + 10 * 365 * 86400, "no", None).is_due(NOW)
 
 
@@ -48,7 +48,7 @@ def test_what_is_broken_is_as_if_nothing_had_been_tried(value):
     assert BackoffState.from_json(value) == BackoffState()
 
 
-def test_a_challenge_that_nobody_knows_has_not_worked():
+def test_ignores_unknown_challenge_type():
     assert BackoffState.from_json({"failures": -3, "not_before": 1, "worked": "dns-01"}) == BackoffState(not_before=1)
 
 

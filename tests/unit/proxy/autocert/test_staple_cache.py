@@ -38,7 +38,7 @@ def of(storage, *responses):
     return StapleCache(storage, fetch)
 
 
-def test_what_is_fetched_is_shown_until_it_ends_and_fetched_again_at_half_its_time(storage):
+def test_staple_is_used_until_expiry_and_refreshed_at_half_life(storage):
     response = ISSUER.response(CHAIN, NOW)
     staples = of(storage, response)
     assert staples.due([CHAIN], NOW) == [CHAIN]
@@ -73,7 +73,7 @@ def test_another_process_reads_it_from_the_files_if_it_verifies(storage):
         assert careful.valid_responses([CHAIN], NOW) == {}
 
 
-def test_a_revoked_certificate_is_known_and_its_response_shown_to_nobody(storage):
+def test_revoked_response_is_not_stapled(storage):
     staples = of(storage, ISSUER.response(CHAIN, NOW, status=ocsp.OCSPCertStatus.REVOKED))
     staples.fetch(CHAIN, NOW)
     assert staples.is_revoked(CHAIN)
@@ -84,7 +84,7 @@ def test_what_has_no_responder_or_no_issuer_is_never_due(storage):
     assert of(storage).due([chain_of(None), CertificateChain(CHAIN.leaf, None)], NOW) == []
 
 
-def test_what_is_shown_no_more_is_forgotten(storage):
+def test_unused_staples_are_evicted(storage):
     staples = of(storage, ISSUER.response(CHAIN, NOW))
     staples.fetch(CHAIN, NOW)
     assert staples.valid_responses([], NOW) == {}

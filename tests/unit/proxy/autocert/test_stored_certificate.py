@@ -12,7 +12,7 @@ def made(host=HOST, *, must_staple=False, **how):
     return request.key.reveal() + Issuer().issue(request.csr, NOW, **how)
 
 
-def test_a_request_is_for_one_host_with_a_key_of_its_own():
+def test_request_is_for_one_host_with_new_key():
     first, second = (CertificateRequest.create(HOST, must_staple=False) for _ in range(2))
     csr = x509.load_pem_x509_csr(first.csr)
     assert csr.is_signature_valid
@@ -36,7 +36,7 @@ def test_what_was_obtained_is_read_back():
     assert "PRIVATE" not in repr(read)
 
 
-def test_the_responder_is_the_certificate_s_own():
+def test_responder_comes_from_certificate():
     assert StoredCertificate.parse(made(responder="http://ocsp.example.com/x"), HOST).chain.responder == "http://ocsp.example.com/x"
     assert StoredCertificate.parse(made(), HOST).chain.responder is None
 
@@ -55,7 +55,7 @@ def test_another_key_s_is_of_no_use():
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", made()[:300], made()[:700]])
-def test_a_broken_one_is_told_without_a_byte_of_it(content):
+def test_malformed_certificate_error_contains_no_data(content):
     with pytest.raises(InvalidCertificate) as raised:
         StoredCertificate.parse(content, HOST)
     assert "-----" not in str(raised.value)

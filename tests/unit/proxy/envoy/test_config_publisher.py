@@ -90,14 +90,14 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
         yield Told(tmp_path, listening)
 
 
-async def test_where_nothing_is_new_to_envoy_nobody_waits_and_it_reads_nothing(told: Told) -> None:
+async def test_unchanged_configuration_is_not_published(told: Told) -> None:
     before = {path.name: path.stat().st_ino for path in told.directory.glob("*.json")}
     assert await told.configuration.prepare(told.options(1000, allow_websockets=True)) == ""
     assert told.envoy.waited == 0
     assert {path.name: path.stat().st_ino for path in told.directory.glob("*.json")} == before
 
 
-async def test_nobody_waits_for_an_upstream_and_gate_carries_until_envoy_has_it(told: Told) -> None:
+async def test_new_upstream_is_forwarded_by_gate_until_applied(told: Told) -> None:
     changed = told.options(1001)
     assert await told.configuration.prepare(changed) == ""
     assert (told.envoy.waited, told.ports(), told.knows(changed)) == (0, {1000}, False)
@@ -105,9 +105,7 @@ async def test_nobody_waits_for_an_upstream_and_gate_carries_until_envoy_has_it(
     assert (told.configuration.pending_reason, told.ports()) == ("", {1000, 1001})
 
 
-async def test_of_reloads_that_follow_each_other_envoy_reads_the_upstreams_once_and_a_request_of_each_finds_its_own(
-    told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_successive_reloads_publish_clusters_once(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(config_publisher, "RETRY_INTERVAL", 1000.0)
         for port in (1001, 1002, 1003):
@@ -140,7 +138,7 @@ async def test_what_can_not_be_written_is_written_later(told: Told, monkeypatch:
     assert (told.configuration.pending_reason, told.ports()) == ("", {1000, 1001})
 
 
-async def test_a_certificate_of_the_operators_is_waited_for_and_so_is_what_envoy_listens_by(told: Told, tmp_path: Path) -> None:
+async def test_waits_for_operator_certificates_and_listeners(told: Told, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(authority("upstreams").pem)
     for number, options in enumerate(
         (told.options(1001, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")), told.options(1000, headers="x"))
@@ -149,7 +147,7 @@ async def test_a_certificate_of_the_operators_is_waited_for_and_so_is_what_envoy
         assert told.envoy.waited == number + 1
 
 
-async def test_what_envoy_refuses_is_taken_back_and_what_it_is_silent_about_stays(told: Told) -> None:
+async def test_rejected_configuration_is_rolled_back_pending_one_stays(told: Told) -> None:
     assert await told.configuration.prepare(told.options(1001, headers="1")) == ""
     await eventually(lambda: 1001 in told.ports())
     told.envoy.said = [ConfigurationRejected("cannot bind")]
@@ -167,7 +165,7 @@ async def test_what_envoy_refuses_is_taken_back_and_what_it_is_silent_about_stay
     told.configuration.stop()
 
 
-async def test_what_is_refused_while_envoy_is_told_of_something_else_is_taken_out_again(told: Told, tmp_path: Path) -> None:
+async def test_rejected_cluster_is_removed_during_publish(told: Told, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(authority("upstreams").pem)
     told.envoy.refuses = '"port_value": 1002}'
     await told.configuration.prepare(told.options(1001))
@@ -178,7 +176,7 @@ async def test_what_is_refused_while_envoy_is_told_of_something_else_is_taken_ou
     assert (told.ports(), told.configuration.pending_reason) == ({1000, 1001}, "")
 
 
-async def test_an_upstream_that_envoy_refuses_after_all_is_gates_and_the_process_says_so(told: Told) -> None:
+async def test_rejected_cluster_is_forwarded_by_gate_and_reported(told: Told) -> None:
     told.envoy.said = [ConfigurationRejected("no such thing")]
     changed = told.options(1001)
     await told.configuration.prepare(changed)
@@ -190,14 +188,14 @@ async def test_an_upstream_that_envoy_refuses_after_all_is_gates_and_the_process
     assert told.knows(changed)
 
 
-async def test_a_rollback_is_what_envoy_had_and_is_waited_for_by_nobody(told: Told) -> None:
+async def test_rollback_publishes_previous_without_waiting(told: Told) -> None:
     await told.configuration.prepare(told.options(1001))
     told.configuration.rollback()
     assert told.knows(told.options(1000))
     assert not told.knows(told.options(1001))
 
 
-async def test_the_upstream_of_a_body_that_is_still_coming_is_not_taken_away(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cluster_of_incomplete_body_is_retained(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     (route,) = told.configuration.options.policy
     used = told.configuration.find_cluster(Upstream.build(route, 0), route)
     monkeypatch.setattr(told.carried, "clusters", lambda: {used})
@@ -211,5 +209,5 @@ async def test_the_upstream_of_a_body_that_is_still_coming_is_not_taken_away(tol
     told.configuration.stop()
 
 
-def test_it_says_what_it_is(told: Told) -> None:
+def test_repr_has_its_directory(told: Told) -> None:
     assert repr(told.configuration) == "<EnvoyConfigPublisher <EnvoyClusters of 1 upstreams>>"

@@ -23,12 +23,12 @@ async def sent(stage: Stage, *ids: bytes | None) -> Answer:
 
 
 @pytest.mark.parametrize("ids", [(), (b"unknown",), (b"unknown", b"unknown")])
-async def test_whom_gate_does_not_know_it_carries_nowhere(ids: tuple[bytes, ...], stage: Stage, ask: Ask) -> None:
+async def test_unknown_request_id_is_rejected(ids: tuple[bytes, ...], stage: Stage, ask: Ask) -> None:
     await stage.begin(ask("/", host=TWO))
     assert (await sent(stage, *ids)).status == 503
 
 
-async def test_a_request_comes_once_and_only_while_it_is_carried(stage: Stage, ask: Ask) -> None:
+async def test_request_fails_over_once_while_active(stage: Stage, ask: Ask) -> None:
     id = (await stage.ask(ask("/", host=TWO)))["x-request-id"]
     assert (await sent(stage, id, id)).status == 503
     assert (await sent(stage, id)).status == 502
@@ -38,12 +38,12 @@ async def test_a_request_comes_once_and_only_while_it_is_carried(stage: Stage, a
     assert (await sent(stage, told["x-request-id"])).status == 503
 
 
-async def test_what_has_one_upstream_is_never_carried_twice(stage: Stage, ask: Ask) -> None:
+async def test_single_upstream_never_fails_over(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/in", host="open.example.com"))
     assert (await sent(stage, told["x-request-id"])).status == 503
 
 
-async def test_who_has_had_the_time_for_a_connection_is_not_given_it_again(stage: Stage, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connect_timeout_does_not_fail_over(stage: Stage, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     told = await stage.ask(ask("/", host=TWO))
     carried = stage.carried._requests[told["x-gate-edge-number"].decode()]  # type: ignore[union-attr]
     first, asked = carried._outgoing.upstream.host, []

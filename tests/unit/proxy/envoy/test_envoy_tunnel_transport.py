@@ -16,7 +16,7 @@ async def never(peers: list[Address]) -> int:
     raise AssertionError("nobody is cut")
 
 
-async def test_what_is_said_and_how_it_ends_are_gates_own() -> None:
+async def test_tunnel_transport_delegates_to_gate() -> None:
     under = Ends()
     end = EnvoyTunnelTransport(under, CLIENT, never)
     end.write(b"hello")

@@ -51,7 +51,7 @@ async def test_what_can_not_be_answered_is_refused(tmp_path: Path) -> None:
     assert [entry["event"] for entry in said] == ["ext_authz check failed"]
 
 
-async def test_a_head_without_an_end_is_given_up(tmp_path: Path) -> None:
+async def test_endless_head_is_aborted(tmp_path: Path) -> None:
     async with connection(tmp_path) as (reader, writer), asyncio.timeout(10):
         writer.write(b"a" * (MAX_REQUEST_BYTES + 1))
         with suppress(ConnectionError):

@@ -13,7 +13,7 @@ from tests.unit.proxy.envoy.stage import MARK, TOKEN, Stage
 LONG = "a" * 20_000
 
 
-async def test_who_may_pass_is_carried_with_the_head_that_gate_wrote(stage: Stage, ask: Ask) -> None:
+async def test_allowed_request_is_forwarded_with_gate_head(stage: Stage, ask: Ask) -> None:
     spoofed = ("x-gate-claim-email", "evil@example.com")
     told = await stage.ask(ask("/a/../b?x=1", stage.cookie("app.example.com"), spoofed, ("x_gate_claim_email", "evil@example.com")))
     assert (told[CLUSTER], told[PATH], told[HOST]) == (b"to-127.0.0.1-False", b"/b?x=1", b"app.example.com")
@@ -23,7 +23,7 @@ async def test_who_may_pass_is_carried_with_the_head_that_gate_wrote(stage: Stag
     assert AUTHORIZED not in told, "the mark is the last step, of a script that writes the target"
 
 
-async def test_what_goes_to_the_target_that_was_asked_for_is_marked_at_once(stage: Stage, ask: Ask) -> None:
+async def test_unchanged_target_is_authorized_without_script(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/a?x=1", stage.cookie("app.example.com")))
     assert told[AUTHORIZED] == MARK.encode()
     assert not {PATH, BODY_UNDECLARED} & told.keys()
@@ -68,7 +68,7 @@ async def test_all_else_goes_to_gate_as_it_came(host: str, path: str, headers: t
 
 
 @pytest.mark.parametrize("length", ["1", str(MAX_BUFFERED_BODY)])
-async def test_a_small_body_is_taken_whole_before_its_request_is_marked(length: str, stage: Stage, ask: Ask) -> None:
+async def test_small_body_is_buffered_before_authorization(length: str, stage: Stage, ask: Ask) -> None:
     for protocol in ("HTTP/1.1", "HTTP/2"):
         told = await stage.ask(ask("/in", ("content-length", length), host="open.example.com", method="POST", protocol=protocol))
         assert (told[CLUSTER], told[BUFFER_BODY]) == (b"to-127.0.0.1-False", b"1")
@@ -84,16 +84,14 @@ async def test_any_other_body_is_read_by_gate(length: str, stage: Stage, ask: As
     assert told == {CLUSTER: b"gate", AUTHORIZED: MARK.encode()}
 
 
-async def test_what_may_be_the_button_of_a_kept_form_is_read_by_gate(stage: Stage, ask: Ask) -> None:
+async def test_saved_form_button_goes_to_gate(stage: Stage, ask: Ask) -> None:
     own = (("origin", "https://open.example.com"), ("sec-fetch-site", "same-origin"), ("cookie", "__Host-_gate_form_x=y"))
     for length, carried_by in ((len(FIELD) + 1 + ID_CHARACTERS, b"gate"), (5, b"to-127.0.0.1-False")):
         told = await stage.ask(ask("/in", *own, ("content-length", str(length)), host="open.example.com", method="POST"))
         assert told[CLUSTER] == carried_by
 
 
-async def test_of_several_upstreams_gate_chooses_and_envoy_may_turn_to_gate_where_nobody_could_be_connected_to(
-    stage: Stage, ask: Ask
-) -> None:
+async def test_gate_selects_upstream_and_handles_failover(stage: Stage, ask: Ask) -> None:
     chosen = set()
     for _ in range(2):
         told = await stage.ask(ask("/", host="two.example.com"))
@@ -104,12 +102,12 @@ async def test_of_several_upstreams_gate_chooses_and_envoy_may_turn_to_gate_wher
 
 
 @pytest.mark.parametrize("path", ["/.gate/", "/.gate/callback/?x=1", "/x/../.well-known/gate/jwks.json", "/ping"])
-async def test_our_own_pages_are_no_applications_whoever_asks(path: str, stage: Stage, ask: Ask) -> None:
+async def test_builtin_pages_go_to_gate(path: str, stage: Stage, ask: Ask) -> None:
     assert (await stage.ask(ask(path, stage.cookie("app.example.com"))))[CLUSTER] == b"gate"
 
 
 @pytest.mark.parametrize("host", ["finance.example.com", "app.example.com"], ids=["refused", "of another host"])
-async def test_who_is_refused_is_not_carried(stage: Stage, ask: Ask, host: str) -> None:
+async def test_denied_request_is_not_forwarded(stage: Stage, ask: Ask, host: str) -> None:
     told = await stage.ask(ask("/", stage.cookie("finance.example.com"), host=host))
     assert told[CLUSTER] == b"gate"
 
@@ -125,7 +123,7 @@ async def test_only_our_envoy_is_answered(stage: Stage, ask: Ask) -> None:
             await stage.judge.respond(ask().replace(TOKEN.encode(), token.encode()), b"")
 
 
-async def test_what_may_be_several_lines_or_other_bytes_goes_on_as_it_was_judged(stage: Stage, ask: Ask) -> None:
+async def test_ambiguous_headers_are_sent_as_authorized(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/in!", ("x-a", "1,2"), ("x-b", "1"), ("x-c", "!"), host="rpc.example.com"))
     assert (told["x-a"], told["x-c"], told[PATH]) == (b"1,2", b"!", b"/in!")
     assert "x-b" not in told
@@ -140,7 +138,7 @@ async def test_over_http_2_envoy_alone_knows_whether_there_is_a_body(stage: Stag
     assert AUTHORIZED in await stage.ask(ask("/", protocol="HTTP/2", host="rpc.example.com"))
 
 
-async def test_a_line_break_in_what_gate_would_write_is_never_told(stage: Stage, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_header_with_line_break_is_never_sent(stage: Stage, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     service = stage.judge._service()
     plane = service.data_plane
     outgoing = plane.build_upstream_request
@@ -155,7 +153,7 @@ async def test_a_line_break_in_what_gate_would_write_is_never_told(stage: Stage,
     assert repr(stage.carried) == "<ActiveRequests 0>"
 
 
-async def test_a_page_of_gates_is_told_to_the_script_for_answers(stage: Stage, ask: Ask) -> None:
+async def test_error_page_is_sent_to_response_script(stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", ("accept", "text/html"), host="open.example.com"))
     question = ask("/instead", ("x-gate-edge-script", "1"), method="POST")
     said = (await stage.judge.respond(question, f"{number}\nresponse_timeout".encode())).partition(b"\r\n\r\n")[2]
@@ -168,12 +166,12 @@ async def test_a_page_of_gates_is_told_to_the_script_for_answers(stage: Stage, a
     assert unknown.endswith(b"content-length: 0\r\n\r\n")
 
 
-async def test_a_client_that_asks_for_what_the_script_asks_for_is_a_client(stage: Stage, ask: Ask) -> None:
+async def test_client_request_for_script_paths_is_forwarded(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/instead", method="POST", host="open.example.com"))
     assert (told[CLUSTER], told[PATH]) == (b"to-127.0.0.1-False", b"/outstead")
 
 
-async def test_grpc_goes_over_http2_says_te_and_has_no_default_timeout(stage: Stage, grpc_call: Ask) -> None:
+async def test_grpc_over_http2_has_te_and_no_default_timeout(stage: Stage, grpc_call: Ask) -> None:
     told = await stage.ask(grpc_call("rpc.example.com"))
     assert told[CLUSTER] == b"to-127.0.0.1-True"
     assert "te" not in told  # it stays
@@ -187,19 +185,19 @@ async def test_a_call_of_a_route_without_a_limit_may_think_for_ever(stage: Stage
     assert not {"x-envoy-upstream-rq-per-try-timeout-ms", "x-envoy-upstream-rq-timeout-ms"} & told.keys()
 
 
-async def test_who_claims_to_want_events_is_served_by_gate_that_sees_what_the_answer_is(stage: Stage, ask: Ask) -> None:
+async def test_event_stream_requests_go_to_gate(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/in", ("accept", "text/html, Text/Event-Stream"), host="open.example.com"))
     assert told[CLUSTER] == b"gate"
 
 
-async def test_where_envoy_alone_can_carry_it_the_head_of_events_comes_in_time(stage: Stage, ask: Ask) -> None:
+async def test_event_stream_head_is_bounded_over_http2(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/", ("accept", "text/event-stream"), ("x-gate-edge-may-stream", "2"), host="rpc.example.com"))
     assert (told[CLUSTER], told[MAY_STREAM]) == (b"to-127.0.0.1-True", b"events")
     assert told["x-envoy-upstream-rq-per-try-timeout-ms"] == b"30000"
     assert "x-envoy-upstream-rq-timeout-ms" not in told
 
 
-async def test_who_claims_nothing_can_not_say_that_it_may_stream(stage: Stage, ask: Ask) -> None:
+async def test_client_cannot_set_may_stream(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/in", ("x-gate-edge-may-stream", "1"), host="open.example.com"))
     assert MAY_STREAM not in told
 

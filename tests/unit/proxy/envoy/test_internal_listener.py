@@ -105,14 +105,14 @@ async def test_a_tunnel_that_is_broken_off_is_reset_at_envoy_before_the_request_
     assert done == [[("192.0.2.8", 6000)], "aborted"]
 
 
-async def test_a_connection_that_envoy_has_not_read_is_its_clients_own() -> None:
+async def test_passthrough_connection_is_unchanged() -> None:
     application = Application()
     scope = from_envoy((AUTHORIZED.encode(), b"guess"), KNOWN) | {"scheme": "https"}
     await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), Answer().send)
     assert application.scopes == [scope]
 
 
-async def test_without_gates_mark_nobody_comes_in() -> None:
+async def test_request_without_secret_is_rejected() -> None:
     application = Application()
     internal_listener = InternalListener(application, Service, MARK, "https", nobody)
     for secrets in ((), (b"guess",), (b"",), (MARK.encode(), b"other")):

@@ -8,7 +8,7 @@ from tests.support.children import wait_until
 from tests.support.raw_http import SlowReader
 
 
-def test_little_is_given_to_the_kernel_for_a_client_that_does_not_read(canary):
+def test_kernel_buffers_little_for_slow_reader(canary):
     """Four MiB of the kernel's memory each, without a bound: two thousand slow readers and no connection of this machine works."""
     with SlowReader(canary.port) as client:
         client.send(b"GET /flood HTTP/1.1\r\nHost: canary\r\n\r\n")

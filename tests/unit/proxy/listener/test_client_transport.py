@@ -66,7 +66,7 @@ def selector(transport: ClientTransport) -> FairSelector:
     return transport.reactor._asyncioEventloop._selector
 
 
-async def test_what_was_written_in_one_turn_is_sent_at_its_end_and_nobody_watches(pair):
+async def test_writes_of_one_turn_are_sent_at_its_end(pair):
     transport, client = pair
     first(transport)
     transport.write(b"head ")
@@ -77,7 +77,7 @@ async def test_what_was_written_in_one_turn_is_sent_at_its_end_and_nobody_watche
     assert not watched(transport)
 
 
-async def test_who_stands_behind_waits_for_its_turn(pair):
+async def test_low_priority_connection_waits(pair):
     transport, client = pair
     selector(transport).demote(transport.fileno())
     transport.write(b"late")
@@ -85,7 +85,7 @@ async def test_who_stands_behind_waits_for_its_turn(pair):
     assert await arrived(client, 4) == b"late"
 
 
-async def test_what_the_client_does_not_take_is_watched_and_comes_whole(pair):
+async def test_unsent_data_is_polled_and_arrives_complete(pair):
     transport, client = pair
     first(transport)
     data = bytes(range(256)) * 16 * 1024

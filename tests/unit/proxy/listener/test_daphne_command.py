@@ -69,7 +69,7 @@ def test_an_option_without_effect_starts_nothing() -> None:
     ]
 
 
-def test_http_timeout_bounds_an_answer_whatever_the_configuration_says_next() -> None:
+def test_http_timeout_bounds_response_after_reload() -> None:
     states = [STATE]
     install(ListenerConfig(lambda: states[-1]), Idle())
     server = daphne.cli.CommandLineInterface().server_class(application=application, endpoints=["tcp:0"], http_timeout=7)

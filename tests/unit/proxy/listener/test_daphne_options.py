@@ -70,7 +70,7 @@ def test_an_option_without_effect_is_refused_with_what_does_its_work(name: str) 
         *(["--access-log", "-"], ["-v", "1"], ["--no-server-name"], ["--root-path", ""]),
     ],
 )
-def test_what_counts_and_what_gate_does_anyway_is_taken(arguments: list[str]) -> None:
+def test_accepts_supported_and_noop_options(arguments: list[str]) -> None:
     assert found(arguments) == []
 
 
@@ -78,7 +78,7 @@ def test_what_daphne_has_not_yet_is_refused() -> None:
     assert list(validate_options({"quic": True}, {}, TCP, None)) == ["quic: unknown option"]
 
 
-def test_a_command_that_is_run_by_a_program_is_known_by_what_its_server_gets() -> None:
+def test_embedded_command_options_come_from_server_arguments() -> None:
     assert parse_options(["/lib/daphne/__main__.py", "-p", "1", "application"], {}) == {"port": 1, "application": "application"}
     own = {"ping_interval": 20, "ping_timeout": 30, "root_path": "", "proxy_forwarded_proto_header": None, "http_timeout": None}
     for executable in ("program.py", "/lib/pytest/__main__.py"):

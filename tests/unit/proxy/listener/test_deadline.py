@@ -30,7 +30,7 @@ async def test_a_shorter_start_is_not_late():
     assert await elapsed(start(60, "first"), start(0.001, "second")) == ["second"]
 
 
-async def test_a_cleared_deadline_calls_nothing_and_says_what_was_left():
+async def test_cleared_deadline_returns_remaining_time():
     left = []
     assert await elapsed(start(0.005, "late"), lambda deadline, _: left.append(deadline.clear())) == []
     assert 0 < left[0] <= 0.005

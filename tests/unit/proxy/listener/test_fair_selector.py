@@ -88,7 +88,7 @@ def test_one_that_is_always_ready_does_not_keep_others_behind_it_waiting(selecto
     assert seen == {ours.fileno() for ours, _ in pairs}
 
 
-def test_who_stands_first_is_served_in_each_turn_and_leaves_room_for_as_many_behind(selector, pairs):
+def test_high_priority_leaves_room_for_low_priority(selector, pairs):
     for position, (ours, _) in enumerate(pairs):
         selector.register(ours, READ)
         if position >= 10:
@@ -98,7 +98,7 @@ def test_who_stands_first_is_served_in_each_turn_and_leaves_room_for_as_many_beh
     assert len(found) == 20
 
 
-def test_one_that_stands_first_comes_before_all_that_were_ready_earlier(selector, pairs):
+def test_high_priority_precedes_earlier_ready_descriptors(selector, pairs):
     for ours, _ in pairs:
         selector.register(ours, READ)
         selector.demote(ours.fileno())
@@ -124,7 +124,7 @@ def test_what_is_registered_keeps_its_place_its_events_and_its_data(selector, pa
         selector.get_key(ours.fileno())
 
 
-def test_nothing_is_registered_twice(selector, pairs):
+def test_registers_each_descriptor_once(selector, pairs):
     selector.register(pairs[0][0], READ)
     with pytest.raises(KeyError):
         selector.register(pairs[0][0], READ)
@@ -142,7 +142,7 @@ def test_a_closed_descriptor_may_be_forgotten_and_used_again(selector):
     theirs.close()
 
 
-def test_the_end_of_a_connection_is_told_to_who_reads(selector, pairs):
+def test_connection_end_is_reported_to_reader(selector, pairs):
     ours, theirs = pairs[0]
     ours.recv(1)
     selector.register(ours, READ)
@@ -152,7 +152,7 @@ def test_the_end_of_a_connection_is_told_to_who_reads(selector, pairs):
     assert [events for _, events in selector.select(0)] == [READ]
 
 
-def test_a_loop_works_with_turns_and_stands_new_connections_behind():
+def test_loop_uses_priorities_and_demotes_new_connections():
     loop = asyncio.new_event_loop()
     install_fair_selector(loop)
     selector = loop._selector
@@ -233,7 +233,7 @@ def test_drops_of_a_body_stand_behind_and_a_stream_of_it_comes_first(selector):
     assert selector.is_demoted(7)
 
 
-def test_a_client_that_does_not_read_soon_stands_behind_and_is_given_up_in_time(selector):
+def test_slow_reader_gets_low_priority_then_times_out(selector):
     loop, given_up = LoopOfSelector(selector), []
     priority = Priority(loop, 7)
     priority.promote()
@@ -249,7 +249,7 @@ def test_a_client_that_does_not_read_soon_stands_behind_and_is_given_up_in_time(
     assert given_up == [60.0]
 
 
-def test_a_client_that_reads_again_comes_first_and_is_not_given_up(selector):
+def test_client_that_reads_again_gets_high_priority(selector):
     loop, given_up = LoopOfSelector(selector), []
     priority = Priority(loop, 7)
     slow_reader = SlowReader(loop, priority)

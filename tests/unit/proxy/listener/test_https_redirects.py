@@ -30,7 +30,7 @@ async def test_path_and_query_stay_and_the_port_goes(host, path, location, metho
     assert (answer.status, answer.header("location"), answer.body) == (301, location, b"")
 
 
-async def test_configured_headers_are_set_but_for_what_http_may_not_say():
+async def test_configured_headers_are_set_except_hsts():
     answer = await ask("/")
     assert answer.header("x-frame-options") == "DENY"
     assert answer.values("strict-transport-security") == []
@@ -67,7 +67,7 @@ async def ask_for_proof(acme_state, path=f"/.well-known/acme-challenge/{TOKEN}",
 
 
 @pytest.mark.parametrize("host", ["app.example.com", "App.Example.com:80", "app.example.com."])
-async def test_the_authority_gets_the_proof_of_the_host_it_asks_for(host):
+async def test_authority_gets_key_authorization_of_its_host(host):
     answer = await ask_for_proof(pending(), host=host)
     assert (answer.status, answer.body) == (200, PROOF.encode())
     assert answer.header("content-type") == "application/octet-stream"
@@ -86,7 +86,7 @@ async def test_the_authority_gets_the_proof_of_the_host_it_asks_for(host):
     ],
     ids=str,
 )
-async def test_everybody_else_is_led_to_https(asked):
+async def test_other_requests_are_redirected(asked):
     answer = await ask_for_proof(pending(), **asked)
     assert answer.status == 301
     assert PROOF.encode() not in answer.body

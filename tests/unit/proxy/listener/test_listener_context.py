@@ -41,7 +41,7 @@ def test_an_unchanged_pair_keeps_its_contexts_under_new_limits(tmp_path: Path) -
     assert new.limits.read_timeout == 1.0
 
 
-def test_a_changed_pair_gets_contexts_of_its_own(tmp_path: Path) -> None:
+def test_changed_pair_gets_new_contexts(tmp_path: Path) -> None:
     old = ListenerState.build(make_options(tmp_path, **with_certificate(tmp_path)))
     new = ListenerState.build(make_options(tmp_path, **with_certificate(tmp_path)), old)
     assert new.certificates is not old.certificates

@@ -24,7 +24,7 @@ class NeverBegun(Lifecycle):
         raise AssertionError("startup failed")
 
 
-def test_a_taken_port_is_a_clear_error_and_nothing_starts(tmp_path):
+def test_port_in_use_is_a_clear_error(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         options = make_options(tmp_path, address=f"127.0.0.1:{port}")
@@ -33,7 +33,7 @@ def test_a_taken_port_is_a_clear_error_and_nothing_starts(tmp_path):
             serve(None, options.address, ListenerConfig(lambda: state), NeverBegun())
 
 
-def test_a_port_that_needs_a_privilege_is_told_with_who_gives_it(monkeypatch):
+def test_privileged_port_error_has_a_remedy(monkeypatch):
     def refused(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -50,7 +50,7 @@ def test_an_address_without_a_host_serves_both_families():
 
 
 @pytest.mark.parametrize(("host", "shown"), [("", ":{}"), ("::", "[::]:{}"), ("::1", "[::1]:{}"), ("127.0.0.1", "127.0.0.1:{}")])
-def test_the_log_tells_both_families_from_ipv6_alone(host, shown):
+def test_log_distinguishes_dual_stack_from_ipv6(host, shown):
     with bind(HostPort(host, 0), "address") as listener:
         assert _format_address(listener) == shown.format(listener.getsockname()[1])
 
@@ -75,7 +75,7 @@ def test_an_ipv4_client_of_a_dual_stack_listener_is_an_ipv4_client(tmp_path):
         assert b'"client": ["127.0.0.1", ' in client.send(b"GET /_/state HTTP/1.1\r\nHost: x\r\n\r\n").response().body
 
 
-def test_the_port_answers_when_ready_is_told(tmp_path):
+def test_port_is_open_when_ready(tmp_path):
     child, port = start(tmp_path)
     with child, RawClient(port) as client:
         assert client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").response().status == 200

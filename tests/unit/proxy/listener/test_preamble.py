@@ -43,12 +43,12 @@ async def test_nothing_is_lost_when_the_connection_is_handed_over():
     assert first._timer is None
 
 
-async def test_who_says_nothing_is_cut():
+async def test_idle_preamble_times_out():
     transport = connected(ThreeBytes(Factory.forProtocol(Remembers), 0.01))
     await eventually(lambda: not (not transport.disconnecting and not getattr(transport, "aborting", False)))
 
 
-async def test_who_goes_takes_its_timer_along():
+async def test_disconnect_cancels_timer():
     first = ThreeBytes(Factory.forProtocol(Remembers))
     connected(first)
     first.connectionLost()

@@ -39,7 +39,7 @@ def test_the_reactor_runs_on_an_asyncio_loop_that_we_can_name():
     assert isinstance(reactor._asyncioEventloop, asyncio.AbstractEventLoop)
 
 
-def test_few_connections_are_taken_in_one_turn_of_the_loop(monkeypatch):
+def test_accepts_few_connections_per_turn(monkeypatch):
     """Twisted (26.4) adds twenty to the number whenever it was reached; it takes one at a time here, and we count."""
     port, waiting = BoundedAcceptPort(0, None), [ACCEPTS_PER_TURN + 3]
     port.numberAccepts += 20

@@ -127,7 +127,7 @@ async def test_it_is_offered_for_a_handshake_alone():
     channel.connectionLost()
 
 
-async def test_back_pressure_is_told_both_ways():
+async def test_back_pressure_works_both_ways():
     taken = Taken()
     await taken.open()
     taken.channel.pauseProducing()
@@ -141,7 +141,7 @@ async def test_back_pressure_is_told_both_ways():
 
 
 @pytest.mark.parametrize("how", ["stopProducing", "connectionLost"])
-async def test_a_lost_connection_is_told_once(how):
+async def test_lost_connection_is_reported_once(how):
     taken = Taken()
     await taken.open()
     getattr(taken.channel, how)()
@@ -149,7 +149,7 @@ async def test_a_lost_connection_is_told_once(how):
     assert taken.calls == ["lost"]
 
 
-async def test_nothing_is_told_after_it_was_closed():
+async def test_nothing_is_sent_after_close():
     taken = Taken()
     await taken.open()
     taken.end.close()
@@ -197,7 +197,7 @@ async def test_timeouts_of_requests_do_not_count():
     taken.channel.connectionLost()
 
 
-async def test_a_stop_is_told_also_to_one_that_opens_late():
+async def test_shutdown_reaches_late_tunnel():
     early = Taken()
     await early.open()
     await drain(early.context, 0)
@@ -260,7 +260,7 @@ class TlsClient:
         self.server.dataReceived(self.tls.bio_read(65536))
 
 
-async def test_openssl_is_given_nothing_that_comes_after_the_client_s_end(tmp_path):
+async def test_data_after_close_notify_is_dropped(tmp_path):
     """It would keep whatever nobody reads: as much as a client likes to send."""
     taken = Taken()
     channel = Channel(taken.context)

@@ -92,5 +92,5 @@ async def test_a_body_of_http_2_needs_no_length(parts: list[bytes]) -> None:
     assert exchange.scope["headers"] == [HOST, *([(b"transfer-encoding", b"chunked")] if has_body else [])]
 
 
-async def test_a_request_whose_client_leaves_is_counted_as_that() -> None:
+async def test_client_disconnect_is_counted() -> None:
     assert (await Exchange().run()).on_request_complete[2] == 499  # type: ignore[index]

@@ -113,7 +113,7 @@ def test_nothing_else_of_a_scope_goes_on() -> None:
         (["2001:db8::1", 1], ["2001:db8::1", 1]),
     ],
 )
-def test_a_client_is_who_is_at_the_other_end_or_nobody(client: Any, address: Any) -> None:
+def test_client_is_peer_or_none(client: Any, address: Any) -> None:
     assert strict_scope({**HTTP, "client": client})["client"] == address
 
 
@@ -131,7 +131,7 @@ def test_a_client_is_who_is_at_the_other_end_or_nobody(client: Any, address: Any
     ],
 )
 @pytest.mark.parametrize("scope", [HTTP, WEBSOCKET], ids=["http", "websocket"])
-def test_a_client_that_the_request_itself_names_with_a_port_is_nobody(scope: Any, lines: list[Any], is_believed: bool) -> None:
+def test_client_address_from_forwarded_for_is_ignored(scope: Any, lines: list[Any], is_believed: bool) -> None:
     assert strict_scope({**scope, "headers": [HOST, *lines]})["client"] == (["192.0.2.7", 4711] if is_believed else None)
 
 
@@ -141,7 +141,7 @@ def test_a_cookie_of_http_2_is_one_line_again() -> None:
     assert strict_scope({**HTTP, "headers": headers})["headers"] == headers
 
 
-def test_a_handshake_is_ours_with_what_the_client_said_of_the_rest() -> None:
+def test_handshake_is_rebuilt_with_client_headers() -> None:
     of_the_client = [
         *((b"upgrade", b"spdy/3.1"), (b"connection", b"cookie"), (b"sec-websocket-key", b"x"), (b"sec-websocket-version", b"8")),
         *((b"sec-websocket-extensions", b"permessage-deflate"), (b"sec-websocket-protocol", b"forged")),

@@ -106,7 +106,7 @@ async def test_text_that_is_none_closes_both() -> None:
 
 
 @pytest.mark.parametrize(("code", "response_headers"), [(1000, 1000), (1001, 4001), (1008, 4008), (1011, 4011), (3000, 3000), (4999, 4999)])
-async def test_a_server_that_knows_few_codes_says_private_ones(code: int, response_headers: int) -> None:
+async def test_unsupported_close_codes_become_private(code: int, response_headers: int) -> None:
     for scope, expected in ((DENIES, code), ({}, response_headers)):
         server = Server(**scope).accept()
         server.client.write(close_frame(code, "", is_masked=False))
@@ -114,7 +114,7 @@ async def test_a_server_that_knows_few_codes_says_private_ones(code: int, respon
 
 
 @pytest.mark.parametrize(("code", "heard", "told"), [(1000, [1000], []), (1005, [1005], []), (1006, [], ["lost"])])
-async def test_a_client_that_leaves_is_told_to_the_upstream(code: int, heard: list[int], told: list[str]) -> None:
+async def test_client_disconnect_is_reported_upstream(code: int, heard: list[int], told: list[str]) -> None:
     server = Server().accept()
     server.client.on_disconnect(code)
     server.client.on_disconnect(code)
@@ -132,7 +132,7 @@ async def test_a_client_that_left_before_its_upstream_answered_is_not_accepted()
         server.accept()
 
 
-async def test_who_is_not_read_is_not_read_from() -> None:
+async def test_back_pressure_pauses_the_other_side() -> None:
     server = Server().accept()
     server.may_send.clear()
     telling = asyncio.ensure_future(server.client.pump(server.send))
@@ -159,7 +159,7 @@ async def test_an_abort_sends_nothing_that_waited() -> None:
     assert await server.told() == [{"type": "websocket.close", "code": 1011}]
 
 
-async def test_a_server_that_lost_its_client_is_told_no_more() -> None:
+async def test_nothing_is_sent_after_disconnect() -> None:
     async def gone(message: Message) -> None:
         raise OSError("the client has gone")
 

@@ -15,7 +15,7 @@ from proxy.envoy.process.envoy_process import EnvoyProcess, find_executable
 from tests.support.eventually import eventually
 
 
-def test_it_is_found_beside_the_interpreter_then_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_envoy_next_to_interpreter_then_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beside, elsewhere = tmp_path / "bin", tmp_path / "elsewhere"
     for directory in (beside, elsewhere):
         directory.mkdir()
@@ -35,7 +35,7 @@ def executable(directory: Path, text: str) -> Path:
     return path
 
 
-async def test_what_it_says_is_read_however_long_the_line_is(tmp_path: Path) -> None:
+async def test_long_output_lines_are_read(tmp_path: Path) -> None:
     """Who is not read stands still."""
     done = tmp_path / "done"
     text = f"import sys, time\nfor _ in range(20): print('x' * 200_000, flush=True)\nopen({str(done)!r}, 'w')\ntime.sleep(600)\n"

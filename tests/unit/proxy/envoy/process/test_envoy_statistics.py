@@ -44,7 +44,7 @@ def test_a_family_of_both_is_one() -> None:
     assert both["a"] == MetricFamilyText("counter", "Ours.", ["a 1", 'a{plane="envoy"} 2'])
 
 
-def test_an_envoy_that_is_away_is_told_so(tmp_path: Path) -> None:
+def test_reports_unavailable_envoy(tmp_path: Path) -> None:
     metrics.envoy_up.set(1)
     assert EnvoyStatistics(tmp_path / "nobody").families("gate", {}) == {}
     assert metrics.envoy_up.collect()[0].samples[0].value == 0

@@ -25,7 +25,7 @@ def test_pressure_is_a_number_between_0_and_1() -> None:
     assert found == {"heap": 0.37, "connections": 1.0}
 
 
-def test_that_envoy_helps_itself_is_said_once_and_its_end_too() -> None:
+def test_overload_actions_are_logged_once() -> None:
     overload = OverloadMonitor(MOST)
     assert told(overload, **{SHRINK: 0, REFUSED: 0}) == []
     assert told(overload, **{SHRINK: 1}) == ["envoy overload actions active"]

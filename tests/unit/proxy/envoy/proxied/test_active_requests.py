@@ -22,7 +22,7 @@ async def test_odd_lines_and_unknown_numbers_do_no_harm(stage: Stage, ask: Ask) 
     assert repr(stage.carried) == "<ActiveRequests 0>"
 
 
-async def test_what_an_envoy_carried_that_is_gone_has_ended(stage: Stage, ask: Ask) -> None:
+async def test_envoy_exit_completes_its_requests(stage: Stage, ask: Ask) -> None:
     await stage.begin(ask("/in", host="open.example.com"))
     stage.carried.on_envoy_exit()
     later, _ = await stage.begin(ask("/in", host="open.example.com"))
@@ -40,7 +40,7 @@ async def test_after_an_unasked_change_of_protocols_the_connection_is_not_used_a
     stage.carried.complete_all()
 
 
-async def test_who_leaves_while_gate_is_asked_is_not_carried_for_ever(stage: Stage, ask: Ask) -> None:
+async def test_disconnect_during_check_completes_request(stage: Stage, ask: Ask) -> None:
     left, _ = await stage.begin(ask("/in", host="open.example.com"))
     stage.carried.on_access_log_line(f"- {left} 0 1 0 0 DC -")
     assert repr(stage.carried) == "<ActiveRequests 0>"
@@ -53,7 +53,7 @@ async def test_who_leaves_while_gate_is_asked_is_not_carried_for_ever(stage: Sta
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
 
 
-async def test_what_was_never_asked_about_is_forgotten(stage: Stage) -> None:
+async def test_unchecked_completion_expires(stage: Stage) -> None:
     now = 0.0
     stage.carried._clock = lambda: now
     for number in range(100):

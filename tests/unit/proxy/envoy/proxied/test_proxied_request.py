@@ -28,7 +28,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         ("status 101", 502, b""),
     ],
 )
-async def test_trouble_with_an_upstream_is_told_in_our_words(details: str, status: int, says: bytes, stage: Stage, ask: Ask) -> None:
+async def test_upstream_error_has_gate_message(details: str, status: int, says: bytes, stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", ("accept", "text/html"), host="open.example.com"))
     page = await stage.carried.error_page(number, details)
     assert page is not None
@@ -38,7 +38,7 @@ async def test_trouble_with_an_upstream_is_told_in_our_words(details: str, statu
     assert stage.carried.is_idle.is_set()
 
 
-async def test_what_is_carried_ends_with_its_access(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
+async def test_revocation_resets_connection(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
     number, stream = await stage.begin(ask("/", stage.cookie("app.example.com"), peer="192.0.2.7:5000", direct="10.0.0.1:77"))
     stream.end()
     stream.end()  # the session, and then its policy
@@ -63,7 +63,7 @@ def counted(stage: Stage) -> list[Any]:
     return found
 
 
-async def test_what_envoy_carried_counts_when_it_has_ended(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
+async def test_counts_completed_request(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
     number, _ = await stage.begin(ask("/in", host="open.example.com"))
     assert counted == []
     assert not stage.carried.is_idle.is_set()
@@ -90,7 +90,7 @@ def test_how_it_ended_follows_from_envoys_flags(flags: str, ending: Ending) -> N
     assert RequestSummary(200, 1.0, 0, 0, flags, "-").ending is ending
 
 
-async def test_who_left_before_an_answer_is_told_as_gone(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
+async def test_disconnect_before_response_is_reported(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
     number, _ = await stage.begin(ask("/in", host="open.example.com"))
     stage.carried.on_access_log_line(f"{number} - 0 12 0 0 DC -")
     assert (lines[0]["status"], lines[0]["ending"]) == (499, "client_disconnected")
@@ -129,7 +129,7 @@ async def test_an_answer_of_408_is_the_applications(stage: Stage, ask: Ask, line
     assert (lines[0]["status"], lines[0]["ending"], stream.status) == (408, "complete", 408)
 
 
-async def test_who_sends_enough_in_each_gap_or_has_sent_all_is_not_cut_off(stage: Stage, ask: Ask) -> None:
+async def test_sufficient_upload_progress_is_not_reset(stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
     carried, read = stage.carried._requests[number], stage.judge._service().data_plane.forwarding_table.read_timeout
     for received, ended in (("256", "-"), ("512", "-"), ("513", "31000"), ("513", "31000")):

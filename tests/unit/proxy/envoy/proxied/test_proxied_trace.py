@@ -24,7 +24,7 @@ def ended(spans: KeptSpans) -> dict[str, ReadableSpan]:
     return {span.name: span for span in spans.ended()}
 
 
-async def test_its_spans_end_with_it_and_its_upstream_hears_of_them(spans: KeptSpans, stage: Stage, ask: Ask) -> None:
+async def test_spans_end_with_request_and_are_propagated(spans: KeptSpans, stage: Stage, ask: Ask) -> None:
     question = ask("/in/x?secret=1", ("traceparent", f"00-{'a' * 32}-{'b' * 16}-01"), host=OPEN)
     told = await stage.ask(question)
     assert ended(spans).keys() == {"authorize"}
@@ -39,7 +39,7 @@ async def test_its_spans_end_with_it_and_its_upstream_hears_of_them(spans: KeptS
     assert upstream.end_time == root.end_time
 
 
-async def test_an_upstream_that_gives_no_answer_is_told_of(spans: KeptSpans, stage: Stage, ask: Ask) -> None:
+async def test_reports_upstream_without_response(spans: KeptSpans, stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", host=OPEN))
     await stage.carried.error_page(number, "response_timeout")
     stage.carried.on_access_log_line(f"{number} - 504 1500 20 30 UT response_timeout")
@@ -48,7 +48,7 @@ async def test_an_upstream_that_gives_no_answer_is_told_of(spans: KeptSpans, sta
     assert found[f"GET {OPEN}/in"].attributes["http.response.status_code"] == 504  # type: ignore[index]
 
 
-async def test_what_gate_carries_itself_is_traced_there(spans: KeptSpans, stage: Stage, ask: Ask) -> None:
+async def test_requests_forwarded_by_gate_are_traced_once(spans: KeptSpans, stage: Stage, ask: Ask) -> None:
     await stage.ask(ask("/", host="app.example.com"))
     assert ended(spans) == {}
 

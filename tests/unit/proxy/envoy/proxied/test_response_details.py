@@ -27,11 +27,11 @@ TLS = "upstream_reset_before_response_started{remote_connection_failure|TLS_erro
         ("what_nobody_knows", ConnectFailure.UNKNOWN),
     ],
 )
-def test_what_envoy_says_is_told_in_our_words(details: str, fault: ConnectFailure) -> None:
+def test_response_details_map_to_faults(details: str, fault: ConnectFailure) -> None:
     assert connection_fault(details) is fault
 
 
-def test_who_is_late_and_who_speaks_no_http_is_told_apart() -> None:
+def test_timeout_and_protocol_error_differ() -> None:
     assert is_response_timeout("response_timeout")
     assert is_malformed("upstream_reset_before_response_started{protocol_error}")
     assert not is_response_timeout("upstream_reset_before_response_started{connection_timeout}")

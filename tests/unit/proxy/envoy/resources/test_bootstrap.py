@@ -21,7 +21,7 @@ from proxy.envoy.resources.bootstrap import (
 MADE = bootstrap(Path("/files"), GateSockets.in_directory(Path("/s")), Path("/s/admin"), EnvoyLimits(heap=512, connections=77))
 
 
-def test_whoever_may_not_enter_the_directory_may_not_command_envoy() -> None:
+def test_control_socket_is_private() -> None:
     assert MADE["admin"]["address"] == {"pipe": {"path": "/s/admin", "mode": 0o600}}
 
 

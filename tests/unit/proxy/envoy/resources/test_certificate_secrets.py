@@ -66,7 +66,7 @@ def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(t
     }
 
 
-async def test_what_is_obtained_is_shown_once_and_tried_again_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_secret_is_published_once_and_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate_secrets, "SYNC_INTERVAL", 0.01)
     acme_state, published = AcmeState(), []
 

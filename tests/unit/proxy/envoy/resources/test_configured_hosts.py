@@ -46,5 +46,5 @@ def test_one_route_with_certificates_is_enough(certified: dict[str, Any], tmp_pa
     assert http3_hosts(options) == {AUTHENTICATE}
 
 
-def test_nobody_comes_by_http3_unless_it_is_wanted(tmp_path: Path) -> None:
+def test_http3_listener_is_disabled_by_default(tmp_path: Path) -> None:
     assert http3_hosts(make_options(tmp_path, policy=[PAGES], data_plane="envoy", insecure_server=None, autocert=True)) == set()

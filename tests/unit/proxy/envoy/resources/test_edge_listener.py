@@ -37,7 +37,7 @@ def with_tls(tmp_path: Path) -> dict[str, Any]:
     return {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
 
 
-def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+def test_every_route_is_checked_first_and_fails_closed(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
     chains = made(tmp_path, policy=[PAGES], client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
     assert len(chains) == 3
@@ -69,7 +69,7 @@ def test_connections_of_trusted_proxies_that_only_envoy_can_forward_have_one_str
 
 
 @pytest.mark.parametrize(("read", "looks"), [("30s", "5.000s"), ("1200ms", "0.200s"), ("0s", None)])
-def test_envoy_tells_of_bodies_often_enough_to_find_who_drips(read: str, looks: str | None, tmp_path: Path) -> None:
+def test_envoy_logs_bodies_often_enough_to_find_slow_clients(read: str, looks: str | None, tmp_path: Path) -> None:
     (chain,) = made(tmp_path, timeout_read=read)["filter_chains"]
     assert manager(chain).get("access_log_options", {}).get("access_log_flush_interval") == looks
 
@@ -82,7 +82,7 @@ def test_a_route_knows_no_host_and_no_path(tmp_path: Path) -> None:
     assert all(target in ({"prefix": "/"}, {"safe_regex": {"regex": ".*"}}, {"connect_matcher": {}}) for target in targets)
 
 
-def test_only_hosts_that_want_certificates_ask_for_one_and_nobody_resumes_there(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+def test_client_certificates_are_requested_per_host_without_resumption(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
     chains = made(tmp_path, policy=[PAGES], client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
     with_client_cert, others, nameless = chains
@@ -116,7 +116,7 @@ def test_what_is_for_tunnels_alone_goes_to_gate_unread(tmp_path: Path, with_tls:
     assert (proxy["typed_config"]["cluster"], proxy["typed_config"]["idle_timeout"]) == (PASSTHROUGH, f"{9 * 3600 + 60}.000s")
 
 
-def test_who_may_be_silent_for_ever_is_not_cut(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+def test_unlimited_idle_is_not_reset(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     for settings in ({"policy": [TUNNELS[0] | {"idle_timeout": "0s"}]}, {"policy": TUNNELS, "timeout_idle": "0s"}):
         (proxy,) = made(tmp_path, **settings, **with_tls)["filter_chains"][-1]["filters"]
         assert proxy["typed_config"]["idle_timeout"] == "0.000s"
@@ -171,7 +171,7 @@ def test_the_listener_shows_a_certificate_for_each_host_of_autocert(tmp_path: Pa
     assert len({each["sds_config"]["path_config_source"]["path"] for each in secrets}) == 2
 
 
-def test_the_address_a_balancer_tells_is_read_before_tls(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+def test_proxy_header_is_read_before_tls(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     names = [each["name"] for each in made(tmp_path, use_proxy_protocol=True, **with_tls)["listener_filters"]]
     assert names == ["envoy.filters.listener.proxy_protocol", "envoy.filters.listener.tls_inspector"]
 

@@ -37,7 +37,7 @@ def conditions(route: dict[str, Any]) -> list[dict[str, Any]]:
 MARKED = {"name": AUTHORIZED, "string_match": {"exact": "the-mark"}}
 
 
-def test_gate_is_asked_with_a_proof_and_its_silence_is_a_refusal(judge: ExtAuthzFilter) -> None:
+def test_check_is_authenticated_and_fails_closed(judge: ExtAuthzFilter) -> None:
     check = judge.filters()[0]["typed_config"]
     assert check["failure_mode_allow"] is False
     assert check["clear_route_cache"] is True
@@ -67,7 +67,7 @@ def test_only_what_is_marked_goes_to_an_upstream(judge: ExtAuthzFilter) -> None:
     assert conditions(routes[-1]) == []
 
 
-def test_the_first_route_is_that_of_what_nobody_has_judged_yet_and_leads_nowhere(judge: ExtAuthzFilter) -> None:
+def test_first_route_denies_unauthorized_requests(judge: ExtAuthzFilter) -> None:
     with_body, first = judge.routes("9s", "3s")[:2]
     assert first["direct_response"] == {"status": 503}
     assert where(with_body["route"]) == NO_CLUSTER
@@ -76,13 +76,13 @@ def test_the_first_route_is_that_of_what_nobody_has_judged_yet_and_leads_nowhere
         assert lacking == {AUTHORIZED, BODY_UNDECLARED, "upgrade"}
 
 
-def test_envoy_waits_by_the_measure_of_bodies_for_all_that_it_may_take_whole(judge: ExtAuthzFilter) -> None:
+def test_small_body_route_uses_read_timeout(judge: ExtAuthzFilter) -> None:
     pattern = re.compile(conditions(judge.routes("9s", "3s")[0])[0]["string_match"]["safe_regex"]["regex"])
     assert all(pattern.fullmatch(str(length)) for length in (1, 10, MAX_BUFFERED_BODY))
     assert not any(pattern.fullmatch(length) for length in ("0", "00", "", "1000000"))
 
 
-def test_nobody_has_told_envoy_where_nowhere_is() -> None:
+def test_no_cluster_header_is_never_set() -> None:
     assert NO_CLUSTER not in INTERNAL_HEADERS
     assert NO_CLUSTER.startswith(PREFIX), "no client can tell it"
 
@@ -115,7 +115,7 @@ def test_the_mark_is_the_last_thing_that_a_script_does(judge: ExtAuthzFilter) ->
     assert render_script.count("the-mark") == render_script.count("clearRouteCache()") == 1
 
 
-def test_what_has_not_ended_is_told_by_one_log_and_no_other(judge: ExtAuthzFilter) -> None:
+def test_only_upload_log_is_periodic(judge: ExtAuthzFilter) -> None:
     for log, is_periodic in ((judge.upload_log(), True), (judge.access_log(), False), (upgrade_reaper.access_log("/log"), False)):
         at_its_time = log["filter"]["and_filter"]["filters"][0]["log_type_filter"]
         assert at_its_time == {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}

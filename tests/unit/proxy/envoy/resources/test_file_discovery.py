@@ -79,7 +79,7 @@ def version(directory: Path, name: str = LISTENERS) -> str:
     return configs
 
 
-async def test_files_are_ours_alone_and_change_only_with_their_content(told: Discovery, tmp_path: Path) -> None:
+async def test_files_are_private_and_change_with_content(told: Discovery, tmp_path: Path) -> None:
     for name in (LISTENERS, CLUSTERS, certificate_file("one")):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     before = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
@@ -105,7 +105,7 @@ def test_a_certificate_that_changed_is_written_alone(told: Discovery, tmp_path: 
     assert (shown(tmp_path, "one"), shown(tmp_path, "two")) == ("one", "other")
 
 
-def test_a_certificate_is_kept_until_no_listener_can_name_it_any_more(told: Discovery, tmp_path: Path) -> None:
+def test_removes_secret_only_after_listeners_stop_using_it(told: Discovery, tmp_path: Path) -> None:
     (tmp_path / "certificates.json").write_text("of a release before")
     told.publish(LISTENERS_OF_OURS, {"two": ONE})
     assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("one"), certificate_file("two")}
@@ -125,15 +125,13 @@ async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> 
     assert told.applied_clusters == {"upstream-1", "upstream-2"}
 
 
-async def test_nobody_waits_for_the_end_of_a_listener_that_is_gone(
-    told: Discovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_does_not_wait_for_removed_listener(told: Discovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_discovery, "APPLY_TIMEOUT", 5.0)
     async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", gone="http3")):
         await told.wait_applied(["upstream-1"])
 
 
-async def test_of_many_new_upstreams_it_hears_in_one_answer_and_what_it_is_to_forget_is_not_known(told: Discovery, tmp_path: Path) -> None:
+async def test_many_new_clusters_are_queried_at_once(told: Discovery, tmp_path: Path) -> None:
     names = [f"upstream-{number}" for number in range(2, file_discovery.MAX_NAMED_QUERIES + 4)]
     await told.publish_clusters(dict.fromkeys(names, CLUSTER))
     async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", *names)):
@@ -141,7 +139,7 @@ async def test_of_many_new_upstreams_it_hears_in_one_answer_and_what_it_is_to_fo
     assert told.applied_clusters == set(names)
 
 
-async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery, tmp_path: Path) -> None:
+async def test_initial_clusters_are_applied(told: Discovery, tmp_path: Path) -> None:
     """Nobody reaches it before it has them; what it has not read yet says nothing."""
     new = version(tmp_path)
     assert told.applied_clusters == {"upstream-1"}
@@ -158,7 +156,7 @@ async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery,
 
 
 @pytest.mark.parametrize("resource", ["dynamic_warming_clusters", "dynamic_warming_secrets", "dynamic_active_clusters"])
-async def test_whatever_it_refuses_is_told(told: Discovery, tmp_path: Path, resource: str) -> None:
+async def test_reports_every_rejection(told: Discovery, tmp_path: Path, resource: str) -> None:
     await told.publish_clusters({"upstream-2": CLUSTER})
     named = {"name": "own-0"} if "secrets" in resource else {"cluster": {"name": "upstream-2"}}
     refused = {**named, "error_state": {"version_info": version(tmp_path, CLUSTERS), "details": "no such key"}}
@@ -167,7 +165,7 @@ async def test_whatever_it_refuses_is_told(told: Discovery, tmp_path: Path, reso
             await told.wait_applied(["upstream-2"])
 
 
-async def test_what_envoy_refuses_is_told_with_its_reason(told: Discovery, tmp_path: Path) -> None:
+async def test_rejection_has_envoy_reason(told: Discovery, tmp_path: Path) -> None:
     error = {"version_info": version(tmp_path), "details": "cannot bind"}
     async with admin(tmp_path / "admin", state("old", "upstream-1", error=error)):
         with pytest.raises(ConfigurationRejected, match="cannot bind"):

@@ -59,7 +59,7 @@ def test_all_that_comes_so_leads_to_gate_with_the_mark(tmp_path: Path, settings:
     assert chain["transport_socket"]["typed_config"]["enable_early_data"] is False
 
 
-def test_only_who_can_come_so_is_told(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_alt_svc_is_sent_only_to_eligible_hosts(tmp_path: Path, settings: dict[str, Any]) -> None:
     settings["authenticate_service_url"] = "https://auth.example.com:9443"
     told = {}
     for chain in chains(tmp_path, settings):
@@ -83,7 +83,7 @@ def chains(directory: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_it_is_off_unless_it_is_wanted(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_http3_is_disabled_by_default(tmp_path: Path, settings: dict[str, Any]) -> None:
     del settings["http3"]
     assert http3_listener(make_options(tmp_path, **settings), tmp_path, MARK, "/log") is None
     assert "h3=" not in str(chains(tmp_path, settings))

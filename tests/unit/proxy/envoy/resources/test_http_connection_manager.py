@@ -25,7 +25,7 @@ def test_hosts_and_paths_are_not_touched_before_gate_has_read_them(manager: dict
     assert host["domains"] == ["*"]
 
 
-def test_nobody_is_believed(manager: dict[str, Any]) -> None:
+def test_client_address_headers_are_ignored(manager: dict[str, Any]) -> None:
     assert (manager["use_remote_address"], manager["forward_client_cert_details"]) == (True, "SANITIZE")
     (early,) = manager["early_header_mutation_extensions"]
     assert PREFIX in str(early)
@@ -36,7 +36,7 @@ def test_the_router_is_last_and_what_one_kind_has_is_there(manager: dict[str, An
     assert manager["codec_type"] == "HTTP3"
 
 
-def test_certificates_are_named_and_nothing_of_them_is_said(tmp_path: Path) -> None:
+def test_secrets_are_referenced_by_name(tmp_path: Path) -> None:
     made = tls(make_options(tmp_path, insecure_server=None, autocert=True), tmp_path, ["h3"], {"tls_minimum_protocol_version": "TLSv1_3"})
     assert made["alpn_protocols"] == ["h3"]
     assert made["tls_params"]["tls_minimum_protocol_version"] == made["tls_params"]["tls_maximum_protocol_version"] == "TLSv1_3"

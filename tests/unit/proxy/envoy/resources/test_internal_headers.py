@@ -32,7 +32,7 @@ def test_a_request_without_facts_is_none(text: str) -> None:
         facts(text)
 
 
-def test_what_only_gate_and_envoy_may_say_is_gone_before_a_route_is_chosen() -> None:
+def test_internal_headers_are_removed_before_routing() -> None:
     mutations = early_header_mutation()["typed_config"]["mutations"]
     removed = [mutation["remove_on_match"]["key_matcher"]["prefix"] for mutation in mutations if "remove_on_match" in mutation]
     assert removed == [PREFIX, "x-envoy-"]

@@ -32,7 +32,7 @@ def test_the_script_has_all_that_it_needs(tmp_path: Path) -> None:
         assert added == {"header": {"key": "X-A", "value": "100%%"}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
 
 
-def test_only_where_gate_has_told_rules_the_script_looks_for_them(tmp_path: Path) -> None:
+def test_script_applies_rules_only_if_gate_sent_some(tmp_path: Path) -> None:
     answers = ResponseFilter.from_options(make_options(tmp_path), "the-token")
     for applies_route_rules in (True, False):
         render_script = script_of(
@@ -87,7 +87,7 @@ def test_no_trailer_of_a_client_goes_on_and_none_of_an_application_sets_a_cookie
     assert {"set-cookie", "connection", "keep-alive", "upgrade", "alt-svc"} <= removed
 
 
-def test_envoys_own_answers_say_why_they_are() -> None:
+def test_local_replies_have_a_reason() -> None:
     mapper = mark_local_replies()
     assert mapper["filter"] == PROXIED_REQUESTS
     assert STREAM_ID in str(PROXIED_REQUESTS)

@@ -32,7 +32,7 @@ async def test_an_end_is_passed_on_once_and_together_with_others() -> None:
     assert connections.finished == [{ONE, OTHER}, {ONE}]
 
 
-async def test_who_has_not_taken_everything_is_asked_again_until_envoy_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unsent_connections_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrade_reaper, "DELAYED_CLOSE_SECONDS", 0.02)
     connections = NoConnections()
     connections.unsent = {ONE}
@@ -55,7 +55,7 @@ async def test_odd_lines_and_connections_with_other_requests_are_left_alone() ->
     assert connections.finished == []
 
 
-def test_envoy_tells_of_those_alone_that_gate_has_ended() -> None:
+def test_envoy_logs_only_what_gate_has_ended() -> None:
     _, ended = access_log("/log")["filter"]["and_filter"]["filters"]
     filters = ended["and_filter"]["filters"]
     assert {"response_flag_filter": {"flags": ["UC"]}} in filters

@@ -49,7 +49,7 @@ def address(cluster: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_each_upstream_has_a_cluster_of_its_own(tmp_path: Path) -> None:
+def test_each_upstream_has_a_cluster(tmp_path: Path) -> None:
     http2 = {"to": "http://10.0.0.1:8001", "upstream_http2": True}
     first_of, second_of = {"to": "http://10.0.0.1:8001"}, {"to": "http://app.internal"}
     chosen = options(tmp_path, first_of, http2, second_of)
@@ -76,7 +76,7 @@ def test_one_of_several_is_replaced_by_gate_and_none_that_speaks_http_2(tmp_path
     assert EnvoyClusters(chosen.policy, "AUTO", previous=made).resources == made.resources
 
 
-def test_what_was_there_is_taken_over_and_what_is_another_is_not(tmp_path: Path) -> None:
+def test_existing_descriptors_are_moved(tmp_path: Path) -> None:
     one, failover, rules = {"to": "https://10.0.0.1"}, {"to": "https://10.0.0.2"}, {"to": "https://10.0.0.1", "tls_skip_verify": True}
     first = EnvoyClusters(options(tmp_path, one, failover).policy, "AUTO")
     changed = options(tmp_path, one, rules)
@@ -89,7 +89,7 @@ def test_what_was_there_is_taken_over_and_what_is_another_is_not(tmp_path: Path)
     assert named(EnvoyClusters(again.policy, "AUTO", previous=of_another_family), again)["dns_lookup_family"] == "ALL"
 
 
-def test_streams_of_who_does_not_read_hold_up_nobody_elses(tmp_path: Path) -> None:
+def test_slow_streams_do_not_block_others(tmp_path: Path) -> None:
     chosen = options(tmp_path, {"to": "http://10.0.0.1:8001", "upstream_http2": True})
     made = named(EnvoyClusters(chosen.policy, "AUTO"), chosen)
     (protocol,) = made["typed_extension_protocol_options"].values()
@@ -149,7 +149,7 @@ def test_without_authorities_to_verify_by_envoy_is_not_used(tmp_path: Path, monk
     assert made.name(Upstream.build(chosen.policy[1]), chosen.policy[1]) is not None
 
 
-def test_a_certificate_of_ours_is_shown_to_upstreams_that_want_one(tmp_path: Path) -> None:
+def test_presents_client_certificate_to_upstreams(tmp_path: Path) -> None:
     ours = CA.issue("gate")
     key = ours.write(tmp_path).read_bytes().removeprefix(ours.pem)
     pair = {"tls_client_cert": base64.b64encode(ours.pem).decode(), "tls_client_key": base64.b64encode(key).decode()}

@@ -79,7 +79,7 @@ def test_send_raises_when_the_client_goes_away_while_it_waits(canary):
     canary.wait_for("refused_sends")
 
 
-def test_an_application_hears_of_a_client_that_leaves(canary):
+def test_application_receives_disconnect(canary):
     with canary.connect() as client:
         client.send(get("/disconnect"))
         wait_until(lambda: canary.calls, "the application runs")
@@ -108,7 +108,7 @@ def test_an_answer_that_breaks_off_is_visibly_broken(canary, path):
     assert b"0\r\n\r\n" not in broken.value.received
 
 
-def test_an_answer_cannot_be_longer_than_it_says(canary):
+def test_response_cannot_exceed_content_length(canary):
     with canary.connect() as client, pytest.raises(Broken):
         client.send(get("/too-long")).response()
 
@@ -120,11 +120,11 @@ def test_an_application_that_fails_at_once_is_a_500(canary, path):
     assert response.header("set-cookie") is None
 
 
-def test_nothing_of_an_error_is_told(canary):
+def test_error_text_is_not_leaked(canary):
     assert b"at once" not in canary.ask(get("/fail"))[0].body
 
 
-def test_the_framing_of_an_answer_is_ours(canary):
+def test_response_framing_is_set_by_gate(canary):
     with canary.connect() as client:
         response = client.send(get("/own-framing")).response()
     assert (response.header("transfer-encoding"), response.header("connection"), response.body) == (None, None, b"plain")
@@ -146,7 +146,7 @@ def test_answers_without_a_body_keep_the_connection_in_step(canary, path, method
         assert client.send(post("/echo", b"next")).response().body == b"next"
 
 
-def test_a_head_answer_says_the_length_of_the_body_it_leaves_out(canary):
+def test_head_response_has_content_length(canary):
     with canary.connect() as client:
         assert client.send(get("/early", method="HEAD")).response("HEAD").header("content-length") == "2"
 
@@ -170,12 +170,12 @@ def test_the_go_ahead_comes_when_the_application_wants_the_body(canary):
         assert client.send(b"body").response().body == b"body"
 
 
-def test_there_is_no_go_ahead_for_a_body_that_is_not_wanted(canary):
+def test_no_continue_for_unread_body(canary):
     response, is_closed = canary.ask(get("/early", "Content-Length: 4", "Expect: 100-continue", method="POST"))
     assert (response.status, is_closed) == (403, True)
 
 
-def test_there_is_no_go_ahead_before_the_application_asks(canary):
+def test_no_continue_before_application_receives(canary):
     with canary.connect() as client:
         client.send(get("/hold", "Content-Length: 4", "Expect: 100-continue", method="POST"))
         assert not client.is_closed(within=0.05)

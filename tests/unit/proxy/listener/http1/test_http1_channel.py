@@ -102,7 +102,7 @@ async def standing():
         channel.connectionLost()
 
 
-async def test_a_connection_stands_behind_others_until_its_first_answer(standing):
+async def test_connection_has_low_priority_until_first_response(standing):
     assert standing.is_behind
     standing.channel.dataReceived(get("/"))
     assert standing.is_behind
@@ -112,7 +112,7 @@ async def test_a_connection_stands_behind_others_until_its_first_answer(standing
     assert not standing.is_behind
 
 
-async def test_a_head_in_pieces_stands_behind_others_until_its_answer(standing):
+async def test_fragmented_head_has_low_priority_until_response(standing):
     standing.channel.dataReceived(get("/"))
     await some_turns()
     head = get("/")
@@ -123,7 +123,7 @@ async def test_a_head_in_pieces_stands_behind_others_until_its_answer(standing):
     assert not standing.is_behind
 
 
-async def test_a_body_in_drops_stands_behind_others(standing):
+async def test_slow_body_has_low_priority(standing):
     async def takes_it_all(scope, receive, send):
         while (await receive()).get("more_body"):
             pass
@@ -208,7 +208,7 @@ def test_requests_sent_ahead_are_answered_in_order(canary):
     assert answers == [*tags[:3], b"slow", *tags[4:]]
 
 
-def test_requests_sent_ahead_without_end_are_not_all_kept(canary):
+def test_endless_pipelined_requests_are_bounded(canary):
     one = get("/_/state", "X-Filler: " + "f" * 8000)
     with canary.connect() as client:
         client.send(get("/hold"))
@@ -217,7 +217,7 @@ def test_requests_sent_ahead_without_end_are_not_all_kept(canary):
     canary.control("release")
 
 
-def test_a_client_that_never_reads_its_answers_is_not_asked_for_more(canary):
+def test_client_that_never_reads_is_not_read(canary):
     """Answers to pipelined requests are not piled up either."""
     one = post("/_/echo", b"e" * 60000)
     with canary.connect() as client:
@@ -225,7 +225,7 @@ def test_a_client_that_never_reads_its_answers_is_not_asked_for_more(canary):
     assert taken < 64 * 1024 * 1024
 
 
-def test_a_connection_is_kept_for_the_next_request(canary):
+def test_connection_is_reused_for_next_request(canary):
     with canary.connect() as client:
         for number in range(3):
             response = client.send(post("/echo", b"%d" % number)).response()
@@ -233,7 +233,7 @@ def test_a_connection_is_kept_for_the_next_request(canary):
 
 
 @pytest.mark.parametrize("option", ["close", "Keep-Alive, CLOSE", "x , close"])
-def test_a_client_may_ask_for_the_end(canary, option):
+def test_client_can_request_close(canary, option):
     response, is_closed = canary.ask(get("/", f"Connection: {option}"))
     assert (response.status, is_closed) == (200, True)
 
@@ -301,7 +301,7 @@ def test_a_head_that_stops_is_answered_408(hasty):
     assert hasty.calls == []
 
 
-def test_a_connection_that_says_nothing_closes_without_an_answer(hasty):
+def test_idle_connection_closes_without_response(hasty):
     with hasty.connect() as client:
         assert client.is_closed(2)
 
@@ -346,7 +346,7 @@ def test_a_long_upload_that_moves_lives_on(hasty_reader):
         assert len(client.response().body) == 2400
 
 
-def test_an_application_that_does_not_ask_for_the_body_is_not_the_clients_fault(hasty):
+def test_unread_body_is_not_a_client_timeout(hasty):
     with hasty.connect() as client:
         client.send(b"POST /slow HTTP/1.1\r\nHost: canary\r\nContent-Length: 4\r\n\r\n")
         assert client.response().body == b"slow"
@@ -490,7 +490,7 @@ def _by_chunks(body: bytes) -> Case:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_no_byte_is_taken_for_a_request_that_is_none(canary, part):
+def test_no_byte_is_parsed_as_another_request(canary, part):
     """Accepted is what was answered 200, and the application saw exactly that."""
     for case in corpus()[part::4]:
         with canary.connect() as client:

@@ -34,11 +34,11 @@ def test_the_end_of_the_connection_is_announced():
 
 
 @pytest.mark.parametrize("name", [b"Transfer-Encoding", b"Connection", b"Keep-Alive", b"proxy-connection"])
-def test_an_application_has_no_say_in_the_framing(name):
+def test_application_cannot_set_framing(name):
     assert lines(b"GET", 204, (name, b"x")) == [b"HTTP/1.1 204 No Content"]
 
 
-def test_an_application_may_ask_for_the_end():
+def test_application_can_request_close():
     assert ResponseHead(b"GET", 200, [(b"Connection", b"Close")]).wants_close
 
 
@@ -72,7 +72,7 @@ def test_utf8_values_pass():
     assert lines(b"GET", 204, (b"content-disposition", value))[-1] == b"content-disposition: " + value
 
 
-def test_a_refusal_is_a_whole_answer_that_is_not_cached():
+def test_rejection_is_complete_and_not_cached():
     head, _, body = error_response(RequestRejected(400, "No.")).partition(b"\r\n\r\n")
     assert body == b"400 No.\n%b\n" % default_advice(400).encode()
     assert b"Content-Length: %d" % len(body) in head.split(b"\r\n")

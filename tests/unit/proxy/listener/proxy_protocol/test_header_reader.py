@@ -42,7 +42,7 @@ def is_closed_without_a_byte(client):
 
 
 @pytest.mark.parametrize(("header", "source"), GOOD)
-def test_the_client_is_who_the_balancer_says(port, header, source):
+def test_client_address_comes_from_proxy_header(port, header, source):
     seen = client_seen(port, header)
     if source is None:
         assert seen[0] == "127.0.0.1"
@@ -63,7 +63,7 @@ def test_the_client_is_who_the_balancer_says(port, header, source):
         b"\x16\x03\x01" + bytes(200),
     ],
 )
-def test_a_connection_without_a_good_header_gets_not_one_byte(port, data):
+def test_connection_without_valid_header_gets_no_byte(port, data):
     with RawClient(port) as client:
         client.send(data)
         assert is_closed_without_a_byte(client)

@@ -74,7 +74,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("header", "source"), GOOD)
-def test_who_the_client_is(header, source):
+def test_parses_client_address(header, source):
     assert parse_header(header + b"GET /") == ProxyHeader(len(header), source)
 
 

@@ -106,7 +106,7 @@ def test_a_challenge_of_another_kind_is_none(other_kind: Listener) -> None:
 
 
 @pytest.mark.parametrize("protocols", [(), ("http/1.1",), ("h2", "http/1.1"), ("http/1.1", "acme-tls/1"), ("acme-tls/1", "http/1.1")])
-def test_everybody_else_is_served_as_ever(tls: Listener, protocols: tuple[str, ...]) -> None:
+def test_other_clients_are_served_unchanged(tls: Listener, protocols: tuple[str, ...]) -> None:
     with RawClient(tls.port, tls=tls.context(*protocols), server_name=HOST) as client:
         assert client.socket.selected_alpn_protocol() == ("http/1.1" if protocols else None)
         assert client.send(REQUEST).response().status == 200
@@ -122,7 +122,7 @@ def test_what_is_no_hello_is_openssl_s_to_refuse(tls: Listener, sent: bytes) -> 
 
 
 @pytest.mark.parametrize("sent", [b"", ACME[:40]], ids=["nothing", "half of it"])
-def test_who_does_not_go_on_is_cut(tls: Listener, sent: bytes) -> None:
+def test_incomplete_hello_times_out(tls: Listener, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", tls.port), 30) as client:
         client.sendall(sent)
         with contextlib.suppress(ConnectionError):

@@ -40,7 +40,7 @@ def test_certificates_for_all_hosts_are_in_order(tmp_path):
         (timedelta(days=5), timedelta(days=4, hours=1), "expires at 2027-01-20T07:00:00Z"),
     ],
 )
-def test_what_ends_soon_or_has_ended_is_told(tmp_path, lifetime, passed, prefix):
+def test_reports_expired_and_expiring_certificates(tmp_path, lifetime, passed, prefix):
     part = read(tmp_path, AUTHENTICATE, APP, lifetime=lifetime, at=NOW + passed)
     assert part.state is ReadinessState.DEGRADED
     assert f"certificate_file {prefix}" in part.reason
@@ -70,11 +70,11 @@ def test_a_host_without_a_certificate_is_named_and_of_many_a_few(tmp_path):
     assert part.reason == "no certificate for app0.localhost, app1.localhost, app2.localhost and 2 more"
 
 
-def test_nothing_is_to_be_said_where_tls_ends_elsewhere(tmp_path):
+def test_nothing_is_reported_without_tls(tmp_path):
     assert read(tmp_path, AUTHENTICATE, insecure_server=True, certificate_file=None, certificate_key_file=None).state is ReadinessState.OK
 
 
-def test_autocert_s_certificates_end_too_and_those_that_are_awaited_are_told(tmp_path):
+def test_autocert_certificates_expire_and_pending_ones_are_listed(tmp_path):
     settings = {"autocert": True, "autocert_email": "ops@example.com", "certificate_file": None, "certificate_key_file": None}
     urls = {
         "authenticate_service_url": "https://authenticate.example.com",

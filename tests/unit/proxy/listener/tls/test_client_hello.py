@@ -101,7 +101,7 @@ def test_what_is_none_is_unreadable(sent):
         find(sent)
 
 
-def test_nobody_makes_us_keep_much():
+def test_client_hello_is_bounded():
     with pytest.raises(UnreadableClientHello):
         find(records(b"\x01\x00\x3f\xf0", 1) + b"\x16\x03\x01\x00\x01\x00" * (2 * MAX_BYTES // 6 + 10))
 

@@ -34,7 +34,7 @@ def handshake(context: SSL.Context, *protocols: str) -> tuple[x509.Certificate, 
     return x509.load_der_x509_certificate(client.getpeercert(binary_form=True)), client.selected_alpn_protocol()
 
 
-def test_the_proof_is_what_rfc_8737_asks_for():
+def test_challenge_certificate_follows_rfc_8737():
     certificate, protocol = handshake(tls_alpn_context("a.example.com", "token.thumbprint"), "acme-tls/1")
     assert protocol == "acme-tls/1"
     assert certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value == x509.SubjectAlternativeName(
@@ -56,7 +56,7 @@ def test_a_long_name_has_room(host):
     assert certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName) == [host]
 
 
-def test_what_is_shown_for_want_of_another_says_so_and_is_for_no_host():
+def test_placeholder_names_no_host():
     pair = placeholder_pair()
     check_key_matches(pair.certificate, pair.key)
     certificate = x509.load_pem_x509_certificate(pair.certificate)

@@ -156,7 +156,7 @@ def test_a_key_of_another_certificate_is_a_configuration_error(tmp_path):
 @pytest.mark.parametrize(
     ("server_name", "is_asked"), [("asks.example.com", True), ("first.example.com", False), ("unknown.example.com", False), (None, True)]
 )
-def test_a_client_is_asked_for_a_certificate_by_the_name_that_it_asks_for(tmp_path, server_name, is_asked, version):
+def test_client_certificate_is_requested_by_server_name(tmp_path, server_name, is_asked, version):
     files = certificate_files(tmp_path, "first.example.com")
     pair = CertificatePair(files.certificate.read_bytes(), SecretBytes(files.key.read_bytes()), "certificates[0]")
     server = Certificates([pair], lambda name: name in (None, "asks.example.com")).serverConnectionForTLS(None)
@@ -238,14 +238,14 @@ def obtained_for(directory: Path, *hosts: str) -> tuple[AcmeState, dict[str, Cer
     return acme_state, pairs
 
 
-def test_before_there_is_any_certificate_one_is_shown_that_says_so():
+def test_placeholder_is_served_before_issuance():
     certificates = Certificates((), acme_state=AcmeState())
     for name in ("app.example.com", None):
         presented = shake(certificates, name)
         assert (presented.names, "no certificate" in presented.subject) == ([], True)
 
 
-def test_what_was_obtained_is_shown_by_the_next_handshake(tmp_path):
+def test_new_certificate_is_used_by_next_handshake(tmp_path):
     acme_state, _ = obtained_for(tmp_path, "a.example.com", "b.example.com")
     found, acme_state.contexts = acme_state.contexts, {}
     certificates = Certificates((), acme_state=acme_state)
@@ -256,7 +256,7 @@ def test_what_was_obtained_is_shown_by_the_next_handshake(tmp_path):
         assert shake(certificates, other).names == ["a.example.com"]
 
 
-def test_a_host_s_own_comes_before_a_wildcard_and_after_a_configured_one_of_its_name(tmp_path):
+def test_issued_certificate_precedes_wildcard_but_not_configured(tmp_path):
     acme_state, _ = obtained_for(tmp_path, "a.example.com", "b.example.com")
     pairs = [pair_for(tmp_path, "*.example.com", "b.example.com")]
     certificates = Certificates(pairs, acme_state=acme_state)
@@ -266,7 +266,7 @@ def test_a_host_s_own_comes_before_a_wildcard_and_after_a_configured_one_of_its_
     assert shake(certificates, None).names == ["*.example.com", "b.example.com"]
 
 
-def test_a_client_s_certificate_is_asked_for_with_an_obtained_one_as_well(tmp_path):
+def test_client_certificate_is_requested_with_issued_certificates(tmp_path):
     acme_state, _ = obtained_for(tmp_path, "a.example.com")
     wanted: dict[str | None, bool] = {"a.example.com": True}
     certificates = Certificates((), lambda name: wanted.get(name, False), acme_state)
@@ -277,7 +277,7 @@ def test_a_client_s_certificate_is_asked_for_with_an_obtained_one_as_well(tmp_pa
     assert shake(certificates, None, client_pair).client_certificate is not None
 
 
-def test_each_certificate_has_its_own_staple_as_soon_as_there_is_one():
+def test_each_certificate_gets_its_staple():
     """OpenSSL itself leaves out a response that is about another certificate."""
     issuer, acme_state = Issuer(), AcmeState()
     names = ["first.example.com", "second.example.com", "a.example.com"]
