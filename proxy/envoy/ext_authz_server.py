@@ -15,7 +15,6 @@ import structlog
 
 from config.routes.route import Route
 from foundation.errors import GateError
-from foundation.telemetry.tracing.tracer import current_tracer
 from foundation.web.asgi_types import Header
 from proxy.envoy.envoy_request_head import EnvoyRequestHead
 from proxy.envoy.proxied.active_requests import ActiveRequests
@@ -118,7 +117,7 @@ class ExtAuthzServer:
         decision = await pipeline.evaluate_shadow(decision, context)
         pipeline.recorder.record_allowed(decision)
         # Only now, because otherwise the embedded data plane traces the request.
-        trace = None if (tracing := in_force()) is None else ProxiedTrace.start(tracing, context, outgoing)
+        trace = None if (tracing := current_tracer()) is None else ProxiedTrace.start(tracing, context, outgoing)
         return ProxiedRequest(plane, context, decision, outgoing, head, cluster, service.request_counter, trace)
 
     async def handle_script_call(self, head: bytes, body: str) -> bytes:

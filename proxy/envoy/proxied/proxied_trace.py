@@ -24,15 +24,15 @@ class ProxiedTrace:
         if root is None:
             return None
         if context.decision is not None:
-            authorization_span = root.below("authorize", INTERNAL, decided(context.decision.check.decision), started_at)
-            authorization_span.end(authorization_span.after(context.decision_seconds or 0.0))
-        with root.resumed():
+            authorization_span = root.child("authorize", INTERNAL, decided(context.decision.check.decision), started_at)
+            authorization_span.end(authorization_span.at_offset(context.decision_seconds or 0.0))
+        with root.activate():
             return cls(root, upstream_span(outgoing))
 
     def record(self, recorder: RequestRecorder, context: RequestContext, error_name: str) -> None:
         """Record the completed request. `error_name` names the error if there is no result."""
         if context.result is None:
-            self._upstream.fail(error_name)
+            self._upstream.set_error(error_name)
         else:
             note_carried(self._upstream, context.result)
         with self._root.activate():
