@@ -15,6 +15,7 @@ import structlog
 
 from config.routes.route import Route
 from foundation.errors import GateError
+from foundation.telemetry.tracing.tracer import current_tracer
 from foundation.web.asgi_types import Header
 from proxy.envoy.envoy_request_head import EnvoyRequestHead
 from proxy.envoy.proxied.active_requests import ActiveRequests

@@ -1,4 +1,4 @@
-"""What is made of the answers of a small server that speaks an authority's protocol; those of a real one: tests/integration."""
+"""ACME client against a small in-process CA. For a real CA see tests/integration."""
 
 import http.server
 import json
@@ -22,14 +22,14 @@ def authority(directory: str, *, trusted: Path | None = None, account=None, save
     return AcmeClient(AcmeSettings(directory, **settings), trusted, account or {}, save, "gate/tests")
 
 
-def failure(asked: AcmeClient, *, kind="tls-alpn-01") -> AuthorityError:
+def failure(requests_seen: AcmeClient, *, kind="tls-alpn-01") -> AuthorityError:
     with pytest.raises(AuthorityError) as raised:
-        asked.obtain(HOST, CSR, kind, lambda challenge: None)
-    asked.close()
+        requests_seen.obtain(HOST, CSR, kind, lambda challenge: None)
+    requests_seen.close()
     return raised.value
 
 
-# One that says what it is told to.
+# CA with scripted responses.
 
 
 class Answers(http.server.BaseHTTPRequestHandler):

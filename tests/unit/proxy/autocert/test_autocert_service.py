@@ -1,4 +1,4 @@
-"""A thread that is told of each configuration and never waited for."""
+"""Autocert's background thread: reconfiguration, errors and shutdown."""
 
 import threading
 from collections.abc import Iterator

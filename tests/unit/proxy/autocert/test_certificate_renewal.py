@@ -1,4 +1,4 @@
-"""Which certificate is asked for when, and what is shown meanwhile; the authority is in this process, the files are real."""
+"""Certificate renewal with an in-process CA and real files."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,10 +59,10 @@ def renewal(requested: RequestedCertificates, clock: Clock, authority: Authority
     return made
 
 
-def active(kept: CertificateRenewal, host: str = A) -> x509.Certificate | None:
-    """What the next handshake for the host gets."""
-    context = kept.acme_state.contexts.get(host)
-    served = kept._active.get(host)
+def active(stored: CertificateRenewal, host: str = A) -> x509.Certificate | None:
+    """Return the certificate of the next handshake for the host."""
+    context = stored.acme_state.contexts.get(host)
+    served = stored._active.get(host)
     while served is not None:
         if served.context is context:
             return served.certificate.chain.leaf
@@ -70,57 +70,62 @@ def active(kept: CertificateRenewal, host: str = A) -> x509.Certificate | None:
     return None
 
 
-def leaf_of(pair: CertificatePair) -> x509.Certificate:
+def get_leaf(pair: CertificatePair) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pair.certificate)
 
 
 def test_each_host_gets_one_certificate(requested, clock, authority, log):
-    kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
-    assert kept.acme_state.is_enabled
-    kept.run_once()
-    kept.run_once()
+    stored = renewal(replace(requested, hosts=(A, B)), clock, authority)
+    assert stored.acme_state.is_enabled
+    stored.run_once()
+    stored.run_once()
     assert authority.asked == [(A, "tls-alpn-01"), (B, "tls-alpn-01")]
-    assert set(kept.acme_state.contexts) == {A, B}
-    assert active(kept, A) != active(kept, B)
+    assert set(stored.acme_state.contexts) == {A, B}
+    assert active(stored, A) != active(stored, B)
     assert [entry["host"] for entry in log if entry["event"] == "certificate obtained"] == [A, B]
     assert "PRIVATE" not in str(log)
-    assert {host: leaf_of(pair) for host, pair in kept.acme_state.pairs.items()} == {host: active(kept, host) for host in (A, B)}
+    assert {host: get_leaf(pair) for host, pair in stored.acme_state.pairs.items()} == {host: active(stored, host) for host in (A, B)}
 
 
 def test_a_challenge_is_pending_while_the_authority_looks_and_never_after(requested, clock, authority):
-    kept = renewal(requested, clock, authority)
+    stored = renewal(requested, clock, authority)
     during = []
-    authority.on_published = lambda host: during.append(kept.acme_state.pending_challenge(host))
+    authority.on_published = lambda host: during.append(stored.acme_state.pending_challenge(host))
     authority.failures = [AuthorityError("no")]
-    kept.run_once()
+    stored.run_once()
     assert during == [AcmeChallenge(A, "tls-alpn-01", "token", "token.thumbprint")]
-    assert kept.acme_state.pending_challenge(A) is None
+    assert stored.acme_state.pending_challenge(A) is None
 
 
 def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left(requested, clock, authority):
-    kept = renewal(requested, clock, authority)
-    kept.run_once()
-    first = active(kept)
+    stored = renewal(requested, clock, authority)
+    stored.run_once()
+    first = active(stored)
     clock.advance(59 * DAY)
-    kept.run_once()
-    assert active(kept) == first
+    stored.run_once()
+    assert active(stored) == first
     clock.advance(1.1 * DAY)
-    kept.run_once()
-    assert active(kept) != first
+    stored.run_once()
+    assert active(stored) != first
     assert len(authority.asked) == 2
 
 
 def test_failed_renewal_keeps_certificate_and_logs_retry(requested, clock, authority, log):
-    kept = renewal(requested, clock, authority)
-    kept.run_once()
-    first = active(kept)
+    stored = renewal(requested, clock, authority)
+    stored.run_once()
+    first = active(stored)
     clock.advance(61 * DAY)
     authority.failures = [AuthorityError("dns: no such host")]
-    kept.run_once()
-    assert active(kept) == first
-    (told,) = (entry for entry in log if entry["event"] == "certificate request failed")
-    assert (told["log_level"], told["host"], told["reason"], told["current_valid"]) == ("warning", A, "dns: no such host", True)
-    assert told["retry_at"] == (clock.now + timedelta(minutes=1)).isoformat(timespec="seconds")
+    stored.run_once()
+    assert active(stored) == first
+    (reported,) = (entry for entry in log if entry["event"] == "certificate request failed")
+    assert (reported["log_level"], reported["host"], reported["reason"], reported["current_valid"]) == (
+        "warning",
+        A,
+        "dns: no such host",
+        True,
+    )
+    assert reported["retry_at"] == (clock.now + timedelta(minutes=1)).isoformat(timespec="seconds")
 
 
 def test_backoff_holds_across_processes(requested, clock, authority):
@@ -144,39 +149,39 @@ def test_backoff_holds_across_processes(requested, clock, authority):
 
 def test_the_other_challenge_is_tried_after_a_failure_and_what_worked_is_remembered(requested, clock, authority):
     authority.failures = [AuthorityError("no")]
-    kept = renewal(replace(requested, has_http=True), clock, authority)
-    kept.run_once()
+    stored = renewal(replace(requested, has_http=True), clock, authority)
+    stored.run_once()
     clock.advance(61)
-    kept.run_once()
+    stored.run_once()
     clock.advance(80 * DAY)
-    kept.run_once()
+    stored.run_once()
     assert [kind for _, kind in authority.asked] == ["tls-alpn-01", "http-01", "http-01"]
 
 
 def test_retry_after_is_respected_globally(requested, clock, authority):
     authority.failures = [AuthorityError("rateLimited", retry_after=3600, is_global=True)]
-    kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
-    kept.run_once()
+    stored = renewal(replace(requested, hosts=(A, B)), clock, authority)
+    stored.run_once()
     assert authority.asked == [(A, "tls-alpn-01")]
     clock.advance(14 * 60)
-    kept.run_once()
+    stored.run_once()
     assert len(authority.asked) == 1
     clock.advance(2 * 60)  # a quarter of an hour: one host's limit is not the other's
-    kept.run_once()
+    stored.run_once()
     assert authority.asked[1:] == [(B, "tls-alpn-01")]
     clock.advance(45 * 60)
-    kept.run_once()
+    stored.run_once()
     assert authority.asked[2:] == [(A, "tls-alpn-01")]
 
 
 def test_an_authority_that_is_away_is_no_failure_of_the_host(requested, clock, authority):
     authority.failures = [AuthorityError("away", is_global=True)] * 3
-    kept = renewal(replace(requested, has_http=True), clock, authority)
+    stored = renewal(replace(requested, has_http=True), clock, authority)
     for _ in range(4):
-        kept.run_once()
+        stored.run_once()
         clock.advance(16 * 60)
     assert [kind for _, kind in authority.asked] == ["tls-alpn-01"] * 4
-    assert active(kept) is not None
+    assert active(stored) is not None
 
 
 def test_only_leader_requests_certificates(requested, clock, authority):
@@ -196,17 +201,17 @@ def test_only_leader_requests_certificates(requested, clock, authority):
     ids=str,
 )
 def test_malformed_file_is_logged_and_replaced(requested, clock, authority, log, broken, tmp_path):
-    kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
-    kept.run_once()
-    whole, other = (requested.storage.certificate(host) for host in (A, B))
+    stored = renewal(replace(requested, hosts=(A, B)), clock, authority)
+    stored.run_once()
+    complete, other = (requested.storage.certificate(host) for host in (A, B))
     key_of_other = other.partition(b"-----BEGIN CERTIFICATE")[0]
-    content = {"half": whole[: len(whole) // 3], "other host": other, "other key": key_of_other + whole[len(key_of_other) :]}.get(
+    content = {"half": complete[: len(complete) // 3], "other host": other, "other key": key_of_other + complete[len(key_of_other) :]}.get(
         broken, broken
     )
-    previous = active(kept)
+    previous = active(stored)
     requested.storage.save_certificate(A, content)
-    kept.run_once()
-    assert active(kept) == previous, "what is shown is good still"
+    stored.run_once()
+    assert active(stored) == previous, "what is shown is good still"
     again = renewal(requested, clock, authority)
     again.run_once()
     assert authority.asked[2:] == [(A, "tls-alpn-01")]
@@ -216,69 +221,69 @@ def test_malformed_file_is_logged_and_replaced(requested, clock, authority, log,
 
 
 def test_certificate_for_another_host_is_not_stored(requested, clock, authority, log):
-    kept = renewal(requested, clock, authority)
+    stored = renewal(requested, clock, authority)
     issue = authority.issuer.issue
     from proxy.autocert.stored_certificate import CertificateRequest
 
     authority.issuer.issue = lambda csr, *_, **more: issue(CertificateRequest.create(B, must_staple=False).csr, clock.now)
-    kept.run_once()
+    stored.run_once()
     assert requested.storage.certificate(A) is None
-    assert active(kept) is None
+    assert active(stored) is None
     assert any(entry["event"] == "certificate request failed" for entry in log)
 
 
 def test_stop_ends_requests(requested, clock, authority):
-    kept = renewal(replace(requested, hosts=(A, B)), clock, authority)
-    kept.should_stop = lambda: bool(authority.asked)
-    kept.run_once()
+    stored = renewal(replace(requested, hosts=(A, B)), clock, authority)
+    stored.should_stop = lambda: bool(authority.asked)
+    stored.run_once()
     assert authority.asked == [(A, "tls-alpn-01")]
 
 
 def test_a_revoked_certificate_is_replaced_and_never_stapled(requested, clock, authority):
     authority.responder = "http://ocsp.example.com"
-    kept = renewal(requested, clock, authority)
+    stored = renewal(requested, clock, authority)
     status = [ocsp.OCSPCertStatus.GOOD]
-    kept.staples._fetch_response = lambda url, chain: authority.issuer.response(chain, clock.now, status=status[0])
-    kept.run_once()
-    first = active(kept)
-    assert len(kept.acme_state.staples) == 1
+    stored.staples._fetch_response = lambda url, chain: authority.issuer.response(chain, clock.now, status=status[0])
+    stored.run_once()
+    first = active(stored)
+    assert len(stored.acme_state.staples) == 1
     status[0] = ocsp.OCSPCertStatus.REVOKED
     clock.advance(2.1 * DAY)
-    kept.run_once()
-    assert kept.acme_state.staples == {}
+    stored.run_once()
+    assert stored.acme_state.staples == {}
     status[0] = ocsp.OCSPCertStatus.GOOD
-    kept.run_once()
-    assert active(kept) != first
-    assert len(kept.acme_state.staples) == 1
+    stored.run_once()
+    assert active(stored) != first
+    assert len(stored.acme_state.staples) == 1
 
 
 def test_must_staple_certificate_waits_for_staple(requested, clock, authority):
     renewal(requested, clock, authority).run_once()
     previous = CertificateChain.parse(requested.storage.certificate(A).partition(b"-----END PRIVATE KEY-----\n")[2]).leaf
     authority.responder = "http://ocsp.example.com"
-    kept = renewal(replace(requested, must_staple=True), clock, authority)
+    stored = renewal(replace(requested, must_staple=True), clock, authority)
 
     def is_away(url: str, chain: CertificateChain) -> bytes:
         raise UnverifiedStaple("away")
 
-    kept.staples._fetch_response = is_away
-    kept.run_once()
+    stored.staples._fetch_response = is_away
+    stored.run_once()
     assert len(authority.asked) == 1, "it takes effect at the next renewal only"
     clock.advance(61 * DAY)
-    kept.run_once()
+    stored.run_once()
     assert x509.load_pem_x509_csr(authority.csr).extensions.get_extension_for_class(x509.TLSFeature)
-    assert active(kept) == previous == leaf_of(kept.acme_state.pairs[A])
-    kept.staples._fetch_response = lambda url, chain: authority.issuer.response(chain, clock.now)
+    assert active(stored) == previous == get_leaf(stored.acme_state.pairs[A])
+    stored.staples._fetch_response = lambda url, chain: authority.issuer.response(chain, clock.now)
     clock.advance(601)
-    kept.run_once()
-    assert active(kept) not in (previous, None)
-    assert active(kept) == leaf_of(kept.acme_state.pairs[A])
-    assert len(kept.acme_state.staples) == 1
-    kept.staples._fetch_response = is_away
+    stored.run_once()
+    assert active(stored) not in (previous, None)
+    assert active(stored) == get_leaf(stored.acme_state.pairs[A])
+    assert len(stored.acme_state.staples) == 1
+    stored.staples._fetch_response = is_away
     clock.advance(20 * DAY)
-    kept.run_once()
-    assert active(kept) is not None
-    assert kept.acme_state.pairs == {}, "without a staple it is of no use to who insists on it"
+    stored.run_once()
+    assert active(stored) is not None
+    assert stored.acme_state.pairs == {}, "without a staple it is of no use to who insists on it"
 
 
 def test_certificates_of_the_configuration_are_stapled_too(requested, clock, authority, tmp_path):
@@ -286,12 +291,12 @@ def test_certificates_of_the_configuration_are_stapled_too(requested, clock, aut
     renewal(requested, clock, authority).run_once()
     content = requested.storage.certificate(A)
     pair = StoredCertificate.parse(content, A).pair
-    kept = renewal(
+    stored = renewal(
         replace(requested, hosts=(), configured=(pair,), storage=CertificateStorage(tmp_path / "2", "https://x/")), clock, authority
     )
-    kept.staples._fetch_response = lambda url, chain: authority.issuer.response(chain, clock.now)
-    kept.run_once()
-    assert set(kept.acme_state.staples) == {CertificateChain.parse(pair.certificate).fingerprint}
+    stored.staples._fetch_response = lambda url, chain: authority.issuer.response(chain, clock.now)
+    stored.run_once()
+    assert set(stored.acme_state.staples) == {CertificateChain.parse(pair.certificate).fingerprint}
 
 
 def test_what_a_configuration_wants(tmp_path):

@@ -1,4 +1,4 @@
-"""What an OCSP response must be before a client is shown it."""
+"""Verification of OCSP responses."""
 
 import http.server
 import threading
@@ -21,11 +21,11 @@ ISSUER = Issuer()
 SIGNS_OCSP = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.OCSP_SIGNING])
 
 
-def chain_of(issuer=ISSUER):
+def build_chain(issuer=ISSUER):
     return CertificateChain.parse(issuer.issue(CertificateRequest.create("a.example.com", must_staple=False).csr, NOW))
 
 
-CHAIN = chain_of()
+CHAIN = build_chain()
 
 
 def test_current_response_is_refreshed_at_half_life_and_stapled_until_expiry():
@@ -42,16 +42,16 @@ def test_a_revoked_certificate_is_known_as_such():
     assert verify(ISSUER.response(CHAIN, NOW, status=ocsp.OCSPCertStatus.REVOKED), CHAIN, NOW).is_revoked
 
 
-GOOD = ISSUER.response(CHAIN, NOW)
+VALID = ISSUER.response(CHAIN, NOW)
 FORGED = {
     "nothing": b"",
     "junk": b"junk",
-    "half": GOOD[:-20],
-    "a changed byte": GOOD[:-1] + bytes([GOOD[-1] ^ 1]),
+    "half": VALID[:-20],
+    "a changed byte": VALID[:-1] + bytes([VALID[-1] ^ 1]),
     "the responder is busy": ocsp.OCSPResponseBuilder.build_unsuccessful(ocsp.OCSPResponseStatus.TRY_LATER).public_bytes(Encoding.DER),
     "another issuer's signature": Issuer().response(CHAIN, NOW),
     "another issuer's signature, that shows itself": Issuer().response(CHAIN, NOW, shows_itself=True),
-    "about another certificate": ISSUER.response(chain_of(), NOW),
+    "about another certificate": ISSUER.response(build_chain(), NOW),
     "over": ISSUER.response(CHAIN, NOW - timedelta(days=5)),
     "not yet": ISSUER.response(CHAIN, NOW + timedelta(hours=1)),
     "no expiry": ISSUER.response(CHAIN, NOW, days=None),

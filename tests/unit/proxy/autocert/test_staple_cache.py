@@ -13,11 +13,11 @@ ISSUER = Issuer()
 HOUR = timedelta(hours=1)
 
 
-def chain_of(responder="http://ocsp.example.com"):
+def build_chain(responder="http://ocsp.example.com"):
     return CertificateChain.parse(ISSUER.issue(CertificateRequest.create("a.example.com", must_staple=False).csr, NOW, responder=responder))
 
 
-CHAIN = chain_of()
+CHAIN = build_chain()
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_revoked_response_is_not_stapled(storage):
 
 
 def test_what_has_no_responder_or_no_issuer_is_never_due(storage):
-    assert of(storage).due([chain_of(None), CertificateChain(CHAIN.leaf, None)], NOW) == []
+    assert of(storage).due([build_chain(None), CertificateChain(CHAIN.leaf, None)], NOW) == []
 
 
 def test_unused_staples_are_evicted(storage):

@@ -1,4 +1,4 @@
-"""Requests as Envoy shows them."""
+"""Check requests as Envoy sends them."""
 
 from collections.abc import Callable
 from itertools import count
@@ -19,11 +19,11 @@ from tests.support.options import make_options
 from tests.support.signed_in import sign_in
 from tests.unit.proxy.envoy.stage import MARK, ROUTES, TOKEN, NoConnections, Stage
 
-Ask = Callable[..., bytes]
+MakeRequest = Callable[..., bytes]
 NUMBERS = count(1)
 
 
-def asked(
+def requests_seen(
     path: str = "/",
     *headers: tuple[str, str],
     host: str = "app.example.com",
@@ -39,20 +39,20 @@ def asked(
     headers = tuple(pair for pair in headers if pair[0] != "content-length")
     facts = f"{peer} {direct or peer} {protocol} {length}/{'chunked' if has_body and not length else ''} {server_name}"
     number = f"n-{next(NUMBERS)}"
-    told = (
+    reported = (
         ("content-length", "0"),
         ("x-gate-edge-facts", facts),
         ("x-gate-edge-number", number),
         ("x-gate-edge-token", TOKEN),
         ("x-envoy-internal", "true"),
     )
-    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{name}: {value}" for name, value in (*told, *headers)), ""]
+    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{name}: {value}" for name, value in (*reported, *headers)), ""]
     return "\r\n".join(lines).encode("latin-1")
 
 
 @pytest.fixture
-def ask() -> Ask:
-    return asked
+def send_request() -> MakeRequest:
+    return requests_seen
 
 
 @pytest.fixture
@@ -62,17 +62,17 @@ async def stage(tmp_path: Path) -> Stage:
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     service = ProxyService(options, AuthorizationPipeline(options, authorize, resources, lambda: 0.0), resources)
     connections = NoConnections()
-    carried = ActiveRequests(connections, lambda: 0.0)
-    judge = ExtAuthzServer(
-        lambda: service, carried, lambda upstream, route: f"to-{upstream.host}-{route.upstream_http2}", TOKEN, MARK, "https"
+    forwarded = ActiveRequests(connections, lambda: 0.0)
+    ext_authz = ExtAuthzServer(
+        lambda: service, forwarded, lambda upstream, route: f"to-{upstream.host}-{route.upstream_http2}", TOKEN, MARK, "https"
     )
-    return Stage(judge, carried, connections, await sign_in(broker, options), resources.streams)
+    return Stage(ext_authz, forwarded, connections, await sign_in(broker, options), resources.streams)
 
 
 def call_of_grpc(host: str) -> bytes:
-    return asked("/in/S/M", ("content-type", "application/grpc"), ("te", "trailers"), host=host, method="POST", has_body=True)
+    return requests_seen("/in/S/M", ("content-type", "application/grpc"), ("te", "trailers"), host=host, method="POST", has_body=True)
 
 
 @pytest.fixture
-def grpc_call() -> Ask:
+def grpc_call() -> MakeRequest:
     return call_of_grpc

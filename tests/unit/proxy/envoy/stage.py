@@ -1,4 +1,4 @@
-"""A judge without an Envoy: what Envoy would say is said by hand, and what gate answers is looked at."""
+"""Authorization server without an Envoy: tests send Envoy's requests and check gate's responses."""
 
 import asyncio
 from collections.abc import Iterable
@@ -52,20 +52,22 @@ class NoConnections(DownstreamConnections):
 
 
 class Stage:
-    def __init__(self, judge: ExtAuthzServer, carried: ActiveRequests, connections: NoConnections, ann: SignedIn, streams: OpenStreams):
-        self.judge, self.carried, self.connections, self.ann, self.streams = judge, carried, connections, ann, streams
+    def __init__(
+        self, ext_authz: ExtAuthzServer, forwarded: ActiveRequests, connections: NoConnections, ann: SignedIn, streams: OpenStreams
+    ):
+        self.ext_authz, self.forwarded, self.connections, self.ann, self.streams = ext_authz, forwarded, connections, ann, streams
 
     def cookie(self, host: str) -> tuple[str, str]:
         return "cookie", self.ann.cookie(host)
 
-    async def ask(self, question: bytes) -> dict[str, bytes | None]:
+    async def send_request(self, question: bytes) -> dict[str, bytes | None]:
         """The headers that gate sets; what it removes has None."""
-        return told(await self.judge.respond(question, b""))
+        return reported(await self.ext_authz.respond(question, b""))
 
     async def begin(self, question: bytes) -> tuple[str, Stream]:
         """Number and stream of a request that Envoy carries from now on."""
         before = set(self._streams())
-        number = (await self.ask(question))[STREAM_ID]
+        number = (await self.send_request(question))[STREAM_ID]
         assert number is not None
         (stream,) = set(self._streams()) - before
         return number.decode(), stream
@@ -79,7 +81,7 @@ class Stage:
         return self.connections.cuts
 
 
-def told(answer: bytes) -> dict[str, bytes | None]:
+def reported(answer: bytes) -> dict[str, bytes | None]:
     head, _, body = answer.partition(b"\r\n\r\n")
     status, *lines = head.split(b"\r\n")
     assert (status, lines[-1], body) == (b"HTTP/1.1 200 OK", b"content-length: 0", b"")

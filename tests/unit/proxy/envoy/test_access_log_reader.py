@@ -10,22 +10,22 @@ from tests.support.eventually import eventually
 
 
 async def test_lines_are_read_in_pieces_and_odd_ones_do_no_harm() -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     def fails(line: str) -> None:
         raise ValueError(line)
 
-    log = AccessLogReader({"judged": told.append, "uploaded": fails})
+    log = AccessLogReader({"judged": reported.append, "uploaded": fails})
     assert log.path == f"/proc/self/fd/{log.fd}"
     task = asyncio.ensure_future(log.run())
     try:
-        with structlog.testing.capture_logs() as said:
+        with structlog.testing.capture_logs() as payload:
             for piece in (b"nonsense\nuploaded 1\njudged 1 2", b" 3\njudged 4\n"):
                 os.write(log.fd, piece)
                 await asyncio.sleep(0.01)
-            await eventually(lambda: len(told) >= 2)
-        assert told == ["1 2 3", "4"]
-        assert [entry["event"] for entry in said] == [
+            await eventually(lambda: len(reported) >= 2)
+        assert reported == ["1 2 3", "4"]
+        assert [entry["event"] for entry in payload] == [
             "unparsable envoy access log line",
             "envoy access log handler failed",
         ]

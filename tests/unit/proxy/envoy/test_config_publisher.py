@@ -1,4 +1,4 @@
-"""What follows from a configuration is told to Envoy; who waits for it, and what comes of what it refuses."""
+"""Publication of Envoy's configuration: waiting, rejection and retries."""
 
 import asyncio
 import json
@@ -29,11 +29,11 @@ OPEN = {"from": "https://app.example.com", "allow_public_unauthenticated_access"
 
 
 class AnswersOfEnvoy:
-    """`said` in turn, each time that somebody waits for Envoy; None is yes, and the last is for ever.  Where it says yes, it has all."""
+    """Fake discovery that returns `said` in turn for each wait; None means applied, and the last one repeats."""
 
     def __init__(self, discovery: Discovery):
         self._discovery = discovery
-        self.said: list[Exception | None] = [None]
+        self.payload: list[Exception | None] = [None]
         self.refuses = "no such upstream"  # in what is waited for
         self.waited = 0
 
@@ -42,13 +42,13 @@ class AnswersOfEnvoy:
         self.waited += 1
         if self.refuses in str(expected):
             raise ConfigurationRejected("no such authority")
-        answer = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        answer = self.payload.pop(0) if len(self.payload) > 1 else self.payload[0]
         if answer is not None:
             raise answer
         self._discovery.applied_clusters |= frozenset(expected)
 
 
-class Told:
+class Recorder:
     """A configuration whose Envoy says what a test wants."""
 
     def __init__(self, directory: Path, listening: socket.socket):
@@ -56,9 +56,9 @@ class Told:
         files = Discovery(directory, directory / "admin")
         self.envoy = AnswersOfEnvoy(files)
         files.wait_applied = self.envoy.wait_applied  # type: ignore[assignment, method-assign]
-        self.carried = ActiveRequests(NoConnections(), lambda: 0.0)
+        self.forwarded = ActiveRequests(NoConnections(), lambda: 0.0)
         certificates = EnvoyCertificates(AcmeState(), listening)
-        self.configuration = EnvoyConfigPublisher(self.options(1000), files, certificates, self.carried, self._listeners, 1000)
+        self.configuration = EnvoyConfigPublisher(self.options(1000), files, certificates, self.forwarded, self._listeners, 1000)
         self.configuration.publish()
 
     def options(self, *ports: int, headers: str = "", **of_route: Any) -> Options:
@@ -71,7 +71,7 @@ class Told:
         return [{"name": "edge", "of": dict(options.headers)}]
 
     def ports(self) -> set[int]:
-        """Of the upstreams that Envoy is told of."""
+        """Published upstreams."""
         resources = json.loads((self.directory / "clusters.json").read_text())["resources"]
         return {int(json.dumps(each["load_assignment"]).partition('"port_value": ')[2].partition("}")[0]) for each in resources}
 
@@ -84,130 +84,130 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     monkeypatch.setattr(config_publisher, "RETRY_INTERVAL", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield Told(tmp_path, listening)
+        yield Recorder(tmp_path, listening)
 
 
-async def test_unchanged_configuration_is_not_published(told: Told) -> None:
-    before = {path.name: path.stat().st_ino for path in told.directory.glob("*.json")}
-    assert await told.configuration.prepare(told.options(1000, allow_websockets=True)) == ""
-    assert told.envoy.waited == 0
-    assert {path.name: path.stat().st_ino for path in told.directory.glob("*.json")} == before
+async def test_unchanged_configuration_is_not_published(reported: Recorder) -> None:
+    before = {path.name: path.stat().st_ino for path in reported.directory.glob("*.json")}
+    assert await reported.configuration.prepare(reported.options(1000, allow_websockets=True)) == ""
+    assert reported.envoy.waited == 0
+    assert {path.name: path.stat().st_ino for path in reported.directory.glob("*.json")} == before
 
 
-async def test_new_upstream_is_forwarded_by_gate_until_applied(told: Told) -> None:
-    changed = told.options(1001)
-    assert await told.configuration.prepare(changed) == ""
-    assert (told.envoy.waited, told.ports(), told.knows(changed)) == (0, {1000}, False)
-    await eventually(lambda: told.knows(changed))
-    assert (told.configuration.pending_reason, told.ports()) == ("", {1000, 1001})
+async def test_new_upstream_is_forwarded_by_gate_until_applied(reported: Recorder) -> None:
+    changed = reported.options(1001)
+    assert await reported.configuration.prepare(changed) == ""
+    assert (reported.envoy.waited, reported.ports(), reported.knows(changed)) == (0, {1000}, False)
+    await eventually(lambda: reported.knows(changed))
+    assert (reported.configuration.pending_reason, reported.ports()) == ("", {1000, 1001})
 
 
-async def test_successive_reloads_publish_clusters_once(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_successive_reloads_publish_clusters_once(reported: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(config_publisher, "RETRY_INTERVAL", 1000.0)
         for port in (1001, 1002, 1003):
-            changed = told.options(port)
-            await told.configuration.prepare(changed)
+            changed = reported.options(port)
+            await reported.configuration.prepare(changed)
         await asyncio.sleep(0)
-        assert told.ports() == {1000}
-        told.configuration.stop()
-        await told.settled()
-    told.configuration._schedule_retry()
-    await eventually(lambda: told.knows(changed))
-    assert (told.envoy.waited, told.ports()) == (1, {1000, 1001, 1002, 1003})
-    await told.settled()
-    await told.configuration.prepare(told.options(1003, allow_websockets=True))
-    await eventually(lambda: told.ports() == {1003})
-    assert told.knows(changed)
+        assert reported.ports() == {1000}
+        reported.configuration.stop()
+        await reported.settled()
+    reported.configuration._schedule_retry()
+    await eventually(lambda: reported.knows(changed))
+    assert (reported.envoy.waited, reported.ports()) == (1, {1000, 1001, 1002, 1003})
+    await reported.settled()
+    await reported.configuration.prepare(reported.options(1003, allow_websockets=True))
+    await eventually(lambda: reported.ports() == {1003})
+    assert reported.knows(changed)
 
 
-async def test_what_can_not_be_written_is_written_later(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_can_not_be_written_is_written_later(reported: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError("no space")
 
     with monkeypatch.context() as patched:
         patched.setattr(file_discovery, "write", full)
-        changed = told.options(1001)
-        await told.configuration.prepare(changed)
-        await eventually(lambda: told.configuration.pending_reason == "no space")
-    assert told.knows(told.options(1000)) is False
-    await eventually(lambda: told.knows(changed))
-    assert (told.configuration.pending_reason, told.ports()) == ("", {1000, 1001})
+        changed = reported.options(1001)
+        await reported.configuration.prepare(changed)
+        await eventually(lambda: reported.configuration.pending_reason == "no space")
+    assert reported.knows(reported.options(1000)) is False
+    await eventually(lambda: reported.knows(changed))
+    assert (reported.configuration.pending_reason, reported.ports()) == ("", {1000, 1001})
 
 
-async def test_waits_for_operator_certificates_and_listeners(told: Told, tmp_path: Path) -> None:
+async def test_waits_for_operator_certificates_and_listeners(reported: Recorder, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(authority("upstreams").pem)
     for number, options in enumerate(
-        (told.options(1001, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")), told.options(1000, headers="x"))
+        (reported.options(1001, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")), reported.options(1000, headers="x"))
     ):
-        await told.configuration.prepare(options)
-        assert told.envoy.waited == number + 1
+        await reported.configuration.prepare(options)
+        assert reported.envoy.waited == number + 1
 
 
-async def test_rejected_configuration_is_rolled_back_pending_one_stays(told: Told) -> None:
-    assert await told.configuration.prepare(told.options(1001, headers="1")) == ""
-    await eventually(lambda: 1001 in told.ports())
-    told.envoy.said = [ConfigurationRejected("cannot bind")]
+async def test_rejected_configuration_is_rolled_back_pending_one_stays(reported: Recorder) -> None:
+    assert await reported.configuration.prepare(reported.options(1001, headers="1")) == ""
+    await eventually(lambda: 1001 in reported.ports())
+    reported.envoy.payload = [ConfigurationRejected("cannot bind")]
     with pytest.raises(ConfigError, match="cannot bind"):
-        await told.configuration.prepare(told.options(1002, headers="2"))
-    assert dict(told.configuration.options.headers)["X-Of"] == "1"
-    told.envoy.said = [DiscoveryTimeout("not in time")]
-    assert await told.configuration.prepare(told.options(1003, headers="3")) == "not in time"
-    await eventually(lambda: {1001, 1003} <= told.ports())
-    assert 1002 not in told.ports()
-    told.envoy.said = [OSError("no descriptors")]
+        await reported.configuration.prepare(reported.options(1002, headers="2"))
+    assert dict(reported.configuration.options.headers)["X-Of"] == "1"
+    reported.envoy.payload = [DiscoveryTimeout("not in time")]
+    assert await reported.configuration.prepare(reported.options(1003, headers="3")) == "not in time"
+    await eventually(lambda: {1001, 1003} <= reported.ports())
+    assert 1002 not in reported.ports()
+    reported.envoy.payload = [OSError("no descriptors")]
     with pytest.raises(ConfigError, match="cannot publish the configuration"):
-        await told.configuration.prepare(told.options(1004, headers="4"))
-    assert dict(told.configuration.options.headers)["X-Of"] == "3"
-    told.configuration.stop()
+        await reported.configuration.prepare(reported.options(1004, headers="4"))
+    assert dict(reported.configuration.options.headers)["X-Of"] == "3"
+    reported.configuration.stop()
 
 
-async def test_rejected_cluster_is_removed_during_publish(told: Told, tmp_path: Path) -> None:
+async def test_rejected_cluster_is_removed_during_publish(reported: Recorder, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(authority("upstreams").pem)
-    told.envoy.refuses = '"port_value": 1002}'
-    await told.configuration.prepare(told.options(1001))
+    reported.envoy.refuses = '"port_value": 1002}'
+    await reported.configuration.prepare(reported.options(1001))
     with pytest.raises(ConfigError, match="no such authority"):
-        await told.configuration.prepare(told.options(1002, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")))
-    await eventually(lambda: told.knows(told.options(1001)))
-    await told.settled()
-    assert (told.ports(), told.configuration.pending_reason) == ({1000, 1001}, "")
+        await reported.configuration.prepare(reported.options(1002, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")))
+    await eventually(lambda: reported.knows(reported.options(1001)))
+    await reported.settled()
+    assert (reported.ports(), reported.configuration.pending_reason) == ({1000, 1001}, "")
 
 
-async def test_rejected_cluster_is_forwarded_by_gate_and_reported(told: Told) -> None:
-    told.envoy.said = [ConfigurationRejected("no such thing")]
-    changed = told.options(1001)
-    await told.configuration.prepare(changed)
-    await eventually(lambda: told.configuration.pending_reason == "no such thing")
-    assert not told.knows(changed)
-    assert await told.configuration.prepare(changed) == "no such thing", "the next reload says so, too"
-    told.envoy.said = [None]
-    await eventually(lambda: told.configuration.pending_reason == "")
-    assert told.knows(changed)
+async def test_rejected_cluster_is_forwarded_by_gate_and_reported(reported: Recorder) -> None:
+    reported.envoy.payload = [ConfigurationRejected("no such thing")]
+    changed = reported.options(1001)
+    await reported.configuration.prepare(changed)
+    await eventually(lambda: reported.configuration.pending_reason == "no such thing")
+    assert not reported.knows(changed)
+    assert await reported.configuration.prepare(changed) == "no such thing", "the next reload says so, too"
+    reported.envoy.payload = [None]
+    await eventually(lambda: reported.configuration.pending_reason == "")
+    assert reported.knows(changed)
 
 
-async def test_rollback_publishes_previous_without_waiting(told: Told) -> None:
-    await told.configuration.prepare(told.options(1001))
-    told.configuration.rollback()
-    assert told.knows(told.options(1000))
-    assert not told.knows(told.options(1001))
+async def test_rollback_publishes_previous_without_waiting(reported: Recorder) -> None:
+    await reported.configuration.prepare(reported.options(1001))
+    reported.configuration.rollback()
+    assert reported.knows(reported.options(1000))
+    assert not reported.knows(reported.options(1001))
 
 
-async def test_cluster_of_incomplete_body_is_retained(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    (route,) = told.configuration.options.policy
-    used = told.configuration.find_cluster(Upstream.build(route, 0), route)
-    monkeypatch.setattr(told.carried, "clusters", lambda: {used})
+async def test_cluster_of_incomplete_body_is_retained(reported: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (route,) = reported.configuration.options.policy
+    used = reported.configuration.find_cluster(Upstream.build(route, 0), route)
+    monkeypatch.setattr(reported.forwarded, "clusters", lambda: {used})
     for port in (1001, 1002, 1003):
-        await told.configuration.prepare(told.options(port))
-        await eventually(lambda port=port: {1000, port} <= told.ports())  # type: ignore[misc]
-        await told.settled()
-    monkeypatch.setattr(told.carried, "clusters", lambda: set[str]())
-    await told.configuration.prepare(told.options(1004))
-    await eventually(lambda: told.ports() == {1003, 1004})
-    told.configuration.stop()
+        await reported.configuration.prepare(reported.options(port))
+        await eventually(lambda port=port: {1000, port} <= reported.ports())  # type: ignore[misc]
+        await reported.settled()
+    monkeypatch.setattr(reported.forwarded, "clusters", lambda: set[str]())
+    await reported.configuration.prepare(reported.options(1004))
+    await eventually(lambda: reported.ports() == {1003, 1004})
+    reported.configuration.stop()
 
 
-def test_repr_has_its_directory(told: Told) -> None:
-    assert repr(told.configuration) == "<EnvoyConfigPublisher <EnvoyClusters of 1 upstreams>>"
+def test_repr_has_its_directory(reported: Recorder) -> None:
+    assert repr(reported.configuration) == "<EnvoyConfigPublisher <EnvoyClusters of 1 upstreams>>"

@@ -1,4 +1,4 @@
-"""Before anything starts, what it needs must be there; and what it writes is nobody else's."""
+"""Startup checks of the Envoy data plane, and the permissions of its files."""
 
 import socket
 import sys
@@ -36,8 +36,8 @@ def test_files_and_sockets_are_private(tmp_path: Path) -> None:
 
 
 def test_address_in_use_is_an_error(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="can't listen on"):
-        plane(tmp_path, taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as accepted, pytest.raises(ConfigError, match="can't listen on"):
+        plane(tmp_path, accepted.getsockname()[1])
 
 
 def test_missing_envoy_error_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

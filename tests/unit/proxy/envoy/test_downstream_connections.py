@@ -1,4 +1,4 @@
-"""A cut is confirmed by Envoy, or Envoy is ended; no peer is lost meanwhile."""
+"""Envoy confirms each reset or is killed; no peer is lost."""
 
 import asyncio
 import errno
@@ -72,7 +72,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[FakeEnvoy]:
 
 @pytest.fixture
 async def connections(envoy: FakeEnvoy, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DownstreamConnections]:
-    """Of an Envoy that ends when it is told to."""
+    """Connections of a fake Envoy that exits when killed."""
     monkeypatch.setattr(module, "CONFIRM_TIMEOUT", 0.5)
 
     def end() -> None:

@@ -44,11 +44,11 @@ async def test_each_question_has_its_answer(tmp_path: Path) -> None:
 
 
 async def test_what_can_not_be_answered_is_refused(tmp_path: Path) -> None:
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as payload:
         async with connection(tmp_path) as (reader, writer), asyncio.timeout(10):
             writer.write(b"GET /never HTTP/1.1\r\n\r\n")
             assert (await reader.read()).startswith(b"HTTP/1.1 500 ")
-    assert [entry["event"] for entry in said] == ["ext_authz check failed"]
+    assert [entry["event"] for entry in payload] == ["ext_authz check failed"]
 
 
 async def test_endless_head_is_aborted(tmp_path: Path) -> None:

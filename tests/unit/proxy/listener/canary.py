@@ -155,7 +155,7 @@ async def split_header(call, scope, receive, send):
     await respond(send, 200, [(b"location", b"/a\r\nset-cookie: _gate=forged")], b"")
 
 
-async def own_framing(call, scope, receive, send):
+async def custom_framing(call, scope, receive, send):
     await respond(send, 200, [(b"transfer-encoding", b"chunked"), (b"connection", b"x")], b"plain")
 
 
@@ -199,7 +199,7 @@ BEHAVIOURS = {
     "/too-short": too_short,
     "/too-long": too_long,
     "/split-header": split_header,
-    "/own-framing": own_framing,
+    "/own-framing": custom_framing,
     "/no-content": no_content,
     "/not-modified": not_modified,
     "/never": never,

@@ -1,4 +1,4 @@
-"""What a slow reader costs the kernel, and how a connection ends."""
+"""Kernel buffers of slow readers, and connection shutdown."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ def test_kernel_buffers_little_for_slow_reader(canary):
 
         def has_stopped() -> bool:
             nonlocal sent, same
-            now = canary.state["sent"]  # answered by the same loop, which has looked at the flood's socket meanwhile
+            now = canary.state["sent"]  # answered by the same loop, after it has polled the flooded socket
             same, sent = (same + 1, sent) if now == sent > 0 else (0, now)
             return same == 5
 

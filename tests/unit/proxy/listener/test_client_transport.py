@@ -1,4 +1,4 @@
-"""What is written in one turn of the loop leaves at its end, in one piece; who stands behind, or does not read, is watched."""
+"""Writes of one loop turn are sent at its end; low-priority and blocked connections are polled."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ from proxy.listener.fair_selector import FairSelector, install_fair_selector
 from tests.support.eventually import eventually
 
 
-class Heard(Protocol):
+class Received(Protocol):
     def __init__(self) -> None:
         self.data, self.ended = b"", asyncio.Event()
 
@@ -33,10 +33,10 @@ async def pair() -> AsyncIterator[tuple[ClientTransport, socket.socket]]:
     install_fair_selector(loop)
     reactor = AsyncioSelectorReactor(loop)
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
-        ours, _ = listener.accept()
+        gate_side, _ = listener.accept()
         client.setblocking(False)
-        protocol = Heard()
-        transport = ClientTransport(ours, protocol, ("127.0.0.1", 1), SimpleNamespace(_realPortNumber=1), 0, reactor)
+        protocol = Received()
+        transport = ClientTransport(gate_side, protocol, ("127.0.0.1", 1), SimpleNamespace(_realPortNumber=1), 0, reactor)
         protocol.makeConnection(transport)
         yield transport, client
         if transport.connected:

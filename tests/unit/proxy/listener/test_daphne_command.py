@@ -28,7 +28,7 @@ async def application(scope: object, receive: object, send: object) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _daphnes_own_server() -> Iterator[None]:
+def _daphne_server() -> Iterator[None]:
     before = vars(daphne.cli.CommandLineInterface)["server_class"]
     yield
     daphne.cli.CommandLineInterface.server_class = before

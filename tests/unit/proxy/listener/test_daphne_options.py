@@ -80,10 +80,10 @@ def test_what_daphne_has_not_yet_is_refused() -> None:
 
 def test_embedded_command_options_come_from_server_arguments() -> None:
     assert parse_options(["/lib/daphne/__main__.py", "-p", "1", "application"], {}) == {"port": 1, "application": "application"}
-    own = {"ping_interval": 20, "ping_timeout": 30, "root_path": "", "proxy_forwarded_proto_header": None, "http_timeout": None}
+    local = {"ping_interval": 20, "ping_timeout": 30, "root_path": "", "proxy_forwarded_proto_header": None, "http_timeout": None}
     for executable in ("program.py", "/lib/pytest/__main__.py"):
-        assert parse_options([executable, "--ping-interval", "7"], own) == {}
-    changed = {**own, "ping_interval": 7, "proxy_forwarded_proto_header": "X-Forwarded-Proto"}
+        assert parse_options([executable, "--ping-interval", "7"], local) == {}
+    changed = {**local, "ping_interval": 7, "proxy_forwarded_proto_header": "X-Forwarded-Proto"}
     assert parse_options(["program.py"], changed) == {"ping_interval": 7, "proxy_headers": "X-Forwarded-Proto"}
 
 

@@ -1,4 +1,4 @@
-"""Who is served in a turn of the event loop, where more are ready than one turn should take."""
+"""Priorities of ready connections in a loop turn."""
 
 import asyncio
 import selectors
@@ -25,10 +25,10 @@ def selector() -> Iterator[FairSelector]:
 def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
     with ExitStack() as stack:
         found = [socket.socketpair() for _ in range(40)]
-        for ours, theirs in found:
-            stack.enter_context(ours)
-            stack.enter_context(theirs)
-            theirs.send(b"x")
+        for gate_side, peer_side in found:
+            stack.enter_context(gate_side)
+            stack.enter_context(peer_side)
+            peer_side.send(b"x")
         yield found
 
 
@@ -65,10 +65,10 @@ def test_what_is_registered_is_found_by_its_descriptor_and_by_its_file(kind, pai
 
 
 def test_of_those_behind_a_turn_takes_few_and_all_come_in_their_order(selector, pairs):
-    behind = [ours.fileno() for ours, _ in pairs]
-    for number, (ours, _) in zip(behind, pairs, strict=True):
+    behind = [gate_side.fileno() for gate_side, _ in pairs]
+    for number, (gate_side, _) in zip(behind, pairs, strict=True):
         selector.demote(number)
-        selector.register(ours, READ)
+        selector.register(gate_side, READ)
     seen: list[int] = []
     while len(seen) < len(behind):
         found = ready(selector)
@@ -81,47 +81,47 @@ def test_of_those_behind_a_turn_takes_few_and_all_come_in_their_order(selector, 
 
 
 def test_one_that_is_always_ready_does_not_keep_others_behind_it_waiting(selector, pairs):
-    for ours, _ in pairs:
-        selector.register(ours, READ)
-        selector.demote(ours.fileno())
-    seen = {number for _ in range(len(pairs) // LOW_PRIORITY_PER_TURN + 1) for number in ready(selector)}  # nobody reads
-    assert seen == {ours.fileno() for ours, _ in pairs}
+    for gate_side, _ in pairs:
+        selector.register(gate_side, READ)
+        selector.demote(gate_side.fileno())
+    seen = {number for _ in range(len(pairs) // LOW_PRIORITY_PER_TURN + 1) for number in ready(selector)}  # no reader
+    assert seen == {gate_side.fileno() for gate_side, _ in pairs}
 
 
 def test_high_priority_leaves_room_for_low_priority(selector, pairs):
-    for position, (ours, _) in enumerate(pairs):
-        selector.register(ours, READ)
+    for position, (gate_side, _) in enumerate(pairs):
+        selector.register(gate_side, READ)
         if position >= 10:
-            selector.demote(ours.fileno())
+            selector.demote(gate_side.fileno())
     found = ready(selector)
-    assert set(found[:10]) == {ours.fileno() for ours, _ in pairs[:10]}
+    assert set(found[:10]) == {gate_side.fileno() for gate_side, _ in pairs[:10]}
     assert len(found) == 20
 
 
 def test_high_priority_precedes_earlier_ready_descriptors(selector, pairs):
-    for ours, _ in pairs:
-        selector.register(ours, READ)
-        selector.demote(ours.fileno())
+    for gate_side, _ in pairs:
+        selector.register(gate_side, READ)
+        selector.demote(gate_side.fileno())
     selector.promote(pairs[-1][0].fileno())
     assert ready(selector)[0] == pairs[-1][0].fileno()
 
 
 def test_what_is_registered_keeps_its_place_its_events_and_its_data(selector, pairs):
-    ours = pairs[0][0]
-    selector.demote(ours.fileno())
-    selector.register(ours.fileno(), READ, "data")
-    selector.promote(ours.fileno())
-    key = selector.modify(ours.fileno(), READ | WRITE, "more")
+    gate_side = pairs[0][0]
+    selector.demote(gate_side.fileno())
+    selector.register(gate_side.fileno(), READ, "data")
+    selector.promote(gate_side.fileno())
+    key = selector.modify(gate_side.fileno(), READ | WRITE, "more")
     assert selector.select(0) == [(key, READ | WRITE)]
-    selector.demote(ours.fileno())
+    selector.demote(gate_side.fileno())
     assert selector.select(0) == [(key, READ | WRITE)]
-    selector.modify(ours.fileno(), WRITE, "more")
+    selector.modify(gate_side.fileno(), WRITE, "more")
     assert [events for _, events in selector.select(0)] == [WRITE]
-    assert selector.get_map()[ours.fileno()].data == "more"
-    assert selector.unregister(ours.fileno()).fd == ours.fileno()
+    assert selector.get_map()[gate_side.fileno()].data == "more"
+    assert selector.unregister(gate_side.fileno()).fd == gate_side.fileno()
     assert selector.select(0) == []
     with pytest.raises(KeyError):
-        selector.get_key(ours.fileno())
+        selector.get_key(gate_side.fileno())
 
 
 def test_registers_each_descriptor_once(selector, pairs):
@@ -131,24 +131,24 @@ def test_registers_each_descriptor_once(selector, pairs):
 
 
 def test_a_closed_descriptor_may_be_forgotten_and_used_again(selector):
-    ours, theirs = socket.socketpair()
-    number = ours.fileno()
+    gate_side, peer_side = socket.socketpair()
+    number = gate_side.fileno()
     selector.register(number, READ)
     selector.demote(number)
-    ours.close()
+    gate_side.close()
     selector.unregister(number)
     selector.promote(number)
     assert not selector.is_demoted(number)
-    theirs.close()
+    peer_side.close()
 
 
 def test_connection_end_is_reported_to_reader(selector, pairs):
-    ours, theirs = pairs[0]
-    ours.recv(1)
-    selector.register(ours, READ)
-    selector.demote(ours.fileno())
+    gate_side, peer_side = pairs[0]
+    gate_side.recv(1)
+    selector.register(gate_side, READ)
+    selector.demote(gate_side.fileno())
     assert selector.select(0) == []
-    theirs.close()
+    peer_side.close()
     assert [events for _, events in selector.select(0)] == [READ]
 
 
@@ -234,28 +234,28 @@ def test_drops_of_a_body_stand_behind_and_a_stream_of_it_comes_first(selector):
 
 
 def test_slow_reader_gets_low_priority_then_times_out(selector):
-    loop, given_up = LoopOfSelector(selector), []
+    loop, timed_out = LoopOfSelector(selector), []
     priority = Priority(loop, 7)
     priority.promote()
     slow_reader = SlowReader(loop, priority)
-    slow_reader.start(60.0, lambda: given_up.append(loop.now))
+    slow_reader.start(60.0, lambda: timed_out.append(loop.now))
     loop.pass_time(listener_limits.SLOW_READER_SECONDS / 2)
     assert not selector.is_demoted(7)
     loop.pass_time(listener_limits.SLOW_READER_SECONDS / 2)
     assert selector.is_demoted(7)
     loop.pass_time(60.0 - listener_limits.SLOW_READER_SECONDS - 1)
-    assert given_up == []
+    assert timed_out == []
     loop.pass_time(1.0)
-    assert given_up == [60.0]
+    assert timed_out == [60.0]
 
 
 def test_client_that_reads_again_gets_high_priority(selector):
-    loop, given_up = LoopOfSelector(selector), []
+    loop, timed_out = LoopOfSelector(selector), []
     priority = Priority(loop, 7)
     slow_reader = SlowReader(loop, priority)
-    slow_reader.start(60.0, lambda: given_up.append(loop.now))
+    slow_reader.start(60.0, lambda: timed_out.append(loop.now))
     loop.pass_time(2.0)
     slow_reader.stop()
     assert not selector.is_demoted(7)
     loop.pass_time(100.0)
-    assert given_up == []
+    assert timed_out == []

@@ -60,7 +60,7 @@ def pending(kind="http-01", *, is_on=True):
     return AcmeState(is_enabled=is_on, pending_challenge={"app.example.com": challenge}.get)
 
 
-async def ask_for_proof(acme_state, path=f"/.well-known/acme-challenge/{TOKEN}", *, host="app.example.com", method="GET"):
+async def request_challenge(acme_state, path=f"/.well-known/acme-challenge/{TOKEN}", *, host="app.example.com", method="GET"):
     answer = Answer()
     await HttpsRedirects(lambda: HEADERS, acme_state)(http_scope(f"http://{host}{path}", method=method), None, answer.send)
     return answer
@@ -68,13 +68,13 @@ async def ask_for_proof(acme_state, path=f"/.well-known/acme-challenge/{TOKEN}",
 
 @pytest.mark.parametrize("host", ["app.example.com", "App.Example.com:80", "app.example.com."])
 async def test_authority_gets_key_authorization_of_its_host(host):
-    answer = await ask_for_proof(pending(), host=host)
+    answer = await request_challenge(pending(), host=host)
     assert (answer.status, answer.body) == (200, PROOF.encode())
     assert answer.header("content-type") == "application/octet-stream"
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requests_seen",
     [
         {"host": "other.example.com"},
         {"path": "/.well-known/acme-challenge/"},
@@ -86,8 +86,8 @@ async def test_authority_gets_key_authorization_of_its_host(host):
     ],
     ids=str,
 )
-async def test_other_requests_are_redirected(asked):
-    answer = await ask_for_proof(pending(), **asked)
+async def test_other_requests_are_redirected(requests_seen):
+    answer = await request_challenge(pending(), **requests_seen)
     assert answer.status == 301
     assert PROOF.encode() not in answer.body
 
@@ -98,4 +98,4 @@ async def test_other_requests_are_redirected(asked):
     ids=["off", "just switched off", "none", "of TLS"],
 )
 async def test_without_such_a_challenge_there_is_no_proof(acme_state):
-    assert (await ask_for_proof(acme_state)).status == 301
+    assert (await request_challenge(acme_state)).status == 301

@@ -19,18 +19,18 @@ from tests.support.raw_http import RawClient
 from tests.unit.proxy.listener.conftest import start
 
 
-class NeverBegun(Lifecycle):
+class NeverStarted(Lifecycle):
     def on_ready(self) -> None:
         raise AssertionError("startup failed")
 
 
 def test_port_in_use_is_a_clear_error(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as accepted:
+        port = accepted.getsockname()[1]
         options = make_options(tmp_path, address=f"127.0.0.1:{port}")
         state = ListenerState.build(options)
         with pytest.raises(ConfigError, match=f"address: .* 127.0.0.1:{port}: another process"):
-            serve(None, options.address, ListenerConfig(lambda: state), NeverBegun())
+            serve(None, options.address, ListenerConfig(lambda: state), NeverStarted())
 
 
 def test_privileged_port_error_has_a_remedy(monkeypatch):
@@ -49,10 +49,10 @@ def test_an_address_without_a_host_serves_both_families():
         socket.create_connection(("::1", port)).close()
 
 
-@pytest.mark.parametrize(("host", "shown"), [("", ":{}"), ("::", "[::]:{}"), ("::1", "[::1]:{}"), ("127.0.0.1", "127.0.0.1:{}")])
-def test_log_distinguishes_dual_stack_from_ipv6(host, shown):
+@pytest.mark.parametrize(("host", "presented"), [("", ":{}"), ("::", "[::]:{}"), ("::1", "[::1]:{}"), ("127.0.0.1", "127.0.0.1:{}")])
+def test_log_distinguishes_dual_stack_from_ipv6(host, presented):
     with bind(HostPort(host, 0), "address") as listener:
-        assert _format_address(listener) == shown.format(listener.getsockname()[1])
+        assert _format_address(listener) == presented.format(listener.getsockname()[1])
 
 
 def test_a_client_that_vanished_is_looked_for():

@@ -1,4 +1,4 @@
-"""Who reads the first bytes gives the connection away whole."""
+"""A preamble protocol hands the connection over completely."""
 
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import StringTransport

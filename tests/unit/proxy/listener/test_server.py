@@ -154,6 +154,6 @@ async def test_a_request_that_does_not_end_is_ended_after_a_while():
     await asyncio.wait_for(ended.wait(), 2)
     channel.connectionLost()
     await stopping
-    # No fault of the application's: a client may ask again, and nobody is called to look for one.
+    # Not an application error: the client may retry, and no operator is alerted.
     assert transport.value().startswith(b"HTTP/1.1 503")
     assert context.exchanges == set()

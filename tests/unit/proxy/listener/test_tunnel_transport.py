@@ -38,8 +38,8 @@ class Wire(StringTransport):
         self.is_aborted = True
 
 
-class Taken:
-    """Who takes the connection over, and until when."""
+class TakenOver:
+    """Protocol that takes the connection over."""
 
     def __init__(self, *headers):
         self.headers = headers
@@ -90,27 +90,27 @@ async def turns():
 
 
 async def test_it_answers_101_and_gives_every_byte_away():
-    taken = Taken((b"sec-websocket-accept", b"x"), (b"content-length", b"5"))
-    await taken.open(ORDINARY)
-    taken.channel.dataReceived(ORDINARY)
-    taken.end.write(b"frames")
-    head, _, rest = taken.wire.value().partition(b"\r\n\r\n")
+    accepted = TakenOver((b"sec-websocket-accept", b"x"), (b"content-length", b"5"))
+    await accepted.open(ORDINARY)
+    accepted.channel.dataReceived(ORDINARY)
+    accepted.end.write(b"frames")
+    head, _, rest = accepted.wire.value().partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
     assert b"sec-websocket-accept: x" in head
     assert b"content-length" not in head
-    assert (rest, taken.ahead, taken.calls) == (b"frames", ORDINARY, [ORDINARY])
-    taken.channel.connectionLost()
+    assert (rest, accepted.ahead, accepted.calls) == (b"frames", ORDINARY, [ORDINARY])
+    accepted.channel.connectionLost()
 
 
 async def test_it_counts_when_it_is_answered_and_not_again():
-    taken = Taken()
-    await taken.open()
-    assert taken.ended == [(b"x", b"GET", 101)]
-    taken.finished.set()
+    accepted = TakenOver()
+    await accepted.open()
+    assert accepted.ended == [(b"x", b"GET", 101)]
+    accepted.finished.set()
     await turns()
-    taken.channel.connectionLost()
+    accepted.channel.connectionLost()
     await turns()
-    assert len(taken.ended) == 1
+    assert len(accepted.ended) == 1
 
 
 async def test_it_is_offered_for_a_handshake_alone():
@@ -128,56 +128,56 @@ async def test_it_is_offered_for_a_handshake_alone():
 
 
 async def test_back_pressure_works_both_ways():
-    taken = Taken()
-    await taken.open()
-    taken.channel.pauseProducing()
-    taken.channel.resumeProducing()
-    taken.end.pause_reading()
-    assert taken.wire.producerState == "paused"
-    taken.end.resume_reading()
-    assert taken.wire.producerState == "producing"
-    assert taken.calls == ["pause", "resume"]
-    taken.channel.connectionLost()
+    accepted = TakenOver()
+    await accepted.open()
+    accepted.channel.pauseProducing()
+    accepted.channel.resumeProducing()
+    accepted.end.pause_reading()
+    assert accepted.wire.producerState == "paused"
+    accepted.end.resume_reading()
+    assert accepted.wire.producerState == "producing"
+    assert accepted.calls == ["pause", "resume"]
+    accepted.channel.connectionLost()
 
 
 @pytest.mark.parametrize("how", ["stopProducing", "connectionLost"])
 async def test_lost_connection_is_reported_once(how):
-    taken = Taken()
-    await taken.open()
-    getattr(taken.channel, how)()
-    taken.channel.connectionLost()
-    assert taken.calls == ["lost"]
+    accepted = TakenOver()
+    await accepted.open()
+    getattr(accepted.channel, how)()
+    accepted.channel.connectionLost()
+    assert accepted.calls == ["lost"]
 
 
 async def test_nothing_is_sent_after_close():
-    taken = Taken()
-    await taken.open()
-    taken.end.close()
-    taken.channel.dataReceived(ORDINARY)
-    taken.channel.connectionLost()
-    assert taken.wire.is_half_closed
-    assert taken.calls == []
+    accepted = TakenOver()
+    await accepted.open()
+    accepted.end.close()
+    accepted.channel.dataReceived(ORDINARY)
+    accepted.channel.connectionLost()
+    assert accepted.wire.is_half_closed
+    assert accepted.calls == []
 
 
 async def test_it_ends_with_the_application():
-    taken = Taken()
-    await taken.open()
-    taken.finished.set()
+    accepted = TakenOver()
+    await accepted.open()
+    accepted.finished.set()
     await turns()
-    assert taken.wire.is_half_closed
-    taken.channel.connectionLost()
+    assert accepted.wire.is_half_closed
+    accepted.channel.connectionLost()
 
 
 async def test_an_abort_sends_nothing_more():
-    taken = Taken()
-    await taken.open()
-    taken.end.abort()
-    assert taken.wire.is_aborted
-    taken.channel.connectionLost()
+    accepted = TakenOver()
+    await accepted.open()
+    accepted.end.abort()
+    assert accepted.wire.is_aborted
+    accepted.channel.connectionLost()
 
 
 def test_an_abort_after_the_connection_was_lost_is_no_error():
-    """Who ends what is carried may be a moment later than the client that left."""
+    """A tunnel may be aborted just after its client has disconnected."""
     factory = TLSMemoryBIOFactory(CertificateOptions(), False, Factory.forProtocol(Protocol))
     factory.protocol = HalfClosingTLS
     connection = factory.buildProtocol(None)
@@ -188,21 +188,21 @@ def test_an_abort_after_the_connection_was_lost_is_no_error():
 
 
 async def test_timeouts_of_requests_do_not_count():
-    taken = Taken()
-    taken.context.get_state = lambda: ListenerState(ListenerLimits(read_timeout=0.01, write_timeout=0.01, idle_timeout=0.01), None)
-    await taken.open()
+    accepted = TakenOver()
+    accepted.context.get_state = lambda: ListenerState(ListenerLimits(read_timeout=0.01, write_timeout=0.01, idle_timeout=0.01), None)
+    await accepted.open()
     await asyncio.sleep(0.04)
-    assert not taken.wire.is_half_closed
-    assert not taken.wire.is_aborted
-    taken.channel.connectionLost()
+    assert not accepted.wire.is_half_closed
+    assert not accepted.wire.is_aborted
+    accepted.channel.connectionLost()
 
 
 async def test_shutdown_reaches_late_tunnel():
-    early = Taken()
+    early = TakenOver()
     await early.open()
     await drain(early.context, 0)
     assert early.calls == ["stopped"]
-    late = Taken()
+    late = TakenOver()
     late.context.is_stopping = True
     await late.open()
     await turns()
@@ -212,17 +212,17 @@ async def test_shutdown_reaches_late_tunnel():
 
 
 async def test_malformed_headers_write_nothing_and_a_client_that_left_gets_nothing():
-    taken = Taken((b"x", b"a\r\nset-cookie: _gate=forged"))
-    taken.channel.dataReceived(HANDSHAKE)
+    accepted = TakenOver((b"x", b"a\r\nset-cookie: _gate=forged"))
+    accepted.channel.dataReceived(HANDSHAKE)
     await turns()
-    assert b"101" not in taken.wire.value()
-    taken.channel.connectionLost()
+    assert b"101" not in accepted.wire.value()
+    accepted.channel.connectionLost()
     with pytest.raises(ClientGone):
-        taken.scope["extensions"]["gate.tunnel"]["take_over"]((), taken)
+        accepted.scope["extensions"]["gate.tunnel"]["take_over"]((), accepted)
 
 
 class Counted:
-    """An OpenSSL connection that tells how much it was given."""
+    """OpenSSL connection that records how much it received."""
 
     def __init__(self, connection):
         self.connection, self.given = connection, 0
@@ -250,33 +250,33 @@ class TlsClient:
         self.tls.set_connect_state()
         with pytest.raises(SSL.WantReadError):
             self.tls.do_handshake()
-        self.say()
+        self.emit()
         self.tls.bio_write(self.wire.value())
         self.wire.clear()
         self.tls.do_handshake()
-        self.say()
+        self.emit()
 
-    def say(self):
+    def emit(self):
         self.server.dataReceived(self.tls.bio_read(65536))
 
 
 async def test_data_after_close_notify_is_dropped(tmp_path):
-    """It would keep whatever nobody reads: as much as a client likes to send."""
-    taken = Taken()
-    channel = Channel(taken.context)
+    """OpenSSL would buffer unread data without limit."""
+    accepted = TakenOver()
+    channel = Channel(accepted.context)
     client = TlsClient(tmp_path, channel)
     client.tls.send(HANDSHAKE)
-    client.say()
+    client.emit()
     async with asyncio.timeout(3):
-        await taken.opened.wait()
+        await accepted.opened.wait()
     client.tls.shutdown()
-    client.say()
-    assert taken.calls == ["end"]
+    client.emit()
+    assert accepted.calls == ["end"]
     before = client.counted.given
     client.server.dataReceived(bytes(1000))
     assert client.counted.given == before
-    taken.end.write(bytes(100_000))  # more than is gathered for one write
+    accepted.end.write(bytes(100_000))  # more than is gathered for one write
     assert len(client.wire.value()) > 100_000
-    taken.end.abort()
-    taken.finished.set()
+    accepted.end.abort()
+    accepted.finished.set()
     await turns()

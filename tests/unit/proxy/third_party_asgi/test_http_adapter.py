@@ -1,4 +1,4 @@
-"""HTTP of a server that is not ours: what it asks is judged as it would be, and what it is told is checked."""
+"""HTTP under a third-party ASGI server: requests and responses are validated."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ END: Message = {"type": "http.response.body", "body": b"hello"}
 
 
 class Exchange:
-    """One request; `sent` is what the server was told, `scope` what the application was, `ended` what is counted."""
+    """One request. `sent` are the messages to the server, `scope` is the application's, `ended` the completion arguments."""
 
     def __init__(self, *response: Message, body: tuple[Message, ...] = ({"type": "http.request", "body": b""},), **changes: Any):
         self.response, self.changes = response, changes
         self.body = list(body)
         self.sent: list[Message] = []
         self.scope: Message | None = None
-        self.heard = b""
+        self.messages = b""
         self.on_request_complete: tuple[Any, ...] | None = None
 
     async def receive(self) -> Message:
@@ -33,10 +33,10 @@ class Exchange:
     async def application(self, scope: Message, receive: Any, send: Any) -> None:
         self.scope = scope
         while (message := await receive()).get("more_body"):
-            self.heard += message["body"]
-        self.heard += message["body"]
-        for said in self.response:
-            await send(said)
+            self.messages += message["body"]
+        self.messages += message["body"]
+        for text in self.response:
+            await send(text)
 
     async def run(self) -> "Exchange":
         def on_request_complete(*facts: Any) -> None:
@@ -75,18 +75,18 @@ async def test_a_broken_answer_does_not_look_finished() -> None:
     assert exchange.sent == [START, {**END, "more_body": True}]
 
 
-@pytest.mark.parametrize(("version", "kept"), [("1.1", [b"connection", b"x"]), ("2", [b"x"])])
-async def test_headers_of_a_connection_are_the_servers(version: str, kept: list[bytes]) -> None:
+@pytest.mark.parametrize(("version", "stored"), [("1.1", [b"connection", b"x"]), ("2", [b"x"])])
+async def test_headers_of_a_connection_are_the_servers(version: str, stored: list[bytes]) -> None:
     headers = [(b"connection", b"close"), (b"transfer-encoding", b"chunked"), (b"upgrade", b"h2c"), (b"x", b"1")]
     exchange = await Exchange({**START, "headers": headers}, END, http_version=version).run()
-    assert [name for name, _ in exchange.sent[0]["headers"]] == kept
+    assert [name for name, _ in exchange.sent[0]["headers"]] == stored
 
 
 @pytest.mark.parametrize("parts", [[b"a", b"", b"bc"], [b"abc"], [b""]])
 async def test_a_body_of_http_2_needs_no_length(parts: list[bytes]) -> None:
     body = tuple({"type": "http.request", "body": part, "more_body": number < len(parts) - 1} for number, part in enumerate(parts))
     exchange = await Exchange(START, END, body=body, http_version="2").run()
-    assert exchange.heard == b"".join(parts)
+    assert exchange.messages == b"".join(parts)
     assert exchange.scope is not None
     has_body = any(parts) or len(parts) > 1
     assert exchange.scope["headers"] == [HOST, *([(b"transfer-encoding", b"chunked")] if has_body else [])]

@@ -1,4 +1,4 @@
-"""What a server that is not ours says of a request is read strictly, and where it may lie, refused."""
+"""Scopes of third-party servers are validated strictly, and rejected if ambiguous."""
 
 from typing import Any
 

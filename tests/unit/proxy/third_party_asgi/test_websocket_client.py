@@ -1,4 +1,4 @@
-"""A client of a server that speaks messages is to the relay a connection of frames; each end hears what the other says."""
+"""A WebSocket client of a third-party server, presented to the relay as a connection of frames."""
 
 import asyncio
 from typing import Any
@@ -17,25 +17,25 @@ DENIES: dict[str, Any] = {"extensions": {DENIAL: {}}}
 
 
 class Side(TunnelSide):
-    """The relay's side of the client: what it heard, as messages, and what it was told of the connection."""
+    """Relay side of the client; records its messages and connection events."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[FrameMessage] = []
-        self.told: list[str] = []
+        self.messages: list[FrameMessage] = []
+        self.reported: list[str] = []
 
     def data_received(self, data: bytes) -> None:
         (frame,) = frames_in(data)
-        self.heard.append(FrameMessage(frame.opcode, frame.payload))
+        self.messages.append(FrameMessage(frame.opcode, frame.payload))
 
     def pause_writing(self) -> None:
-        self.told.append("pause")
+        self.reported.append("pause")
 
     def resume_writing(self) -> None:
-        self.told.append("resume")
+        self.reported.append("resume")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.told.append("lost")
+        self.reported.append("lost")
 
 
 class Server:
@@ -55,8 +55,8 @@ class Server:
         assert ahead == b""
         return self
 
-    async def told(self) -> list[Message]:
-        """All that the server is told, to the end."""
+    async def reported(self) -> list[Message]:
+        """Return all messages to the server until the connection ends."""
         async with asyncio.timeout(5):
             await self.client.pump(self.send)
         await asyncio.sleep(0)
@@ -70,7 +70,7 @@ async def test_a_client_is_accepted_as_its_upstream_has() -> None:
     response_headers = [(b"sec-websocket-accept", b"x"), (b"sec-websocket-protocol", b"chat"), (b"set-cookie", b"a=1")]
     server = Server(**DENIES).accept(*response_headers)
     server.client.close()
-    accept, close = await server.told()
+    accept, close = await server.reported()
     assert accept == {"type": "websocket.accept", "subprotocol": "chat", "headers": [(b"set-cookie", b"a=1")]}
     assert close == {"type": "websocket.close", "code": 1011}, "it broke off"
     with pytest.raises(ValueError, match="header"):
@@ -81,28 +81,28 @@ async def test_messages_pass_both_ways() -> None:
     server = Server(**DENIES).accept()
     await server.client.on_message({"type": "websocket.receive", "text": "grüß dich"})
     await server.client.on_message({"type": "websocket.receive", "bytes": b"\0", "text": None})
-    assert server.side.heard == [FrameMessage(TEXT, "grüß dich".encode()), FrameMessage(BINARY, b"\0")]
+    assert server.side.messages == [FrameMessage(TEXT, "grüß dich".encode()), FrameMessage(BINARY, b"\0")]
     server.client.write(from_server(TEXT, "zurück".encode()) + from_server(BINARY, b"\1") + close_frame(4001, "bye", is_masked=False))
-    assert (await server.told())[1:] == [
+    assert (await server.reported())[1:] == [
         {"type": "websocket.send", "text": "zurück"},
         {"type": "websocket.send", "bytes": b"\1"},
         {"type": "websocket.close", "code": 4001, "reason": "bye"},
     ]
-    assert server.side.heard[2:] == [FrameMessage(CLOSE, b"\x0f\xa1")], "the relay waits for the client's answer"
+    assert server.side.messages[2:] == [FrameMessage(CLOSE, b"\x0f\xa1")], "the relay waits for the client's answer"
 
 
 async def test_a_ping_is_answered_in_the_clients_place() -> None:
     server = Server().accept()
     server.client.write(from_server(PING, b"there?"))
     await asyncio.sleep(0)
-    assert server.side.heard == [FrameMessage(PONG, b"there?")]
+    assert server.side.messages == [FrameMessage(PONG, b"there?")]
 
 
 async def test_text_that_is_none_closes_both() -> None:
     server = Server(**DENIES).accept()
     server.client.write(from_server(TEXT, b"\xff") + from_server(TEXT, b"later"))
-    assert (await server.told())[1:] == [{"type": "websocket.close", "code": 1007}]
-    assert [message.close_code for message in server.side.heard] == [1007]
+    assert (await server.reported())[1:] == [{"type": "websocket.close", "code": 1007}]
+    assert [message.close_code for message in server.side.messages] == [1007]
 
 
 @pytest.mark.parametrize(("code", "response_headers"), [(1000, 1000), (1001, 4001), (1008, 4008), (1011, 4011), (3000, 3000), (4999, 4999)])
@@ -110,17 +110,17 @@ async def test_unsupported_close_codes_become_private(code: int, response_header
     for scope, expected in ((DENIES, code), ({}, response_headers)):
         server = Server(**scope).accept()
         server.client.write(close_frame(code, "", is_masked=False))
-        assert (await server.told())[-1]["code"] == expected
+        assert (await server.reported())[-1]["code"] == expected
 
 
-@pytest.mark.parametrize(("code", "heard", "told"), [(1000, [1000], []), (1005, [1005], []), (1006, [], ["lost"])])
-async def test_client_disconnect_is_reported_upstream(code: int, heard: list[int], told: list[str]) -> None:
+@pytest.mark.parametrize(("code", "messages", "reported"), [(1000, [1000], []), (1005, [1005], []), (1006, [], ["lost"])])
+async def test_client_disconnect_is_reported_upstream(code: int, messages: list[int], reported: list[str]) -> None:
     server = Server().accept()
     server.client.on_disconnect(code)
     server.client.on_disconnect(code)
-    assert await server.told() == [ACCEPT]
-    assert [message.close_code for message in server.side.heard] == heard
-    assert server.side.told == told
+    assert await server.reported() == [ACCEPT]
+    assert [message.close_code for message in server.side.messages] == messages
+    assert server.side.reported == reported
     assert (await server.client.receive())["type"] == "http.request"
     assert (await server.client.receive())["type"] == "http.disconnect"
 
@@ -135,12 +135,12 @@ async def test_a_client_that_left_before_its_upstream_answered_is_not_accepted()
 async def test_back_pressure_pauses_the_other_side() -> None:
     server = Server().accept()
     server.may_send.clear()
-    telling = asyncio.ensure_future(server.client.pump(server.send))
+    pumping = asyncio.ensure_future(server.client.pump(server.send))
     server.client.write(from_server(BINARY, b"x" * MAX_QUEUED_BYTES))
-    assert server.side.told == ["pause"]
+    assert server.side.reported == ["pause"]
     server.may_send.set()
     await asyncio.sleep(0.01)
-    assert server.side.told == ["pause", "resume"]
+    assert server.side.reported == ["pause", "resume"]
     server.client.pause_reading()
     hearing = asyncio.ensure_future(server.client.on_message({"type": "websocket.receive", "text": "x"}))
     await asyncio.sleep(0.01)
@@ -148,7 +148,7 @@ async def test_back_pressure_pauses_the_other_side() -> None:
     server.client.resume_reading()
     await asyncio.wait_for(hearing, 5)
     server.client.abort()
-    await asyncio.wait_for(telling, 5)
+    await asyncio.wait_for(pumping, 5)
     assert server.sent[-1]["type"] == "websocket.close"
 
 
@@ -156,7 +156,7 @@ async def test_an_abort_sends_nothing_that_waited() -> None:
     server = Server(**DENIES).accept()
     server.client.write(from_server(TEXT, b"waits"))
     server.client.abort()
-    assert await server.told() == [{"type": "websocket.close", "code": 1011}]
+    assert await server.reported() == [{"type": "websocket.close", "code": 1011}]
 
 
 async def test_nothing_is_sent_after_disconnect() -> None:
@@ -165,7 +165,7 @@ async def test_nothing_is_sent_after_disconnect() -> None:
 
     server = Server().accept()
     await server.client.pump(gone)
-    assert server.side.told == ["lost"]
+    assert server.side.reported == ["lost"]
 
 
 START: Message = {"type": "http.response.start", "status": 401, "headers": [(b"x", b"1")]}
@@ -179,7 +179,7 @@ async def test_another_answer_opens_nothing(scope: Message, status: int) -> None
     await server.client.send({"type": "http.response.body", "body": b"a", "more_body": True})
     await server.client.send({"type": "http.response.body", "body": b"b"})
     server.client.close_abnormally()
-    sent = await server.told()
+    sent = await server.reported()
     if scope and status >= 300:
         start, *bodies = sent
         assert start == {"type": f"{DENIAL}.start", "status": status, "headers": [(b"x", b"1")]}
@@ -195,4 +195,4 @@ async def test_an_answer_that_breaks_off_or_never_comes_opens_nothing() -> None:
         if response_headers is not None:
             await server.client.send(response_headers)
         server.client.close_abnormally()
-        assert await server.told() == [{"type": "websocket.close"}]
+        assert await server.reported() == [{"type": "websocket.close"}]

@@ -1,4 +1,4 @@
-"""Envoy is found, kept running, and ended; here a small program stands in for it."""
+"""Supervision of the Envoy process, with a small executable in its place."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ from tests.support.eventually import eventually
 
 
 def test_finds_envoy_next_to_interpreter_then_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside, elsewhere = tmp_path / "bin", tmp_path / "elsewhere"
-    for directory in (beside, elsewhere):
+    alongside, elsewhere = tmp_path / "bin", tmp_path / "elsewhere"
+    for directory in (alongside, elsewhere):
         directory.mkdir()
-    monkeypatch.setattr(sys, "executable", str(beside / "python"))
+    monkeypatch.setattr(sys, "executable", str(alongside / "python"))
     with pytest.raises(ConfigError, match="envoy is not installed"):
         find_executable(str(elsewhere))
-    for directory in (elsewhere, beside):
+    for directory in (elsewhere, alongside):
         (directory / "envoy").write_text("#!/bin/sh\n")
         (directory / "envoy").chmod(0o700)
         assert find_executable(str(elsewhere)) == directory / "envoy"
@@ -36,18 +36,18 @@ def executable(directory: Path, text: str) -> Path:
 
 
 async def test_long_output_lines_are_read(tmp_path: Path) -> None:
-    """Who is not read stands still."""
+    """A process blocks if its output is not read."""
     done = tmp_path / "done"
     text = f"import sys, time\nfor _ in range(20): print('x' * 200_000, flush=True)\nopen({str(done)!r}, 'w')\ntime.sleep(600)\n"
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as payload:
         running = EnvoyProcess(executable(tmp_path, text), [], os.getpid(), time.monotonic)
         running.start()
         try:
             await eventually(done.exists)
-            await eventually(lambda: len(said) >= 20)
+            await eventually(lambda: len(payload) >= 20)
         finally:
             await running.stop()
-    assert {entry["line"] for entry in said} == {"x" * envoy_process.MAX_LINE_BYTES}
+    assert {entry["line"] for entry in payload} == {"x" * envoy_process.MAX_LINE_BYTES}
 
 
 async def test_it_is_started_again_after_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What of Envoy's own page stands on ours."""
+"""Envoy's metrics page, as exported by gate."""
 
 from pathlib import Path
 
@@ -38,8 +38,8 @@ def test_routes_have_their_names_and_what_is_no_route_is_left_out() -> None:
 
 def test_a_family_of_both_is_one() -> None:
     families = {"a": MetricFamilyText("counter", "Ours.", ["a 1"]), "b": MetricFamilyText("gauge", "Ours.", ["b 1"])}
-    theirs = {"a": MetricFamilyText("counter", "Theirs.", ['a{plane="envoy"} 2']), "c": MetricFamilyText("gauge", "Theirs.", ["c 1"])}
-    both = merge_families(families, theirs)
+    peer_side = {"a": MetricFamilyText("counter", "Theirs.", ['a{plane="envoy"} 2']), "c": MetricFamilyText("gauge", "Theirs.", ["c 1"])}
+    both = merge_families(families, peer_side)
     assert list(both) == ["a", "b", "c"]
     assert both["a"] == MetricFamilyText("counter", "Ours.", ["a 1", 'a{plane="envoy"} 2'])
 

@@ -1,4 +1,4 @@
-"""A program started through the launcher ends with whoever started it, even where that was killed."""
+"""A child process dies with its parent, even after SIGKILL."""
 
 import os
 import signal
@@ -28,9 +28,9 @@ def is_running(pid: int) -> bool:
 def test_it_ends_with_a_parent_that_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT, launch.__file__], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        said = {parent.stdout.readline().strip(), parent.stdout.readline().strip()}
-        (pid,) = (int(each) for each in said if each.isdigit())
-        assert "up" in said
+        payload = {parent.stdout.readline().strip(), parent.stdout.readline().strip()}
+        (pid,) = (int(each) for each in payload if each.isdigit())
+        assert "up" in payload
         assert is_running(pid)
         parent.send_signal(signal.SIGKILL)
         wait_until(lambda: not is_running(pid), "the child ends")

@@ -1,4 +1,4 @@
-"""What Envoy tells of itself becomes numbers and lines of the log, each once."""
+"""Envoy's overload state in metrics and log, each change once."""
 
 from structlog.testing import capture_logs
 
@@ -8,36 +8,36 @@ from proxy.envoy.resources.bootstrap import EnvoyLimits
 
 HEAP = "overload.envoy.resource_monitors.fixed_heap.pressure"
 CONNECTIONS = "http.edge.downstream_cx_active"
-MOST = EnvoyLimits(heap=128, connections=100)
+MAX = EnvoyLimits(heap=128, connections=100)
 SHRINK = "overload.envoy.overload_actions.shrink_heap.active"
 REFUSED = "listener.127.0.0.1_1.downstream_global_cx_overflow"
 
 
-def told(overload: OverloadMonitor, **stats: int) -> list[str]:
+def reported(overload: OverloadMonitor, **stats: int) -> list[str]:
     with capture_logs() as lines:
         overload.update(stats)
     return [line["event"] for line in lines]
 
 
 def test_pressure_is_a_number_between_0_and_1() -> None:
-    OverloadMonitor(MOST).update({HEAP: 37, CONNECTIONS: 100})
+    OverloadMonitor(MAX).update({HEAP: 37, CONNECTIONS: 100})
     found = {word: metrics.envoy_resource_usage.labels(word)._value.get() for word in ("heap", "connections")}
     assert found == {"heap": 0.37, "connections": 1.0}
 
 
 def test_overload_actions_are_logged_once() -> None:
-    overload = OverloadMonitor(MOST)
-    assert told(overload, **{SHRINK: 0, REFUSED: 0}) == []
-    assert told(overload, **{SHRINK: 1}) == ["envoy overload actions active"]
-    assert told(overload, **{SHRINK: 1}) == []
-    assert told(overload, **{SHRINK: 0}) == ["envoy overload actions ended"]
+    overload = OverloadMonitor(MAX)
+    assert reported(overload, **{SHRINK: 0, REFUSED: 0}) == []
+    assert reported(overload, **{SHRINK: 1}) == ["envoy overload actions active"]
+    assert reported(overload, **{SHRINK: 1}) == []
+    assert reported(overload, **{SHRINK: 0}) == ["envoy overload actions ended"]
 
 
 def test_refused_connections_are_counted_from_the_last_time() -> None:
-    overload = OverloadMonitor(MOST)
-    assert told(overload, **{REFUSED: 3}) == ["envoy rejected connections"]
-    assert told(overload, **{REFUSED: 3}) == []
-    assert told(overload, **{REFUSED: 1}) == [], "another Envoy, which begins anew"
+    overload = OverloadMonitor(MAX)
+    assert reported(overload, **{REFUSED: 3}) == ["envoy rejected connections"]
+    assert reported(overload, **{REFUSED: 3}) == []
+    assert reported(overload, **{REFUSED: 1}) == [], "a restarted Envoy"
     with capture_logs() as lines:
         overload.update({REFUSED: 5})
     assert lines[0]["connections"] == 4

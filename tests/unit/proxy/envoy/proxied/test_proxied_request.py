@@ -1,4 +1,4 @@
-"""What Envoy carries is answered, cut and counted as what gate carries itself."""
+"""Requests that Envoy forwards are answered, reset and counted like those that gate forwards."""
 
 from typing import Any
 
@@ -7,19 +7,19 @@ import pytest
 from proxy.envoy.proxied.proxied_request import RequestSummary
 from proxy.forwarding.http_forwarding import Ending
 from proxy.observe import request_recorder
-from tests.unit.proxy.envoy.conftest import Ask
+from tests.unit.proxy.envoy.conftest import MakeRequest
 from tests.unit.proxy.envoy.stage import Stage
 
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = []
-    monkeypatch.setattr(request_recorder, "log_access_lazy", lambda level, told: said.append(told()))
-    return said
+    payload: list[dict[str, Any]] = []
+    monkeypatch.setattr(request_recorder, "log_access_lazy", lambda level, reported: payload.append(reported()))
+    return payload
 
 
 @pytest.mark.parametrize(
-    ("details", "status", "says"),
+    ("details", "status", "reports"),
     [
         ("upstream_reset_before_response_started{connection_failure}", 502, b"be reached."),
         ("response_timeout", 504, b"did not answer in time"),
@@ -28,29 +28,29 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         ("status 101", 502, b""),
     ],
 )
-async def test_upstream_error_has_gate_message(details: str, status: int, says: bytes, stage: Stage, ask: Ask) -> None:
-    number, _ = await stage.begin(ask("/in", ("accept", "text/html"), host="open.example.com"))
-    page = await stage.carried.error_page(number, details)
+async def test_upstream_error_has_gate_message(details: str, status: int, reports: bytes, stage: Stage, send_request: MakeRequest) -> None:
+    number, _ = await stage.begin(send_request("/in", ("accept", "text/html"), host="open.example.com"))
+    page = await stage.forwarded.error_page(number, details)
     assert page is not None
     assert page.status == status
-    assert says in page.body
-    stage.carried.on_access_log_line(f"{number} - {status} 5 0 0 UF {details}")
-    assert stage.carried.is_idle.is_set()
+    assert reports in page.body
+    stage.forwarded.on_access_log_line(f"{number} - {status} 5 0 0 UF {details}")
+    assert stage.forwarded.is_idle.is_set()
 
 
-async def test_revocation_resets_connection(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
-    number, stream = await stage.begin(ask("/", stage.cookie("app.example.com"), peer="192.0.2.7:5000", direct="10.0.0.1:77"))
+async def test_revocation_resets_connection(stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]]) -> None:
+    number, stream = await stage.begin(send_request("/", stage.cookie("app.example.com"), peer="192.0.2.7:5000", direct="10.0.0.1:77"))
     stream.end()
     stream.end()  # the session, and then its policy
     assert await stage.cuts() == [{("10.0.0.1", 77)}]
-    stage.carried.on_access_log_line(f"{number} - 200 1234 10 0 DC downstream_remote_disconnect")
+    stage.forwarded.on_access_log_line(f"{number} - 200 1234 10 0 DC downstream_remote_disconnect")
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
-    assert stage.carried.is_idle.is_set()
+    assert stage.forwarded.is_idle.is_set()
     assert (lines[0]["ending"], lines[0]["problem"], lines[0]["status"]) == ("access_ended", "access_ended", 200)
 
 
-async def test_those_that_end_together_are_cut_together(stage: Stage, ask: Ask) -> None:
-    streams = [(await stage.begin(ask("/", stage.cookie("app.example.com"), peer=f"192.0.2.7:{port}")))[1] for port in (1, 2)]
+async def test_those_that_end_together_are_cut_together(stage: Stage, send_request: MakeRequest) -> None:
+    streams = [(await stage.begin(send_request("/", stage.cookie("app.example.com"), peer=f"192.0.2.7:{port}")))[1] for port in (1, 2)]
     for stream in streams:
         stream.end()
     assert await stage.cuts() == [{("192.0.2.7", 1), ("192.0.2.7", 2)}]
@@ -59,15 +59,15 @@ async def test_those_that_end_together_are_cut_together(stage: Stage, ask: Ask) 
 @pytest.fixture
 def counted(stage: Stage) -> list[Any]:
     found: list[Any] = []
-    stage.judge._service().request_counter = lambda *facts: found.append(facts)  # type: ignore[assignment]
+    stage.ext_authz._service().request_counter = lambda *facts: found.append(facts)  # type: ignore[assignment]
     return found
 
 
-async def test_counts_completed_request(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
-    number, _ = await stage.begin(ask("/in", host="open.example.com"))
+async def test_counts_completed_request(stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]], counted: list[Any]) -> None:
+    number, _ = await stage.begin(send_request("/in", host="open.example.com"))
     assert counted == []
-    assert not stage.carried.is_idle.is_set()
-    stage.carried.on_access_log_line(f"{number} - 404 12 345 6 - via_upstream")
+    assert not stage.forwarded.is_idle.is_set()
+    stage.forwarded.on_access_log_line(f"{number} - 404 12 345 6 - via_upstream")
     assert counted == [(b"open.example.com", b"GET", 404, 0.012, 6, 345)]
     line = lines[0]
     assert (line["status"], line["bytes_sent"], line["ending"], line["duration_ms"]) == (404, 345, "complete", 12.0)
@@ -90,62 +90,64 @@ def test_how_it_ended_follows_from_envoys_flags(flags: str, ending: Ending) -> N
     assert RequestSummary(200, 1.0, 0, 0, flags, "-").ending is ending
 
 
-async def test_disconnect_before_response_is_reported(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
-    number, _ = await stage.begin(ask("/in", host="open.example.com"))
-    stage.carried.on_access_log_line(f"{number} - 0 12 0 0 DC -")
+async def test_disconnect_before_response_is_reported(stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]]) -> None:
+    number, _ = await stage.begin(send_request("/in", host="open.example.com"))
+    stage.forwarded.on_access_log_line(f"{number} - 0 12 0 0 DC -")
     assert (lines[0]["status"], lines[0]["ending"]) == (499, "client_disconnected")
 
 
 BUFFER_BODY = (("content-length", "1000"),)
 
 
-async def test_a_client_that_drips_is_cut_off(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
-    number, _ = await stage.begin(ask("/in", *BUFFER_BODY, host="open.example.com", method="POST", peer="192.0.2.7:5000"))
-    carried, read = stage.carried._requests[number], stage.judge._service().data_plane.forwarding_table.read_timeout
-    carried._progress_at -= 1.2 * read
-    stage.carried.on_upload_log_line(f"{number} 255 -")
+async def test_a_client_that_drips_is_cut_off(
+    stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]], counted: list[Any]
+) -> None:
+    number, _ = await stage.begin(send_request("/in", *BUFFER_BODY, host="open.example.com", method="POST", peer="192.0.2.7:5000"))
+    forwarded, read = stage.forwarded._requests[number], stage.ext_authz._service().data_plane.forwarding_table.read_timeout
+    forwarded._progress_at -= 1.2 * read
+    stage.forwarded.on_upload_log_line(f"{number} 255 -")
     assert await stage.cuts() == [], "there is time left"
-    carried._progress_at -= 0.1 * read
-    stage.carried.on_upload_log_line(f"{number} 255 -")
+    forwarded._progress_at -= 0.1 * read
+    stage.forwarded.on_upload_log_line(f"{number} 255 -")
     assert await stage.cuts() == [{("192.0.2.7", 5000)}]
-    stage.carried.on_access_log_line(f"{number} - 0 31000 0 255 DC downstream_remote_disconnect")
+    stage.forwarded.on_access_log_line(f"{number} - 0 31000 0 255 DC downstream_remote_disconnect")
     assert (lines[0]["status"], lines[0]["ending"]) == (499, "client_disconnected")
     assert counted == [(b"open.example.com", b"POST", 408, 31.0, 255, 0)]
 
 
 async def test_a_client_that_envoy_has_waited_for_was_too_slow_and_its_upstream_did_nothing(
-    stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]
+    stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]], counted: list[Any]
 ) -> None:
-    number, stream = await stage.begin(ask("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
-    stage.carried.on_access_log_line(f"{number} - 408 30500 77 5 SI stream_idle_timeout")
+    number, stream = await stage.begin(send_request("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
+    stage.forwarded.on_access_log_line(f"{number} - 408 30500 77 5 SI stream_idle_timeout")
     assert (lines[0]["status"], lines[0]["ending"], "problem" in lines[0]) == (499, "client_disconnected", False)
     assert (stream.status, stream.ending) == (None, Ending.CLIENT_LEFT)
     assert counted == [(b"open.example.com", b"POST", 408, 30.5, 5, 77)]
 
 
-async def test_an_answer_of_408_is_the_applications(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
-    number, stream = await stage.begin(ask("/in", host="open.example.com"))
-    stage.carried.on_access_log_line(f"{number} - 408 30 77 5 - via_upstream")
+async def test_an_answer_of_408_is_the_applications(stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]]) -> None:
+    number, stream = await stage.begin(send_request("/in", host="open.example.com"))
+    stage.forwarded.on_access_log_line(f"{number} - 408 30 77 5 - via_upstream")
     assert (lines[0]["status"], lines[0]["ending"], stream.status) == (408, "complete", 408)
 
 
-async def test_sufficient_upload_progress_is_not_reset(stage: Stage, ask: Ask) -> None:
-    number, _ = await stage.begin(ask("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
-    carried, read = stage.carried._requests[number], stage.judge._service().data_plane.forwarding_table.read_timeout
+async def test_sufficient_upload_progress_is_not_reset(stage: Stage, send_request: MakeRequest) -> None:
+    number, _ = await stage.begin(send_request("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
+    forwarded, read = stage.forwarded._requests[number], stage.ext_authz._service().data_plane.forwarding_table.read_timeout
     for received, ended in (("256", "-"), ("512", "-"), ("513", "31000"), ("513", "31000")):
-        carried._progress_at -= 2 * read
-        stage.carried.on_upload_log_line(f"{number} {received} {ended}")
-    stage.carried.on_upload_log_line("unknown 1 -")
+        forwarded._progress_at -= 2 * read
+        stage.forwarded.on_upload_log_line(f"{number} {received} {ended}")
+    stage.forwarded.on_upload_log_line("unknown 1 -")
     assert await stage.cuts() == []
 
 
-async def test_what_is_no_stream_ends_in_time(stage: Stage, ask: Ask) -> None:
-    number, _ = await stage.begin(ask("/", ("accept", "text/event-stream"), host="rpc.example.com", peer="192.0.2.7:5000"))
-    carried = stage.carried._requests[number]
-    stage.carried.on_not_streaming(number)
-    timer = carried._response_timer
+async def test_what_is_no_stream_ends_in_time(stage: Stage, send_request: MakeRequest) -> None:
+    number, _ = await stage.begin(send_request("/", ("accept", "text/event-stream"), host="rpc.example.com", peer="192.0.2.7:5000"))
+    forwarded = stage.forwarded._requests[number]
+    stage.forwarded.on_not_streaming(number)
+    timer = forwarded._response_timer
     assert timer is not None
     timer._run()  # type: ignore[attr-defined]
     assert await stage.cuts() == [{("192.0.2.7", 5000)}]
-    stage.carried.on_access_log_line(f"{number} - 200 12 0 0 DC -")
+    stage.forwarded.on_access_log_line(f"{number} - 200 12 0 0 DC -")
     assert timer.cancelled()

@@ -1,4 +1,4 @@
-"""What Envoy is started with leads to gate, and to nobody else."""
+"""Envoy's bootstrap configuration only has clusters of gate."""
 
 from pathlib import Path
 

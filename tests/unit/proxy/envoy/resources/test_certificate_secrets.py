@@ -1,4 +1,4 @@
-"""What Envoy shows has a name before it is there, and each certificate its own staple."""
+"""Secret names are independent of issuance, and each certificate has its own staple."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ from tests.support.eventually import eventually
 from tests.support.options import make_options
 
 APP = "app.example.com"
-NOBODY = CertificatePair(b"placeholder", SecretBytes(b"key"), "")
+NO_CLIENT = CertificatePair(b"placeholder", SecretBytes(b"key"), "")
 
 
 def pair_for(directory: Path, host: str) -> CertificatePair:
@@ -44,7 +44,7 @@ def fingerprint(pair: CertificatePair) -> bytes:
 def test_names_follow_from_the_configuration(tmp_path: Path, settings: dict[str, object], names: tuple[str, ...]) -> None:
     options = make_options(tmp_path, data_plane="envoy", **{"insecure_server": None, **settings})
     assert certificate_names(options) == names
-    assert set(secrets_for(options, AcmeState(), NOBODY)) == set(names)
+    assert set(secrets_for(options, AcmeState(), NO_CLIENT)) == set(names)
 
 
 def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(tmp_path: Path) -> None:
@@ -54,12 +54,12 @@ def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(t
     options = make_options(tmp_path, data_plane="envoy", insecure_server=None, autocert=True, policy=[route], **pair)
     acme_state = AcmeState()
     assert certificate_names(options) == ("configured-0", f"obtained-{APP}")
-    before = secrets_for(options, acme_state, NOBODY)
-    assert (before["configured-0"].pair, before[f"obtained-{APP}"].pair) == (options.certificate_pairs[0], NOBODY)
+    before = secrets_for(options, acme_state, NO_CLIENT)
+    assert (before["configured-0"].pair, before[f"obtained-{APP}"].pair) == (options.certificate_pairs[0], NO_CLIENT)
     mine = pair_for(tmp_path / "app", APP)
-    acme_state.pairs = {APP: mine, "other.example.com": NOBODY}
+    acme_state.pairs = {APP: mine, "other.example.com": NO_CLIENT}
     acme_state.staples = {fingerprint(mine): b"of app", fingerprint(options.certificate_pairs[0]): b"of auth"}
-    after = secrets_for(options, acme_state, NOBODY)
+    after = secrets_for(options, acme_state, NO_CLIENT)
     assert after == {
         "configured-0": StapledCertificate(options.certificate_pairs[0], b"of auth"),
         f"obtained-{APP}": StapledCertificate(mine, b"of app"),

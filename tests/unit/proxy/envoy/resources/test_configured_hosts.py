@@ -1,4 +1,4 @@
-"""What the connections to a host need follows from all of its routes."""
+"""Hosts by the kind of connection that their routes need."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The listener lets nobody pass by itself: every request is shown to gate, and without its answer nothing is carried."""
+"""The edge listener checks every request with gate, and fails closed."""
 
 import json
 import socket
@@ -17,8 +17,8 @@ from tests.support.client_certificates import authority
 from tests.support.options import make_options
 
 TOKEN = "t" * 43
-PEOPLE = {"allow_any_authenticated_user": True}
-PAGES = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", **PEOPLE}
+USERS = {"allow_any_authenticated_user": True}
+PAGES = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", **USERS}
 
 
 def made(directory: Path, **settings: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_every_route_is_checked_first_and_fails_closed(tmp_path: Path, with_tls:
         assert filters[0]["typed_config"]["failure_mode_allow"] is False
         assert not any("disabled" in each for each in filters)
         idle_timeout, unannounced, mapper, *others = manager(chain)["local_reply_config"]["mappers"]
-        added = [each["header"]["key"] for own in (idle_timeout, unannounced) for each in own.get("headers_to_add", ())]
+        added = [each["header"]["key"] for local in (idle_timeout, unannounced) for each in local.get("headers_to_add", ())]
         assert LOCAL_REPLY_REASON not in added, "the script for answers leaves it as it is"
         assert all("status_code_filter" in other["filter"] for other in others)
         log, *_ = manager(chain)["access_log"]
@@ -100,16 +100,16 @@ def test_client_certificates_are_requested_per_host_without_resumption(tmp_path:
 
 
 TUNNELS = [
-    {"from": "tcp+https://db.example.com:5432", "to": "tcp://127.0.0.1:1", "idle_timeout": "9h", **PEOPLE},
-    {"from": "tcp+https://db.example.com:6379", "to": "tcp://127.0.0.1:1", **PEOPLE},
-    {"from": "tcp+https://both.example.com:22", "to": "tcp://127.0.0.1:1", **PEOPLE},
-    {"from": "https://both.example.com", "to": "http://127.0.0.1:1", **PEOPLE},
+    {"from": "tcp+https://db.example.com:5432", "to": "tcp://127.0.0.1:1", "idle_timeout": "9h", **USERS},
+    {"from": "tcp+https://db.example.com:6379", "to": "tcp://127.0.0.1:1", **USERS},
+    {"from": "tcp+https://both.example.com:22", "to": "tcp://127.0.0.1:1", **USERS},
+    {"from": "https://both.example.com", "to": "http://127.0.0.1:1", **USERS},
 ]
 
 
 def test_what_is_for_tunnels_alone_goes_to_gate_unread(tmp_path: Path, with_tls: dict[str, Any]) -> None:
-    everybody, tunnels = made(tmp_path, policy=TUNNELS, **with_tls)["filter_chains"]
-    assert "filter_chain_match" not in everybody
+    all_clients, tunnels = made(tmp_path, policy=TUNNELS, **with_tls)["filter_chains"]
+    assert "filter_chain_match" not in all_clients
     assert tunnels["filter_chain_match"] == {"server_names": ["db.example.com"]}
     (proxy,) = tunnels["filters"]
     assert "transport_socket" not in tunnels
@@ -124,7 +124,7 @@ def test_unlimited_idle_is_not_reset(tmp_path: Path, with_tls: dict[str, Any]) -
 
 def test_a_new_host_ends_no_tunnel_of_another(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     """Envoy ends the connections of a chain that has changed."""
-    another = {"from": "tcp+https://new.example.com:22", "to": "tcp://127.0.0.1:1", "idle_timeout": "0s", **PEOPLE}
+    another = {"from": "tcp+https://new.example.com:22", "to": "tcp://127.0.0.1:1", "idle_timeout": "0s", **USERS}
     before, after = (made(tmp_path, policy=policy, **with_tls)["filter_chains"] for policy in (TUNNELS, [*TUNNELS, another]))
     assert after[: len(before)] == before
 

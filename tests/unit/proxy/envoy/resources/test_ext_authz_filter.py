@@ -25,7 +25,7 @@ from tests.support.options import make_options
 
 
 @pytest.fixture
-def judge(tmp_path: Path) -> ExtAuthzFilter:
+def ext_authz(tmp_path: Path) -> ExtAuthzFilter:
     return ExtAuthzFilter.from_options(make_options(tmp_path), "the-token", "the-mark", "/log")
 
 
@@ -37,8 +37,8 @@ def conditions(route: dict[str, Any]) -> list[dict[str, Any]]:
 MARKED = {"name": AUTHORIZED, "string_match": {"exact": "the-mark"}}
 
 
-def test_check_is_authenticated_and_fails_closed(judge: ExtAuthzFilter) -> None:
-    check = judge.filters()[0]["typed_config"]
+def test_check_is_authenticated_and_fails_closed(ext_authz: ExtAuthzFilter) -> None:
+    check = ext_authz.filters()[0]["typed_config"]
     assert check["failure_mode_allow"] is False
     assert check["clear_route_cache"] is True
     assert check["http_service"]["authorization_request"]["headers_to_add"] == [{"key": TOKEN, "value": "the-token"}]
@@ -48,8 +48,8 @@ def where(action: dict[str, Any]) -> str:
     return str(action.get("cluster") or action["cluster_header"])
 
 
-def test_only_what_is_marked_goes_to_an_upstream(judge: ExtAuthzFilter) -> None:
-    routes = judge.routes("9s", "3s")
+def test_only_what_is_marked_goes_to_an_upstream(ext_authz: ExtAuthzFilter) -> None:
+    routes = ext_authz.routes("9s", "3s")
     for route in routes:
         if route.get("route", {}).get("cluster_header") == CLUSTER:
             assert MARKED in conditions(route)
@@ -67,8 +67,8 @@ def test_only_what_is_marked_goes_to_an_upstream(judge: ExtAuthzFilter) -> None:
     assert conditions(routes[-1]) == []
 
 
-def test_first_route_denies_unauthorized_requests(judge: ExtAuthzFilter) -> None:
-    with_body, first = judge.routes("9s", "3s")[:2]
+def test_first_route_denies_unauthorized_requests(ext_authz: ExtAuthzFilter) -> None:
+    with_body, first = ext_authz.routes("9s", "3s")[:2]
     assert first["direct_response"] == {"status": 503}
     assert where(with_body["route"]) == NO_CLUSTER
     for route in (with_body, first):
@@ -76,27 +76,27 @@ def test_first_route_denies_unauthorized_requests(judge: ExtAuthzFilter) -> None
         assert lacking == {AUTHORIZED, BODY_UNDECLARED, "upgrade"}
 
 
-def test_small_body_route_uses_read_timeout(judge: ExtAuthzFilter) -> None:
-    pattern = re.compile(conditions(judge.routes("9s", "3s")[0])[0]["string_match"]["safe_regex"]["regex"])
+def test_small_body_route_uses_read_timeout(ext_authz: ExtAuthzFilter) -> None:
+    pattern = re.compile(conditions(ext_authz.routes("9s", "3s")[0])[0]["string_match"]["safe_regex"]["regex"])
     assert all(pattern.fullmatch(str(length)) for length in (1, 10, MAX_BUFFERED_BODY))
     assert not any(pattern.fullmatch(length) for length in ("0", "00", "", "1000000"))
 
 
 def test_no_cluster_header_is_never_set() -> None:
     assert NO_CLUSTER not in INTERNAL_HEADERS
-    assert NO_CLUSTER.startswith(PREFIX), "no client can tell it"
+    assert NO_CLUSTER.startswith(PREFIX), "no client can send it"
 
 
-def test_an_upgrade_and_a_tunnel_are_gates_unasked_and_nothing_else_is(judge: ExtAuthzFilter) -> None:
-    unchecked = [route for route in judge.routes("9s", "3s") if FILTER in route.get("typed_per_filter_config", {})]
+def test_an_upgrade_and_a_tunnel_are_gates_unasked_and_nothing_else_is(ext_authz: ExtAuthzFilter) -> None:
+    unchecked = [route for route in ext_authz.routes("9s", "3s") if FILTER in route.get("typed_per_filter_config", {})]
     assert {route["route"]["cluster"] for route in unchecked} == {GATE}
     *upgrades, tunnel = unchecked
     assert [conditions(route) for route in upgrades] == [[{"name": "upgrade", "present_match": True}]] * 2
     assert tunnel["match"] == {"connect_matcher": {}}
 
 
-def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(judge: ExtAuthzFilter) -> None:
-    matches = [(route, route["route"]) for route in judge.routes("9s", "3s") if "route" in route]
+def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(ext_authz: ExtAuthzFilter) -> None:
+    matches = [(route, route["route"]) for route in ext_authz.routes("9s", "3s") if "route" in route]
     assert {action["flush_timeout"] for _, action in matches} == {"9s"}
     (_, coming), *matches = matches
     assert (where(coming), coming["idle_timeout"]) == (NO_CLUSTER, "3s"), "of a body that is not whole"
@@ -106,8 +106,8 @@ def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(judge: ExtAut
     assert bounded == {f"{GATE}False": "0s", "True": "0s", "False": "9s"}
 
 
-def test_the_mark_is_the_last_thing_that_a_script_does(judge: ExtAuthzFilter) -> None:
-    (finalize,) = (each for each in judge.filters() if each["name"] == FINALIZE_FILTER)
+def test_the_mark_is_the_last_thing_that_a_script_does(ext_authz: ExtAuthzFilter) -> None:
+    (finalize,) = (each for each in ext_authz.filters() if each["name"] == FINALIZE_FILTER)
     render_script = finalize["typed_config"]["default_source_code"]["inline_string"]
     assert not re.search(r"\$[A-Z]", render_script)
     lines = [line.strip() for line in render_script.rstrip().splitlines()]
@@ -115,8 +115,8 @@ def test_the_mark_is_the_last_thing_that_a_script_does(judge: ExtAuthzFilter) ->
     assert render_script.count("the-mark") == render_script.count("clearRouteCache()") == 1
 
 
-def test_only_upload_log_is_periodic(judge: ExtAuthzFilter) -> None:
-    for log, is_periodic in ((judge.upload_log(), True), (judge.access_log(), False), (upgrade_reaper.access_log("/log"), False)):
+def test_only_upload_log_is_periodic(ext_authz: ExtAuthzFilter) -> None:
+    for log, is_periodic in ((ext_authz.upload_log(), True), (ext_authz.access_log(), False), (upgrade_reaper.access_log("/log"), False)):
         at_its_time = log["filter"]["and_filter"]["filters"][0]["log_type_filter"]
         assert at_its_time == {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}
 
@@ -129,8 +129,8 @@ def test_what_frames_an_answer_of_gates_frames_no_request() -> None:
         assert pattern.fullmatch(name), name
 
 
-def test_the_questions_of_a_client_are_not_framed_by_its_connection(judge: ExtAuthzFilter) -> None:
-    left_out = {next(iter(each.values())) for each in judge.filters()[0]["typed_config"]["disallowed_headers"]["patterns"]}
+def test_the_questions_of_a_client_are_not_framed_by_its_connection(ext_authz: ExtAuthzFilter) -> None:
+    left_out = {next(iter(each.values())) for each in ext_authz.filters()[0]["typed_config"]["disallowed_headers"]["patterns"]}
     assert {"connection", "upgrade", "transfer-encoding", "x-envoy-"} <= left_out
-    allowed = judge.filters()[0]["typed_config"]["http_service"]["authorization_response"]["allowed_upstream_headers"]
+    allowed = ext_authz.filters()[0]["typed_config"]["http_service"]["authorization_response"]["allowed_upstream_headers"]
     assert not re.fullmatch(allowed["patterns"][0]["safe_regex"]["regex"], "content-length")

@@ -1,4 +1,4 @@
-"""Envoy is told by files, whole and readable by us alone; and what it makes of them is found out."""
+"""Discovery files are complete and private; gate polls whether Envoy has applied them."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from proxy.envoy.resources.bootstrap import CLUSTERS, LISTENERS, Json
 from proxy.envoy.resources.certificate_secrets import StapledCertificate
 from proxy.envoy.resources.file_discovery import ConfigurationRejected, Discovery, certificate_file
 
-LISTENERS_OF_OURS = [{"name": "edge"}]
+GATE_LISTENERS = [{"name": "edge"}]
 CLUSTER = '{"name": "upstream-1"}'
 ONE, OTHER = (StapledCertificate(CertificatePair(name, SecretBytes(b"key"), "")) for name in (b"one", b"other"))
 
@@ -67,9 +67,9 @@ def state(version: str, *clusters: str, error: dict[str, str] | None = None, gon
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Discovery:
+def reported(tmp_path: Path) -> Discovery:
     made = Discovery(tmp_path, tmp_path / "admin")
-    made.publish(LISTENERS_OF_OURS, {"one": ONE})
+    made.publish(GATE_LISTENERS, {"one": ONE})
     made.start({"upstream-1": CLUSTER})
     return made
 
@@ -79,104 +79,104 @@ def version(directory: Path, name: str = LISTENERS) -> str:
     return configs
 
 
-async def test_files_are_private_and_change_with_content(told: Discovery, tmp_path: Path) -> None:
+async def test_files_are_private_and_change_with_content(reported: Discovery, tmp_path: Path) -> None:
     for name in (LISTENERS, CLUSTERS, certificate_file("one")):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     before = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
-    told.publish(LISTENERS_OF_OURS, {"one": ONE})
-    await told.publish_clusters({"upstream-2": CLUSTER.replace("1", "2")})
+    reported.publish(GATE_LISTENERS, {"one": ONE})
+    await reported.publish_clusters({"upstream-2": CLUSTER.replace("1", "2")})
     after = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
     assert after[LISTENERS] == before[LISTENERS]
     assert after[CLUSTERS] != before[CLUSTERS]
 
 
-def shown(directory: Path, name: str) -> str:
+def presented(directory: Path, name: str) -> str:
     (secret,) = json.loads((directory / certificate_file(name)).read_text())["resources"]
     configs: str = secret["tls_certificate"]["certificate_chain"]["inline_string"]
     return configs
 
 
-def test_a_certificate_that_changed_is_written_alone(told: Discovery, tmp_path: Path) -> None:
-    told.publish(LISTENERS_OF_OURS, {"one": ONE, "two": ONE})
+def test_a_certificate_that_changed_is_written_alone(reported: Discovery, tmp_path: Path) -> None:
+    reported.publish(GATE_LISTENERS, {"one": ONE, "two": ONE})
     before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
-    told.publish_secrets({"one": ONE, "two": OTHER})
+    reported.publish_secrets({"one": ONE, "two": OTHER})
     changed = {path.name for path in tmp_path.iterdir() if before.get(path.name) != path.stat().st_ino}
     assert changed == {certificate_file("two")}
-    assert (shown(tmp_path, "one"), shown(tmp_path, "two")) == ("one", "other")
+    assert (presented(tmp_path, "one"), presented(tmp_path, "two")) == ("one", "other")
 
 
-def test_removes_secret_only_after_listeners_stop_using_it(told: Discovery, tmp_path: Path) -> None:
+def test_removes_secret_only_after_listeners_stop_using_it(reported: Discovery, tmp_path: Path) -> None:
     (tmp_path / "certificates.json").write_text("of a release before")
-    told.publish(LISTENERS_OF_OURS, {"two": ONE})
+    reported.publish(GATE_LISTENERS, {"two": ONE})
     assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("one"), certificate_file("two")}
-    told.publish(LISTENERS_OF_OURS, {"two": ONE})
+    reported.publish(GATE_LISTENERS, {"two": ONE})
     assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("two")}
-    told.publish(LISTENERS_OF_OURS, {"one": ONE})
-    assert shown(tmp_path, "one") == "one"
+    reported.publish(GATE_LISTENERS, {"one": ONE})
+    assert presented(tmp_path, "one") == "one"
 
 
-async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> None:
-    told.publish([*LISTENERS_OF_OURS, {"name": "new"}], {})
-    await told.publish_clusters({"upstream-1": CLUSTER, "upstream-2": CLUSTER.replace("1", "2")})
+async def test_it_waits_until_envoy_has_all(reported: Discovery, tmp_path: Path) -> None:
+    reported.publish([*GATE_LISTENERS, {"name": "new"}], {})
+    await reported.publish_clusters({"upstream-1": CLUSTER, "upstream-2": CLUSTER.replace("1", "2")})
     new = version(tmp_path)
     states = state("old", "upstream-1"), state(new, "upstream-1"), state(new, "upstream-1", "upstream-2")
     async with admin(tmp_path / "admin", *states):
-        await told.wait_applied(["upstream-1", "upstream-2"])
-    assert told.applied_clusters == {"upstream-1", "upstream-2"}
+        await reported.wait_applied(["upstream-1", "upstream-2"])
+    assert reported.applied_clusters == {"upstream-1", "upstream-2"}
 
 
-async def test_does_not_wait_for_removed_listener(told: Discovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_does_not_wait_for_removed_listener(reported: Discovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_discovery, "APPLY_TIMEOUT", 5.0)
     async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", gone="http3")):
-        await told.wait_applied(["upstream-1"])
+        await reported.wait_applied(["upstream-1"])
 
 
-async def test_many_new_clusters_are_queried_at_once(told: Discovery, tmp_path: Path) -> None:
+async def test_many_new_clusters_are_queried_at_once(reported: Discovery, tmp_path: Path) -> None:
     names = [f"upstream-{number}" for number in range(2, file_discovery.MAX_NAMED_QUERIES + 4)]
-    await told.publish_clusters(dict.fromkeys(names, CLUSTER))
+    await reported.publish_clusters(dict.fromkeys(names, CLUSTER))
     async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", *names)):
-        await told.wait_applied(names)
-    assert told.applied_clusters == set(names)
+        await reported.wait_applied(names)
+    assert reported.applied_clusters == set(names)
 
 
-async def test_initial_clusters_are_applied(told: Discovery, tmp_path: Path) -> None:
-    """Nobody reaches it before it has them; what it has not read yet says nothing."""
+async def test_initial_clusters_are_applied(reported: Discovery, tmp_path: Path) -> None:
+    """Envoy accepts no connections before it has applied them."""
     new = version(tmp_path)
-    assert told.applied_clusters == {"upstream-1"}
+    assert reported.applied_clusters == {"upstream-1"}
     async with admin(tmp_path / "admin", {}):
-        waiting = asyncio.ensure_future(told.wait_applied(["upstream-1"]))
+        waiting = asyncio.ensure_future(reported.wait_applied(["upstream-1"]))
         await asyncio.wait([waiting], timeout=3 * file_discovery.POLL_INTERVAL)
-        assert told.applied_clusters == {"upstream-1"}
+        assert reported.applied_clusters == {"upstream-1"}
         waiting.cancel()
-    await told.publish_clusters({"upstream-2": CLUSTER})
-    assert told.applied_clusters == frozenset(), "it may have read that the one goes, and has yet to read of the other"
+    await reported.publish_clusters({"upstream-2": CLUSTER})
+    assert reported.applied_clusters == frozenset(), "it may have read that the one goes, and has yet to read of the other"
     async with admin(tmp_path / "admin", state(new, "upstream-2")):
-        await told.wait_applied(["upstream-2"])
-    assert told.applied_clusters == {"upstream-2"}
+        await reported.wait_applied(["upstream-2"])
+    assert reported.applied_clusters == {"upstream-2"}
 
 
 @pytest.mark.parametrize("resource", ["dynamic_warming_clusters", "dynamic_warming_secrets", "dynamic_active_clusters"])
-async def test_reports_every_rejection(told: Discovery, tmp_path: Path, resource: str) -> None:
-    await told.publish_clusters({"upstream-2": CLUSTER})
+async def test_reports_every_rejection(reported: Discovery, tmp_path: Path, resource: str) -> None:
+    await reported.publish_clusters({"upstream-2": CLUSTER})
     named = {"name": "own-0"} if "secrets" in resource else {"cluster": {"name": "upstream-2"}}
     refused = {**named, "error_state": {"version_info": version(tmp_path, CLUSTERS), "details": "no such key"}}
     async with admin(tmp_path / "admin", state(version(tmp_path)) | {resource: [refused]}):
         with pytest.raises(ConfigurationRejected, match="no such key"):
-            await told.wait_applied(["upstream-2"])
+            await reported.wait_applied(["upstream-2"])
 
 
-async def test_rejection_has_envoy_reason(told: Discovery, tmp_path: Path) -> None:
+async def test_rejection_has_envoy_reason(reported: Discovery, tmp_path: Path) -> None:
     error = {"version_info": version(tmp_path), "details": "cannot bind"}
     async with admin(tmp_path / "admin", state("old", "upstream-1", error=error)):
         with pytest.raises(ConfigurationRejected, match="cannot bind"):
-            await told.wait_applied(["upstream-1"])
+            await reported.wait_applied(["upstream-1"])
 
 
 @pytest.mark.parametrize(("patience", "is_start"), [("APPLY_TIMEOUT", False), ("START_TIMEOUT", True)])
 async def test_an_envoy_that_never_answers_is_not_waited_for_forever(
-    patience: str, is_start: bool, told: Discovery, monkeypatch: pytest.MonkeyPatch
+    patience: str, is_start: bool, reported: Discovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_discovery, patience, 0.05)
     with pytest.raises(ConfigurationRejected, match="in time"):
-        await told.wait_applied(["upstream-1"], is_start=is_start)
-    assert told.applied_clusters == {"upstream-1"}, "nobody reaches it"
+        await reported.wait_applied(["upstream-1"], is_start=is_start)
+    assert reported.applied_clusters == {"upstream-1"}, "nobody reaches it"

@@ -1,4 +1,4 @@
-"""HTTP/3 leads to gate alone, for hosts that can be served so, and TCP tells of it there."""
+"""HTTP/3 goes to gate only, for eligible hosts, and is advertised over TCP."""
 
 from pathlib import Path
 from typing import Any
@@ -61,13 +61,13 @@ def test_all_that_comes_so_leads_to_gate_with_the_mark(tmp_path: Path, settings:
 
 def test_alt_svc_is_sent_only_to_eligible_hosts(tmp_path: Path, settings: dict[str, Any]) -> None:
     settings["authenticate_service_url"] = "https://auth.example.com:9443"
-    told = {}
+    reported = {}
     for chain in chains(tmp_path, settings):
         if "transport_socket" in chain:
             names = tuple(chain.get("filter_chain_match", {}).get("server_names", ["?"]))
             secret_header = chain["filters"][0]["typed_config"]["route_config"].get("response_headers_to_add", [])
-            told[names] = [each["header"]["value"] for each in secret_header]
-    assert told == {
+            reported[names] = [each["header"]["value"] for each in secret_header]
+    assert reported == {
         ("app.example.com", "auth.example.com"): ['h3=":9443"; ma=86400'],
         ("certified.example.com",): [],
         ("grpc.example.com",): [],

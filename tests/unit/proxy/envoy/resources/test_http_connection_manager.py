@@ -1,4 +1,4 @@
-"""Whatever a request comes by, Envoy believes nobody, and changes no host and no path."""
+"""Envoy trusts no client header, and keeps hosts and paths unchanged."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Envoy tells of a request is Envoy's, whatever a client says."""
+"""Internal headers come from Envoy, whatever the client sends."""
 
 import pytest
 

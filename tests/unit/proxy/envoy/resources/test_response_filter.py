@@ -1,4 +1,4 @@
-"""What Envoy is told of answers: nothing is left to fill in, and all routes to upstreams clean them."""
+"""The response script is rendered completely, and all upstream routes have it."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from proxy.envoy.resources.response_filter import FILTER, PROXIED_REQUESTS, Resp
 from tests.support.options import make_options
 
 
-def script_of(route: dict[str, Any], name: str) -> str:
+def get_script(route: dict[str, Any], name: str) -> str:
     source: str = route["typed_per_filter_config"][name]["source_code"]["inline_string"]
     return source
 
@@ -21,7 +21,7 @@ def test_the_script_has_all_that_it_needs(tmp_path: Path) -> None:
         route = answers.route(
             {"route": {"timeout": "0s"}, "typed_per_filter_config": {"other": {}}}, reports_non_streams=reports_non_streams
         )
-        render_script = script_of(route, FINALIZE_FILTER if reports_non_streams else FILTER)
+        render_script = get_script(route, FINALIZE_FILTER if reports_non_streams else FILTER)
         assert not re.search(r"\$[A-Z]", render_script)
         assert "the-token" in render_script
         assert ("not is_valid_status or true then" in render_script) == reports_non_streams
@@ -35,7 +35,7 @@ def test_the_script_has_all_that_it_needs(tmp_path: Path) -> None:
 def test_script_applies_rules_only_if_gate_sent_some(tmp_path: Path) -> None:
     answers = ResponseFilter.from_options(make_options(tmp_path), "the-token")
     for applies_route_rules in (True, False):
-        render_script = script_of(
+        render_script = get_script(
             answers.route({}, applies_route_rules=applies_route_rules), FINALIZE_FILTER if applies_route_rules else FILTER
         )
         assert (f"if {str(applies_route_rules).lower()} then apply(" in render_script, RESPONSE_RULES in render_script) == (True, True)
@@ -49,7 +49,7 @@ def test_a_script_that_looks_at_each_answer_is_left_out_for_none(tmp_path: Path)
         for kind in ("reports_non_streams", "applies_route_rules")
     ):
         assert route["typed_per_filter_config"][FILTER]["disabled"] is True
-        assert script_of(route, FINALIZE_FILTER)
+        assert get_script(route, FINALIZE_FILTER)
 
 
 def test_the_script_is_left_out_only_where_an_answer_has_nothing_to_clean(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def holds(predicate: dict[str, Any], headers: dict[str, str]) -> bool:
         return not holds(inner, headers)
     if kind in ("and_matcher", "or_matcher"):
         return (all if kind == "and_matcher" else any)(holds(each, headers) for each in inner["predicate"])
-    value, wanted = headers.get(inner["input"]["typed_config"]["header_name"]), inner["value_match"]
-    pattern = wanted["safe_regex"]["regex"] if "safe_regex" in wanted else re.escape(wanted["exact"])
+    value, expected = headers.get(inner["input"]["typed_config"]["header_name"]), inner["value_match"]
+    pattern = expected["safe_regex"]["regex"] if "safe_regex" in expected else re.escape(expected["exact"])
     return value is not None and re.fullmatch(pattern, value) is not None
 
 

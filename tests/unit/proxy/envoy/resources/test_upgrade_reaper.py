@@ -1,4 +1,4 @@
-"""Who waits for the end of an upgrade has it, once everything that was said before has been taken."""
+"""Connections of ended upgrades are closed after all data was received."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrade_reaper, "_EVERY", 0)
 
 
-async def told(upgrades: UpgradeReaper) -> None:
+async def reported(upgrades: UpgradeReaper) -> None:
     await eventually(lambda: repr(upgrades) == "<UpgradeReaper 0>")
 
 
@@ -26,9 +26,9 @@ async def test_an_end_is_passed_on_once_and_together_with_others() -> None:
     upgrades = UpgradeReaper(connections.shut_down)
     upgrades.handle_line(LINE)
     upgrades.handle_line(OTHER_LINE)
-    await told(upgrades)
+    await reported(upgrades)
     upgrades.handle_line(LINE)
-    await told(upgrades)
+    await reported(upgrades)
     assert connections.finished == [{ONE, OTHER}, {ONE}]
 
 
@@ -39,7 +39,7 @@ async def test_unsent_connections_are_retried(monkeypatch: pytest.MonkeyPatch) -
     upgrades = UpgradeReaper(connections.shut_down)
     upgrades.handle_line(LINE)
     upgrades.handle_line(OTHER_LINE)
-    await told(upgrades)
+    await reported(upgrades)
     first, *again = connections.finished
     assert first == {ONE, OTHER}
     assert again
@@ -51,7 +51,7 @@ async def test_odd_lines_and_connections_with_other_requests_are_left_alone() ->
     upgrades = UpgradeReaper(connections.shut_down)
     for line in ("", "-", "- HTTP/1.1", "192.0.2.7:5000", "192.0.2.7:5000 HTTP/2"):
         upgrades.handle_line(line)
-    await told(upgrades)
+    await reported(upgrades)
     assert connections.finished == []
 
 

@@ -150,13 +150,13 @@ def test_without_authorities_to_verify_by_envoy_is_not_used(tmp_path: Path, monk
 
 
 def test_presents_client_certificate_to_upstreams(tmp_path: Path) -> None:
-    ours = CA.issue("gate")
-    key = ours.write(tmp_path).read_bytes().removeprefix(ours.pem)
-    pair = {"tls_client_cert": base64.b64encode(ours.pem).decode(), "tls_client_key": base64.b64encode(key).decode()}
+    gate_side = CA.issue("gate")
+    key = gate_side.write(tmp_path).read_bytes().removeprefix(gate_side.pem)
+    pair = {"tls_client_cert": base64.b64encode(gate_side.pem).decode(), "tls_client_key": base64.b64encode(key).decode()}
     chosen = options(tmp_path, {"to": "https://a.internal", **pair})
-    (shown,) = tls(named(EnvoyClusters(chosen.policy, "AUTO"), chosen))["common_tls_context"]["tls_certificates"]
-    assert shown["certificate_chain"] == {"inline_string": ours.pem.decode()}
-    assert shown["private_key"] == {"inline_string": key.decode()}
+    (presented,) = tls(named(EnvoyClusters(chosen.policy, "AUTO"), chosen))["common_tls_context"]["tls_certificates"]
+    assert presented["certificate_chain"] == {"inline_string": gate_side.pem.decode()}
+    assert presented["private_key"] == {"inline_string": key.decode()}
 
 
 @pytest.mark.parametrize("seed", range(10))

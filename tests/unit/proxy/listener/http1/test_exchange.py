@@ -1,4 +1,4 @@
-"""What an application gets and says over one request, seen from the client's side of a real socket."""
+"""An application's view of one request, over a real socket."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ from tests.support.children import wait_until
 from tests.support.raw_http import Broken
 
 CHUNK = b"x" * 65536
-# What the kernel's own buffers on loopback may hold, generously; the tests offer several times that.
+# Upper bound of the kernel's loopback buffers; the tests send several times as much.
 KERNEL_BYTES = 20 * 1024 * 1024
 
 
@@ -46,11 +46,11 @@ def test_an_upload_that_is_not_read_stops_and_goes_on_when_it_is(canary):
     size = 64 * 1024 * 1024
     with canary.connect() as client:
         client.send(get("/hold", f"Content-Length: {size}", method="POST"))
-        taken = client.offer(CHUNK, size)
-        assert taken < KERNEL_BYTES
+        accepted = client.offer(CHUNK, size)
+        assert accepted < KERNEL_BYTES
         canary.control("release")
-        while taken < size:
-            taken += client.socket.send(CHUNK[: size - taken])
+        while accepted < size:
+            accepted += client.socket.send(CHUNK[: size - accepted])
         assert client.response().body == str(size).encode()
 
 
@@ -211,7 +211,7 @@ def counted(canary) -> list[list]:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "reported"),
     [
         (b"GET /no-content HTTP/1.1\r\nHost: x\r\n\r\n", ["GET", 204, 0, 0]),
         (b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", ["POST", 200, 4, 4]),
@@ -228,7 +228,7 @@ def counted(canary) -> list[list]:
         (b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * 9000), ["", 414, 0, 0]),
     ],
 )
-def test_each_request_counts_once_when_it_has_ended(canary, data, told):
+def test_each_request_counts_once_when_it_has_ended(canary, data, reported):
     method = data.partition(b" ")[0].decode()
     with canary.connect() as client:
         client.send(data)
@@ -237,7 +237,7 @@ def test_each_request_counts_once_when_it_has_ended(canary, data, told):
         except Broken:
             assert b"fail-midway" in data
     wait_until(lambda: counted(canary), "it is counted", 5)
-    assert counted(canary) == [told]
+    assert counted(canary) == [reported]
 
 
 def test_a_body_that_breaks_on_its_way_counts_by_what_we_answered(canary):

@@ -91,7 +91,7 @@ class Standing:
 
 @pytest.fixture
 async def standing():
-    """A connection whose loop lets some stand behind others."""
+    """Connection on a loop with priorities."""
     install_fair_selector(asyncio.get_running_loop())
     with socket.socket() as some:
         wire = Wire()
@@ -130,15 +130,15 @@ async def test_slow_body_has_low_priority(standing):
         await respond(send, 200, (), b"")
 
     standing.channel.context.application = takes_it_all
-    whole = post("/", bytes(5 * listener_limits.MIN_BODY_CHUNK_BYTES))
-    standing.channel.dataReceived(whole[:100])
-    standing.channel.dataReceived(whole[100 : 100 + listener_limits.MIN_BODY_CHUNK_BYTES])
+    complete = post("/", bytes(5 * listener_limits.MIN_BODY_CHUNK_BYTES))
+    standing.channel.dataReceived(complete[:100])
+    standing.channel.dataReceived(complete[100 : 100 + listener_limits.MIN_BODY_CHUNK_BYTES])
     assert not standing.is_behind
-    standing.channel.dataReceived(whole[100 + listener_limits.MIN_BODY_CHUNK_BYTES : -9])
-    standing.channel.dataReceived(whole[-9:-1])
+    standing.channel.dataReceived(complete[100 + listener_limits.MIN_BODY_CHUNK_BYTES : -9])
+    standing.channel.dataReceived(complete[-9:-1])
     assert standing.is_behind
     await some_turns()
-    standing.channel.dataReceived(whole[-1:])
+    standing.channel.dataReceived(complete[-1:])
     await some_turns()
     assert not standing.is_behind
 
@@ -212,8 +212,8 @@ def test_endless_pipelined_requests_are_bounded(canary):
     one = get("/_/state", "X-Filler: " + "f" * 8000)
     with canary.connect() as client:
         client.send(get("/hold"))
-        taken = client.offer(one * 8, 64 * 1024 * 1024)
-    assert taken < 20 * 1024 * 1024
+        accepted = client.offer(one * 8, 64 * 1024 * 1024)
+    assert accepted < 20 * 1024 * 1024
     canary.control("release")
 
 
@@ -221,8 +221,8 @@ def test_client_that_never_reads_is_not_read(canary):
     """Answers to pipelined requests are not piled up either."""
     one = post("/_/echo", b"e" * 60000)
     with canary.connect() as client:
-        taken = client.offer(one, 256 * 1024 * 1024)
-    assert taken < 64 * 1024 * 1024
+        accepted = client.offer(one, 256 * 1024 * 1024)
+    assert accepted < 64 * 1024 * 1024
 
 
 def test_connection_is_reused_for_next_request(canary):
@@ -279,7 +279,7 @@ def test_an_early_answer_without_the_rest_of_its_body_closes_after_a_while(hasty
 
 def test_a_slow_head_is_refused(hasty):
     with hasty.connect() as client:
-        began = time.monotonic()
+        started_at = time.monotonic()
         for byte in itertools.cycle(b"GET / HTTP/1.1\r\nX: "):
             try:
                 client.send(bytes([byte]))
@@ -287,7 +287,7 @@ def test_a_slow_head_is_refused(hasty):
                 client._receive()
                 break
             except TimeoutError:
-                assert time.monotonic() - began < 5
+                assert time.monotonic() - started_at < 5
             except (Broken, OSError):
                 pytest.fail("closed without an answer")
         client.socket.settimeout(5)
@@ -326,8 +326,8 @@ def test_a_body_that_trickles_is_answered_408(hasty):
     with hasty.connect() as client:
         client.send(b"POST /echo HTTP/1.1\r\nHost: canary\r\nContent-Length: 900\r\n\r\n")
         client.socket.settimeout(0.04)
-        began = time.monotonic()
-        while time.monotonic() - began < 3:
+        started_at = time.monotonic()
+        while time.monotonic() - started_at < 3:
             try:
                 client.send(b"x")._receive()
                 break
@@ -423,7 +423,7 @@ SIZES = [
 ENDS = [b"\r\n", b"\n", b"\r", b"\r\r\n", b"\n\n", b"\0\n", b"\r\n\r\n", b"XX"]
 
 
-WHOLE_CHUNKED = re.compile(rb"(?:3\r\nabc\r\n)?0{1,16}(?:;a=b)?\r\n(?:X: y\r\n)?\r\n")
+COMPLETE_CHUNKED = re.compile(rb"(?:3\r\nabc\r\n)?0{1,16}(?:;a=b)?\r\n(?:X: y\r\n)?\r\n")
 NEXT = re.compile(rb"(?:\r\n)?X?" + re.escape(SMUGGLED))
 MARKER = get("/marker", "Connection: close")
 NOTHING: tuple[str, ...] = ()
@@ -481,10 +481,10 @@ def _by_one_length(length: bytes) -> Case:
 
 def _by_chunks(body: bytes) -> Case:
     data = body + SMUGGLED
-    whole = WHOLE_CHUNKED.match(data)
+    complete = COMPLETE_CHUNKED.match(data)
     allowed = NOTHING
-    if whole is not None:
-        allowed = ALL if NEXT.fullmatch(data, whole.end()) else ("/first",)
+    if complete is not None:
+        allowed = ALL if NEXT.fullmatch(data, complete.end()) else ("/first",)
     content = b"abc" if data.startswith(b"3\r\nabc\r\n") else b""
     return Case(_head(b"Transfer-Encoding: chunked") + data, frozenset({allowed}), content)
 

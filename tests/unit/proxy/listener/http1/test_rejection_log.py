@@ -1,4 +1,4 @@
-"""What the listener refuses before any application has an id in its answer, and a line in the log without a byte of the request."""
+"""Rejected requests have an id in the response, and a log line without request data."""
 
 import pytest
 import structlog

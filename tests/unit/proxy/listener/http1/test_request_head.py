@@ -1,4 +1,4 @@
-"""What a request head must look like, on the wire: the refusal, the close, and that the application never ran."""
+"""Invalid request heads are rejected and the connection closes, without running the application."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from proxy.listener.http1.request_head import (
     validate_partial_head,
 )
 
-GOOD = b"GET /a/b?c=d HTTP/1.1\r\nHost: app.example.com\r\n"
+VALID = b"GET /a/b?c=d HTTP/1.1\r\nHost: app.example.com\r\n"
 
 
 def request(*lines: bytes, host: bytes | None = b"Host: app.example.com", line: bytes = b"GET / HTTP/1.1") -> bytes:
@@ -41,7 +41,7 @@ REFUSED = {
     "connect": (400, request(line=b"connect db:5432 HTTP/1.1")),
     "delete": (400, request(line=b"delete / HTTP/1.1")),
     "Get": (400, request(line=b"Get / HTTP/1.1")),
-    "a method of nobody's, not in capitals": (400, request(line=b"PURGe / HTTP/1.1")),
+    "an unknown method in lower case": (400, request(line=b"PURGe / HTTP/1.1")),
     "CONNECT without a port": (400, b"CONNECT db HTTP/1.1\r\nHost: db\r\n\r\n"),
     "CONNECT to port 0": (400, b"CONNECT db:0 HTTP/1.1\r\nHost: db:0\r\n\r\n"),
     "CONNECT to another host than Host": (400, request(line=b"CONNECT db:5432 HTTP/1.1")),
@@ -150,18 +150,18 @@ def test_old_client_gets_upgrade_required(canary):
 def test_a_head_may_come_in_pieces(canary, size):
     data = request(b"X-Tag: piecemeal", b"Connection: close")
     with canary.connect() as client:
-        for at in range(0, len(data), size):
-            client.send(data[at : at + size])
+        for offset in range(0, len(data), size):
+            client.send(data[offset : offset + size])
         assert client.response().status == 200
     assert ["x-tag", "piecemeal"] in canary.calls[0]["headers"]
 
 
-@pytest.mark.parametrize("at", range(30))
-def test_a_bare_line_feed_is_seen_wherever_the_segments_split(at):
+@pytest.mark.parametrize("offset", range(30))
+def test_a_bare_line_feed_is_seen_wherever_the_segments_split(offset):
     data = b"GET / HTTP/1.1\r\nHost: a\r\nX: y\nZ: z"
-    validate_partial_head(data[:at], 0)
+    validate_partial_head(data[:offset], 0)
     with pytest.raises(RequestRejected) as refused:
-        validate_partial_head(data, at)
+        validate_partial_head(data, offset)
     assert refused.value.status == 400
 
 
@@ -195,18 +195,18 @@ def test_an_absolute_target_of_this_host_becomes_a_path(target, path, query):
 
 
 def test_parses_valid_head():
-    head = parse_head(GOOD + b"Content-Length: 12\r\nExpect: 100-Continue\r\nConnection: x, Close\r\n")
+    head = parse_head(VALID + b"Content-Length: 12\r\nExpect: 100-Continue\r\nConnection: x, Close\r\n")
     assert (head.raw_path, head.query_string, head.body_length) == (b"/a/b", b"c=d", 12)
     assert head.expects_continue
     assert head.wants_close
 
 
 def test_an_expectation_without_a_body_is_nothing():
-    assert not parse_head(GOOD + b"Expect: 100-continue\r\n").expects_continue
+    assert not parse_head(VALID + b"Expect: 100-continue\r\n").expects_continue
 
 
 def test_chunked_is_recognised_in_any_case():
-    assert parse_head(GOOD + b"Transfer-Encoding: ChunkeD\r\n").body_length is None
+    assert parse_head(VALID + b"Transfer-Encoding: ChunkeD\r\n").body_length is None
 
 
 @pytest.mark.parametrize("host", [b"localhost:8443", b"[::1]:443", b"a_b.example", b"127.0.0.1", b"xn--bcher-kva.example."])
@@ -217,7 +217,7 @@ def test_ordinary_hosts_are_accepted(host):
 @pytest.mark.parametrize("filler", [b" " * 16000, b"\t " * 8000, b"a " * 8000])
 def test_hostile_value_is_parsed_in_linear_time(filler):
     with pytest.raises(RequestRejected):
-        parse_head(GOOD + b"X:" + filler + b"\x01\r\n")
+        parse_head(VALID + b"X:" + filler + b"\x01\r\n")
 
 
 def test_an_upgrade_is_an_ordinary_request(canary):
@@ -281,9 +281,9 @@ def test_what_follows_a_head_is_known(lines, expected):
 
 @pytest.mark.parametrize("name", [*IGNORED_HEADER_NAMES, *(name.title() for name in IGNORED_HEADER_NAMES), b"X_Gate_Claim_Email", b"a_"])
 def test_every_header_is_parsed_or_reported(name):
-    head = parse_head(GOOD + name + b": a\r\nX-Fine: b\r\n" + name + b": c\r\n")
+    head = parse_head(VALID + name + b": a\r\nX-Fine: b\r\n" + name + b": c\r\n")
     assert head.ignored_header_names == [name, name]
-    assert dict(head.headers) == dict(parse_head(GOOD + b"X-Fine: b\r\n").headers)
+    assert dict(head.headers) == dict(parse_head(VALID + b"X-Fine: b\r\n").headers)
 
 
 @pytest.mark.parametrize("authority", [b"db.example.com:5432", b"[::1]:22", b"DB.example.com:443"])

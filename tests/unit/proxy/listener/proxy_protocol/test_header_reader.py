@@ -6,7 +6,7 @@ import pytest
 from tests.support.certs import certificate_files
 from tests.support.raw_http import RawClient, ask
 from tests.unit.proxy.listener.conftest import SHORT, start
-from tests.unit.proxy.listener.proxy_protocol.test_proxy_header import GOOD, UNIX, tcp4, v2
+from tests.unit.proxy.listener.proxy_protocol.test_proxy_header import UNIX, VALID, tcp4, v2
 
 V1 = b"PROXY TCP4 192.0.2.7 10.0.0.1 1234 443\r\n"
 STATE = b"GET /_/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -41,7 +41,7 @@ def is_closed_without_a_byte(client):
         return True
 
 
-@pytest.mark.parametrize(("header", "source"), GOOD)
+@pytest.mark.parametrize(("header", "source"), VALID)
 def test_client_address_comes_from_proxy_header(port, header, source):
     seen = client_seen(port, header)
     if source is None:

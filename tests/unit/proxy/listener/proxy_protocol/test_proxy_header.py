@@ -24,7 +24,7 @@ def tcp6(source="2001:db8::1", port=1234):
     return ipaddress.ip_address(source).packed + bytes(16) + struct.pack("!HH", port, 443)
 
 
-GOOD = [
+VALID = [
     (b"PROXY TCP4 192.0.2.1 10.0.0.1 1234 443\r\n", ("192.0.2.1", 1234)),
     (b"PROXY TCP6 2001:DB8::1 ::1 65535 0\r\n", ("2001:db8::1", 65535)),
     (b"PROXY UNKNOWN\r\n", None),
@@ -73,12 +73,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("header", "source"), GOOD)
+@pytest.mark.parametrize(("header", "source"), VALID)
 def test_parses_client_address(header, source):
     assert parse_header(header + b"GET /") == ProxyHeader(len(header), source)
 
 
-@pytest.mark.parametrize(("header", "source"), GOOD)
+@pytest.mark.parametrize(("header", "source"), VALID)
 def test_a_header_in_pieces_is_waited_for(header, source):
     for end in range(len(header)):
         assert parse_header(header[:end]) is None

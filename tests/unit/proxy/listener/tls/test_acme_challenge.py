@@ -1,4 +1,4 @@
-"""Who comes to validate a host gets its proof and nothing else; everybody else gets what they would without it."""
+"""TLS-ALPN-01 validations get the challenge response; other connections are unchanged."""
 
 import contextlib
 import hashlib
@@ -74,8 +74,8 @@ def test_the_authority_gets_the_proof(tls: Listener, server_name: str, version: 
     context.minimum_version = context.maximum_version = version
     with RawClient(tls.port, tls=context, server_name=server_name) as client:
         assert client.socket.selected_alpn_protocol() == "acme-tls/1"
-        shown = x509.load_der_x509_certificate(client.socket.getpeercert(binary_form=True))
-        proof = shown.extensions.get_extension_for_oid(x509.ObjectIdentifier("1.3.6.1.5.5.7.1.31"))
+        presented = x509.load_der_x509_certificate(client.socket.getpeercert(binary_form=True))
+        proof = presented.extensions.get_extension_for_oid(x509.ObjectIdentifier("1.3.6.1.5.5.7.1.31"))
         assert proof.value.value[2:] == hashlib.sha256(PROOF.encode()).digest()
 
 

@@ -17,14 +17,16 @@ AUTHENTICATE, APP = "authenticate.localhost", "app.localhost"
 AUTHORITY = Authority.create("tests", permitted=PERMITTED, now=NOW)
 
 
-def read(tmp_path: Path, *hosts: str, lifetime: timedelta = timedelta(days=90), at: datetime = NOW, **settings: object) -> ComponentStatus:
+def read(
+    tmp_path: Path, *hosts: str, lifetime: timedelta = timedelta(days=90), offset: datetime = NOW, **settings: object
+) -> ComponentStatus:
     issued = AUTHORITY.issue(*hosts, now=NOW, lifetime=lifetime)
     (tmp_path / "key.pem").write_bytes(issued.key_pem)
     (tmp_path / "certificate.pem").write_bytes(issued.certificate_pem)
     files = {"certificate_file": str(tmp_path / "certificate.pem"), "certificate_key_file": str(tmp_path / "key.pem")}
     urls = {"authenticate_service_url": f"https://{AUTHENTICATE}", "policy": [{"from": f"https://{APP}", "to": "http://localhost:1"}]}
     options = make_options(tmp_path, **{**urls, **files, "insecure_server": None, **settings})
-    return CertificateReadiness(options, AcmeState())(at)
+    return CertificateReadiness(options, AcmeState())(offset)
 
 
 def test_certificates_for_all_hosts_are_in_order(tmp_path):
@@ -41,14 +43,14 @@ def test_certificates_for_all_hosts_are_in_order(tmp_path):
     ],
 )
 def test_reports_expired_and_expiring_certificates(tmp_path, lifetime, passed, prefix):
-    part = read(tmp_path, AUTHENTICATE, APP, lifetime=lifetime, at=NOW + passed)
+    part = read(tmp_path, AUTHENTICATE, APP, lifetime=lifetime, offset=NOW + passed)
     assert part.state is ReadinessState.DEGRADED
     assert f"certificate_file {prefix}" in part.reason
 
 
 @pytest.mark.parametrize(("lifetime", "passed"), [(timedelta(days=90), timedelta(days=82)), (timedelta(days=5), timedelta(days=3))])
 def test_what_ends_later_is_not(tmp_path, lifetime, passed):
-    assert read(tmp_path, AUTHENTICATE, APP, lifetime=lifetime, at=NOW + passed).state is ReadinessState.OK
+    assert read(tmp_path, AUTHENTICATE, APP, lifetime=lifetime, offset=NOW + passed).state is ReadinessState.OK
 
 
 def test_the_expiry_of_each_configured_certificate_is_known(tmp_path):

@@ -1,4 +1,4 @@
-"""What a ClientHello says, from the bytes of real ones."""
+"""ClientHello parsing, with the bytes of real clients."""
 
 import ssl
 import sys
@@ -31,7 +31,7 @@ ACME = hello("app.example.com", "acme-tls/1")
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "text"),
     [
         (ACME, ClientHello(b"app.example.com", (b"acme-tls/1",))),
         (hello("App.Example.com", "h2", "http/1.1"), ClientHello(b"App.Example.com", (b"h2", b"http/1.1"))),
@@ -41,13 +41,13 @@ ACME = hello("app.example.com", "acme-tls/1")
     ],
     ids=["acme", "a browser", "no name", "an address", "no protocols"],
 )
-def test_name_and_protocols_are_found(sent, said):
-    assert find(sent) == said
-    assert find(sent + b"more") == said
+def test_name_and_protocols_are_found(sent, text):
+    assert find(sent) == text
+    assert find(sent + b"more") == text
 
 
 def records(message: bytes, size: int) -> bytes:
-    parts = [message[at : at + size] for at in range(0, len(message), size)]
+    parts = [message[offset : offset + size] for offset in range(0, len(message), size)]
     return b"".join(b"\x16\x03\x01" + len(part).to_bytes(2, "big") + part for part in parts)
 
 
@@ -60,23 +60,23 @@ def test_a_message_in_several_records_is_the_same(size):
 def test_what_comes_in_parts_is_the_same(size):
     incoming = ClientHelloParser()
     sent = records(ACME[5:], size)
-    for at in range(len(sent) - 1):
-        assert incoming.feed(sent[at : at + 1]) is None
+    for offset in range(len(sent) - 1):
+        assert incoming.feed(sent[offset : offset + 1]) is None
     assert incoming.feed(sent[-1:] + b"more") == find(ACME)
 
 
 def test_each_byte_is_looked_at_once():
-    """Small parts, each in a record of its own, cost no more than the whole in one: nobody looks at what was there before."""
-    taken, sent = [], records(b"\x01\x00\x3f\xf0" + bytes(1000), 1)
+    """Many small records cost no more than one, because each byte is parsed once."""
+    accepted, sent = [], records(b"\x01\x00\x3f\xf0" + bytes(1000), 1)
     incoming = ClientHelloParser()
     before = sys.getprofile()
-    sys.setprofile(lambda frame, event, what: taken.append(event) if event in ("call", "c_call") else None)
+    sys.setprofile(lambda frame, event, what: accepted.append(event) if event in ("call", "c_call") else None)
     try:
-        for at in range(len(sent)):
-            incoming.feed(sent[at : at + 1])
+        for offset in range(len(sent)):
+            incoming.feed(sent[offset : offset + 1])
     finally:
         sys.setprofile(before)
-    assert len(taken) < 100 * len(sent)
+    assert len(accepted) < 100 * len(sent)
 
 
 @pytest.mark.parametrize("length", range(0, len(ACME), 7))
@@ -107,8 +107,8 @@ def test_client_hello_is_bounded():
 
 
 @given(st.binary(max_size=600), st.integers(0, len(ACME)))
-def test_no_bytes_break_it(junk, at):
-    for sent in (junk, b"\x16\x03\x01" + junk, ACME[:at] + junk, ACME[:at] + junk + ACME[at + len(junk) :]):
+def test_no_bytes_break_it(junk, offset):
+    for sent in (junk, b"\x16\x03\x01" + junk, ACME[:offset] + junk, ACME[:offset] + junk + ACME[offset + len(junk) :]):
         try:
             found = find(sent)
         except UnreadableClientHello:

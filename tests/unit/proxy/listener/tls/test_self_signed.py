@@ -1,4 +1,4 @@
-"""Certificates of our own making, as a client sees them."""
+"""Self-signed certificates, as seen by a client."""
 
 import contextlib
 import hashlib

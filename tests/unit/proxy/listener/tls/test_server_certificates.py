@@ -154,9 +154,10 @@ def test_a_key_of_another_certificate_is_a_configuration_error(tmp_path):
 
 @pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
 @pytest.mark.parametrize(
-    ("server_name", "is_asked"), [("asks.example.com", True), ("first.example.com", False), ("unknown.example.com", False), (None, True)]
+    ("server_name", "is_requested"),
+    [("asks.example.com", True), ("first.example.com", False), ("unknown.example.com", False), (None, True)],
 )
-def test_client_certificate_is_requested_by_server_name(tmp_path, server_name, is_asked, version):
+def test_client_certificate_is_requested_by_server_name(tmp_path, server_name, is_requested, version):
     files = certificate_files(tmp_path, "first.example.com")
     pair = CertificatePair(files.certificate.read_bytes(), SecretBytes(files.key.read_bytes()), "certificates[0]")
     server = Certificates([pair], lambda name: name in (None, "asks.example.com")).serverConnectionForTLS(None)
@@ -170,7 +171,7 @@ def test_client_certificate_is_requested_by_server_name(tmp_path, server_name, i
     if server_name is not None:
         client.set_tlsext_host_name(server_name.encode())
     shake_hands(client, server)
-    assert tls_info(server)["chain"] == ((presented.der,) if is_asked else ())
+    assert tls_info(server)["chain"] == ((presented.der,) if is_requested else ())
 
 
 def shake_hands(client: SSL.Connection, server: SSL.Connection) -> None:
@@ -198,8 +199,8 @@ def fingerprint(pair: CertificatePair) -> bytes:
 
 
 @dataclass
-class Shown:
-    """What a client saw, and what the server saw of it."""
+class HandshakeResult:
+    """Handshake result of the client and of the server."""
 
     names: list[str]
     subject: str
@@ -207,7 +208,7 @@ class Shown:
     client_certificate: object
 
 
-def shake(certificates: Certificates, server_name: str | None, client_pair: tuple[Path, Path] | None = None) -> Shown:
+def shake(certificates: Certificates, server_name: str | None, client_pair: tuple[Path, Path] | None = None) -> HandshakeResult:
     staples: list[bytes] = []
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_ocsp_client_callback(lambda connection, staple, data: staples.append(staple) or True)
@@ -227,7 +228,7 @@ def shake(certificates: Certificates, server_name: str | None, client_pair: tupl
             with contextlib.suppress(SSL.WantReadError):
                 other.bio_write(side.bio_read(65536))
     presented = client.get_peer_certificate(as_cryptography=True)
-    return Shown(
+    return HandshakeResult(
         dns_names(presented), presented.subject.rfc4514_string(), b"".join(staples), server.get_peer_certificate(as_cryptography=True)
     )
 
@@ -268,12 +269,12 @@ def test_issued_certificate_precedes_wildcard_but_not_configured(tmp_path):
 
 def test_client_certificate_is_requested_with_issued_certificates(tmp_path):
     acme_state, _ = obtained_for(tmp_path, "a.example.com")
-    wanted: dict[str | None, bool] = {"a.example.com": True}
-    certificates = Certificates((), lambda name: wanted.get(name, False), acme_state)
+    expected: dict[str | None, bool] = {"a.example.com": True}
+    certificates = Certificates((), lambda name: expected.get(name, False), acme_state)
     client_pair = self_signed_client(tmp_path, "client")
     assert shake(certificates, "a.example.com", client_pair).client_certificate is not None
     assert shake(certificates, None, client_pair).client_certificate is None
-    wanted[None] = True
+    expected[None] = True
     assert shake(certificates, None, client_pair).client_certificate is not None
 
 
@@ -281,7 +282,7 @@ def test_each_certificate_gets_its_staple():
     """OpenSSL itself leaves out a response that is about another certificate."""
     issuer, acme_state = Issuer(), AcmeState()
     names = ["first.example.com", "second.example.com", "a.example.com"]
-    pairs = [issued_by(issuer, name) for name in names]
+    pairs = [issue_from(issuer, name) for name in names]
     acme_state.contexts = {names[2]: load_context(pairs[2], acme_state).context}
     certificates = Certificates(pairs[:2], acme_state=acme_state)
     assert [shake(certificates, name).staple for name in names] == [b"", b"", b""]
@@ -293,6 +294,6 @@ def test_each_certificate_gets_its_staple():
     assert [shake(certificates, name).staple for name in names] == [b"", b"", b""]
 
 
-def issued_by(issuer: Issuer, host: str) -> CertificatePair:
+def issue_from(issuer: Issuer, host: str) -> CertificatePair:
     request = CertificateRequest.create(host, must_staple=False)
     return StoredCertificate.parse(request.key.reveal() + issuer.issue(request.csr, NOW), host).pair
