@@ -23,33 +23,33 @@ def pebble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pebble]:
 BOUND = {"key_id": "kid-1", "mac_key": SecretText(MAC_KEY)}
 
 
-def test_the_account_is_kept_and_used_again(pebble: Pebble) -> None:
-    kept: list[dict] = []
-    error = failure(authority(pebble.directory, trusted=pebble.trusted_ca, save=kept.append, email="a@example.com", **BOUND))
+def test_acme_account_is_stored_and_reused(pebble: Pebble) -> None:
+    stored: list[dict] = []
+    error = failure(authority(pebble.directory, trusted=pebble.trusted_ca, save=stored.append, email="a@example.com", **BOUND))
     assert "could not validate the host" in str(error)
     assert not error.is_global
-    assert [bool(each["uri"]) for each in kept] == [False, True], "the key is kept before it is used"
+    assert [bool(each["uri"]) for each in stored] == [False, True], "the key is kept before it is used"
     again: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=kept[-1], save=again.append))
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=stored[-1], save=again.append))
     assert again == []
 
 
 def test_a_lost_url_is_found_by_the_key(pebble: Pebble) -> None:
-    kept: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, save=kept.append, **BOUND))
+    stored: list[dict] = []
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, save=stored.append, **BOUND))
     again: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account={**kept[-1], "uri": None}, save=again.append, **BOUND))
-    assert again[-1] == kept[-1]
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account={**stored[-1], "uri": None}, save=again.append, **BOUND))
+    assert again[-1] == stored[-1]
 
 
 def test_a_url_that_the_authority_does_not_know_is_forgotten(pebble: Pebble) -> None:
-    kept: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, save=kept.append, **BOUND))
-    unknown = {**kept[-1], "uri": kept[-1]["uri"] + "0"}
+    stored: list[dict] = []
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, save=stored.append, **BOUND))
+    unknown = {**stored[-1], "uri": stored[-1]["uri"] + "0"}
     again: list[dict] = []
     error = failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=unknown, save=again.append))
     assert error.is_global
-    assert again == [{**kept[-1], "uri": None}]
+    assert again == [{**stored[-1], "uri": None}]
 
 
 def test_without_the_key_that_binds_it_there_is_no_account(pebble: Pebble) -> None:
@@ -60,14 +60,14 @@ def test_without_the_key_that_binds_it_there_is_no_account(pebble: Pebble) -> No
 
 @pytest.mark.parametrize("account", [{"key": "junk"}, {"key": {"kty": "EC"}}, {"uri": "https://x/1"}, {"key": None, "uri": 1}])
 def test_a_broken_account_is_replaced(pebble: Pebble, account: dict) -> None:
-    kept: list[dict] = []
-    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=account, save=kept.append, **BOUND))
-    assert kept[-1]["uri"]
+    stored: list[dict] = []
+    failure(authority(pebble.directory, trusted=pebble.trusted_ca, account=account, save=stored.append, **BOUND))
+    assert stored[-1]["uri"]
 
 
-def test_an_authority_that_nobody_vouches_for_is_told_nothing(pebble: Pebble) -> None:
-    kept: list[dict] = []
-    error = failure(authority(pebble.directory, save=kept.append, **BOUND))
+def test_untrusted_acme_server_receives_nothing(pebble: Pebble) -> None:
+    stored: list[dict] = []
+    error = failure(authority(pebble.directory, save=stored.append, **BOUND))
     assert "SSLError" in str(error)
     assert error.is_global
-    assert kept == []
+    assert stored == []
