@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from foundation.telemetry.output import DROPPED
+from foundation.telemetry.output import DROPPED_MESSAGE
 from tests.support.certs import certificate_files
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
@@ -87,9 +87,9 @@ def test_unread_log_blocks_no_request(
         assert (lost := gate.dropped()) > 0
 
         gate.child.is_read.set()
-        gate.child.wait_for(lambda: any(line["event"] == DROPPED for line in gate.child.events), "what was lost is told")
+        gate.child.wait_for(lambda: any(line["event"] == DROPPED_MESSAGE for line in gate.child.events), "what was lost is told")
         # A line of Envoy's may have come after the count was read, and was lost as well.
-        assert lost <= next(line for line in gate.child.events if line["event"] == DROPPED)["lines"] == gate.dropped()
+        assert lost <= next(line for line in gate.child.events if line["event"] == DROPPED_MESSAGE)["lines"] == gate.dropped()
         assert gate.ask("/afterwards").status_code == 200
         gate.child.wait_for(lambda: any(line.get("path") == "/afterwards" for line in gate.child.events), "lines come again")
         paths = [line["path"] for line in gate.child.events if line.get("path", "").startswith(LONG)]
