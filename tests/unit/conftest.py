@@ -1,4 +1,4 @@
-"""What unit tests share: the plainest options, store and broker, and what restores the process."""
+"""Shared fixtures of unit tests: minimal options, store and broker, and fixtures that restore process state."""
 
 import logging
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.options import make_options
 
 @pytest.fixture(autouse=True, scope="module")
 def _calls_forgotten() -> Iterator[None]:
-    """Each port of a test is a series of its own, and for whoever asks for one sample all of them are made."""
+    """Each port of a test is a separate series, and a reader of one sample builds all of them."""
     yield
     for families in (metrics.http_client, metrics.http_server):
         families._series.clear()

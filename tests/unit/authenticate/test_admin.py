@@ -29,7 +29,7 @@ PAGE = "authenticate/accessforawhile/"
 
 
 class Admin:
-    """The page, whose administrator is `is_person`, or nobody that the desk knows."""
+    """Admin page, whose administrator is the user `is_person`, or unknown to the access request service."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch):
         self.world = World(directory)

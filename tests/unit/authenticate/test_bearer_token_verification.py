@@ -118,7 +118,7 @@ async def test_an_access_token_for_this_audience_is_the_person(world: World) -> 
 
 
 async def test_userinfo_does_not_say_whose_people_they_are(world: World) -> None:
-    """Else whoever can put a claim of theirs there is deactivated no more."""
+    """Otherwise a user who can set a claim there would escape deactivation."""
     world.idp.bend.userinfo = {"iss": "https://other.example"}
     bearer = await world.ask("opaque", world.idp.signed_in("alice")["access_token"])
     assert bearer is not None
@@ -153,7 +153,7 @@ async def test_another_issuer_s_token_is_its_subject_and_nobody_of_ours(world: W
     verified = await world.ask(route, world.ci_token(email="boss@corp.example", email_verified=True, **facts))
     assert verified is not None
     assert verified.user.email_verified is True
-    assert (bearer.user.email, verified.user.email) == ("", ""), "an address of theirs is a claim, and nobody's of ours"
+    assert (bearer.user.email, verified.user.email) == ("", ""), "another issuer's address is a claim, not the address of a user here"
 
 
 @pytest.mark.parametrize("route", ["id", "access", "opaque", "jwt"])
@@ -403,7 +403,7 @@ async def test_a_flood_of_made_up_tokens_is_bounded_at_the_provider(world: World
 
 
 async def flooded(world: World, count: int, **asker: str) -> tuple[asyncio.Event, list[asyncio.Future[BearerSession | None]]]:
-    """So many made-up tokens that the provider has not judged yet."""
+    """Send `count` made-up tokens, which the provider has not checked yet."""
     hold = world.idp.bend.holds["/userinfo"] = asyncio.Event()
     asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}", **asker)) for number in range(count)]
     await asyncio.sleep(0)
@@ -518,7 +518,7 @@ async def test_tokens_that_wait_are_bounded_in_all(tmp_path: Path) -> None:
 
 
 async def test_a_flood_does_not_put_off_the_end_of_what_was_good(world: World) -> None:
-    """Whoever is let in by a token that was withdrawn could go on for as long as they send made-up ones."""
+    """Otherwise a client with a revoked token would keep access for as long as it sends made-up tokens."""
     token = world.idp.signed_in("alice")["access_token"]
     assert await world.ask("opaque", token, "192.0.2.1") is not None
     world.idp._access_tokens.clear()
@@ -558,7 +558,7 @@ async def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_memory_is_bounded_in_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever issues tokens for a CI system chooses what they claim, and how much."""
+    """The operator of a CI system's issuer chooses the claims of its tokens, and their size."""
     monkeypatch.setattr(bearer_token_verification, "MOST_BYTES", 5_000_000)
     world.begin_anew()
     for number in range(200):

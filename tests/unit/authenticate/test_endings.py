@@ -1,4 +1,4 @@
-"""Whoever ends a session, and however: the weaker ones that it grew out of end with it, and nobody else's."""
+"""Every way to end a session: the weaker sessions that it replaced end with it, and no other user's."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -72,7 +72,7 @@ async def on_all_devices(site: Site, browser: Browser) -> None:
 
 
 async def beside_another_session(site: Site, browser: Browser) -> None:
-    """Somebody's sign-out whose request carries this session, too, as one that was planted."""
+    """Sign out another user, with this session's cookie also in the request, as if planted."""
     other = site.browser()
     await other.sign_in("bob")
     token = csrf_of((await other.get("/.gate/")).text)
@@ -157,7 +157,7 @@ WAYS: dict[str, Way] = {
     "an administrator": by_an_administrator,
     "an administrator, all of a person": by_an_administrator_of_the_person,
     "a refused refresh": by_a_refused_refresh,
-    "an access token that nobody renews": by_nobody_who_vouches,
+    "an access token without renewal": by_nobody_who_vouches,
     "another person in the same browser": by_somebody_elses_sign_in,
     "one step-up too many": by_one_step_up_too_many,
 }

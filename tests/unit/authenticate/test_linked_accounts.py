@@ -1,4 +1,4 @@
-"""Linked accounts at the authenticate host: whose sessions somebody sees and ends, and when one ends because its address is another now."""
+"""Linked accounts at the authenticate host: sessions that a user sees and ends, and the end of a session whose address changed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ async def idps() -> AsyncIterator[dict[str, FakeIdP]]:
 
 @pytest.fixture
 async def site(tmp_path: Path, idps: dict[str, FakeIdP], django_pages: ASGIHandler) -> AsyncIterator[SeveralSite]:
-    """The third may tell the same addresses, and links none."""
+    """The third provider may assert the same addresses, and links none."""
     entries = [entry(id, idp, **(LINKED if id != "third" else {"domains": ["shared.example"]})) for id, idp in idps.items()]
     site = SeveralSite(tmp_path, idps, django_pages, identity_providers=entries)
     await site.service.start()
@@ -44,7 +44,7 @@ async def site(tmp_path: Path, idps: dict[str, FakeIdP], django_pages: ASGIHandl
 
 
 def says(site: SeveralSite, id: str, email: str, verified: object = True) -> None:
-    """What this provider tells of alice from now on."""
+    """Set the claims that this provider asserts for alice from now on."""
     told = {"email": email, "email_verified": verified}
     site.idps[id].bend.claims, site.idps[id].bend.userinfo = {"sid": f"sid-of-{id}", **told}, told
 

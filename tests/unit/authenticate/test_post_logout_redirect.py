@@ -1,4 +1,4 @@
-"""The browser that comes back from the provider goes where it wanted, to hosts of ours or where the operator says."""
+"""Redirect after the provider's logout: to the requested URL on gate's hosts, or to the configured URL."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_a_host_of_ours_is_gone_to(tmp_path: Path) -> None:
     state = place.params(place.url(f"{APP}/x", ROUTES.__contains__), NOW)["state"]
     assert place.url_of(state, ROUTES.__contains__, NOW + LIFETIME - 1) == f"{APP}/x"
     assert place.url_of(state, ROUTES.__contains__, NOW + LIFETIME) == BYE
-    # Judged anew: the route is gone meanwhile.
+    # Checked again: the route was removed since.
     assert place.url_of(state, set[str]().__contains__, NOW) == BYE
 
 

@@ -1,4 +1,4 @@
-"""Providers are looked at where an operator must hear of them, and each is in trouble for itself alone."""
+"""Provider health: gate checks providers where an operator needs an alert, and the state of each is independent."""
 
 import asyncio
 from collections.abc import AsyncIterator

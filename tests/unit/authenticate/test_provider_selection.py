@@ -1,4 +1,4 @@
-"""Where somebody signs in, as far as it can be told without asking them."""
+"""Choice of a user's provider, as far as gate can decide it without a question to the user."""
 
 from pathlib import Path
 from typing import Any

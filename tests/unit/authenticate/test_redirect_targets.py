@@ -1,4 +1,4 @@
-"""A redirect leads to a host of ours, or nowhere."""
+"""A redirect leads to a host of gate, or is refused."""
 
 import string
 from urllib.parse import urlsplit
@@ -69,6 +69,6 @@ def test_whatever_is_accepted_reads_the_same_to_another_parser(rest: str, beginn
 
 
 def test_a_port_that_is_the_other_schemes_default_is_no_port_of_ours() -> None:
-    """Whoever decides by origin may hold both default ports for none, so such a URL must not come that far."""
+    """Code that compares origins may treat both default ports as absent, so such a URL must be refused earlier."""
     for url in ("https://app.example.com:80/", "http://app.example.com:443/"):
         assert TARGETS.target(url, lambda origin: True) is None

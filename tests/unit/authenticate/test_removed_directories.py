@@ -19,7 +19,7 @@ OKTA = {"service_account": '{"api_key": "k"}'}
 
 @pytest.fixture
 async def broker() -> MemoryStore:
-    """What corp's and partner's directories have told, and that of the keys `idp_*` before."""
+    """Records of the directories of corp and partner, and those of the former `idp_*` keys."""
     broker = MemoryStore()
     for type in TYPES:
         for id in ("corp/1", "partner/1", "partner/2", "gone/1"):
@@ -70,7 +70,7 @@ async def test_of_the_keys_of_one_provider_what_entries_had_told_goes(tmp_path: 
 async def test_the_people_of_an_entry_called_as_the_only_provider_stay_where_it_has_a_directory(
     tmp_path: Path, broker: MemoryStore, keys: dict[str, str], stay: list[str]
 ) -> None:
-    """And who was deactivated stays out, whoever may say so now."""
+    """A deactivated user also stays deactivated, even if another source is responsible now."""
     (tmp_path / "people.yaml").write_text("users: []")
     for type, id in ((DIRECTORY_USER, "oidc/1"), (DIRECTORY_GROUP, "oidc/g"), (DIRECTORY_RUN, "oidc/1"), (SCIM_USER, "oidc/7")):
         await broker.put(type, id, {"id": id})
@@ -82,7 +82,7 @@ async def test_the_people_of_an_entry_called_as_the_only_provider_stay_where_it_
 
 
 async def test_people_and_groups_of_another_kind_of_provider_are_there_when_it_is_taken_back(tmp_path: Path) -> None:
-    """What a file of an entry told is known by its groups, which no other has called so."""
+    """Records from an entry's directory file are recognized by their groups, whose names no other entry uses."""
     broker = MemoryStore()
     said = {"issuer": "https://corp.okta.com"}
     for type, id in ((DIRECTORY_USER, "okta/1"), (DIRECTORY_GROUP, "g"), (DIRECTORY_GROUP, "team/raw"), (SCIM_USER, "7")):

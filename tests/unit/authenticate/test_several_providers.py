@@ -1,4 +1,4 @@
-"""Several providers: an answer of one to a request for another signs nobody in, whatever it holds, and what is one's goes to no other."""
+"""Several providers: a response of one to a request for another signs in no user, and data of one is never sent to another."""
 
 import itertools
 from collections.abc import AsyncIterator, Callable
@@ -145,8 +145,8 @@ async def test_a_hostile_provider_s_people_are_never_another_s(site: SeveralSite
 async def test_a_code_that_a_hostile_provider_has_seen_is_no_answer_of_another(
     site: SeveralSite, hostile: str, other: str, brought: Callable[[str], str]
 ) -> None:
-    """Mix-up (RFC 9700 4.4), where nobody says `iss`: the hostile one sends its people on to another, with the challenge of an attempt of
-    its own, sees their code because it was asked, and brings it in its own browser."""
+    """Mix-up (RFC 9700 4.4) without `iss`: the hostile provider redirects its users to another provider, with the challenge of an attempt
+    that it began.  It receives their code at its token endpoint, and presents the code in its own browser."""
     mine, theirs = site.idps[hostile], site.idps[other]
     for idp in (mine, theirs):
         idp.bend.discovery = {"authorization_response_iss_parameter_supported": ABSENT}
@@ -195,7 +195,7 @@ async def test_a_subject_that_looks_like_another_provider_s_person_is_none(site:
 async def test_who_has_an_id_after_somebody_else_has_nothing_of_theirs(
     site: SeveralSite, tmp_path: Path, django_pages: ASGIHandler
 ) -> None:
-    """The entry points at another issuer, which calls somebody by the same subject."""
+    """The entry now points at another issuer, where another user has the same subject."""
     _, session = await signed_in(site, "partner")
     user = UserRecord(session.user_id, name="Alice", issuer=session.vouched_by)
     now = site.clock()

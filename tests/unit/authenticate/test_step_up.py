@@ -1,4 +1,4 @@
-"""What a route asks of a sign-in goes through the signed URL, the attempt and the request, and is held against the answer."""
+"""Step-up requirements of a route: they pass through the signed URL, the attempt and the request, and the response must meet them."""
 
 import json
 from typing import Any

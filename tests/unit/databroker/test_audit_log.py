@@ -1,4 +1,4 @@
-"""Is every action told once, with who did it, and can nobody fill the log who is not let in?"""
+"""Audit log: every action is recorded once with its actor, and unauthenticated clients cannot fill it."""
 
 import csv
 from dataclasses import dataclass, field, replace
@@ -215,7 +215,7 @@ class Recorded(AuditLog):
 @pytest.mark.parametrize("most", [1, 2])
 @pytest.mark.parametrize("error", [BrokerError, AccessError])
 async def test_a_step_is_told_of_before_it_is_taken_and_where_it_fails_if_that_can_be(error, most):
-    """Whoever asked reads of what failed, not that the log was full by then."""
+    """The caller receives the error of the failed step, not that the log is full."""
     log = Recorded(BOB, "", most=most)
 
     async def fail():

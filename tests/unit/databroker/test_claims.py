@@ -110,7 +110,7 @@ def test_the_claim_may_stand_inside_another() -> None:
     [
         ("oidc/ann", {"claims": {"groups": ["a"]}, "issuer": ISSUER}, ("a",)),
         ("oidc/ann", {"claims": {"groups": ["a"], "iss": ISSUER}}, ("a",)),
-        ("oidc/ann", {"claims": {"groups": ["a"]}}, ()),  # nobody knows whose word it is
+        ("oidc/ann", {"claims": {"groups": ["a"]}}, ()),  # the issuer is unknown
         ("oidc/ann", {"claims": {"groups": ["a"]}, "issuer": "https://another.example"}, ()),
         ("okta/ann", {"claims": {"groups": ["a"]}, "issuer": ISSUER}, ()),
         ("oidc/ann", {"claims": 7, "issuer": 7}, ()),
@@ -125,7 +125,7 @@ def test_the_groups_of_a_person_are_those_of_the_configured_issuer(
 
 
 def test_the_same_configuration_read_twice_counts_the_same_words(tmp_path: Path) -> None:
-    """Else every reload would make the admin's tables anew."""
+    """Otherwise every reload would rebuild the admin's tables."""
     icon = tmp_path / "icon.svg"
     icon.write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
     said = several("corp", "partner")

@@ -1,4 +1,4 @@
-"""A clock that differs is told once, and again after a while, and that it is right again."""
+"""Clock skew is reported once, again after a while, and when it ends."""
 
 import pytest
 from structlog.testing import capture_logs

@@ -12,7 +12,7 @@ from tests.support.signed_in import put_session
 
 
 class Store(MemoryStore):
-    """Goes away after so many deletions, and remembers their order."""
+    """Store that becomes unavailable after `left` deletions, and records their order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ async def test_what_broke_off_is_finished_by_asking_again(store: Store, after: i
     assert len(over) == after
     assert set(over).isdisjoint(await ids(store))
     store.left = 100
-    for id in ("a", "b"):  # each by whoever still has it
+    for id in ("a", "b"):  # each that is still stored
         if id in await ids(store):
             await end_sessions(store, [id])
     assert await ids(store) == ["c"]

@@ -142,7 +142,7 @@ async def test_whatever_a_renewal_meets_another_begins_the_work_anew(clock):
         async def renew(self, lease: Lease, ttl: float) -> bool:
             self.renewed += 1
             if self.renewed == 1:
-                raise RuntimeError("nobody thought of this")
+                raise RuntimeError("unexpected")
             return await super().renew(lease, ttl)
 
     work = Work()
@@ -152,7 +152,7 @@ async def test_whatever_a_renewal_meets_another_begins_the_work_anew(clock):
     await ended(task)
 
 
-@pytest.mark.parametrize("error", [BrokerError("away"), RuntimeError("nobody thought of this")], ids=["away", "unexpected"])
+@pytest.mark.parametrize("error", [BrokerError("away"), RuntimeError("unexpected")], ids=["away", "unexpected"])
 async def test_a_broker_that_is_away_is_asked_again(clock, error: Exception):
     class Away(MemoryStore):
         asked = 0

@@ -1,4 +1,4 @@
-"""Can the tables hold anything that must not be read by whoever may look at the admin?"""
+"""Admin tables hold no data that users of the admin must not read."""
 
 import pytest
 from django.apps import apps
@@ -14,7 +14,7 @@ SECRETS = ("token", "claim", "secret", "cookie", "code")
 def test_no_column_is_for_tokens_or_claims():
     models = [
         model for model in apps.get_app_config("databroker").get_models() if model is not StoredLease
-    ]  # its token tells holders apart
+    ]  # its token distinguishes holders
     # Whether a claim names a group is no claim.
     columns = [field.name for model in models for field in model._meta.get_fields() if not isinstance(field, BooleanField)]
     assert [column for column in columns if any(word in column for word in SECRETS)] == []

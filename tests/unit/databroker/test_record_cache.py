@@ -1,4 +1,4 @@
-"""Is what was packed the same when it is opened, for each reader anew, and does what nobody uses make room?"""
+"""Cache of packed records: each reader gets an equal, separate copy, and the least recently used records are evicted."""
 
 import enum
 import sys
@@ -156,7 +156,7 @@ def test_it_weighs_a_third() -> None:
 
 
 def test_records_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A provider may have told a hundred times as much of each person as is usual."""
+    """A provider may send a hundred times the usual amount of data about each user."""
     monkeypatch.setattr(packed_records, "MOST_BYTES", 50_000)
     held = packed(*(record(str(number), claims="x" * 10_000) for number in range(20)))
     assert "<RecordCache 4 of" in repr(held)

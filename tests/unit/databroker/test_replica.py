@@ -257,7 +257,7 @@ async def test_what_was_cached_is_served_while_the_broker_is_away_and_nothing_el
 
 @pytest.mark.parametrize("world", [{"staleness": staleness, "shortest_silence": 0.3} for staleness in (0.0, 0.3)], indirect=True)
 async def test_a_line_that_goes_silent_is_no_sign_that_all_is_well(world):
-    """Nobody says that it is gone: what counts is when the broker was heard last."""
+    """No error reports the loss, so only the time of the broker's last message counts."""
     await world.store.put(SESSION, "a", {})
     assert await world.replica.get(SESSION, "a")
     world.line.silent = asyncio.Event()

@@ -145,7 +145,7 @@ class AwayForAMoment(MemoryStore):
 
 
 async def test_a_store_that_is_away_is_swept_when_it_is_back():
-    """One line for each try, and no traceback: what an operator can mend is no fault of the program."""
+    """One line for each attempt and no traceback, because an operator can repair this and the code is not at fault."""
     store = AwayForAMoment(lambda: NOW)
     await store.put(USED_ID, "old", {}, expires=NOW - 1)
     service = DataBrokerService(store, lambda: NOW, sweep_interval=0.001)

@@ -1,4 +1,4 @@
-"""A session counts only while whoever vouched for it is the configured provider."""
+"""A session is valid only while the issuer that vouched for it is the configured provider."""
 
 from collections.abc import Mapping
 from pathlib import Path

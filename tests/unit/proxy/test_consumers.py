@@ -1,4 +1,4 @@
-"""The Channels consumer, driven as Channels drives one: a handshake is judged, carried, and ends, whoever ends it."""
+"""Channels consumer, driven as Channels drives one: a handshake is authorized, proxied and ended by either side."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ Message = dict[str, Any]
 
 
 class Carrier:
-    """A data plane for one handshake: accepts, says hello, and carries until it is told to end."""
+    """Data plane for one handshake: it accepts, sends hello, and relays until it is ended."""
 
     def __init__(self, answer: Message | None = None, error: Exception | None = None) -> None:
         self.answer, self.error = answer, error

@@ -1,4 +1,4 @@
-"""What a cluster and a serverless service see of a request: our credentials and nobody else's, or no request at all."""
+"""A cluster and a serverless service receive gate's credentials and no others, or no request at all."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each way that a judged request may go, and for whom; what of it an upstream sees: tests/contract/test_verdict_matrix.py."""
+"""Each verdict on a request, and its user; tests/contract/test_verdict_matrix.py checks the request that an upstream receives."""
 
 from pathlib import Path
 from typing import Any

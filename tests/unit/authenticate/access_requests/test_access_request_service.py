@@ -51,7 +51,7 @@ class Told(AuditLog):
 
 
 class World:
-    """Access request service with users.  `told` is the audit log, which `is_full` breaks; `groups` are current per session."""
+    """Access request service with users.  `is_full` makes the audit log fail; `groups` are each session's current groups."""
 
     def __init__(self, directory: Path):
         self.directory = directory

@@ -148,9 +148,9 @@ async def test_approval_by_a_rotated_secret_is_ignored(sites: Any, step: str) ->
 
 
 @pytest.mark.parametrize("secret_viewers", ["oidc/alice", "Alice@Example.com"])
-@pytest.mark.parametrize("step", ["made", "given a new secret", "made by a program of theirs"])
+@pytest.mark.parametrize("step", ["made", "given a new secret", "made by their service account"])
 async def test_requester_cannot_decide_with_a_known_secret(sites: Any, step: str, secret_viewers: str) -> None:
-    name = "robot--own" if step == "made by a program of theirs" else "named"
+    name = "robot--own" if step == "made by their service account" else "named"
     api = await sites([{"user": f"service_account/{name}"}])
     may = ["requests:read", "requests:decide", "service_accounts:write"]
     if step == "made":

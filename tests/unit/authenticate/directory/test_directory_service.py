@@ -1,4 +1,4 @@
-"""Several directories: each is read, fails and is told of by itself, and says nothing of another's people."""
+"""Several directories: each is synced, fails and is reported separately, and adds no data to another's users."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,7 +65,7 @@ async def corp() -> AsyncIterator[Okta]:
 
 @pytest.fixture
 async def partner() -> AsyncIterator[Okta]:
-    """At which everybody has the same ids as at corp."""
+    """Directory in which all users have the same ids as at corp."""
     async with Okta() as directory:
         directory.company.users = {"ann": ("Mallory", "ceo@corp.example")}
         directory.company.members = {"engineering": [], "backend": ["ann"], "empty": []}

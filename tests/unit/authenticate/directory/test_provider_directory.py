@@ -1,4 +1,4 @@
-"""The directory is kept right by one process, at its interval; and whoever signs in has their groups at once."""
+"""Provider directory: one process keeps it current at its interval, and a user who signs in has their groups at once."""
 
 import asyncio
 from dataclasses import replace

@@ -125,7 +125,7 @@ async def test_nothing_is_too_much_where_nothing_was(broker: BrokerOverALine) ->
 
 
 async def test_what_changed_since_the_reading_began_is_left_alone() -> None:
-    """Somebody signed in meanwhile, and was looked up: the list was made before they were there."""
+    """A user signed in and was looked up after the list was made, so the list does not contain them."""
     now = 1000.0
     broker = BrokerOverALine(MemoryStore(lambda: now))
     await broker.put(DIRECTORY_USER, "okta/old", DirectoryUser("okta/old").to_data())

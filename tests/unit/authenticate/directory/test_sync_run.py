@@ -15,7 +15,7 @@ from tests.support.providers import a_provider
 
 
 class Held:
-    """A source that tells of so many users, when it may."""
+    """Source of `users` users, which waits for `may_answer`."""
 
     def __init__(self, users: int = 3):
         self.users = users
@@ -112,7 +112,7 @@ async def test_only_one_reads_at_a_time(desk: Desk) -> None:
 
 async def test_it_ends_when_its_time_is_over(desk: Desk) -> None:
     desk.source.may_answer.clear()
-    asyncio.get_running_loop().call_later(3, desk.source.may_answer.set)  # heard by a reading that has no end
+    asyncio.get_running_loop().call_later(3, desk.source.may_answer.set)  # releases a sync that has no deadline
     assert "idp_refresh_directory_timeout" in (await desk.read(timeout=0.01)).error
     assert await desk.known() == 0
 

@@ -1,4 +1,4 @@
-"""What a provider may send about one user, whichever way it comes: more is refused, and nothing of it is stored."""
+"""Limits on a provider's data about one user, over every channel: larger data is refused, and none of it is stored."""
 
 import json
 from collections.abc import Callable
@@ -81,7 +81,7 @@ async def test_a_sign_in_with_more_is_a_page_and_stores_nothing(site: Site, way:
 
 
 async def test_a_session_whose_claims_grow_ends_at_the_refresh(site: Site) -> None:
-    """Else whoever can make them grow keeps the groups that they had."""
+    """Otherwise a user who can make them grow would keep their earlier groups."""
     await site.browser().sign_in()
     (record,) = await site.sessions()
     site.idp.bend.userinfo = BEYOND["members"][0]

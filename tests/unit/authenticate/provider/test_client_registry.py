@@ -1,4 +1,4 @@
-"""Of several providers each has a client of its own, and what is one's is never sent to another."""
+"""Each of several providers has a separate client, and data of one is never sent to another."""
 
 import time
 from pathlib import Path

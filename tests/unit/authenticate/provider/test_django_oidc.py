@@ -1,4 +1,4 @@
-"""What we lean on in mozilla-django-oidc, and what we must never take from it."""
+"""Behaviour of mozilla-django-oidc that gate relies on, and behaviour that gate must never use."""
 
 import inspect
 

@@ -149,7 +149,7 @@ async def test_nobody_waits_for_a_provider_that_says_nothing(client: ProviderCli
 
     async def silent(client: ProviderClient) -> DiscoveryDocument:
         await asyncio.sleep(3)
-        return await speaks(client)  # heard by who waits for longer than the caller allows
+        return await speaks(client)  # reached only if the caller exceeds its time limit
 
     monkeypatch.setattr(ProviderClient, "discovery", silent)
     assert await client.end_session_url(BOTH, {}, timeout=0.05) == ""

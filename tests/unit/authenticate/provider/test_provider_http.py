@@ -119,7 +119,7 @@ async def test_tls_is_verified_against_the_system_and_certificate_authority(tmp_
             ProviderHttp(make_options(tmp_path), AddressScope(None)),
         )
         assert (await trusting.get(f"https://localhost:{port}/")).json() == {}
-        # Another name than the certificate's, and an authority that nobody named.
+        # A name that differs from the certificate's, and an authority that is not configured.
         for http, host, words in (
             (trusting, "127.0.0.1", "for another name"),
             (strict, "localhost", "untrusted certificate .*CA"),

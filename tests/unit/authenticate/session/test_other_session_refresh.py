@@ -27,7 +27,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def signed_in(site: Site, *people: str) -> list[str]:
-    """Sign these in, each in a browser of their own; their sessions at the provider."""
+    """Sign each user in with a separate browser, and return their sessions at the provider."""
     for person in people:
         await site.browser().sign_in(person)
     return await sids(site)

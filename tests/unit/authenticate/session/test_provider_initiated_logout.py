@@ -1,4 +1,4 @@
-"""What the provider's word ends, and what of it is remembered."""
+"""Sessions that a logout by the provider ends, and the part of it that gate stores."""
 
 import asyncio
 from unittest.mock import patch

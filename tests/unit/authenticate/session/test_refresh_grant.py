@@ -1,4 +1,4 @@
-"""What a refresh may bring: the same person with newer tokens and claims, and nobody else."""
+"""Data that a refresh may return: newer tokens and claims of the same user, and of no other."""
 
 from dataclasses import replace
 

@@ -80,7 +80,7 @@ async def test_a_token_that_expired_in_trouble_ends_the_session(one: Renewals) -
     ids=["refused", "forbidden", "in trouble"],
 )
 async def test_a_renewed_grant_alone_vouches_for_nobody(one: Renewals, answer: Answer, not_before: int) -> None:
-    """Some providers renew the tokens of a blocked user, whom userinfo refuses. The first refresh is due after 60 of 120 seconds."""
+    """Some providers renew a blocked user's tokens, although userinfo refuses them. The first refresh is due after 60 of 120 seconds."""
     one.idp.lifetime = 120
     await one.signed_in()
     one.idp.bend.answers["/userinfo"] = answer

@@ -1,4 +1,4 @@
-"""One renewal of a session at a time, anywhere; what ended meanwhile stays ended; what the provider can't say changes nothing."""
+"""Session refresh: one at a time across processes; a session that ended during it stays ended; a provider error changes nothing."""
 
 import asyncio
 from dataclasses import replace
@@ -107,7 +107,7 @@ async def test_tokens_are_not_lost_where_the_claims_can_not_be_read(one: Renewal
 async def test_new_tokens_are_written_when_the_store_comes_back(one: Renewals, monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider has forgotten the old refresh token: without the new one the session would end with the next refresh."""
     await expiring(one)
-    put, failures = one.broker.put, [BrokerError("away"), BrokerError("done, but nobody says so")]
+    put, failures = one.broker.put, [BrokerError("away"), BrokerError("done, response lost")]
 
     async def failing_first(type: str, id: str, data: dict, **options: object) -> object:
         if type != SESSION or not failures:
@@ -160,7 +160,7 @@ WRONG: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("bend", WRONG.values(), ids=WRONG)
 async def test_a_refreshed_id_token_that_is_wrong_ends_the_session(one: Renewals, bend: dict[str, object]) -> None:
-    """Wrong, not late: nothing that came with it is kept, and nobody tries again."""
+    """The token is invalid, not late: gate stores nothing that came with it, and does not retry."""
     before = metrics.registry.get_sample_value("gate_session_refresh_failures_total", {"reason": "wrong"}) or 0.0
     await expiring(one)
     for name, value in bend.items():
@@ -279,7 +279,7 @@ async def test_by_hand_is_remembered_and_refreshes_at_once(one: Renewals) -> Non
 
 
 async def test_a_provider_has_its_share_and_others_have_theirs(one: Renewals) -> None:
-    """One that does not answer keeps nobody else's refresh waiting."""
+    """A provider that does not respond delays no other provider's refresh."""
     await one.signed_in(id="first")
     await one.signed_in(id="second")
     of_two = SessionRefresh(lambda session: one.client, one.broker, one.clock, share=1)

@@ -147,7 +147,7 @@ async def test_a_session_has_ended_also_where_the_index_cannot_be_tidied(site: S
 
 
 async def test_a_sign_out_that_failed_halfway_is_done_by_asking_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session that names a browser's weaker ones must not go first: nobody would find those again."""
+    """The session that names a browser's weaker sessions must not be deleted first, because only it leads to them."""
     cookie = await cookie_of(site)
     (record,) = await site.sessions()
     await site.broker.put(SESSION, "weak", {**record.data, "id": "weak"})

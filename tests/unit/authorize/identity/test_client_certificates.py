@@ -63,7 +63,7 @@ BAD = {
     "without its intermediate": ([MIDDLE.issue(now=NOW)], "no chain"),
     "issued by one that is no authority": ([ANN.issue("bob", now=NOW), ANN], "no chain"),
     "a key that may not sign": ([ROOT.issue(now=NOW, extensions=[usage(certifies=True)])], "may not sign"),
-    "with a critical extension that nobody knows": (
+    "with an unknown critical extension": (
         [ROOT.issue(now=NOW, extensions=[(x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00"), True)])],
         "no chain",
     ),

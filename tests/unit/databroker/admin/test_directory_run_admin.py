@@ -1,4 +1,4 @@
-"""The history of the directory's readings: bounded, for reading only, and it tells how old the data is."""
+"""Admin history of directory syncs: bounded, read-only, and it shows the age of the data."""
 
 from datetime import UTC, datetime
 from pathlib import Path

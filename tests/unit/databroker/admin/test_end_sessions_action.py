@@ -1,4 +1,4 @@
-"""Do sessions end in the store, go from the tables at once, and are they all told of, whatever fails?"""
+"""Admin action that ends sessions: they end in the store, leave the tables at once and are all audited, also after failures."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("database")
 
 
 class FailingStore(MemoryStore):
-    """Goes away after so many deletions."""
+    """Store that becomes unavailable after `deletions` deletions."""
 
     deletions = 2
 

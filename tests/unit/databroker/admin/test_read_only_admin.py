@@ -1,4 +1,4 @@
-"""Rows are looked at by the staff, edited by nobody, and their history is the audit log."""
+"""Read-only admin: staff view rows, no user edits them, and their history is the audit log."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -17,7 +17,7 @@ from databroker.records import Record, SessionRecord
 from foundation.errors import BrokerError
 
 MARK = "planted-8c1f"
-# The fields of a session that are no secret; a new one is taken for a secret until somebody says otherwise here and in details.py.
+# Session fields that are not secret.  A new field counts as secret until it is added here and in details.py.
 HARMLESS = {
     "id",
     "superseded_ids",

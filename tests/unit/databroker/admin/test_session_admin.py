@@ -208,7 +208,7 @@ def test_sessions_are_sorted_by_when_they_were_last_seen(pages, people):
 
 
 def test_the_audit_log_says_who_did_what_to_whom(pages, people):
-    # An address that only the admin's account has is nobody's: who came in by single sign-on has their id in the session.
+    # An address that only the admin's account has identifies no user, because single sign-on stores the user's id in the session.
     get_user_model().objects.filter(username="ann").update(email="boss@a.org")
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
     pages.post("databroker/session/s2/delete/", post="yes")
@@ -350,7 +350,7 @@ def test_a_list_asks_the_database_no_more_for_fifty_rows_than_for_five(pages, pa
             AuditEntry.objects.create(who="ann@a.org", object_repr="x", action="ends the session")
 
     more(0, 5)
-    questions()  # what Django remembers of its own
+    questions()  # fills Django's caches
     few = questions()
     more(5, 50)
     assert 0 < questions() == few
@@ -363,7 +363,7 @@ def test_a_group_keeps_its_size_in_a_filtered_list(pages, people):
 
 
 def told_apart(tmp_path: Path) -> AdminPages:
-    """The pages where a partner's provider says that eve has the address of somebody at another one, and calls her so."""
+    """Pages where a partner's provider asserts for eve the address of another provider's user, as her email and name."""
     options = make_options(tmp_path, **several("corp", "partner"))
     rows = RowBatch(CountedWords.from_options(options))
     for id, email in (("corp/1", "ceo@corp.example"), ("partner/eve", "ceo@corp.example"), ("partner/bob", "bob@partner.example")):

@@ -1,4 +1,4 @@
-"""What is stored of access that ends, and what can't be."""
+"""Records of temporary access: values that can be stored, and values that cannot."""
 
 import math
 from typing import Any

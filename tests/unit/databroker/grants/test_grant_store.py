@@ -1,4 +1,4 @@
-"""Access is given, listed and revoked, once each, whoever else writes at that moment."""
+"""Temporary access is granted, listed and revoked exactly once, also under concurrent writes."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Requests for access wait, at most so many, and are over once."""
+"""Access requests: the number of pending ones is bounded, and each ends once."""
 
 import asyncio
 from dataclasses import replace

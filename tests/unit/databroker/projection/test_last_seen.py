@@ -130,7 +130,7 @@ def test_the_longer_it_has_written_the_longer_it_waits():
     assert pause_after(0.001, INTERVAL) == INTERVAL
     assert pause_after(0.5, INTERVAL) == pytest.approx(15)
     assert pause_after(10, INTERVAL) == LONGEST_INTERVAL
-    # What waits for its row is asked for at least once more.
+    # An entry that waits for its row is retried at least once.
     assert LONGEST_WAIT > LONGEST_INTERVAL
 
 

@@ -250,7 +250,7 @@ async def test_a_record_that_no_row_can_say_stops_nobody_elses(type: str, id: st
 
 
 async def test_no_error_ends_the_following(monkeypatch: pytest.MonkeyPatch) -> None:
-    store, write, failures = MemoryStore(), rows.write, [RuntimeError("nobody thought of this")]
+    store, write, failures = MemoryStore(), rows.write, [RuntimeError("unexpected")]
 
     def failing_first(batch: rows.RowBatch) -> None:
         if failures:

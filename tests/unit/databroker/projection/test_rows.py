@@ -138,7 +138,7 @@ def several_of(tmp_path: Path) -> CountedWords:
             {"email": "a@partner.example"},
             ("a@partner.example", "boss@partner.example"),
         ),
-        # Longer than the column: what is left of it is another address than the one that the provider said.
+        # Longer than the column: truncated, it would be another address than the provider's.
         ({"email": f"{'a' * 239}@partner.example.evil.example"}, None, ("", f"{'a' * 239}@partner.example")),
         ({"email": f"{'a' * 240}@partner.example"}, None, ("", f"{'a' * 240}@partner.exampl")),
         ({"email": 7}, None, ("", "7")),
@@ -227,7 +227,7 @@ def test_a_group_has_a_row_while_a_record_or_a_claim_names_it():
 
 @pytest.mark.usefixtures("database")
 def test_a_group_s_row_is_mended_by_whoever_is_written_next():
-    """Another process may have removed it, when nobody was in it for a moment."""
+    """Another process may have removed the row, while the group had no members for a moment."""
     wrote(person("oidc/1", "g"))
     Group.rows.all().delete()
     assert differing(person("oidc/1", "g")) == {(Group, "g")} == differing(group("g", None))

@@ -1,4 +1,4 @@
-"""What the methods promise beyond the store: pages, and the stream as others than our client read it."""
+"""Broker methods beyond the store's contract: pages, and the stream as clients other than gate's read it."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What goes over the wire comes back the same."""
+"""Values that are converted to the wire format and back are equal."""
 
 import pytest
 

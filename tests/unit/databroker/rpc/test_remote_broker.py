@@ -1,4 +1,4 @@
-"""What a remote client knows of its server: that it restarted, that it is away, whether a write may be repeated."""
+"""State that a remote client tracks of its server: that it restarted, that it is unavailable, whether a write may be repeated."""
 
 import asyncio
 from collections.abc import AsyncIterator

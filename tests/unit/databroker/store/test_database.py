@@ -1,4 +1,4 @@
-"""What only the database promises: a clear word where it takes no writes, and cleaning that locks nothing for nothing."""
+"""Guarantees of the database store alone: a clear error where it accepts no writes, and cleaning without needless locks."""
 
 import asyncio
 import sqlite3

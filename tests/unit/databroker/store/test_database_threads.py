@@ -58,7 +58,7 @@ async def test_a_closed_one_says_so(threads: DatabaseThreads) -> None:
 
 
 async def test_what_was_given_up_before_it_began_is_never_done(threads: DatabaseThreads) -> None:
-    """A server may be reached late: by then nobody waits for the answer."""
+    """The server may be reached late, after the caller has stopped waiting."""
     go_on, done = threading.Event(), []
 
     def is_slow(**_: object) -> None:

@@ -1,4 +1,4 @@
-"""What MemoryStore promises beyond the contract of all stores: bounded memory, and expiry by sweep."""
+"""Guarantees of MemoryStore beyond the contract of all stores: bounded memory, and expiry by sweep."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Do calls of one turn go together, and does nobody's trouble become another's?"""
+"""Redis pipeline: calls of one loop iteration share a round trip, and the error of one call does not affect another."""
 
 import asyncio
 from collections.abc import Sequence

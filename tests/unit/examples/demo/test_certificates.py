@@ -1,4 +1,4 @@
-"""What the demo's authority vouches for, and what it can't."""
+"""Certificates that the demo's authority can issue, and those that it cannot."""
 
 import contextlib
 import ssl

@@ -1,4 +1,4 @@
-"""The chat room: everybody hears everybody, under the name that came with the verified assertion."""
+"""Chat room: every user receives every message, under the name from the verified assertion."""
 
 import contextlib
 from collections.abc import AsyncIterator

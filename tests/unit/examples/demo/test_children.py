@@ -1,4 +1,4 @@
-"""Children of the demo: ports that are free or named, ends that are noticed, output that is ours."""
+"""Child processes of the demo: ports that are free or named, exits that are noticed, and captured output."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What the demo keeps between runs, and the configuration that it writes."""
+"""Demo state that persists between runs, and the configuration that the demo writes."""
 
 from datetime import UTC, datetime
 from pathlib import Path

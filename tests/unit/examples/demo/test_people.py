@@ -1,4 +1,4 @@
-"""Who may enter which site of the demo, in keys and in words."""
+"""Access of demo users to each site, as configuration keys and as text."""
 
 import pytest
 

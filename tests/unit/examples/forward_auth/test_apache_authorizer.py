@@ -1,4 +1,4 @@
-"""What Apache hears from the authorizer; the whole way is in tests/integration/test_forward_auth.py."""
+"""Responses of the authorizer to Apache; tests/integration/test_forward_auth.py covers the complete path."""
 
 import http.client
 import io

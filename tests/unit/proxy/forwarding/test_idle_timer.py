@@ -1,4 +1,4 @@
-"""Silence is measured from the last word, by a clock, and does not count while nobody could speak."""
+"""Idle time is measured by a clock from the last data, and does not count while no side could send."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from proxy.forwarding.idle_timer import IdleTimer
 
 
 class Loop:
-    """A loop whose time is told, and whose one timer runs when it is due."""
+    """Loop with a settable clock, whose one timer runs when it is due."""
 
     def __init__(self):
         self.now, self.due, self.is_hindered, self.cuts = 1000.0, None, False, 0

@@ -1,4 +1,4 @@
-"""A reader that stops stops the writer, and nobody else."""
+"""A reader that stops pauses the writer, and no other connection."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""By which host is a request counted?  By one that is configured, or by none."""
+"""Host label of a counted request: a configured host, or none."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Is each decision kept as it was made, and is what stands in shadow told and nothing else?"""
+"""Each decision is recorded as it was made, and a shadow policy is only reported."""
 
 import logging
 from pathlib import Path

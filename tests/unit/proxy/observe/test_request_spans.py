@@ -1,4 +1,4 @@
-"""What a trace tells of a request, and what it never does."""
+"""Request data that a trace contains, and data that it never contains."""
 
 from collections.abc import Iterator
 from pathlib import Path

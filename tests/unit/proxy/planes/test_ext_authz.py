@@ -1,4 +1,4 @@
-"""What goes with a request that an Envoy carries, and who hears of it; tests/unit/authorize/rpc/test_ext_authz.py asks as one."""
+"""Headers of a request that an Envoy forwards, and its records; tests/unit/authorize/rpc/test_ext_authz.py sends requests as an Envoy."""
 
 from pathlib import Path
 from typing import Any

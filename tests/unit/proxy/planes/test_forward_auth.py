@@ -1,4 +1,4 @@
-"""What a front proxy is answered (classes B16, B18, B37, B45); another status than 2xx is what keeps a request out."""
+"""Responses to a front proxy (classes B16, B18, B37, B45); any status other than 2xx keeps a request out."""
 
 import itertools
 import time

@@ -178,7 +178,7 @@ async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again
 
 
 async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grant that has ended, a session: nobody has to be asked for that.  What was put off meanwhile is learned before, or not at all."""
+    """The known end of a grant or session needs no broker.  An extension counts only if it was learned before."""
     monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     ended, now, known = list[str](), [100.0], {"first": 200.0}
     streams = OpenStreams(lambda: now[0])
@@ -227,7 +227,7 @@ async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(
 
 
 async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else nobody's access would be withdrawn any more, without a word."""
+    """Otherwise no access would be revoked any more, without a log line."""
     monkeypatch.setattr("proxy.planes.open_streams.RECHECK_INTERVAL", 0)
     streams, ended, may = OpenStreams(), [], {"s2"}
     other = incoming_from("https://app.example.com/")

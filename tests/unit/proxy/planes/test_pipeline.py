@@ -1,4 +1,4 @@
-"""Is authorize asked once about a request, and told of it what is to be kept?"""
+"""authorize is called once for a request, and receives the data to record about it."""
 
 from pathlib import Path
 

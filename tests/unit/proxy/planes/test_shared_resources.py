@@ -1,4 +1,4 @@
-"""What follows a new configuration although it outlives it."""
+"""Resources that outlive a configuration and follow the next one."""
 
 import socket
 from pathlib import Path

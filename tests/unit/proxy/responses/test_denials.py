@@ -1,4 +1,4 @@
-"""What those read who do not get through, and what is never told them."""
+"""Text that a denied client receives, and data that it never receives."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whatever a trusted proxy sends, the forwarding headers of an application name one client, scheme, host and port."""
+"""For any headers of a trusted proxy, the forwarding headers of an application name one client, scheme, host and port."""
 
 import pytest
 

@@ -30,7 +30,7 @@ def documented():
         yield {"to": to, **dict(key.split(": ", 1) for key in re.findall(r"`([^`]*)`", keys))}, path, expected
 
 
-# What the table of the documentation leaves to the reader.
+# Cases that the table of the documentation does not list.
 JOINS = [
     ({"to": "http://u"}, "//foo", "//foo"),
     ({"to": "http://u/"}, "//foo", "//foo"),

@@ -18,7 +18,7 @@ def loops(tmp_path: Path) -> SignInLoops:
 
 
 def after(loops: SignInLoops, times: int, *, host: str = HOST, start: float = NOW) -> list[bytes]:
-    """The Cookie header of a browser after so many completed sign-ins."""
+    """Return the Cookie header of a browser after `times` completed sign-ins."""
     header: list[bytes] = []
     for number in range(times):
         header = [loops.completed(header, host, start + number).split(";")[0].encode()]

@@ -230,7 +230,7 @@ async def test_a_body_that_only_looks_like_the_button_is_carried_as_it_is(gate: 
 
 
 async def test_who_leaves_while_the_button_is_sent_leaves_nothing_running(tmp_path: Path) -> None:
-    """The upstream knows the length of a body that never comes: somebody must hang up."""
+    """The upstream waits for the full length of a body that never comes, so gate must close the connection."""
 
     async def patient(conversation: Conversation) -> None:
         await conversation.head()

@@ -34,7 +34,7 @@ def test_round_robin_gives_each_upstream_its_exact_share_of_every_cycle(weights,
 
 @given(WEIGHTS)
 def test_round_robin_spreads_a_share_evenly(weights):
-    """After any number of requests nobody is further than one request per other upstream from its share."""
+    """After any number of requests no upstream differs from its share by more than one request per other upstream."""
     robin, total, chosen = RoundRobin(weights), sum(weights), Counter()
     for number in range(1, 2 * total + 1):
         chosen[robin.choose(all_of(weights), IDLE, b"")] += 1

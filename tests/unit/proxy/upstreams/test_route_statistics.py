@@ -1,4 +1,4 @@
-"""What is counted of a route, and how it is told."""
+"""Statistics of a route, and how they are reported."""
 
 from collections import Counter
 from pathlib import Path

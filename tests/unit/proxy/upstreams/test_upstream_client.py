@@ -450,7 +450,7 @@ async def test_what_came_before_an_answer_broke_off_is_read_first(client):
     async with CanaryUpstream(script=script) as canary:
         exchange = await client.open(make_request(canary.url))
         await exchange.response()
-        while exchange._protocol.connected:  # nobody reads while the connection is lost
+        while exchange._protocol.connected:  # no read runs while the connection is lost
             await asyncio.sleep(0)
         assert await exchange.read() == (b"short", True)
         with pytest.raises(UpstreamError):

@@ -1,4 +1,4 @@
-"""The page with the button: for the browser that sent the form, when somebody is signed in there."""
+"""Form replay page with the button: for the browser that sent the form, when a user is signed in there."""
 
 import re
 

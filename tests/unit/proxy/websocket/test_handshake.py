@@ -1,4 +1,4 @@
-"""What is a websocket handshake, and what is the answer to it (RFC 6455 4).  (Class B7)"""
+"""Websocket handshakes, and the responses to them (RFC 6455 4).  (Class B7)"""
 
 import pytest
 

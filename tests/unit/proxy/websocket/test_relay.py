@@ -1,4 +1,4 @@
-"""Frames both ways, until somebody ends them; and nothing after that."""
+"""Websocket relay: frames pass both ways until the connection is ended, and none after that."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -126,7 +126,7 @@ async def test_a_set_timeout_ends_it_with_1001():
 
 @pytest.fixture
 async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable[None]]:
-    """So many seconds pass, and no others: a busy machine takes none of those in which a sender is held."""
+    """Advance the clock by exactly these seconds: a busy machine does not use up the time in which a sender is held."""
     loop, now = asyncio.get_running_loop(), [0.0]
     monkeypatch.setattr(loop, "time", lambda: now[0])
 

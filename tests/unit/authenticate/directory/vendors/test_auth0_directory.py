@@ -1,4 +1,4 @@
-"""What Auth0 does in its own way: listings by page numbers, which can shift under the reader."""
+"""Auth0 specifics: listings by page number, whose pages can shift during a sync."""
 
 from tests.support.fake_api import as_json
 

@@ -1,4 +1,4 @@
-"""What Microsoft Entra ID does in its own way: deltas, pieces of groups, and clouds of nations."""
+"""Microsoft Entra ID specifics: delta queries, partial groups, and national clouds."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ async def test_after_a_day_everything_is_read_anew(staged) -> None:
 
 
 async def test_a_failed_reading_is_not_remembered(staged) -> None:
-    """Else what its first pages told would be missing for ever."""
+    """Otherwise the data of its first pages would be missing permanently."""
     stage = await staged("azure")
     await stage.read()
     stage.directory.company.members["engineering"] = ["carol"]

@@ -1,4 +1,4 @@
-"""What GitHub does in its own way."""
+"""GitHub specifics."""
 
 import pytest
 

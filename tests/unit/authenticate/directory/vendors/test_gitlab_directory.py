@@ -1,8 +1,8 @@
-"""What GitLab does in its own way: anybody can make a group of any name, so names are paths and only known groups count."""
+"""GitLab specifics: any user can create a group of any name, so names are paths and only known groups count."""
 
 
 async def test_a_group_is_named_by_its_whole_path(staged) -> None:
-    """Else whoever names a group of their own like ours, and makes our account a member, would be in ours."""
+    """Otherwise a user who names a group like a trusted one, and adds gate's account to it, would be in the trusted group."""
     stage = await staged("gitlab")
     await stage.read()
     assert {group.name for group in (await stage.groups()).values()} == {"corp/engineering", "corp/backend", "corp/empty"}

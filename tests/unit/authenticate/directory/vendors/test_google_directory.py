@@ -1,4 +1,4 @@
-"""What Google does in its own way; the rest is in tests/contract/test_directories.py."""
+"""Google specifics; tests/contract/test_directories.py covers the rest."""
 
 from tests.support.fake_api import as_json
 
@@ -13,7 +13,7 @@ async def test_everybody_of_the_company_is_in_a_group_that_holds_the_company(sta
 
 
 async def test_a_stranger_in_a_group_has_it(staged) -> None:
-    """Somebody of another domain, whom the list of users leaves out."""
+    """A user of another domain, who is missing from the list of users."""
     stage = await staged("google")
     stage.directory.company.members["empty"] = ["dan"]
     await stage.read()

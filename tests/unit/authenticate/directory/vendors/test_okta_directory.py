@@ -1,4 +1,4 @@
-"""What Okta does in its own way: only groups that changed are read again."""
+"""Okta specifics: only changed groups are read again."""
 
 import time
 

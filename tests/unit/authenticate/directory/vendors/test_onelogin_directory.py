@@ -1,4 +1,4 @@
-"""What OneLogin does in its own way."""
+"""OneLogin specifics."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How long we wait: as long as we are told, in whichever way a vendor tells it."""
+"""Delay before a retry: as long as the vendor requests, in each format that a vendor uses."""
 
 from email.utils import formatdate
 

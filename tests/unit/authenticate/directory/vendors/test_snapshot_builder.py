@@ -1,4 +1,4 @@
-"""What is gathered becomes one snapshot: nothing twice, groups in groups, and nothing without a bound."""
+"""Snapshot builder: one snapshot without duplicates, with nested groups, and with every size bounded."""
 
 import pytest
 

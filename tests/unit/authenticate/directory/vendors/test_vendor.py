@@ -1,4 +1,4 @@
-"""What is the same for many vendors: paths made of what a directory says, and the next page of a Link header."""
+"""Helpers that vendors share: paths built from directory data, and the next page in a Link header."""
 
 from typing import Any
 

@@ -66,9 +66,9 @@ def test_allowed_domains(entries: list[str], caller: Identity, reason: Reason) -
         pytest.param(["G1"], user(group_ids=frozenset({"g1"})), Reason.GROUP_NOT_LISTED, id="an id has its case"),
         pytest.param(["g1 "], user(group_ids=frozenset({"g1"})), Reason.GROUP_NOT_LISTED, id="white space counts"),
         pytest.param(["g1"], user(), Reason.NO_GROUPS, id="no groups"),
-        pytest.param(["g1"], user(group_ids=frozenset({"g2"}), groups_incomplete=True), Reason.GROUPS_INCOMPLETE, id="not all are told"),
-        pytest.param(["g1"], user(group_ids=frozenset({"g1"}), groups_incomplete=True), Reason.GROUP_LISTED, id="told among others"),
-        pytest.param(["g1"], user(groups=("g1",)), Reason.NO_GROUPS, id="what upstreams are told is not compared"),
+        pytest.param(["g1"], user(group_ids=frozenset({"g2"}), groups_incomplete=True), Reason.GROUPS_INCOMPLETE, id="not all are known"),
+        pytest.param(["g1"], user(group_ids=frozenset({"g1"}), groups_incomplete=True), Reason.GROUP_LISTED, id="listed among others"),
+        pytest.param(["g1"], user(groups=("g1",)), Reason.NO_GROUPS, id="groups for upstreams are not compared"),
     ],
 )
 def test_allowed_groups(entries: list[str], caller: Identity, reason: Reason) -> None:
