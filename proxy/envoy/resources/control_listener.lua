@@ -52,7 +52,7 @@ local function handle_connections(requested, path)
     local peer = fd and read_name(C.getpeername, fd)
     if peer and requested[peer] then
       local _, local_port = read_name(C.getsockname, fd)
-      if local_port == $PORT and not (path == "/shut_down" and shut_down(fd)) then
+      if local_port == $PORT and not (path == "/finish" and shut_down(fd)) then
         open[#open + 1] = peer
         -- Connecting to AF_UNSPEC resets a TCP connection and drops unsent data (connect(2)).
         if path == "/cut" then C.connect(fd, unspecified, 16) end

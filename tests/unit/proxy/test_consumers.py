@@ -64,12 +64,12 @@ async def test_a_websocket_is_carried_until_its_upstream_ends_it() -> None:
     assert await server.receive_output() == ACCEPT
     assert await server.receive_output() == {"type": "websocket.send", "text": "hello"}
     await server.send_input({"type": "websocket.receive", "text": "hi"})
-    while not carrier.side.heard:
+    while not carrier.side.messages:
         await asyncio.sleep(0)
     carrier.end.set()
     assert await server.receive_output() == {"type": "websocket.close", "code": 1001, "reason": "the end"}
     await server.wait()  # whether the server says websocket.disconnect or not
-    assert carrier.side.heard[0].payload == b"hi"
+    assert carrier.side.messages[0].payload == b"hi"
     assert carrier.counted == [(b"app.example.com", b"GET", 101)]
 
 
@@ -78,9 +78,9 @@ async def test_a_client_that_leaves_is_waited_for_as_long_as_it_is_carried() -> 
     server = await connected(carrier)
     assert await server.receive_output() == ACCEPT
     await server.send_input({"type": "websocket.disconnect", "code": 1000})
-    while not carrier.side.heard:
+    while not carrier.side.messages:
         await asyncio.sleep(0)
-    assert carrier.side.heard[0].close_code == 1000
+    assert carrier.side.messages[0].close_code == 1000
     carrier.end.set()
     await server.wait()
     assert not carrier.was_cancelled
