@@ -1,4 +1,4 @@
-"""Tokens that let a program in, and the many that must not (classes B13, B15; RFC 8725), against a provider that bends."""
+"""Accepted and refused bearer tokens (classes B13, B15; RFC 8725), against a provider with adjustable responses."""
 
 import asyncio
 import json
@@ -343,7 +343,7 @@ async def test_signed_userinfo_is_verified_for_a_bearer_token(world: World) -> N
 
 
 def userinfo_error(status: int, error: str, *, in_body: bool = False) -> Answer:
-    """RFC 6750 3: in the challenge; some say it in the body."""
+    """RFC 6750 3: in the challenge; some servers send it in the body."""
     challenge = {} if in_body else {"WWW-Authenticate": f'Bearer realm="idp", error="{error}", error_description="no \\"invalid_token\\""'}
     return Answer(status, json.dumps({"error": error} if in_body else {}).encode(), headers=challenge)
 
@@ -371,7 +371,7 @@ NONSENSE = [Answer(500), Answer(200, b"x" * 2_000_000), Answer(200, b"<html>"), 
 
 @pytest.mark.parametrize("answer", [*TROUBLE, *NONSENSE])
 async def test_what_it_says_of_anything_else_is_its_own_trouble(world: World, answer: Answer) -> None:
-    """A wall in front of it answers 403, too: that says nothing of anybody's token."""
+    """A firewall in front of it also responds 403, which proves nothing about a token."""
     token = world.idp.signed_in("alice")["access_token"]
     world.idp.bend.answers["/userinfo"] = answer
     with pytest.raises(ProviderError):

@@ -1,4 +1,4 @@
-"""Which page answers at the authenticate host."""
+"""View for each URL of the authenticate host."""
 
 from pathlib import Path
 

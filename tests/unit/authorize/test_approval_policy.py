@@ -1,4 +1,4 @@
-"""Where may people ask for access, and who may say yes?"""
+"""Routes where a user may request access, and users who may approve."""
 
 from typing import Any
 

@@ -93,7 +93,7 @@ def test_any_other_account_stays_its_provider_s(provider: ProviderConfig, email:
 def test_an_address_links_that_some_source_says_is_verified_and_none_denies(
     of_account: bool | None, of_session: bool | None, trusts: bool
 ) -> None:
-    """A provider that says nothing has verified nothing, unless the operator vouches for its addresses."""
+    """Without `email_verified` an address is unverified, unless the operator vouches for the provider's addresses."""
     session, _ = records(CORP, ANN, verified=of_session)
     _, account = records(CORP, ANN, verified=of_account)
     said = {of_account, of_session} - {None}

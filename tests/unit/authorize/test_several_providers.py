@@ -28,7 +28,7 @@ ALLOWED, FORBIDDEN, SIGN_IN = Outcome.ALLOWED, Outcome.FORBIDDEN, Outcome.SIGN_I
 
 
 def person(provider: ProviderConfig, email: str, sub: str = "1", then: dict[str, Any] | None = None, **claims: Any) -> Identity:
-    """`then`: what the provider said otherwise when this session began."""
+    """`then` holds the claims that differed when this session started."""
     said = {"sub": sub, "email": email, "email_verified": True, **claims}
     began = {**said, **(then or {})}
     session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, began, issuer=provider.issuer)

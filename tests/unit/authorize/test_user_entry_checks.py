@@ -14,7 +14,7 @@ USERS, ADMINS, POLICY = "policy[0].allowed_users[0]", "admin_allowed_users[0]", 
 
 
 def told(directory: Path, **settings: Any) -> dict[str, str]:
-    """Key path -> what is said of it, errors in capitals."""
+    """Return key path -> message, with errors in capitals."""
     found = checked(directory, **settings)
     return {problem.key: problem.message.upper() for problem in found.errors} | {
         problem.key: problem.message for problem in found.warnings if problem.rule == "doubtful-name"

@@ -1,4 +1,4 @@
-"""Which issuer a configuration names, and which names are it."""
+"""The issuer of a configuration, and the names that are equal to it."""
 
 from pathlib import Path
 

@@ -393,7 +393,7 @@ async def test_a_replica_that_fell_behind_starts_over(world):
 
 @pytest.mark.parametrize("world", [{"remembered_changes": 5}], indirect=True)
 async def test_a_server_that_restarts_behind_an_unbroken_line_is_known_by_its_new_version(world):
-    """Else the other processes' replicas, which lost the line, would never agree with this one how far it is."""
+    """Otherwise the replicas of other processes, which lost the connection, would never reach this one's position."""
     world.store._server_version = "another life"
     for number in range(20):
         await world.store.put(USER, str(number), {})

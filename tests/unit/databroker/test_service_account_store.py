@@ -1,4 +1,4 @@
-"""Service accounts are made, renewed and revoked, once each, and nothing that is kept lets anybody in."""
+"""Service accounts are created, renewed and revoked once each, and no stored data is a usable credential."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from foundation.single_flight import SingleFlight
 
 
 class Stage:
-    """A flight whose runs end when `go` is set; `current` says of each whether it was current at its end."""
+    """A flight whose runs end when `go` is set; `current` records for each whether it was current at its end."""
 
     def __init__(self) -> None:
         self.flight: SingleFlight[str, int] = SingleFlight("work")

@@ -1,4 +1,4 @@
-"""Does the admin say in words what the running configuration does?"""
+"""The admin describes the running configuration."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace

@@ -68,7 +68,7 @@ async def test_a_websocket_is_carried_until_its_upstream_ends_it() -> None:
         await asyncio.sleep(0)
     carrier.end.set()
     assert await server.receive_output() == {"type": "websocket.close", "code": 1001, "reason": "the end"}
-    await server.wait()  # whether the server says websocket.disconnect or not
+    await server.wait()  # with or without websocket.disconnect from the server
     assert carrier.side.messages[0].payload == b"hi"
     assert carrier.counted == [(b"app.example.com", b"GET", 101)]
 

@@ -1,4 +1,4 @@
-"""A verdict is a value: what it says of itself."""
+"""Values derived from a verdict: headers of a denial, and the session of a decision."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A site whose API a program may use for everything."""
+"""A site whose API a service account may use without restriction."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -120,7 +120,7 @@ async def test_approval_ends_with_the_service_account(sites: Any) -> None:
     path = f"requests/{(await the_one(api))['id']}/approve"
     second = await api.account("second")
     assert (await api.done("POST", path))["granted"] is False
-    assert (await api.done("POST", path))["granted"] is False  # the same program again
+    assert (await api.done("POST", path))["granted"] is False  # the same service account again
     assert (await the_one(api))["approved_by"] == ["service_account/robot"]
     await api.accounts.revoke("robot")
     assert (await api.done("POST", path, token=second))["granted"] is False

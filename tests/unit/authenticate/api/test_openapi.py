@@ -1,4 +1,4 @@
-"""The OpenAPI document says what is true: it is valid, current, and has every operation with its problems."""
+"""The OpenAPI document is valid, current, and lists every operation with its problems."""
 
 import jsonschema
 

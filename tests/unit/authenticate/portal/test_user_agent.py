@@ -1,4 +1,4 @@
-"""Browser and system: the names that people know them by."""
+"""Browser and operating system: their usual names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which refusals say something of the client; the table is also tried by test_online_checks.py."""
+"""Refusals that concern the client; test_online_checks.py also uses the table."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Only the provider's token, for us, of this sign-in, in its time: everything else is refused."""
+"""ID tokens: only the provider's token for gate and for this sign-in, within its lifetime, is accepted."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""One issuer is one text; an issuer for each tenant is the text with the tenant's GUID, and nothing else."""
+"""An issuer is compared as exact text; a tenant's issuer is the template with the tenant's GUID, and nothing else."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Only the provider's word, for us, of our time, and of this kind signs anybody out."""
+"""Logout tokens: only the provider's current token of this kind, for gate, signs a user out."""
 
 from typing import Any
 

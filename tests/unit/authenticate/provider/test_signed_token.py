@@ -1,4 +1,4 @@
-"""A kind of token takes no other kind for its own, and says in its errors which it is; the rest is in the tests of the kinds."""
+"""A token type accepts no other type, and names itself in its errors; the tests of each type cover the rest."""
 
 from typing import Any
 

@@ -133,7 +133,7 @@ async def test_deactivation_is_per_issuer(world: World) -> None:
     for directory in (world.first, world.second):
         assert await directory.is_deactivated(session(FIRST))
         assert not await directory.is_deactivated(session(SECOND))
-    await put_user(world)  # it does not say that she is active
+    await put_user(world)  # without `active`
     assert await world.second.is_deactivated(session(SECOND))
     await world.second.users.replace(world.user, {**ANN, "active": True})
     assert not await world.second.is_deactivated(session(SECOND))

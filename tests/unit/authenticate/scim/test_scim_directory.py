@@ -232,7 +232,7 @@ async def test_two_groups_can_not_have_one_id_but_one_name(directory: ScimDirect
 
 
 async def test_names_cannot_collide_with_ids(make: Make) -> None:
-    """Where names are ids, a group named like another's id would be that group."""
+    """If names are ids, a group with another's id as its name would be that group."""
     directory = make(scim_group_id="displayName")
     await directory.groups.create({"displayName": "sales"})
     with pytest.raises(ScimError):

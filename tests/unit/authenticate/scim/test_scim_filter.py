@@ -1,4 +1,4 @@
-"""Filters mean what RFC 7644 says, and no text of a client makes more work than a little."""
+"""Filters follow RFC 7644, and the work for any client text is bounded."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which sessions the sweep indexes; what people see of it is in ../test_linked_accounts.py."""
+"""Sessions that the sweep indexes; ../test_linked_accounts.py covers the pages."""
 
 from pathlib import Path
 from typing import Any

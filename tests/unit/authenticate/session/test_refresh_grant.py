@@ -90,7 +90,7 @@ async def test_a_provider_without_userinfo_says_nothing_by_its_silence(one: Rene
 
 
 async def test_a_refreshed_id_token_that_is_not_of_now_is_passed_over(one: Renewals) -> None:
-    """Some providers send the first one again, and this machine's clock may be wrong: neither says anything of the person."""
+    """Some providers send the first one again, and this machine's clock may be wrong: neither concerns the user."""
     session = await one.signed_in()
     for bend in ({"exp": 1}, {"iat": 3_000_000_000}):
         one.idp.bend.claims = {**bend, "groups": ["admins"]}

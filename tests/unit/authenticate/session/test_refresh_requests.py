@@ -23,7 +23,7 @@ async def fulfilled(renewals: Renewals, wanted: WantedRefreshes) -> None:
 async def test_tokens_that_are_not_due_are_refreshed_and_later_ones_are_left_alone(one: Renewals) -> None:
     await one.signed_in()
     wanted = WantedRefreshes(one.refresh, one.broker)
-    for _ in range(2):  # the second says the same, and is too late
+    for _ in range(2):  # the second is equal, and too late
         await wish(one, wanted, received=0.0)
         await fulfilled(one, wanted)
     assert (one.idp.refreshed, one.idp.reused) == (1, 0)

@@ -35,7 +35,7 @@ def schedule(now: Now) -> RefreshSchedule:
     ("changes", "due"),
     [
         ({}, 4540.0),
-        ({"access_token_expires": 1060.0}, 1030.0),  # halfway, else it would be refreshed without a pause
+        ({"access_token_expires": 1060.0}, 1030.0),  # halfway, or it would be refreshed without a pause
         ({"tokens_received_at": 4500.0, "access_token_expires": 4560.0}, 4530.0),
         ({"refresh_token": ""}, NEVER),
         ({"access_token_expires": None}, NEVER),

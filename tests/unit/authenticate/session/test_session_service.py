@@ -1,4 +1,4 @@
-"""A session is found by the cookie of its host, among whatever else a browser sends."""
+"""A session is found by the cookie of its host, among all cookies that a browser sends."""
 
 from contextlib import suppress
 from dataclasses import replace

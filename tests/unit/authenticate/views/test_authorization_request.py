@@ -92,7 +92,7 @@ async def test_an_old_session_is_pressed_for_at_once(site: Site) -> None:
 
 
 async def test_missing_auth_time_is_refused(site: Site) -> None:
-    """A provider that says `auth_time` only when it is asked, and a person who takes the question out of the request."""
+    """A provider that sends `auth_time` only on request, and a user who removes that parameter from the request."""
     site.idp.bend.discovery = {"claims_parameter_supported": True}
     browser = site.browser()
     assert (await browser.sign_in()).status == 302

@@ -35,7 +35,7 @@ async def test_user_record_has_provider_claims(site: Site) -> None:
     await site.browser().sign_in("alice")
     user = UserRecord.from_record(await site.broker.get(USER, "oidc/alice"))
     assert (user.email, user.email_verified, user.name) == ("alice@corp.example", True, "Alice A.")
-    # Userinfo describes the person, it has no say about the token.
+    # Userinfo describes the user and does not change the token's data.
     assert user.claims["aud"] == "gate"
     assert user.claims["nonce"] != "other"
 
@@ -404,7 +404,7 @@ async def test_unused_missing_scope_is_only_logged(tmp_path: Path, site: Site, c
 async def test_an_address_without_its_mark_counts_only_where_the_provider_never_gives_one(
     site: Site, claims_supported: object, is_verified: bool | None, said: dict[str, object]
 ) -> None:
-    """The person may have taken the mark out of the request, and nothing else."""
+    """The user may have removed the mark from the request, and nothing else."""
     site.idp.bend.discovery = {"claims_supported": claims_supported}
     site.idp.bend.claims = site.idp.bend.userinfo = said
     await site.browser().sign_in()
@@ -412,7 +412,7 @@ async def test_an_address_without_its_mark_counts_only_where_the_provider_never_
 
 
 async def test_one_network_holds_no_more_than_its_share_of_the_provider(site: Site) -> None:
-    """Made-up codes at a slow token endpoint; who is turned away has used nothing up, and everybody else signs in."""
+    """Made-up codes at a slow token endpoint: a rejected client consumes nothing, and all other users sign in."""
     site.service.places_at_provider["oidc"] = ConcurrencyLimit(5, 2)
     victim = site.browser()
     victims = await victim.to_provider()

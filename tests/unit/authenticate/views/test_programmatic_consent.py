@@ -13,7 +13,7 @@ PROGRAM = "http://localhost:7000/cb"
 
 
 def start_url(site: Site, *, callback: str = f"{APP}/.gate/callback/", to: str = PROGRAM, **asked: str) -> str:
-    """As a route host makes it for a program."""
+    """Return the request that a route host builds for programmatic access."""
     params = {"gate_redirect_uri": to, "gate_callback_uri": callback, "gate_programmatic": "true", **asked}
     return site.service.signer.sign(f"{ORIGIN}/.gate/sign_in", params, site.clock())
 

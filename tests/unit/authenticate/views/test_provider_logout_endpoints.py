@@ -221,7 +221,7 @@ async def test_an_embedding_page_that_knows_no_session_ends_none_and_learns_noth
         f"{front(site)}&sid=another-session-of-somebody",
         f"{front(site)}&iss=https://evil.example",
     ):
-        # Also in the browser of the person: its cookies say nothing here.
+        # Also in the user's browser: its cookies have no effect here.
         assert (await browser.get(url)).status == 400
     assert len(await site.sessions()) == 1
     assert (await site.browser().get(front(site))).text == known.text

@@ -196,7 +196,7 @@ def put(**said: Any) -> tuple[str, dict[str, Any]]:
 
 
 FULL = f"{USER}:active"
-# (method, document): who says nothing of `active` decides nothing.
+# (method, document): a document without `active` changes nothing.
 NOT_SAID = [
     put(), put(active=None), put(**nested(active=None)), put(**{FULL: None}), put(title="x"),
     once("remove", path="active"), once("remove", path="ACTIVE"), once("remove", path=FULL), once("Remove", path="Active"),

@@ -1,4 +1,4 @@
-"""SCIM of several providers at one address: the token says whose, and nothing that one pushes reaches another's people."""
+"""SCIM of several providers at one address: the token selects the provider, and its data never reaches another's users."""
 
 import json
 from collections.abc import AsyncIterator

@@ -19,7 +19,7 @@ def test_a_user_is_an_address_an_id_or_a_bare_subject(tmp_path: Path) -> None:
     assert by_email is not None
     assert by_id is not None
     assert bare is not None
-    assert by_email.user_id == "", "nobody knows it"
+    assert by_email.user_id == "", "the id is unknown"
     assert (by_email.verified_email, by_email.group_ids, by_email.claims["team"]) == ("ann@example.com", {"g"}, ("x",))
     assert (by_id.user_id, by_id.provider, by_id.unqualified_subject, by_id.verified_email) == ("other/7", "", "", ""), (
         "no configured provider has this id"

@@ -1,4 +1,4 @@
-"""Which client certificates count, and which do not."""
+"""Client certificates that are accepted, and those that are refused."""
 
 import base64
 import hashlib
@@ -127,7 +127,7 @@ def test_the_facts_of_a_certificate() -> None:
 
 
 def test_what_a_stranger_shows_is_not_remembered_where_it_is_large() -> None:
-    """A handshake may bring a hundred kilobytes, and anybody may make one."""
+    """A handshake may contain a hundred kilobytes, and any client may start one."""
     before = _read.cache_info().currsize
     for number in range(5):
         large = (ANN.der, b"%d" % number + b"x" * MAX_CACHED_CHAIN_BYTES)

@@ -1,4 +1,4 @@
-"""Which paths a route takes, and what is wrong with one that can't be compiled."""
+"""Paths that a route matches, and the error of a route that cannot be compiled."""
 
 from typing import Any
 

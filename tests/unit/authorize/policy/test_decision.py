@@ -19,10 +19,10 @@ def decision(keys: dict[str, Any], caller: Identity | None, **asked: Any) -> Dec
 @pytest.mark.parametrize(
     ("keys", "caller", "outcome", "reason"),
     [
-        pytest.param({"allow_public_unauthenticated_access": True}, None, ALLOWED, Reason.PUBLIC, id="public, nobody"),
-        pytest.param({"allow_public_unauthenticated_access": True}, user(), ALLOWED, Reason.PUBLIC, id="public, somebody"),
+        pytest.param({"allow_public_unauthenticated_access": True}, None, ALLOWED, Reason.PUBLIC, id="public, no user"),
+        pytest.param({"allow_public_unauthenticated_access": True}, user(), ALLOWED, Reason.PUBLIC, id="public, a user"),
         pytest.param({"to": None, "redirect": {"https_redirect": True}}, None, ALLOWED, Reason.REDIRECT, id="a redirect needs no sign-in"),
-        pytest.param({"allow_any_authenticated_user": True}, None, SIGN_IN, Reason.NOT_SIGNED_IN, id="any user, nobody"),
+        pytest.param({"allow_any_authenticated_user": True}, None, SIGN_IN, Reason.NOT_SIGNED_IN, id="any user, no user"),
         pytest.param({"allow_any_authenticated_user": True}, user(), ALLOWED, Reason.SIGNED_IN, id="any user"),
         pytest.param({"allowed_users": ["ann@corp.com"]}, user(), ALLOWED, Reason.USER_LISTED, id="a listed user"),
         pytest.param({"allowed_users": ["bob@corp.com"]}, user(), FORBIDDEN, Reason.USER_NOT_LISTED, id="another user"),
@@ -34,7 +34,7 @@ def decision(keys: dict[str, Any], caller: Identity | None, **asked: Any) -> Dec
             {"allowed_idp_claims": {"a": {"b": "c"}}}, user(claims={"a.b": ("c",)}), ALLOWED, Reason.CLAIM_LISTED, id="a listed claim"
         ),
         pytest.param({"allowed_idp_claims": {"a": ["c"]}}, user(), FORBIDDEN, Reason.CLAIM_NOT_LISTED, id="no such claim"),
-        pytest.param({"allowed_users": ["x@x.org"]}, None, SIGN_IN, Reason.NOT_SIGNED_IN, id="a list, nobody"),
+        pytest.param({"allowed_users": ["x@x.org"]}, None, SIGN_IN, Reason.NOT_SIGNED_IN, id="a list, no user"),
     ],
 )
 def test_each_rule_decides(keys: dict[str, Any], caller: Identity | None, outcome: Outcome, reason: Reason) -> None:

@@ -1,4 +1,4 @@
-"""From bytes to what is judged."""
+"""Policy requests built from bytes."""
 
 import pytest
 

@@ -36,10 +36,10 @@ def person(acr: Any = None, ago: float = 0.0, **facts: Any) -> Identity:
         pytest.param({**ANY, **MFA}, person(1), STEP_UP, Reason.ACR_UNKNOWN, id="a strength that is a number"),
         pytest.param({**ANY, **AGE}, person(ago=900), ALLOWED, Reason.SIGNED_IN, id="recent"),
         pytest.param({**ANY, **AGE}, person(ago=901), STEP_UP, Reason.SIGN_IN_TOO_OLD, id="old"),
-        pytest.param({**ANY, **AGE}, user(), STEP_UP, Reason.AGE_UNKNOWN, id="nobody knows when"),
+        pytest.param({**ANY, **AGE}, user(), STEP_UP, Reason.AGE_UNKNOWN, id="unknown sign-in time"),
         pytest.param({**ANY, **MFA, **AGE}, person("mfa", 901), STEP_UP, Reason.SIGN_IN_TOO_OLD, id="strong but old"),
         pytest.param({**ANY, **MFA, **AGE}, person("pwd", 1), STEP_UP, Reason.ACR_NOT_MET, id="recent but weak"),
-        pytest.param({**ANY, **MFA, **AGE}, None, SIGN_IN, Reason.NOT_SIGNED_IN, id="nobody"),
+        pytest.param({**ANY, **MFA, **AGE}, None, SIGN_IN, Reason.NOT_SIGNED_IN, id="no user"),
         pytest.param({"allowed_users": ["x@x.org"], **MFA}, person("pwd"), FORBIDDEN, Reason.USER_NOT_LISTED, id="no way in anyway"),
     ],
 )

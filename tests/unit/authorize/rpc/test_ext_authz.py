@@ -196,7 +196,7 @@ async def test_an_envoy_s_token_opens_no_other_method(envoy):
 
 
 async def test_accepts_token_in_context_extensions(envoy):
-    """The Envoys of Envoy Gateway: a SecurityPolicy can't say metadata."""
+    """Envoys of Envoy Gateway: a SecurityPolicy cannot set metadata."""
     answer = await envoy.ask(token="", extensions={"gate_token": BEARER}, cookie=envoy.cookie())
     assert (answer.status.code, added(answer)["x-gate-claim-email"]) == (code_pb2.OK, "ann@corp.com")
     assert BEARER not in str(answer)

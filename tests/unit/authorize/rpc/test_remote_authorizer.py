@@ -20,7 +20,7 @@ STEP = {"rule": "allow_any_authenticated_user", "value": 1, "reason": "SIGNED_IN
 
 
 class Channel:
-    """Answers with this metadata, or fails; remembers what it was asked."""
+    """Fake that responds with this metadata or fails, and records the requests."""
 
     def __init__(self, metadata: dict[str, Any] | None = None, error: Exception | None = None):
         self.metadata, self.error, self.asked = metadata, error, []

@@ -1,4 +1,4 @@
-"""Do the timeline's filters find what they say, each by its index?"""
+"""Timeline filters find the matching decisions, each by its index."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -65,7 +65,7 @@ def test_without_a_directory_the_email_is_the_providers(made: IdentityHeaders, k
 
 
 def test_unverified_email_is_not_released(made: IdentityHeaders, key: SigningKey) -> None:
-    """Upstreams take the address for the person's own, so one that anybody could have claimed is left out."""
+    """Upstreams trust the address as the user's, so gate omits an address that any user could have claimed."""
     sent = headers(made, user("ceo@corp.com", verified_email=""))
     assert "email" not in claims(key, sent[ASSERTION.decode()])
     assert "x-gate-claim-email" not in sent

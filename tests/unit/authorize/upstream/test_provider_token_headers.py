@@ -68,7 +68,7 @@ async def stage(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[Stage]:
 
 @asynccontextmanager
 async def refreshing(renewals: Renewals) -> AsyncIterator[None]:
-    """The elected process does nothing but what it is asked for: its schedule looks at nothing."""
+    """The elected process only handles requests, because its schedule does not run."""
     task = asyncio.create_task(renewals.worker._follow())
     try:
         yield

@@ -6,7 +6,7 @@ from config.fields.display_text import display_text
 def test_a_line_is_short_and_of_what_can_be_read() -> None:
     read = display_text(5).read
     assert read(" Zoë ") == "Zoë"
-    assert read("<b>&") == "<b>&"  # which pages escape
+    assert read("<b>&") == "<b>&"  # pages escape it
     for wrong in ("123456", "a\u202eb", "a\nb", "", " "):
         with pytest.raises(ValueError, match="must"):
             read(wrong)

@@ -1,4 +1,4 @@
-"""A kind of setting reads what is written, and says so where a value is specified but not built."""
+"""A field type parses each written form, and reports a value that is specified but not implemented."""
 
 import re
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""A part keeps the order of what was said, and the counts are those of its notes."""
+"""A part keeps the order of its notes, and its counts are those of the notes."""
 
 from config.importing.conversion import Conversion, ConvertedSection, ForeignKey
 

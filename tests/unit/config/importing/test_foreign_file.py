@@ -1,4 +1,4 @@
-"""Which product's file is this, and where in it is each key?"""
+"""Detection of the product that a file belongs to, and the location of each key."""
 
 from pathlib import Path
 

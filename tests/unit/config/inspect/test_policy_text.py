@@ -1,4 +1,4 @@
-"""Can an administrator read what a policy says, without what must not be shown?"""
+"""Policy text for an administrator, without secrets."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every key stands under one topic, and a key without one is named."""
+"""Every key has one topic, and a key without a topic is reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which routes are taken over from one reading to the next."""
+"""Routes that are reused from one load to the next."""
 
 import random
 from datetime import date
@@ -83,7 +83,7 @@ def test_whatever_is_edited_with_known_routes_a_file_means_what_it_means_without
         path.write_text(settings + "policy:\n" + "".join(lines))
         checked, whole = check_configuration(path, {}, (), known), check_configuration(path, {})
         assert checked == whole
-        assert repr(checked.options) == repr(whole.options)  # which distinguishes 1 from True
+        assert repr(checked.options) == repr(whole.options)  # repr distinguishes 1 from True
         valid = lines if checked.options is not None else valid
         place = chance.randrange(len(valid))
         lines = [*valid[:place], *chance.choice([(), (chance.choice(LINES),)]), *valid[place + chance.randrange(2) :]]

@@ -39,7 +39,7 @@ def test_the_routes_own_words_outrank_the_presets() -> None:
     ("keys", "beside"),
     [
         ({"set_request_headers": {"remote_user": "${claim.email}"}}, {b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}),
-        ({"set_request_headers": {"Remote-User": "guest"}}, {b"remote-groups"}),  # what is fixed is believed as well
+        ({"set_request_headers": {"Remote-User": "guest"}}, {b"remote-groups"}),  # a fixed header is trusted as well
         ({"set_request_headers": {"X-Remote-User": "${user}"}}, {b"x-remote-uid", b"x-remote-group"}),
         ({"assertion_header": "Cf-Access-Jwt-Assertion"}, {b"cf-access-authenticated-user-email"}),
     ],

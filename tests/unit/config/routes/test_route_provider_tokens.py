@@ -1,4 +1,4 @@
-"""The provider's tokens go nowhere that the operator has not said, and what contradicts that is refused when the configuration is read."""
+"""The provider's tokens go only where the operator configures it, and a contradiction is refused when the configuration is loaded."""
 
 from typing import Any
 

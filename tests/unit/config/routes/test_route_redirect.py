@@ -1,4 +1,4 @@
-"""A redirect leads somewhere, and somewhere else."""
+"""A redirect has a target, which differs from the request URL."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A route for TCP says where from and where to, and nothing that only HTTP knows."""
+"""A TCP route has a source and a destination, and no HTTP settings."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where groups come from, and who enters the admin."""
+"""Source of groups, and users who may open the admin."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which authority is asked, and for which hosts."""
+"""Certificate authority that is used, and hosts that it issues certificates for."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Brand: a name, a picture that is none but one, and a colour; each mistake is named where it stands."""
+"""Brand: a name, a logo that is only an image, and a colour; each error is reported at its location."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where records and Django's tables live."""
+"""Location of records and of Django's tables."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where groups come from, and with which account they are read."""
+"""Source of groups, and the account that reads them."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An entry of `identity_providers` alone; what several of them say together is in test_identity_providers.py."""
+"""A single entry of `identity_providers`; test_identity_providers.py covers several entries."""
 
 from config.settings.provider_entry import IdentityProvider
 

@@ -1,4 +1,4 @@
-"""Where gRPC is served and reached, by mode."""
+"""Addresses where gRPC is served and reached, by mode."""
 
 import pytest
 

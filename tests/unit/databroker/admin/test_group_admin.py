@@ -1,4 +1,4 @@
-"""Does the page of groups say where each comes from, and what to configure where there is none?"""
+"""The page of groups shows the source of each group, and which setting to configure if there is none."""
 
 from pathlib import Path
 from typing import Any

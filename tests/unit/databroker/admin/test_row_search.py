@@ -1,4 +1,4 @@
-"""Does a search find people by what one knows of them, and every word of it?"""
+"""A search finds users by known attributes, and must match every word."""
 
 import pytest
 

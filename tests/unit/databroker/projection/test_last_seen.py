@@ -1,4 +1,4 @@
-"""Is what people do noted at once, written together, bounded, and never lost to trouble with the database?"""
+"""User activity is noted at once, written in batches, bounded, and never lost to database errors."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Do the admin's tables say what the store says, whatever happens in between?"""
+"""The admin's tables match the store, after any failure."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""Do rows say what the records say, and nothing that was not said?"""
+"""Rows contain the data of their records, and no other data."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,7 +131,7 @@ def several_of(tmp_path: Path) -> CountedWords:
         ({"email": "ann@partner.example", "email_verified": True}, None, ("ann@partner.example", "")),
         ({"email": "ann@partner.example", "email_verified": False}, None, ("", "ann@partner.example")),
         ({"email": "ann@partner.example", "claims": {"email_verified": "false"}}, None, ("", "ann@partner.example")),
-        # A directory that lists what people write of themselves verifies nothing.
+        # A directory that lists data from the users themselves verifies nothing.
         ({"email": "Ann@partner.example", "email_verified": False}, {"email": "ann@Partner.example"}, ("", "Ann@partner.example")),
         (
             {"email": "boss@partner.example", "email_verified": False},

@@ -1,4 +1,4 @@
-"""Is frozen data really frozen, and still the dict and list that everybody else expects?"""
+"""Frozen data is immutable, and is still a dict and list for other code."""
 
 import copy
 import json

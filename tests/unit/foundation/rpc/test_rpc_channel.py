@@ -118,7 +118,7 @@ async def test_what_may_not_be_repeated_is_asked_once(options):
 
 
 class Imposter:
-    """A server that serves everybody and knows no secret."""
+    """A server that serves every client and has no secret."""
 
     def __init__(self, code: grpc.StatusCode | None = None):
         async def answer(request: bytes, context: grpc.aio.ServicerContext) -> bytes:

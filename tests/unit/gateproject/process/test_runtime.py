@@ -62,7 +62,7 @@ async def test_what_is_carried_is_judged_anew_while_the_directory_still_hands_it
 
 
 async def test_a_reload_while_the_parts_are_started_comes_after_that(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a part of the new services would be started by both."""
+    """Otherwise both would start a part of the new services."""
     happened, may_go_on, is_starting = [], asyncio.Event(), asyncio.Event()
 
     async def start(*_: object, **__: object) -> None:

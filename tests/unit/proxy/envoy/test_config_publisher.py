@@ -182,7 +182,7 @@ async def test_rejected_cluster_is_forwarded_by_gate_and_reported(reported: Reco
     await reported.configuration.prepare(changed)
     await eventually(lambda: reported.configuration.pending_reason == "no such thing")
     assert not reported.knows(changed)
-    assert await reported.configuration.prepare(changed) == "no such thing", "the next reload says so, too"
+    assert await reported.configuration.prepare(changed) == "no such thing", "the next reload reports it, too"
     reported.envoy.payload = [None]
     await eventually(lambda: reported.configuration.pending_reason == "")
     assert reported.knows(changed)

@@ -333,7 +333,7 @@ async def test_our_pages_exist_at_route_hosts_only(front: Asked) -> None:
 
 
 async def test_an_unknown_address_is_named_with_its_port(front: Asked) -> None:
-    """The line in the log has the host at which the front proxy asks, and a port is what people get wrong."""
+    """The log line has the host of the front proxy's request, and operators often set a wrong port."""
     answer = await front.ask(f"/verify?uri={APP}:8443/page")
     assert answer.status == 403
     assert b"app.example.com:8443" in answer.body

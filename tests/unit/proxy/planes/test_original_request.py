@@ -1,4 +1,4 @@
-"""Which URL does the front proxy ask about?  (class B18)"""
+"""URL that the front proxy asks about (class B18)."""
 
 from dataclasses import replace
 

@@ -135,7 +135,7 @@ async def test_a_check_over_tls_belongs_to_its_member(tmp_path):
         async with Checked(f"https://127.0.0.1:{port}", health_checks=[check], **keys) as checked:
             (member,) = checked.cluster.members
             assert isinstance(member.http2, ssl.SSLContext)
-            assert member.http2 is not member.upstream.ssl  # which offers HTTP/1.1 alone
+            assert member.http2 is not member.upstream.ssl  # upstream.ssl offers only HTTP/1.1
             await servicer.set("", NOT_SERVING)
             await checked.until("unhealthy")
             await servicer.set("", SERVING)

@@ -159,7 +159,7 @@ async def test_a_connection_that_waited_too_long_is_closed_and_not_used(client, 
 
 @pytest.mark.parametrize("unasked", [b"HTTP/1.1 2", OK, b"x"])
 async def test_a_connection_on_which_something_came_unasked_is_not_used_again(client, unasked):
-    """Half of an answer, too: what is asked next would be answered by its other half."""
+    """A partial response too: the next request would receive its other half."""
     is_sent = asyncio.Event()
 
     async def says_more(conversation):

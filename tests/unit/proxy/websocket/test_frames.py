@@ -1,4 +1,4 @@
-"""Which bytes pass, whatever pieces they come in, and which frames do not; and which messages the frames are that pass."""
+"""Frames that pass, in any pieces, frames that are refused, and the messages that passed frames form."""
 
 import os
 

@@ -13,7 +13,7 @@ BASE = "https://api.example.com/v1"
 
 
 class Http:
-    """Answers from a list, and remembers what it was asked."""
+    """Fake that returns responses from a list, and records the requests."""
 
     def __init__(self, *answers: ProviderResponse | ProviderError):
         self.answers = list(answers)

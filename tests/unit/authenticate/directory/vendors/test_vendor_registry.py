@@ -1,4 +1,4 @@
-"""Which provider has which directory, and when it is read at all."""
+"""Directory type of each provider, and the conditions under which it is read."""
 
 import json
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""Blocks of allow and deny: what they combine to, and what their trace says."""
+"""Blocks of allow and deny: their combined result, and their trace."""
 
 from typing import Any
 
@@ -95,19 +95,19 @@ def test_one_allow_block_of_several_is_enough_and_one_deny_block_too_much() -> N
 @pytest.mark.parametrize(
     ("policy", "keys", "outcome"),
     [
-        pytest.param([{"allow": ANN}], {}, SIGN_IN, id="a person is asked for"),
-        pytest.param([{"allow": {"not": ANN}}], {}, SIGN_IN, id="anybody but a person"),
+        pytest.param([{"allow": ANN}], {}, SIGN_IN, id="a user is required"),
+        pytest.param([{"allow": {"not": ANN}}], {}, SIGN_IN, id="any user except one"),
         pytest.param([{"allow": {"and": [ANN, FALSE]}}], {}, FORBIDDEN, id="signing in could not help"),
         pytest.param([{"allow": {"or": [ANN, FALSE]}}], {}, SIGN_IN, id="signing in could help"),
         pytest.param([{"allow": {"and": [ANN, {"source_ip": "10.0.0.1"}]}}], {}, FORBIDDEN, id="signing in cannot help an unknown address"),
         pytest.param([{"allow": {"nor": [ANN, TRUE]}}], {}, FORBIDDEN, id="none of them, and one holds already"),
-        pytest.param([{"deny": ANN}], {"allow_public_unauthenticated_access": True}, SIGN_IN, id="a public route, not for everybody"),
-        pytest.param([{"deny": ANN}], {"allow_any_authenticated_user": True}, SIGN_IN, id="who it is decides the deny"),
+        pytest.param([{"deny": ANN}], {"allow_public_unauthenticated_access": True}, SIGN_IN, id="a public route that denies a user"),
+        pytest.param([{"deny": ANN}], {"allow_any_authenticated_user": True}, SIGN_IN, id="the user decides the deny"),
         pytest.param([{"deny": {"or": [ANN, TRUE]}}], {"allow_any_authenticated_user": True}, FORBIDDEN, id="denied for every user"),
         pytest.param([{"deny": {"and": [ANN, FALSE]}}], {"allow_public_unauthenticated_access": True}, ALLOWED, id="not denied"),
         pytest.param([{"deny": {"and": [ANN, UNKNOWN]}}], {"allow_public_unauthenticated_access": True}, SIGN_IN, id="may not hold"),
         pytest.param([{"deny": ANN}, {"deny": TRUE}], {"allow_any_authenticated_user": True}, FORBIDDEN, id="a later deny is certain"),
-        pytest.param([{"deny": FALSE}], {}, FORBIDDEN, id="nothing that could let anybody in"),
+        pytest.param([{"deny": FALSE}], {}, FORBIDDEN, id="no rule could allow a user"),
     ],
 )  # fmt: skip
 def test_anonymous_caller_is_prompted_only_if_sign_in_may_help(policy: Any, keys: dict[str, Any], outcome: Outcome) -> None:

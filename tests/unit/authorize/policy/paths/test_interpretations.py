@@ -1,4 +1,4 @@
-"""Every reader in the field finds a path among those that we judged, and ordinary names have but one."""
+"""Each known interpretation of a path is among those that gate authorizes, and an ordinary path has only one."""
 
 import re
 import string

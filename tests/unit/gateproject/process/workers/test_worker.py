@@ -12,7 +12,7 @@ async def test_a_process_that_was_stopped_knows_it_before_it_answers_anybody() -
     loop = asyncio.get_running_loop()
     detect_suspension(loop, lambda: heard.append("stood still"))
     await asyncio.sleep(0.5)
-    assert heard == [], "nobody stood still"
+    assert heard == [], "no suspension was detected"
 
     async def request() -> None:
         heard.append("request")

@@ -18,7 +18,7 @@ def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
     before = source.load()
     make_options(tmp_path, policy=[ROUTES[2], {**ROUTES[1], "allowed_groups": ["y"]}, ROUTES[0]])
     after = source.load()
-    assert after.providers, "what options have worked out goes with them"
+    assert after.providers, "cached values of the options are included"
     written = pickle.loads(
         pickle.dumps(WorkerConfiguration.written(after, before, ConfigurationStatus.of(source), ConfigProvenance(source.source_map), None))
     )

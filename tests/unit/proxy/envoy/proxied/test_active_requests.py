@@ -1,4 +1,4 @@
-"""Envoy's words about what it carries find their request, and none is forgotten."""
+"""Each access log entry from Envoy is matched to its request, and no request is leaked."""
 
 import structlog
 

@@ -36,5 +36,5 @@ def test_internal_headers_are_removed_before_routing() -> None:
     mutations = early_header_mutation()["typed_config"]["mutations"]
     removed = [mutation["remove_on_match"]["key_matcher"]["prefix"] for mutation in mutations if "remove_on_match" in mutation]
     assert removed == [PREFIX, "x-envoy-"]
-    assert list(mutations[0]) == ["remove_on_match"], "first, or it would remove what Envoy says"
+    assert list(mutations[0]) == ["remove_on_match"], "first, or it would remove Envoy's headers"
     assert all(is_internal(name.encode()) for name in INTERNAL_HEADERS)

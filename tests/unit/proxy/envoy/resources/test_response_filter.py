@@ -93,4 +93,4 @@ def test_local_replies_have_a_reason() -> None:
     assert STREAM_ID in str(PROXIED_REQUESTS)
     (added,) = mapper["headers_to_add"]
     assert added["header"]["key"] == LOCAL_REPLY_REASON
-    assert STREAM_ID in added["header"]["value"], "else an application could say it"
+    assert STREAM_ID in added["header"]["value"], "otherwise an application could send it"

@@ -1,4 +1,4 @@
-"""Where a body ends: every split of the bytes gives the same answer, and what is not clear is refused."""
+"""End of a body: every split of the bytes gives the same result, and ambiguous framing is refused."""
 
 import pytest
 
