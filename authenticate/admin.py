@@ -21,9 +21,9 @@ from authenticate.views.view_helpers import get_session
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.admin.read_only_admin import SESSION_KEY, PageAdmin
 from databroker.audit_log import AuditLogAway, administrator_log
-from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
-from databroker.grants.grant_store import AccessError, TemporaryAccesses
-from databroker.grants.request_store import AskedAccesses, HeldRequest
+from databroker.grants.grant_records import AccessGrant, UserGrants
+from databroker.grants.grant_store import AccessError, GrantStore
+from databroker.grants.request_store import AccessRequestStore, StoredAccessRequest
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
@@ -92,18 +92,18 @@ async def _step(request: HttpRequest) -> str:
         await desk.deny(caller, id, nonce)
         return DONE[do]
     asked = await desk.approve(caller, id, nonce, gate.authorize.load_session_identity)
-    return DONE[do] if asked.until else "Approved. More approvals are needed."
+    return DONE[do] if asked.grant_expires_at else "Approved. More approvals are needed."
 
 
 async def _shown(request: HttpRequest) -> dict[str, Any]:
     gate = page_context(request)
     broker, clock = gate.broker, gate.authenticate.clock
-    waiting = await first_of(AskedAccesses(broker, clock).all())
-    given, expired = [await first_of(TemporaryAccesses(broker, clock).list(expired=expired)) for expired in (False, True)]
+    waiting = await first_of(AccessRequestStore(broker, clock).all())
+    given, expired = [await first_of(GrantStore(broker, clock).list(expired=expired)) for expired in (False, True)]
     caller = await caller_in_admin(request)
-    waiting.sort(key=lambda held: held.asked.asked)
-    given.sort(key=lambda each: each[1].until)
-    expired.sort(key=lambda each: each[1].until, reverse=True)
+    waiting.sort(key=lambda held: held.request.requested_at)
+    given.sort(key=lambda each: each[1].expires_at)
+    expired.sort(key=lambda each: each[1].expires_at, reverse=True)
     return {
         "waiting": [_waits(gate.authenticate.access, held, caller) for held in waiting[:MOST_SHOWN]],
         "more_waiting": len(waiting) > MOST_SHOWN,
@@ -125,25 +125,25 @@ async def first_of(found: AsyncGenerator[Any], most: int = MOST_READ) -> list[An
     return first
 
 
-def _waits(desk: Any, held: HeldRequest, caller: AccessActor | None) -> dict[str, Any]:
-    access_request, route = held.asked, desk.rules.route(held.asked.route)
+def _waits(desk: Any, held: StoredAccessRequest, caller: AccessActor | None) -> dict[str, Any]:
+    access_request, route = held.request, desk.rules.route(held.request.route)
     asking = None if route is None else route.access_requests
     return {
         "asked": access_request,
         "person_url": _person_url(access_request.user_id),
-        "value": f"{held.id} {access_request.nonce}",
-        "duration": format_duration(access_request.duration),
+        "value": f"{held.id} {access_request.request_id}",
+        "duration": format_duration(access_request.duration_seconds),
         "needed": 0 if asking is None else asking.approvals,
         "is_gone": route is None,
-        "since": time_element(access_request.asked),
-        "until": time_element(access_request.expires),
+        "since": time_element(access_request.requested_at),
+        "until": time_element(access_request.expires_at),
         "can_decide": caller is not None and desk.can_decide(caller, access_request),
     }
 
 
-def _given(held: TemporaryAccessRecord, access: TemporaryAccess) -> dict[str, Any]:
-    moments = {"since": time_element(access.since), "until": time_element(access.until)}
-    value = f"{held.user_id} {access.place}"
+def _given(held: UserGrants, access: AccessGrant) -> dict[str, Any]:
+    moments = {"since": time_element(access.started_at), "until": time_element(access.expires_at)}
+    value = f"{held.user_id} {access.route_hash}"
     return {"held": held, "person_url": _person_url(held.user_id), "access": access, "value": value, **moments}
 
 

@@ -62,7 +62,7 @@ class AuditTrail:
 async def _written(some: list[AuditEntry]) -> None:
     # What was done counts all the same: whom the provider shuts out, or who signs out, must be out.
     for entry, error in await sync_to_async(_write)(some):
-        log.error("audit log entry lost", action=entry.action, id=entry.object_id, by=entry.account, error=str(error))
+        log.error("audit log entry lost", action=entry.action, id=entry.object_id, by=entry.actor_id, error=str(error))
 
 
 def _write(some: list[AuditEntry]) -> list[tuple[AuditEntry, Exception]]:

@@ -179,7 +179,7 @@ class BearerTokens:
             claims = await self._claims(trust, token, place)
             now = self._clock()
             bearer = self._bearer(trust, claims, key[1].hex()[:32], now)
-            verdict = _CachedResult(bearer, min(now + KEPT, bearer.session.expires))
+            verdict = _CachedResult(bearer, min(now + KEPT, bearer.session.expires_at))
         except (_TokenRefused, AccessRefused, ClaimsTooLarge, ScopeMissing) as refusal:
             verdict = _CachedResult(InvalidToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
         except _NoPlace:

@@ -50,7 +50,7 @@ class PublishedKeys:
 
     async def announce(self) -> None:
         key = PublishedKey(self._key.jwk(), self._clock() + RETAINED + ANNOUNCED_EVERY)
-        await self._broker.put(SIGNING_KEY, key.jwk["kid"], key.to_data(), expires=key.expires)
+        await self._broker.put(SIGNING_KEY, key.jwk["kid"], key.to_data(), expires=key.expires_at)
         self._read = float("-inf")
 
     async def jwks(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _checked(kid: str, data: Any) -> PublishedKey | None:
         jwk = validate_jwk(key.jwk)
     except (AttributeError, TypeError, ValueError):
         jwk = None
-    if jwk is None or jwk["kid"] != kid or not isinstance(key.expires, int | float):
+    if jwk is None or jwk["kid"] != kid or not isinstance(key.expires_at, int | float):
         log.warning("malformed published key ignored", kid=kid)
         return None
-    return PublishedKey(jwk, key.expires)
+    return PublishedKey(jwk, key.expires_at)

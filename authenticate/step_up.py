@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from databroker.records import authenticated_at
+from databroker.records import auth_time_in
 from foundation.errors import BadRequest
 from foundation.web.message import Message
 
@@ -72,7 +72,7 @@ class StepUpRequest:
             return WEAK
         if self.max_age is None:
             return ""
-        authenticated = authenticated_at(claims, issued)
+        authenticated = auth_time_in(claims, issued)
         if authenticated <= 0.0:
             return UNTOLD
         return OLD if now - authenticated > self.max_age else ""

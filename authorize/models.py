@@ -16,7 +16,7 @@ class LoggedDecision(models.Model):
     url = models.TextField("URL, without its query")
     client_address = models.CharField("client address", max_length=64, blank=True)
     route_id = models.CharField(max_length=16, blank=True)
-    route = models.CharField(max_length=255, blank=True)
+    route_name = models.CharField(max_length=255, blank=True)
     outcome = models.CharField(max_length=24)
     reason = models.CharField(max_length=255, blank=True)
     shadow_outcome = models.CharField("shadow outcome", max_length=24, blank=True)

@@ -237,7 +237,7 @@ class AuthorizeService(Authorizer):
             raise BrokerError(f"a token can't be verified: {error}") from error
         if isinstance(bearer, InvalidToken):
             return bearer
-        if now >= bearer.session.expires:
+        if now >= bearer.session.expires_at:
             return InvalidToken("bearer token: it has expired")
         return await self._identities.for_bearer(bearer.session, bearer.user)
 

@@ -112,7 +112,7 @@ async def filled_broker() -> MemoryStore:
     broker = MemoryStore()
     now = time.time()
     session = SessionRecord("s1", "oidc/1", "1", "oidc", now, now + 50_000, CLAIMS, issuer=MINIMAL["idp_provider_url"])
-    await broker.put(SESSION, "s1", session.to_data(), expires=session.expires)
+    await broker.put(SESSION, "s1", session.to_data(), expires=session.expires_at)
     await broker.put(USER, "oidc/1", UserRecord("oidc/1", "ann@corp.com", True, "Ann", issuer=session.issuer).to_data())
     await broker.put(DIRECTORY_USER, "oidc/1", DirectoryUser("oidc/1", "ann@corp.com", "Ann", ("g1", "g2")).to_data())
     for id, name in (("g1", "engineering"), ("g2", "everybody")):

@@ -36,7 +36,7 @@ USER_ID_KEY = "gate_user"
 _FORMULA = re.compile(r"""(^|[;\t\r\n])(?=[\s"']*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r])""")
 # Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.
 STRANGERS_PAUSE = timedelta(minutes=1)
-AUDIT_COLUMNS = ("when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_repr")
+AUDIT_COLUMNS = ("occurred_at", "actor", "actor_kind", "actor_id", "client_address", "action", "object_type", "object_id", "object_repr")
 
 
 class AuditAction(StrEnum):
@@ -102,7 +102,7 @@ class AuditLog:
     async def record(self, action: str, model: type[Model], objects: Iterable[tuple[str, str]]) -> None:
         """Write an entry for each (id, name), which are rows of `model`.  AuditLogAway."""
         now, kind = self.clock(), str(model._meta.verbose_name)
-        texts = {"address": self.address, "action": action, "object_type": kind}
+        texts = {"client_address": self.address, "action": action, "object_type": kind}
         entries = [_entry(self.actor, now, **texts, object_id=id, object_repr=words) for id, words in objects]
         try:
             await sync_to_async(AuditEntry.objects.bulk_create)(entries, batch_size=100)
@@ -174,10 +174,12 @@ def record_actions(
     """Record one action on several (id, name), which are rows of `model`."""
     actor, address = stranger or administrator(request), page_context(request).client_address
     kind = "" if model is None else str(model._meta.verbose_name)
-    entries = [_entry(actor, address=address, action=message, object_type=kind, object_id=id, object_repr=words) for id, words in objects]
+    entries = [
+        _entry(actor, client_address=address, action=message, object_type=kind, object_id=id, object_repr=words) for id, words in objects
+    ]
     for entry in entries:
         did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id}
-        log.info("admin action", **did, by=entry.who, by_kind=entry.kind, by_id=entry.account, client=address)
+        log.info("admin action", **did, by=entry.actor, by_kind=entry.actor_kind, by_id=entry.actor_id, client=address)
     if stranger is not None:
         entries = [entry for entry in entries if not _is_repeated(entry)]
     AuditEntry.objects.bulk_create(entries, batch_size=100)
@@ -198,7 +200,7 @@ def record_command(by: str, message: str, name: str, model: type[Model], words: 
 def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str, provider: str = "") -> AuditEntry:
     """Entry of a change that the provider, that one of several, made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
     actor = Actor(ActorKind.PROVIDER, provider or "scim", f"{provider}: {PUSHED}" if provider else PUSHED)
-    return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=id, object_repr=words)
+    return _entry(actor, moment, client_address=address, action=action, object_type=kind, object_id=id, object_repr=words)
 
 
 def session_entry(
@@ -210,7 +212,7 @@ def session_entry(
         kind, id, words = User._meta.verbose_name, person.user_id, actor.name
     else:
         kind, id, words = Session._meta.verbose_name, session.id, f"{actor.name}, from {session.client_address or 'an unknown address'}"
-    return _entry(actor, moment, address=address, action=action, object_type=str(kind), object_id=id, object_repr=words)
+    return _entry(actor, moment, client_address=address, action=action, object_type=str(kind), object_id=id, object_repr=words)
 
 
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:
@@ -225,9 +227,9 @@ def _entry(actor: Actor, moment: float | None = None, **texts: str) -> AuditEntr
     Names come from outside: what no database stores, and what turns the text around it, is replaced.
     """
     when = timezone.now() if moment is None else datetime.fromtimestamp(moment, UTC)
-    texts |= {"who": actor.name, "kind": actor.kind.value, "account": actor.id}
+    texts |= {"actor": actor.name, "actor_kind": actor.kind.value, "actor_id": actor.id}
     lengths = {field.name: getattr(field, "max_length", None) for field in AuditEntry._meta.fields}
-    return AuditEntry(when=when, **{name: sanitize_text(text)[: lengths[name]] for name, text in texts.items()})
+    return AuditEntry(occurred_at=when, **{name: sanitize_text(text)[: lengths[name]] for name, text in texts.items()})
 
 
 def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
@@ -267,5 +269,5 @@ def user_of(session: Session) -> User | None:
 
 
 def _is_repeated(entry: AuditEntry) -> bool:
-    same = {"account": entry.account, "object_id": entry.object_id, "object_repr": entry.object_repr, "action": entry.action}
-    return AuditEntry.objects.filter(**same, when__gt=timezone.now() - STRANGERS_PAUSE).exists()
+    same = {"actor_id": entry.actor_id, "object_id": entry.object_id, "object_repr": entry.object_repr, "action": entry.action}
+    return AuditEntry.objects.filter(**same, occurred_at__gt=timezone.now() - STRANGERS_PAUSE).exists()

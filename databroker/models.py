@@ -118,8 +118,8 @@ class Session(ShownRecord):
 
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     user = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="sessions")
-    since = models.DateTimeField(null=True)
-    expires = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField(null=True)
     client_address = models.CharField(max_length=64, blank=True)
     user_agent = models.CharField(max_length=512, blank=True)
     # In no record: one change of a record for each request would drown the change stream.
@@ -129,8 +129,8 @@ class Session(ShownRecord):
     class Meta:
         # None on `last_seen_at` and `last_host`: they are written every few seconds, and 100,000 of them are sorted quickly.
         indexes = [
-            models.Index(fields=["-since", "id"], name="session_by_since"),
-            models.Index(fields=["expires"], name="session_by_expires"),
+            models.Index(fields=["-started_at", "id"], name="session_by_started_at"),
+            models.Index(fields=["expires_at"], name="session_by_expires_at"),
         ]
 
     def __str__(self) -> str:
@@ -142,17 +142,17 @@ class ServiceAccount(ShownRecord):
 
     id = models.CharField("name", primary_key=True, max_length=63)
     groups = models.TextField(blank=True)
-    created = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(null=True)
     created_by = models.CharField(max_length=255, blank=True)
-    rotated = models.DateTimeField("last new secret", null=True)
-    expires = models.DateTimeField(null=True)
+    rotated_at = models.DateTimeField("last new secret", null=True)
+    expires_at = models.DateTimeField(null=True)
     permissions = models.TextField(blank=True, default="")
     # In no record, as with sessions.
     last_seen_at = models.DateTimeField("last used", null=True, blank=True)
     last_host = models.CharField(max_length=255, blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["created_by"], name="service_account_by_maker")]
+        indexes = [models.Index(fields=["created_by"], name="service_account_by_creator")]
 
     def __str__(self) -> str:
         return self.id
@@ -165,9 +165,9 @@ class DirectoryRun(ShownRecord):
 
     id = models.CharField(primary_key=True, max_length=64)
     source = models.CharField(max_length=255, blank=True)
-    by = models.CharField(max_length=64, blank=True)
-    began = models.DateTimeField(null=True, db_index=True)
-    seconds = models.FloatField(default=0.0)
+    triggered_by = models.CharField(max_length=64, blank=True)
+    started_at = models.DateTimeField(null=True, db_index=True)
+    duration_seconds = models.FloatField(default=0.0)
     users = models.IntegerField(default=0)
     groups = models.IntegerField(default=0)
     added = models.IntegerField(default=0)
@@ -180,7 +180,7 @@ class DirectoryRun(ShownRecord):
         verbose_name = "directory sync"
 
     def __str__(self) -> str:
-        return f"{self.began:%Y-%m-%d %H:%M:%S} UTC" if self.began else self.id
+        return f"{self.started_at:%Y-%m-%d %H:%M:%S} UTC" if self.started_at else self.id
 
     @property
     def provider(self) -> str:
@@ -204,11 +204,11 @@ class AuditEntry(models.Model):
     their id, which no name can imitate: of a user "<provider>/<subject>".  `object_repr` names the object, `object_id` is for programs.
     """
 
-    when = models.DateTimeField(default=timezone.now)
-    who = models.CharField(max_length=255)
-    kind = models.CharField(max_length=32, blank=True, default="")
-    account = models.CharField("id", max_length=LONGEST_ID, blank=True)
-    address = models.CharField(max_length=64, blank=True)
+    occurred_at = models.DateTimeField(default=timezone.now)
+    actor = models.CharField(max_length=255)
+    actor_kind = models.CharField(max_length=32, blank=True, default="")
+    actor_id = models.CharField("id", max_length=LONGEST_ID, blank=True)
+    client_address = models.CharField(max_length=64, blank=True)
     action = models.CharField(max_length=255)
     object_type = models.CharField(max_length=64, blank=True)
     object_id = models.CharField(max_length=LONGEST_ID, blank=True)
@@ -219,10 +219,13 @@ class AuditEntry(models.Model):
     class Meta:
         verbose_name = "audit log entry"
         verbose_name_plural = "audit log"
-        indexes = [models.Index(fields=["when"], name="audit_by_when"), models.Index(fields=["object_id", "when"], name="audit_by_object")]
+        indexes = [
+            models.Index(fields=["occurred_at"], name="audit_by_time"),
+            models.Index(fields=["object_id", "occurred_at"], name="audit_by_object"),
+        ]
 
     def __str__(self) -> str:
-        return f"{self.who} {self.action}"
+        return f"{self.actor} {self.action}"
 
     def save(self, *arguments: Any, **options: Any) -> None:
         if self.pk is not None:
@@ -242,8 +245,8 @@ class StoredRecord(models.Model):
     type = models.CharField(max_length=64)
     record_id = models.TextField()
     version = models.BigIntegerField(unique=True)
-    modified = models.FloatField()
-    expires = models.FloatField(null=True, db_index=True)
+    modified_at = models.FloatField()
+    expires_at = models.FloatField(null=True, db_index=True)
     is_deleted = models.BooleanField(default=False)
     data = models.TextField()
 
@@ -255,12 +258,12 @@ class StoreState(models.Model):
     """The version of the store `database`: one row, locked by every writer, so versions are seen in the order in which they were given."""
 
     version = models.BigIntegerField()
-    forgotten = models.BigIntegerField()
-    life = models.CharField(max_length=128)
+    compacted_version = models.BigIntegerField()
+    epoch = models.CharField(max_length=128)
     server_version = models.CharField(max_length=64)
 
 
 class StoredLease(models.Model):
     name = models.CharField(primary_key=True, max_length=255)
     token = models.CharField(max_length=64)
-    ends = models.FloatField()
+    expires_at = models.FloatField()

@@ -25,7 +25,7 @@ LARGE = 64 * 1024  # bytes packed: such a record is opened anew each time
 # Of a session: no decision rests on them, and they are most of what it weighs.
 TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverified_id_token"})
 UNDECIDING: Final = TOKENS | {
-    "access_token_expires",
+    "access_token_expires_at",
     "client_address",
     "superseded_ids",
     "manually_refreshed_at",

@@ -117,13 +117,13 @@ class SessionRecord(RecordValue):
     user_id: str  # "<provider>/<subject>"
     subject: str
     provider: str  # its id
-    issued: float
-    expires: float
+    issued_at: float
+    expires_at: float
     claims: Mapping[str, Any] = field(default_factory=dict)
     id_token: str = field(default="", repr=False)
     access_token: str = field(default="", repr=False)
     refresh_token: str = field(default="", repr=False)
-    access_token_expires: float | None = None
+    access_token_expires_at: float | None = None
     client_address: str = ""
     user_agent: str = ""
     tokens_received_at: float = 0.0  # by the last refresh; 0 where they are the sign-in's
@@ -134,13 +134,13 @@ class SessionRecord(RecordValue):
     issuer: str = ""  # whose word it is
 
     @property
-    def vouched_by(self) -> str:
+    def effective_issuer(self) -> str:
         """The issuer at the sign-in; "" where nobody knows."""
         return self.issuer or issuer_in(self.claims)
 
     @property
-    def authenticated(self) -> float:
-        return authenticated_at(self.claims, self.issued)
+    def auth_time(self) -> float:
+        return auth_time_in(self.claims, self.issued_at)
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
@@ -151,7 +151,7 @@ class SessionRecord(RecordValue):
         for text in (session.id, session.user_id, session.subject, session.provider):
             if not isinstance(text, str) or not text:
                 raise ValueError("a session needs an id, a user, a subject and a provider")
-        if not (math.isfinite(session.issued) and math.isfinite(session.expires)):
+        if not (math.isfinite(session.issued_at) and math.isfinite(session.expires_at)):
             raise ValueError("a session needs a start and an end")
         if session.id != record.id or not isinstance(session.claims, Mapping):
             raise ValueError("a session needs its own id, and claims by name")
@@ -164,7 +164,7 @@ def issuer_in(claims: Mapping[str, Any]) -> str:
     return named if isinstance(named, str) else ""
 
 
-def authenticated_at(claims: Mapping[str, Any], issued: float) -> float:
+def auth_time_in(claims: Mapping[str, Any], issued: float) -> float:
     """Unix seconds when a person proved who they are (`auth_time`), never after the session began; 0 where the provider does not say, or
     what it says can't be read: the session may have begun with what it remembered of them.
     """
@@ -187,7 +187,7 @@ class UserRecord(RecordValue):
     issuer: str = ""  # whose word it is
 
     @property
-    def vouched_by(self) -> str:
+    def effective_issuer(self) -> str:
         return self.issuer or issuer_in(self.claims)
 
 
@@ -197,34 +197,34 @@ class ServiceAccountRecord(RecordValue):
 
     name: str
     groups: tuple[str, ...]
-    created: float
-    expires: float
+    created_at: float
+    expires_at: float
     secret_hash: str = field(repr=False)
     created_by: str = ""
-    rotated: float = 0.0
+    rotated_at: float = 0.0
     previous_secret_hash: str = field(default="", repr=False)
     previous_secret_expires_at: float = 0.0
     permissions: tuple[str, ...] = ()  # at the API (databroker/permissions.py)
     # Whom a secret of it was shown to, or of the program that made it: ids and addresses of people, and the program's id.
     secret_viewers: tuple[str, ...] = ()
     # The hash of the secret by which another account made it at the API: it is good for as long as that secret is.
-    maker_secret_hash: str = field(default="", repr=False)
+    creator_secret_hash: str = field(default="", repr=False)
 
     @property
-    def maker(self) -> str:
+    def creator(self) -> str:
         """The name of the account that made it, "" where people did."""
         kind, _, name = self.created_by.partition("/")
         return name if kind == SERVICE_ACCOUNT else ""
 
     def vouches_until(self, made: "ServiceAccountRecord") -> float:
         """The end of the secret by which this account made the other; 0 where it is not a secret of this account any more."""
-        match made.maker_secret_hash:
+        match made.creator_secret_hash:
             case "":
                 return 0.0
             case self.secret_hash:
-                return self.expires
+                return self.expires_at
             case self.previous_secret_hash:
-                return min(self.expires, self.previous_secret_expires_at)
+                return min(self.expires_at, self.previous_secret_expires_at)
         return 0.0
 
     @classmethod
@@ -290,9 +290,9 @@ class DirectoryRunRecord(RecordValue):
 
     id: str  # sorts by when it began
     source: str
-    by: str
-    began: float
-    seconds: float = 0.0
+    triggered_by: str
+    started_at: float
+    duration_seconds: float = 0.0
     users: int = 0
     groups: int = 0
     added: int = 0
@@ -307,28 +307,28 @@ class PublishedKey(RecordValue):
     """The public half of a key that some process signs with, or did; `jwk` is as upstreams are served it (RFC 7517)."""
 
     jwk: Mapping[str, str]
-    expires: float  # Unix seconds
+    expires_at: float  # Unix seconds
 
     def to_data(self) -> dict[str, Any]:
-        return {"jwk": dict(self.jwk), "expires": self.expires}
+        return {"jwk": dict(self.jwk), "expires_at": self.expires_at}
 
 
 @dataclass(frozen=True, slots=True)
-class PortalChoices(RecordValue):
+class PortalPreferences(RecordValue):
     """What a person has made of their start page: the addresses of their favourites, and of what they opened there, the last one first."""
 
     favourites: tuple[str, ...] = ()
-    opened: tuple[str, ...] = ()
+    recent: tuple[str, ...] = ()
     issuer: str = ""  # whose person it is, as of a session
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        tuples = {name: tuple(map(str, record.data.get(name, ()))) for name in ("favourites", "opened")}
+        tuples = {name: tuple(map(str, record.data.get(name, ()))) for name in ("favourites", "recent")}
         return cls(**{**known_fields(cls, record), **tuples})
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramRecord(RecordValue):
+class ProgrammaticClient(RecordValue):
     """A program that a person let act for them at `host`, by the session that its id begins with; `redirect_host` is where its token went.
 
     `allowed` is Unix seconds.
@@ -336,25 +336,25 @@ class ProgramRecord(RecordValue):
 
     host: str
     redirect_host: str
-    allowed: float
+    authorized_at: float
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderSession(RecordValue):
+class SessionIndexEntry(RecordValue):
     """Link from one of the provider's sessions to one of ours; its id names both (authenticate/session/session_index.py)."""
 
     subject: str  # `sub` of its ID token
 
 
 @dataclass(frozen=True, slots=True)
-class SignedOutNote(RecordValue):
+class LogoutMarker(RecordValue):
     """Note that somebody has signed out at the provider, who said so at `issued` (Unix seconds)."""
 
-    issued: float
+    issued_at: float
 
 
 @dataclass(frozen=True, slots=True)
-class WantedTokens(RecordValue):
+class TokenRefreshRequest(RecordValue):
     """Wish that the tokens of the session with this id, received at `received`, be refreshed; it is gone when nothing more will come."""
 
-    received: float
+    tokens_received_at: float

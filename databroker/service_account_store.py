@@ -69,10 +69,10 @@ class ServiceAccounts:
             created_by,
             permissions=may,
             secret_viewers=tuple(secret_viewers),
-            maker_secret_hash=maker_secret_hash,
+            creator_secret_hash=maker_secret_hash,
         )
         try:
-            await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires, only_if_version=0)
+            await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires_at, only_if_version=0)
         except VersionConflict:
             raise AccountTaken(f"service account {name} already exists. Rotate it, or revoke it first") from None
         return token
@@ -92,14 +92,14 @@ class ServiceAccounts:
         renewed = replace(
             account,
             secret_hash=hash_token(token),
-            rotated=now,
+            rotated_at=now,
             previous_secret_hash=account.secret_hash if overlap > 0 else "",
             previous_secret_expires_at=now + overlap if overlap > 0 else 0.0,
-            expires=account.expires if lifetime == KEEP else _end(now, lifetime),
+            expires_at=account.expires_at if lifetime == KEEP else _end(now, lifetime),
             secret_viewers=tuple(dict.fromkeys((*account.secret_viewers, *secret_viewers))),
         )
         try:
-            await self._broker.put(SERVICE_ACCOUNT, name, renewed.to_data(), expires=renewed.expires, only_if_version=record.version)
+            await self._broker.put(SERVICE_ACCOUNT, name, renewed.to_data(), expires=renewed.expires_at, only_if_version=record.version)
         except VersionConflict:
             raise AccountTaken(f"{name} was changed concurrently. Try again") from None
         return token
@@ -124,11 +124,11 @@ def made_by(name: str, accounts: Iterable[ServiceAccountRecord]) -> list[str]:
 
 
 def _is_made_by(name: str, account: ServiceAccountRecord, by_name: Mapping[str, ServiceAccountRecord]) -> bool:
-    maker = account.maker
+    maker = account.creator
     while maker.startswith(f"{name}{OWN}"):
         if (known := by_name.get(maker)) is None:
             return True
-        maker = known.maker if len(known.maker) < len(maker) else ""
+        maker = known.creator if len(known.creator) < len(maker) else ""
     return maker == name
 
 
@@ -137,8 +137,8 @@ def ended_with_maker(accounts: Iterable[ServiceAccountRecord], now: float) -> fr
     by_name = {account.name: account for account in accounts}
 
     def is_vouched_for(account: ServiceAccountRecord) -> bool:
-        maker = by_name.get(account.maker)
-        if not account.maker:
+        maker = by_name.get(account.creator)
+        if not account.creator:
             return True
         return maker is not None and len(maker.name) < len(account.name) and now < maker.vouches_until(account) and is_vouched_for(maker)
 

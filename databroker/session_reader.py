@@ -7,7 +7,7 @@ import structlog
 from config.issuers import applies_to_issuer, matches_issuer
 from config.options import Options
 from config.provider_config import ProviderConfig
-from databroker.grants.grant_records import AccessHolder, TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import AccessGrant, GrantSubject, UserGrants
 from databroker.records import DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
 
 log = structlog.get_logger(__name__)
@@ -30,7 +30,7 @@ class SessionReader:
                 session_id=session.id,
                 user_id=session.user_id,
                 provider=session.provider,
-                issuer=session.vouched_by or "unknown",
+                issuer=session.effective_issuer or "unknown",
             )
             return None
         return session
@@ -38,19 +38,19 @@ class SessionReader:
 
 def vouches(provider: ProviderConfig | None, session: SessionRecord) -> bool:
     """Whether the session is of this provider.  Its id alone says little: another may have had it, and subjects of two may be equal."""
-    return provider is not None and session.provider == provider.id and matches_issuer(provider.issuer, session.vouched_by)
+    return provider is not None and session.provider == provider.id and matches_issuer(provider.issuer, session.effective_issuer)
 
 
 def user_of(session: SessionRecord, record: Record | None) -> UserRecord:
     """The person as the session's own issuer describes them: none where the record is of another's, of the same id."""
     user = UserRecord.from_record(record) if record is not None else None
-    return user if user is not None and user.vouched_by == session.vouched_by else UserRecord(session.user_id)
+    return user if user is not None and user.effective_issuer == session.effective_issuer else UserRecord(session.user_id)
 
 
 def person_of(session: SessionRecord, record: Record | None) -> DirectoryUser | None:
     """The session's person in the directory: None where the record is of another issuer's, of the same id."""
     person = DirectoryUser.from_record(record) if record is not None else None
-    return person if person is not None and applies_to_issuer(person.issuer, session.vouched_by) else None
+    return person if person is not None and applies_to_issuer(person.issuer, session.effective_issuer) else None
 
 
 async def find_directory_record(
@@ -69,11 +69,11 @@ async def find_directory_record(
 def group_of(session: SessionRecord, record: Record | None) -> DirectoryGroup | None:
     """The group in the directory, as `person_of`: two issuers may give one id to two groups, and rules go by their names, too."""
     group = DirectoryGroup.from_record(record) if record is not None else None
-    return group if group is not None and applies_to_issuer(group.issuer, session.vouched_by) else None
+    return group if group is not None and applies_to_issuer(group.issuer, session.effective_issuer) else None
 
 
-def access_of(holder: AccessHolder, record: Record | None) -> tuple[TemporaryAccess, ...]:
+def access_of(holder: GrantSubject, record: Record | None) -> tuple[AccessGrant, ...]:
     """The temporary access of a session's person: none where the record is of another issuer's, of the same id."""
-    found = TemporaryAccessRecord.from_record(record) if record is not None else None
-    held = found.held if found is not None and (found.user_id, found.issuer) == holder else ()
-    return tuple(access for access in held if not access.revoked)
+    found = UserGrants.from_record(record) if record is not None else None
+    held = found.grants if found is not None and (found.user_id, found.issuer) == holder else ()
+    return tuple(access for access in held if not access.original_expires_at)

@@ -17,7 +17,7 @@ from authenticate.admin import first_of
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
 from databroker.admin.directory_run_admin import last_readings
-from databroker.grants.request_store import AskedAccesses
+from databroker.grants.request_store import AccessRequestStore
 from databroker.models import DirectoryRun, Session, User
 from foundation.errors import BrokerError
 from foundation.readiness import ComponentStatus, ReadinessState
@@ -93,7 +93,7 @@ class Dashboard:
 
 
 def dashboard_of(request: HttpRequest) -> Dashboard:
-    latest = list(LoggedDecision.objects.order_by("-id").values_list("outcome", "route", "decided_at")[:LATEST])
+    latest = list(LoggedDecision.objects.order_by("-id").values_list("outcome", "route_name", "decided_at")[:LATEST])
     refused = ((outcome, route) for outcome, route, _ in latest if outcome in REFUSALS)
     outcomes = Counter(outcome for outcome, _, _ in latest)
     gate = page_context(request)
@@ -108,7 +108,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
         waiting=_waiting(gate),
         most_waiting=MOST_WAITING,
         columns=_columns([(at.timestamp(), outcome in REFUSALS) for outcome, _, at in latest]),
-        sessions=Session.objects.exclude(expires__lte=timezone.now()).count(),  # expired rows are deleted with a delay
+        sessions=Session.objects.exclude(expires_at__lte=timezone.now()).count(),  # expired rows are deleted with a delay
         signed_in=User.objects.filter(last_sign_in_at__gte=timezone.now() - DAY).count(),
         configuration=gate.configuration,
         directories=last_readings(gate.options),
@@ -143,7 +143,7 @@ def _failing(gate: ProxyPageContext) -> tuple[tuple[str, str], ...]:
 def _waiting(gate: ProxyPageContext) -> int | None:
     """Return the number of pending access requests, at most MOST_WAITING."""
     try:
-        return len(async_to_sync(first_of)(AskedAccesses(gate.broker).all(), MOST_WAITING))
+        return len(async_to_sync(first_of)(AccessRequestStore(gate.broker).all(), MOST_WAITING))
     except BrokerError:
         return None
 

@@ -19,10 +19,10 @@ from databroker.admin.group_admin import origin_of
 from databroker.admin.read_only_admin import SHOWN
 from databroker.admin.session_admin import UserAdmin
 from databroker.broker_client import page_context
-from databroker.grants.grant_store import TemporaryAccesses
-from databroker.grants.request_store import AskedAccesses
+from databroker.grants.grant_store import GrantStore
+from databroker.grants.request_store import AccessRequestStore
 from databroker.models import Group, Membership, ServiceAccount, Session, User
-from databroker.records import ProgramRecord, UserRecord
+from databroker.records import ProgrammaticClient, UserRecord
 from foundation.email_address import unambiguous_name
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
@@ -56,7 +56,7 @@ class UserDetailsAdmin(UserAdmin):
         user = super().get_object(request, object_id, from_field)
         if user is not None and request.method in ("GET", "HEAD"):
             user.options = page_context(request).options
-            broker, sessions = page_context(request).broker, list(user.sessions.order_by("-since", "pk")[:MOST_SESSIONS])
+            broker, sessions = page_context(request).broker, list(user.sessions.order_by("-started_at", "pk")[:MOST_SESSIONS])
             try:
                 user.access_lines, user.asked_lines = async_to_sync(_access)(broker, user)
                 user.let_in = async_to_sync(_programs)(broker, sessions)
@@ -105,7 +105,7 @@ class UserDetailsAdmin(UserAdmin):
         if isinstance(user.let_in, str):
             return user.let_in
         lines = [
-            (program.redirect_host, program.host, time_element(program.allowed), self.link(session, "this session"))
+            (program.redirect_host, program.host, time_element(program.authorized_at), self.link(session, "this session"))
             for session, let_in in user.let_in
             for program in let_in
         ]
@@ -144,13 +144,17 @@ async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
     if record is None:
         return [], []
     holder = grant_subject_for_user(UserRecord.from_record(record), user.options.providers)
-    held = await TemporaryAccesses(broker).of(*holder)
-    asked = [each.asked for each in await AskedAccesses(broker).of_person(*holder)]
-    given = [(each.route_name or each.route, time_element(each.until), f"{each.why} (granted by {each.by})") for each in held]
-    return given, [(f"{each.route_name}, for {format_duration(each.duration)}", time_element(each.expires), each.why) for each in asked]
+    held = await GrantStore(broker).of(*holder)
+    asked = [each.request for each in await AccessRequestStore(broker).of_person(*holder)]
+    given = [
+        (each.route_name or each.route, time_element(each.expires_at), f"{each.reason} (granted by {each.granted_by})") for each in held
+    ]
+    return given, [
+        (f"{each.route_name}, for {format_duration(each.duration_seconds)}", time_element(each.expires_at), each.reason) for each in asked
+    ]
 
 
-async def _programs(broker: Any, sessions: list[Session]) -> list[tuple[Session, list[ProgramRecord]]]:
+async def _programs(broker: Any, sessions: list[Session]) -> list[tuple[Session, list[ProgrammaticClient]]]:
     found = await asyncio.gather(*(list_clients(broker, session.pk) for session in sessions))
     return list(zip(sessions, found, strict=True))
 
@@ -158,7 +162,7 @@ async def _programs(broker: Any, sessions: list[Session]) -> list[tuple[Session,
 def _account_words(account: ServiceAccount) -> SafeString:
     """Describe an account: its permissions, its expiry, and whether it is valid."""
     may = [f"{name} {value}" for name, value in (("groups", account.groups), ("API:", account.permissions)) if value]
-    ends = format_html("until {}", time_element(account.expires)) if account.expires else "no expiry"
+    ends = format_html("until {}", time_element(account.expires_at)) if account.expires_at else "no expiry"
     used = format_html("last used {}", time_element(account.last_seen_at)) if account.last_seen_at else "never used"
     return format_html("{}, {}, {}", ", ".join(may) or "no group", ends, used)
 

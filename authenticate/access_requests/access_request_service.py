@@ -21,9 +21,9 @@ from config.routes.route_access_requests import REQUIRED
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.audit_log import AuditAction, AuditLog
 from databroker.broker_client import BrokerClient
-from databroker.grants.grant_records import AccessHolder, TemporaryAccess, TemporaryAccessRecord
-from databroker.grants.grant_store import TRIES, AccessBusy, AccessError, TemporaryAccesses, checked_why
-from databroker.grants.request_store import APPROVED, AccessApproval, AskedAccess, AskedAccesses, HeldRequest, end_early
+from databroker.grants.grant_records import AccessGrant, GrantSubject, UserGrants
+from databroker.grants.grant_store import TRIES, AccessBusy, AccessError, GrantStore, checked_why
+from databroker.grants.request_store import APPROVED, AccessApproval, AccessRequest, AccessRequestStore, StoredAccessRequest, end_early
 from databroker.models import User
 from databroker.records import SessionRecord, UserRecord
 from databroker.store.base import VersionConflict
@@ -58,9 +58,9 @@ class AccessActor:
     secret_viewers: tuple[str, ...] = ()  # of a service account: users who know its secret
 
     @property
-    def grant_subject(self) -> AccessHolder:
+    def grant_subject(self) -> GrantSubject:
         """User that grants of this actor belong to."""
-        return grant_subject(self.session.user_id, self.session.vouched_by, self.identity.linked_id)
+        return grant_subject(self.session.user_id, self.session.effective_issuer, self.identity.linked_id)
 
     def is_user(self, user_id: str, issuer: str) -> bool:
         return self.grant_subject == (user_id, issuer)
@@ -70,11 +70,11 @@ class AccessActor:
         """Canonical address that identifies the user.  An unverified one is included: it may be a second account of the same user."""
         return self.identity.verified_email or canonical_email(self.session.claims.get("email"))
 
-    def is_requester_of(self, request: AskedAccess) -> bool:
+    def is_requester_of(self, request: AccessRequest) -> bool:
         """Return whether this is or may be the requester: also with a second account of the same address, or a service account."""
-        return not self.as_approval(0.0).names.isdisjoint(request.names)
+        return not self.as_approval(0.0).identifiers.isdisjoint(request.identifiers)
 
-    def audited(self, action: AuditAction, request: AskedAccess) -> AbstractAsyncContextManager[None]:
+    def audited(self, action: AuditAction, request: AccessRequest) -> AbstractAsyncContextManager[None]:
         """Return a context that audits an action on a request before running it."""
         return self.audit.step(action, User, [(request.user_id, describe_request(request))])
 
@@ -101,8 +101,8 @@ class AccessRequestService:
         self.rules = ApprovalPolicy(options.policy)
         self.links = RouteLinks(options)
         self._linked = {self.links.link_id(route): route for route in self.rules.routes}
-        self._requests = AskedAccesses(broker, clock)
-        self._grants = TemporaryAccesses(broker, clock)
+        self._requests = AccessRequestStore(broker, clock)
+        self._grants = GrantStore(broker, clock)
         self._clock = clock
 
     def route_for_link(self, link_id: str) -> Route | None:
@@ -121,18 +121,18 @@ class AccessRequestService:
             raise NotPermitted(Message("this application does not accept users of your identity provider"))
         reason = checked_why(why) if why.strip() or settings.reason == REQUIRED else DEFAULT_REASON
         holder = actor.grant_subject
-        request = AskedAccess(
-            nonce=secrets.token_hex(16),
+        request = AccessRequest(
+            request_id=secrets.token_hex(16),
             user_id=holder.id,
             issuer=holder.issuer,
-            person=actor.name,
+            display_name=actor.name,
             route=route.grant_key,
             route_name=route_title(route),
-            why=reason,
-            duration=seconds,
-            asked=self._clock(),
+            reason=reason,
+            duration_seconds=seconds,
+            requested_at=self._clock(),
             email=actor.email,
-            account=actor.session.user_id,
+            account_id=actor.session.user_id,
         )
         await self._requests.require_place(request)
         async with actor.audited(AuditAction.REQUEST_ACCESS, request):
@@ -141,7 +141,7 @@ class AccessRequestService:
             actor,
             "requested",
             request,
-            f"{request.person} requests access to {request.route_name} for {format_duration(seconds)}: {reason}",
+            f"{request.display_name} requests access to {request.route_name} for {format_duration(seconds)}: {reason}",
         )
 
     async def break_glass(self, actor: AccessActor, route: Route, why: str, seconds: float) -> None:
@@ -155,7 +155,7 @@ class AccessRequestService:
             )
         now, holder, reason = self._clock(), actor.grant_subject, checked_why(why)
         granted_by, until = f"{actor.name} (break-glass)", now + seconds
-        access = TemporaryAccess(secrets.token_hex(16), route.grant_key, now, until, granted_by, reason, route_title(route))
+        access = AccessGrant(secrets.token_hex(16), route.grant_key, now, until, granted_by, reason, route_title(route))
         text = f"{actor.name}, {access.route_name}, for {format_duration(seconds)}: {reason}"
         async with actor.audit.step(AuditAction.BREAK_GLASS, User, [(holder.id, text)]):
             log.warning("break-glass access used", user_id=holder.id, route=access.route_name, until=until)
@@ -168,42 +168,42 @@ class AccessRequestService:
 
     async def withdraw(self, actor: AccessActor, id: str, nonce: str) -> None:
         held = await self._get(id, nonce)
-        if not actor.is_user(held.asked.user_id, held.asked.issuer):
+        if not actor.is_user(held.request.user_id, held.request.issuer):
             raise RequestNotFound(_REQUEST_CLOSED)
         await self._close_audited(actor, held, AuditAction.WITHDRAW_REQUEST)
-        self._notify(actor, "withdrawn", held.asked, f"{held.asked.person} withdrew the request for {held.asked.route_name}")
+        self._notify(actor, "withdrawn", held.request, f"{held.request.display_name} withdrew the request for {held.request.route_name}")
 
     async def deny(self, actor: AccessActor, id: str, nonce: str) -> None:
         held = await self._get(id, nonce)
-        self._require_approver(actor, held.asked)
+        self._require_approver(actor, held.request)
         await self._close_audited(actor, held, AuditAction.DENY_REQUEST)
-        self._notify(actor, "denied", held.asked, f"{actor.name} denied {held.asked.person} access to {held.asked.route_name}")
+        self._notify(actor, "denied", held.request, f"{actor.name} denied {held.request.display_name} access to {held.request.route_name}")
 
-    async def approve(self, actor: AccessActor, id: str, nonce: str, identities: IdentityLookup) -> AskedAccess:
+    async def approve(self, actor: AccessActor, id: str, nonce: str, identities: IdentityLookup) -> AccessRequest:
         """Approve a request, create its grant if it has enough approvals, and return the request."""
         held = await self._get(id, nonce)
-        self._require_approver(actor, held.asked)
-        if held.asked.state != APPROVED:
-            async with actor.audited(AuditAction.APPROVE_REQUEST, held.asked):
+        self._require_approver(actor, held.request)
+        if held.request.state != APPROVED:
+            async with actor.audited(AuditAction.APPROVE_REQUEST, held.request):
                 changed = await self._write_approval(actor, held, identities)
             if changed.state != APPROVED:
                 self._notify(actor, "approved", changed, f"{actor.name} approved, more approvals needed: {describe_request(changed)}")
                 return changed
             held = await self._get(id, nonce)
         await self._create_grant(actor, held)
-        return held.asked
+        return held.request
 
-    async def _write_approval(self, actor: AccessActor, held: HeldRequest, identities: IdentityLookup) -> AskedAccess:
+    async def _write_approval(self, actor: AccessActor, held: StoredAccessRequest, identities: IdentityLookup) -> AccessRequest:
         """Write this approval, retrying on concurrent changes.  Raises RequestNotFound if another actor has closed the request."""
         for _ in range(TRIES):
-            route = self._require_approver(actor, held.asked)
-            if held.asked.state == APPROVED:
+            route = self._require_approver(actor, held.request)
+            if held.request.state == APPROVED:
                 raise RequestNotFound(_REQUEST_CLOSED)
-            changed = await self._add_approval(actor, held.asked, route, identities)
+            changed = await self._add_approval(actor, held.request, route, identities)
             try:
                 await self._requests.change(held, changed)
             except VersionConflict:
-                held = await self._get(held.id, held.asked.nonce)
+                held = await self._get(held.id, held.request.request_id)
                 continue
             return changed
         raise AccessBusy(_CONFLICT)
@@ -222,45 +222,45 @@ class AccessRequestService:
             raise RequestNotFound(_GRANT_ENDED)
         await self._revoke(found, name, audit)
 
-    async def _revoke(self, found: tuple[TemporaryAccessRecord, TemporaryAccess], name: str, audit: AuditLog) -> None:
+    async def _revoke(self, found: tuple[UserGrants, AccessGrant], name: str, audit: AuditLog) -> None:
         held, access = found
-        text = f"{held.person}, {access.route_name}"
+        text = f"{held.display_name}, {access.route_name}"
         async with audit.step(AuditAction.REVOKE_ACCESS, User, [(held.user_id, text)]):
             if not await end_early(self._broker, held, access, self._clock):
                 raise RequestNotFound(_GRANT_ENDED)
-        line = f"{name} revoked the access of {held.person} to {access.route_name}"
-        self._send_event(AccessEvent("revoked", held.person, held.user_id, access.route_name, access.why, name, line))
+        line = f"{name} revoked the access of {held.display_name} to {access.route_name}"
+        self._send_event(AccessEvent("revoked", held.display_name, held.user_id, access.route_name, access.reason, name, line))
 
-    async def pending_for(self, actor: AccessActor) -> AsyncGenerator[HeldRequest]:
+    async def pending_for(self, actor: AccessActor) -> AsyncGenerator[StoredAccessRequest]:
         """Yield requests that this actor may decide.  Only approvers cause a read, because every page with a navigation calls this."""
         now = self._clock()
         if not any(self.rules.may_approve(route.grant_key, actor.identity, now) for route in self.rules.routes):
             return
         async for held in self._requests.all():
-            if self.can_decide(actor, held.asked):
+            if self.can_decide(actor, held.request):
                 yield held
 
-    async def list_for(self, actor: AccessActor) -> list[HeldRequest]:
+    async def list_for(self, actor: AccessActor) -> list[StoredAccessRequest]:
         return await self._requests.of_person(*actor.grant_subject)
 
-    async def grants_visible_to(self, actor: AccessActor) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
+    async def grants_visible_to(self, actor: AccessActor) -> AsyncGenerator[tuple[UserGrants, AccessGrant]]:
         """Yield grants that this actor has or may revoke."""
         async for held, access in self._grants.list():
             if self._may_revoke(actor, held, access):
                 yield held, access
 
-    def can_decide(self, actor: AccessActor, request: AskedAccess) -> bool:
+    def can_decide(self, actor: AccessActor, request: AccessRequest) -> bool:
         """Return whether the actor may approve or deny the request.  Requesters cannot decide their own."""
         if actor.is_requester_of(request):
             return False
         return self.rules.may_approve(request.route, actor.identity, self._clock())
 
-    def _may_revoke(self, actor: AccessActor, held: TemporaryAccessRecord, access: TemporaryAccess) -> bool:
+    def _may_revoke(self, actor: AccessActor, held: UserGrants, access: AccessGrant) -> bool:
         if actor.is_user(held.user_id, held.issuer):
             return True
         return self.rules.may_approve(access.route, actor.identity, self._clock())
 
-    def _require_approver(self, actor: AccessActor, request: AskedAccess) -> Route:
+    def _require_approver(self, actor: AccessActor, request: AccessRequest) -> Route:
         route = self.rules.route(request.route)
         if route is None:
             raise RequestNotFound(_REQUEST_CLOSED)
@@ -268,74 +268,84 @@ class AccessRequestService:
             raise NotPermitted(Message("you can't approve or deny this request; nothing was changed"))
         return route
 
-    async def _get(self, id: str, nonce: str) -> HeldRequest:
+    async def _get(self, id: str, nonce: str) -> StoredAccessRequest:
         held = await self._requests.find(id, nonce)
         if held is None:
             raise RequestNotFound(_REQUEST_CLOSED)
         return held
 
-    async def _add_approval(self, actor: AccessActor, request: AskedAccess, route: Route, identities: IdentityLookup) -> AskedAccess:
+    async def _add_approval(self, actor: AccessActor, request: AccessRequest, route: Route, identities: IdentityLookup) -> AccessRequest:
         """Return the request with this approval and the earlier ones that are still valid.
 
         They are of different users, and each is an approver now.
         """
         now = self._clock()
         approval = actor.as_approval(now)
-        others = [each for each in request.approvals if each.names.isdisjoint(approval.names)]
+        others = [each for each in request.approvals if each.identifiers.isdisjoint(approval.identifiers)]
         approvals = (*[each for each in others if await self._is_still_valid(each, request, identities, now)], approval)
         settings = route.access_requests
         if settings is None or len(approvals) < settings.approvals:
             return replace(request, approvals=approvals)
-        duration = min(request.duration, settings.max_duration.total_seconds())  # the rule may have changed since the request
-        return replace(request, approvals=approvals, state=APPROVED, duration=duration, until=now + duration)
+        duration = min(request.duration_seconds, settings.max_duration.total_seconds())  # the rule may have changed since the request
+        return replace(request, approvals=approvals, state=APPROVED, duration_seconds=duration, grant_expires_at=now + duration)
 
-    async def _is_still_valid(self, approval: AccessApproval, request: AskedAccess, identities: IdentityLookup, now: float) -> bool:
+    async def _is_still_valid(self, approval: AccessApproval, request: AccessRequest, identities: IdentityLookup, now: float) -> bool:
         identity = await identities(approval.session_id) or await load_account_identity(approval.session_id, self._broker, now)
         if identity is None or identity.principal_id != approval.user_id:
             return False
         # A service account has no session that ends.  After a rotation, its approvals may have been sent by anyone with the old secret.
-        if identity.provider == PROVIDER and identity.issued_at > approval.at:
+        if identity.provider == PROVIDER and identity.issued_at > approval.approved_at:
             return False
         return self.rules.may_approve(request.route, identity, now)
 
-    async def _create_grant(self, actor: AccessActor, held: HeldRequest) -> None:
+    async def _create_grant(self, actor: AccessActor, held: StoredAccessRequest) -> None:
         """Create the grant of an approved request.  Repeating it is safe, because the grant has the request's id."""
-        request, now = held.asked, self._clock()
+        request, now = held.request, self._clock()
         granted_by, approved = (
             ", ".join(each.name for each in request.approvals),
-            max((each.at for each in request.approvals), default=request.asked),
+            max((each.approved_at for each in request.approvals), default=request.requested_at),
         )
-        access = TemporaryAccess(
-            request.nonce, request.route, min(now, request.until), request.until, granted_by, request.why, request.route_name
+        access = AccessGrant(
+            request.request_id,
+            request.route,
+            min(now, request.grant_expires_at),
+            request.grant_expires_at,
+            granted_by,
+            request.reason,
+            request.route_name,
         )
         try:
             async with actor.audited(AuditAction.GRANT_ACCESS, request):
-                await self._grants.give(UserRecord(request.user_id, name=request.person, issuer=request.issuer), access, approved)
+                await self._grants.give(UserRecord(request.user_id, name=request.display_name, issuer=request.issuer), access, approved)
         except AccessBusy:
             raise
         except AccessError:  # the grant can no longer be created, so repeating does not help
             await self._mark_closed(held)
             raise
-        log.info("temporary access granted", user_id=request.user_id, route=request.route_name, until=request.until, by=granted_by)
+        log.info(
+            "temporary access granted", user_id=request.user_id, route=request.route_name, until=request.grant_expires_at, by=granted_by
+        )
         self._notify(actor, "granted", request, f"{granted_by} granted access: {describe_request(request)}")
         await self._mark_closed(held)
 
-    def _notify(self, actor: AccessActor, event: str, request: AskedAccess, line: str) -> None:
+    def _notify(self, actor: AccessActor, event: str, request: AccessRequest, line: str) -> None:
         self._send_event(
-            AccessEvent(event, request.person, request.user_id, request.route_name, request.why, actor.name, line, request.until)
+            AccessEvent(
+                event, request.display_name, request.user_id, request.route_name, request.reason, actor.name, line, request.grant_expires_at
+            )
         )
 
-    async def _mark_closed(self, held: HeldRequest) -> None:
+    async def _mark_closed(self, held: StoredAccessRequest) -> None:
         try:
             await self._requests.close(held)
         except VersionConflict:
             return  # another approver closed it
 
-    async def _close_audited(self, actor: AccessActor, held: HeldRequest, action: AuditAction) -> None:
-        if held.asked.state == APPROVED:
+    async def _close_audited(self, actor: AccessActor, held: StoredAccessRequest, action: AuditAction) -> None:
+        if held.request.state == APPROVED:
             raise RequestNotFound(Message("this request is already approved; nothing was changed"))
         try:
-            async with actor.audited(action, held.asked):
+            async with actor.audited(action, held.request):
                 await self._requests.close(held)
         except VersionConflict:
             raise RequestNotFound(_REQUEST_CLOSED) from None
@@ -346,8 +356,8 @@ _GRANT_ENDED = Message("this access has already ended; nothing was changed")
 _CONFLICT = Message("another approver changed this request; reload the page and try again")
 
 
-def describe_request(request: AskedAccess) -> str:
-    return f"{request.person}, {request.route_name}, for {format_duration(request.duration)}: {request.why}"
+def describe_request(request: AccessRequest) -> str:
+    return f"{request.display_name}, {request.route_name}, for {format_duration(request.duration_seconds)}: {request.reason}"
 
 
 def route_title(route: Route) -> str:

@@ -9,7 +9,7 @@ from authenticate.api.api_types import PageQuery, PlainText, ResponseModel, Time
 from authenticate.api.cursors import decode_cursor, encode_cursor
 from authorize.identity.service_account_loader import build_account_identity
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
-from databroker.grants.request_store import APPROVED, AskedAccesses, HeldRequest
+from databroker.grants.request_store import APPROVED, AccessRequestStore, StoredAccessRequest
 from databroker.records import ServiceAccountRecord, SessionRecord
 from foundation.email_address import canonical_email
 
@@ -50,9 +50,9 @@ class AccessRequestResult(ResponseModel):
 async def list_requests(call: ApiCall) -> AccessRequestList:
     query: AccessRequestQuery = call.query
     after, actor = decode_cursor(LIST_NAME, query.cursor), actor_for(call)
-    found: list[HeldRequest] = []
-    async for held in AskedAccesses(call.context.broker, call.context.clock).all():
-        if (after is not None and held.id <= after[0]) or query.user_id not in (None, held.asked.user_id):
+    found: list[StoredAccessRequest] = []
+    async for held in AccessRequestStore(call.context.broker, call.context.clock).all():
+        if (after is not None and held.id <= after[0]) or query.user_id not in (None, held.request.user_id):
             continue
         found.append(held)
         if len(found) > query.limit:
@@ -73,7 +73,7 @@ async def list_requests(call: ApiCall) -> AccessRequestList:
 async def approve_request(call: ApiCall) -> AccessRequestResult:
     id, _, nonce = call.id.partition(".")
     request = await call.context.access_requests.approve(actor_for(call), id, nonce, call.context.identities)
-    return AccessRequestResult(granted=request.state == APPROVED, expires_at=to_rfc3339(request.until))
+    return AccessRequestResult(granted=request.state == APPROVED, expires_at=to_rfc3339(request.grant_expires_at))
 
 
 @operation(
@@ -95,7 +95,7 @@ def actor_for(call: ApiCall) -> AccessActor:
     Its id is `service_account/<name>`, so it never equals a user.
     """
     account, id = call.principal.account, call.principal.id
-    session = SessionRecord(id, id, id, PROVIDER, account.created, account.expires)
+    session = SessionRecord(id, id, id, PROVIDER, account.created_at, account.expires_at)
     return AccessActor(session, build_account_identity(account, call.context.clock()), id, call.audit, _secret_viewers(account))
 
 
@@ -104,17 +104,17 @@ def _secret_viewers(account: ServiceAccountRecord) -> tuple[str, ...]:
     return tuple(dict.fromkeys(canonical_email(name) or name for name in account.secret_viewers))
 
 
-def _to_response(call: ApiCall, actor: AccessActor, held: HeldRequest) -> AccessRequestResource:
-    request = held.asked
+def _to_response(call: ApiCall, actor: AccessActor, held: StoredAccessRequest) -> AccessRequestResource:
+    request = held.request
     return AccessRequestResource(
-        id=f"{held.id}.{request.nonce}",
+        id=f"{held.id}.{request.request_id}",
         user_id=request.user_id,
-        user=request.person,
+        user=request.display_name,
         route=request.route_name,
-        reason=request.why,
-        duration_seconds=int(request.duration),
-        requested_at=to_rfc3339(request.asked),
-        expires_at=to_rfc3339(request.expires),
+        reason=request.reason,
+        duration_seconds=int(request.duration_seconds),
+        requested_at=to_rfc3339(request.requested_at),
+        expires_at=to_rfc3339(request.expires_at),
         approved_by=[each.name for each in request.approvals],
         can_decide=call.context.access_requests.can_decide(actor, request),
     )

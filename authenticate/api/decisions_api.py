@@ -19,7 +19,7 @@ LIST_NAME = "decisions"
 EXACT_FILTERS = {
     "user": "display_name",
     "user_id": "user_id",
-    "route": "route",
+    "route": "route_name",
     "route_id": "route_id",
     "outcome": "outcome",
     "shadow_outcome": "shadow_outcome",
@@ -86,7 +86,7 @@ def _page(query: DecisionQuery, before: int | None) -> list[LoggedDecision]:
     if query.before is not None:
         rows = rows.filter(decided_at__lt=query.before)
     for word in (query.q or "").split()[:MOST_WORDS]:
-        matches = Q(display_name__holds=word) | Q(user_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)
+        matches = Q(display_name__holds=word) | Q(user_id__holds=word) | Q(route_name__holds=word) | Q(url__icontains=word)
         rows = rows.filter(matches)
     return list(rows.defer("snapshot").order_by("-pk")[: query.limit + 1])
 

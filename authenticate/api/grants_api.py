@@ -9,13 +9,13 @@ from authenticate.api.api_operation import operation
 from authenticate.api.api_problems import not_found
 from authenticate.api.api_types import PageQuery, PlainText, ResponseModel, Timestamp, to_rfc3339
 from authenticate.api.cursors import decode_cursor, encode_cursor
-from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
-from databroker.grants.grant_store import TemporaryAccesses
+from databroker.grants.grant_records import AccessGrant, UserGrants
+from databroker.grants.grant_store import GrantStore
 
 LIST_NAME = "grants"
 ID = r"[A-Za-z0-9_-]{1,64}"
 
-StoredGrant = tuple[TemporaryAccessRecord, TemporaryAccess]
+StoredGrant = tuple[UserGrants, AccessGrant]
 
 
 class GrantQuery(PageQuery):
@@ -67,7 +67,7 @@ async def revoke_grant(call: ApiCall) -> None:
 
 
 def _iter_grants(call: ApiCall, *, expired: bool = False) -> AsyncIterator[StoredGrant]:
-    return TemporaryAccesses(call.context.broker, call.context.clock).list(expired=expired)
+    return GrantStore(call.context.broker, call.context.clock).list(expired=expired)
 
 
 def _to_response(call: ApiCall, each: StoredGrant) -> GrantResource:
@@ -75,11 +75,11 @@ def _to_response(call: ApiCall, each: StoredGrant) -> GrantResource:
     return GrantResource(
         id=grant.id,
         user_id=user.user_id,
-        user=user.person,
+        user=user.display_name,
         route=grant.route_name or grant.route,
-        started_at=to_rfc3339(grant.since),
-        expires_at=to_rfc3339(grant.until),
-        granted_by=grant.by,
-        reason=grant.why,
+        started_at=to_rfc3339(grant.started_at),
+        expires_at=to_rfc3339(grant.expires_at),
+        granted_by=grant.granted_by,
+        reason=grant.reason,
         is_expired=grant.is_expired(call.context.clock()),
     )

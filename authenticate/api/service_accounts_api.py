@@ -114,7 +114,7 @@ async def create_service_account(call: ApiCall) -> ServiceAccountCreated:
             lifetime,
             creator.id,
             requested.permissions,
-            not_after=creator.account.expires,
+            not_after=creator.account.expires_at,
             secret_viewers=(creator.id, *creator.account.secret_viewers),
             maker_secret_hash=creator.secret_hash,
         )
@@ -144,7 +144,7 @@ def granted_lifetime(requested: ServiceAccountCreate, principal: ApiPrincipal, n
         raise ApiProblem(403, f"{creator.name} is not in the group {missing[0]} and can't grant it")
     if not requested.name.startswith(f"{creator.name}{OWN}"):
         raise ApiProblem(403, f"accounts created by {creator.name} must be named {creator.name}{OWN}suffix")
-    remaining = creator.expires - now
+    remaining = creator.expires_at - now
     if requested.lifetime_seconds is not None and requested.lifetime_seconds > remaining:
         raise ApiProblem(403, f"{creator.name} expires earlier")
     return float(min(requested.lifetime_seconds or DEFAULT_LIFETIME_SECONDS, remaining))
@@ -164,10 +164,10 @@ def _to_response(account: ServiceAccountRecord, row: Any, has_ended: bool) -> Se
         name=account.name,
         groups=list(account.groups),
         permissions=list(account.permissions),
-        created_at=to_rfc3339(account.created),
+        created_at=to_rfc3339(account.created_at),
         created_by=account.created_by,
-        rotated_at=to_rfc3339(account.rotated),
-        expires_at=to_rfc3339(account.expires) if account.expires < NEVER else None,
+        rotated_at=to_rfc3339(account.rotated_at),
+        expires_at=to_rfc3339(account.expires_at) if account.expires_at < NEVER else None,
         last_used_at=to_rfc3339(row.last_seen_at) if row is not None else None,
         last_host=row.last_host if row is not None else "",
         ended_with_creator=has_ended,

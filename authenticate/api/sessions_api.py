@@ -63,7 +63,7 @@ async def list_sessions(call: ApiCall) -> SessionList:
 
 
 def _page(query: SessionQuery, after: tuple[str, ...] | None) -> list[Session]:
-    rows = Session.objects.filter(Q(expires=None) | Q(expires__gt=timezone.now()))
+    rows = Session.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
     if query.user_id is not None:
         rows = rows.filter(user_id=query.user_id)
     if after is not None:
@@ -76,8 +76,8 @@ def _from_row(row: Session) -> SessionResource:
     return SessionResource(
         id=row.pk,
         user_id=row.user_id or "",
-        started_at=to_rfc3339(row.since),
-        expires_at=to_rfc3339(row.expires),
+        started_at=to_rfc3339(row.started_at),
+        expires_at=to_rfc3339(row.expires_at),
         client_address=row.client_address,
         user_agent=row.user_agent,
         last_seen_at=to_rfc3339(row.last_seen_at),
@@ -96,8 +96,8 @@ async def get_session(call: ApiCall) -> SessionResource:
     return SessionResource(
         id=record.id,
         user_id=str(data.get("user_id") or ""),
-        started_at=to_rfc3339(data.get("issued")),
-        expires_at=to_rfc3339(data.get("expires")),
+        started_at=to_rfc3339(data.get("issued_at")),
+        expires_at=to_rfc3339(data.get("expires_at")),
         client_address=str(data.get("client_address") or ""),
         user_agent=str(data.get("user_agent") or ""),
         last_seen_at=to_rfc3339(row.last_seen_at if row else None),

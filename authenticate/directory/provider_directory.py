@@ -184,6 +184,6 @@ class DirectorySchedule:
         records = [record for record in await own.page(DIRECTORY_RUN, "", RUNS) if "/" not in record.id]
         runs = map(DirectoryRunRecord.from_record, reversed(records))
         last = next((run for run in runs if run.source == str(self._source)), None)
-        if last is None or last.error or last.began > self._clock():
+        if last is None or last.error or last.started_at > self._clock():
             return 0.0
-        return last.began + self._interval - self._clock()
+        return last.started_at + self._interval - self._clock()

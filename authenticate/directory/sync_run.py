@@ -84,7 +84,7 @@ class DirectoryReading:
                 await apply(changes, self._own, self.options.progress)
         except (ProviderError, BrokerError) as error:
             run = replace(run, error=str(error)[:500], added=0, changed=0, removed=0)
-        run = replace(run, seconds=round(asyncio.get_running_loop().time() - started, 3), requests=budget.requests)
+        run = replace(run, duration_seconds=round(asyncio.get_running_loop().time() - started, 3), requests=budget.requests)
         if not self.options.dry_run:
             await self._remember(run)
         return run
@@ -110,11 +110,11 @@ class DirectoryReading:
 def report(run: DirectoryRunRecord, provider: str) -> None:
     """Write the log line and the metrics of a reading of this provider's directory."""
     metrics.directory_requests.labels(provider).inc(run.requests)
-    metrics.directory_sync_duration.labels(provider, "error" if run.error else "success").observe(run.seconds)
-    said = {"provider": provider, "source": run.source, "seconds": run.seconds}
+    metrics.directory_sync_duration.labels(provider, "error" if run.error else "success").observe(run.duration_seconds)
+    said = {"provider": provider, "source": run.source, "seconds": run.duration_seconds}
     if run.error:
         log.error("directory sync failed", **said, reason=run.error)
         return
-    metrics.record_directory_sync(provider, run.began + run.seconds, {"users": run.users, "groups": run.groups})
+    metrics.record_directory_sync(provider, run.started_at + run.duration_seconds, {"users": run.users, "groups": run.groups})
     facts = {"users": run.users, "groups": run.groups, "added": run.added, "changed": run.changed, "removed": run.removed}
     log.info("directory sync completed", **said, requests=run.requests, **facts)

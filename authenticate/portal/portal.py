@@ -75,7 +75,7 @@ class Portal:
         every = [self._application(each) async for each in _in_slices(opened)]
         every.sort(key=lambda each: each.order)
         by_key = {each.key: each for each in every}
-        recent = [by_key[key] for key in choices.opened if key in by_key]
+        recent = [by_key[key] for key in choices.recent if key in by_key]
         starred = frozenset(choices.favourites)
         return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MAX_RECENT_LISTED]))
 

@@ -13,7 +13,7 @@ from authenticate.portal.user_agent import describe_user_agent
 from authenticate.session.session_service import Sessions
 from databroker.broker_client import BrokerClient
 from databroker.projection.rows import LastSeen, last_seen_at
-from databroker.records import ProgramRecord, SessionRecord
+from databroker.records import ProgrammaticClient, SessionRecord
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ class UserSession:
     expires_at: float
     last_seen_at: LastSeen | None
     is_current: bool
-    clients: tuple[ProgramRecord, ...]
+    clients: tuple[ProgrammaticClient, ...]
 
 
 async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: SessionRecord, now: float) -> list[UserSession]:
@@ -44,8 +44,8 @@ async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: Ses
             id=each.id,
             browser=describe_user_agent(each.user_agent),
             address=each.client_address,
-            started_at=each.issued,
-            expires_at=each.expires,
+            started_at=each.issued_at,
+            expires_at=each.expires_at,
             last_seen_at=seen.get(each.id),
             is_current=each is this,
             clients=tuple(clients_of_session),
@@ -57,10 +57,10 @@ async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: Ses
 async def other_sessions(sessions: Sessions, this: SessionRecord, now: float) -> list[SessionRecord]:
     """Return live sessions of the same user in other browsers, newest first.  Sessions that `this` superseded are not included."""
     found = [each for each in await sessions.of_person(this, now) if each.id != this.id]
-    ages = {each.id: (each.issued, each.id) for each in found}
+    ages = {each.id: (each.issued_at, each.id) for each in found}
     # Sessions of two tabs may supersede each other; the newer represents both.
     of_others = {id for each in found for id in each.superseded_ids if id in ages and ages[id] < ages[each.id]}
-    return sorted((each for each in found if each.id not in {*this.superseded_ids, *of_others}), key=lambda each: -each.issued)
+    return sorted((each for each in found if each.id not in {*this.superseded_ids, *of_others}), key=lambda each: -each.issued_at)
 
 
 async def _last_seen(ids: Iterable[str]) -> dict[str, LastSeen]:

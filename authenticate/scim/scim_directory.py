@@ -83,7 +83,7 @@ class ScimDirectory:
         for attribute in ("subject", self.provider.scim_user_id.lower()):
             for id in await self.index.find_ids(SCIM_USER, attribute, session.subject):
                 record = await self.broker.get(SCIM_USER, id)
-                if record is not None and applies_to_issuer(get_issuer(record), session.vouched_by) and not is_active(record):
+                if record is not None and applies_to_issuer(get_issuer(record), session.effective_issuer) and not is_active(record):
                     return True
         return False
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 import structlog
 
 from databroker.broker_client import BrokerClient
-from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, WantedTokens
+from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, TokenRefreshRequest
 from foundation.errors import BrokerError
 from foundation.tasks import gather_limited, spawn
 
@@ -61,5 +61,5 @@ class OtherSessions:
     async def _want_refresh(self, session_id: str) -> None:
         record = await self._broker.get(SESSION, session_id)
         if record is not None:
-            wish = WantedTokens(record.data.get("tokens_received_at", 0.0)).to_data()
+            wish = TokenRefreshRequest(record.data.get("tokens_received_at", 0.0)).to_data()
             await self._broker.put(TOKEN_REFRESH_REQUEST, session_id, wish, expires=self._clock() + WISH_LIFETIME)

@@ -35,7 +35,7 @@ async def with_new_tokens(client: ProviderClient, session: SessionRecord, now: f
         session,
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token or session.refresh_token,
-        access_token_expires=tokens.expires,
+        access_token_expires_at=tokens.expires,
         tokens_received_at=now,
         unverified_id_token=tokens.id_token,
     )
@@ -53,7 +53,7 @@ async def with_new_claims(client: ProviderClient, session: SessionRecord, now: f
     payload |= {name: session.claims[name] for name in OF_THE_SIGN_IN & session.claims.keys()}
     told_before = () if newer else session.userinfo_claims
     claims, told = await client.claims(payload, session.access_token, discovery, told_before=told_before)
-    user = client.provider.user(claims, session.issued)
+    user = client.provider.user(claims, session.issued_at)
     if user.id != session.user_id:
         raise AnotherPerson("the provider now returns another user")
     if _becomes_another(client, session, user, claims):
@@ -66,7 +66,7 @@ def _becomes_another(client: ProviderClient, session: SessionRecord, user: UserR
     configured = client.configured
     if not configured.links_by_email:
         return False
-    before = client.provider.user(session.claims, session.issued)
+    before = client.provider.user(session.claims, session.issued_at)
     return linked_id_for(before, session.claims, configured) != linked_id_for(user, claims, configured)
 
 
@@ -104,6 +104,6 @@ def _check_origin(client: ProviderClient, session: SessionRecord) -> None:
 
 def is_withdrawn(client: ProviderClient, session: SessionRecord, now: float) -> bool:
     """Whether a refused access token was withdrawn; of one without an expiry that is known of some providers only."""
-    if session.access_token_expires is None:
+    if session.access_token_expires_at is None:
         return client.provider.tokens_last
-    return now < session.access_token_expires - 5
+    return now < session.access_token_expires_at - 5

@@ -8,7 +8,7 @@ import structlog
 
 from authenticate.session.session_refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from databroker.broker_client import BrokerClient
-from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, WantedTokens, report_malformed
+from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, TokenRefreshRequest, report_malformed
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 
@@ -38,7 +38,7 @@ class WantedRefreshes:
 
     async def _renew(self, record: Record) -> None:
         try:
-            received = WantedTokens.from_record(record).received
+            received = TokenRefreshRequest.from_record(record).tokens_received_at
             session = await self._broker.get(SESSION, record.id)
             if session is not None:
                 async with self._turns[SessionRecord.from_record(session).provider]:

@@ -26,21 +26,21 @@ class RefreshDue:
 
 def tokens_due(session: SessionRecord) -> float:
     """Due time of the tokens: a minute before the access token expires, or halfway where it lives for less than two."""
-    if not session.refresh_token or session.access_token_expires is None:
+    if not session.refresh_token or session.access_token_expires_at is None:
         return NEVER
-    lifetime = session.access_token_expires - (session.tokens_received_at or session.issued)
-    return _within(session, session.access_token_expires - min(EARLY, max(lifetime, 0) / 2))
+    lifetime = session.access_token_expires_at - (session.tokens_received_at or session.issued_at)
+    return _within(session, session.access_token_expires_at - min(EARLY, max(lifetime, 0) / 2))
 
 
 def can_read_claims(session: SessionRecord, at: float) -> bool:
     """Whether claims can be read: without a refresh token nothing can be asked once the access token has expired."""
-    if not session.access_token or at >= session.expires:
+    if not session.access_token or at >= session.expires_at:
         return False
-    return bool(session.refresh_token) or session.access_token_expires is None or at < session.access_token_expires
+    return bool(session.refresh_token) or session.access_token_expires_at is None or at < session.access_token_expires_at
 
 
 def _within(session: SessionRecord, due: float) -> float:
-    return due if due < session.expires else NEVER
+    return due if due < session.expires_at else NEVER
 
 
 class RefreshSchedule:

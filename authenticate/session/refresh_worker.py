@@ -132,7 +132,7 @@ class RefreshWorker:
         if session is None:
             self._failures.pop(session_id, None)
             return
-        before = self._failures.get(session_id) or RefreshFailures(now, session.access_token_expires or NEVER)
+        before = self._failures.get(session_id) or RefreshFailures(now, session.access_token_expires_at or NEVER)
         failure = self._failures[session_id] = replace(before, failures=before.failures + 1)
         log.warning("session refresh failed", session_id=session_id, failures=failure.failures, reason=str(error))
         ends = failure.ends(error) if session.refresh_token else NEVER

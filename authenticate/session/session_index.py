@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Collection
 
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import index_entries, index_key, session_id_of, user_key
-from databroker.records import LOGOUT_MARKER, SESSION_INDEX, ProviderSession, Record, SessionRecord, SignedOutNote
+from databroker.records import LOGOUT_MARKER, SESSION_INDEX, LogoutMarker, Record, SessionIndexEntry, SessionRecord
 
 # A sign-in that was under way when its person signed out at the provider ends no later than this; in seconds.
 SIGN_IN_TAKES = 600.0
@@ -25,14 +25,14 @@ class ProviderSessions:
 
     async def remember(self, session: SessionRecord, linked_id: str = "") -> None:
         """`linked_id` is the person's whose account it is, where accounts are linked."""
-        entry = ProviderSession(subject=_text(session, "sub")).to_data()
+        entry = SessionIndexEntry(subject=_text(session, "sub")).to_data()
         keys = _keys_of(session, linked_id)
-        await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=session.expires) for key in keys))
+        await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=session.expires_at) for key in keys))
 
     async def beside(self, session: SessionRecord, attempts: Collection[str]) -> set[str]:
         """Sessions that sign-ins of these attempts have begun, this one left out, after noting that this one is of them, too."""
         keys = [index_key("", "attempt", attempt) for attempt in attempts]
-        entry, ends = ProviderSession(subject=_text(session, "sub")).to_data(), session.issued + SIGN_IN_TAKES
+        entry, ends = SessionIndexEntry(subject=_text(session, "sub")).to_data(), session.issued_at + SIGN_IN_TAKES
         await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=ends) for key in keys))
         return {session_id_of(entry) for key in keys async for entry in index_entries(self._broker, key)} - {session.id}
 
@@ -43,13 +43,13 @@ class ProviderSessions:
     async def session_ids(self, issuer: str, *, subject: str, sid: str) -> AsyncGenerator[str]:
         """Sessions of this `sid`; with a subject too only where it is that one's; of the subject where `sid` is empty."""
         async for entry in index_entries(self._broker, index_key(issuer, "sid", sid) if sid else index_key(issuer, "sub", subject)):
-            if not subject or ProviderSession.from_record(entry).subject == subject:
+            if not subject or SessionIndexEntry.from_record(entry).subject == subject:
                 yield session_id_of(entry)
 
     async def subjects(self, issuer: str, sid: str) -> set[str]:
         """Subjects of the sessions of this `sid`: one, unless the provider gives it to several people."""
         key = index_key(issuer, "sid", sid)
-        return {ProviderSession.from_record(entry).subject async for entry in index_entries(self._broker, key)} - {""}
+        return {SessionIndexEntry.from_record(entry).subject async for entry in index_entries(self._broker, key)} - {""}
 
     async def of_account(self, session: SessionRecord) -> dict[str, float]:
         """Sessions in the index of this account, ended ones among them, with the time of their entry."""
@@ -70,9 +70,9 @@ class ProviderSessions:
         """Note a sign-out for sign-ins under way, whose sessions are not written yet. A later sign-out's note stays."""
 
         def edit(known: Record | None) -> Edited | None:
-            if known is not None and SignedOutNote.from_record(known).issued > issued:
+            if known is not None and LogoutMarker.from_record(known).issued_at > issued:
                 return None
-            return SignedOutNote(issued).to_data(), now + SIGN_IN_TAKES
+            return LogoutMarker(issued).to_data(), now + SIGN_IN_TAKES
 
         await update(self._broker, LOGOUT_MARKER, _note_key(issuer, subject, sid), edit, attempts=NOTE_ATTEMPTS)
 
@@ -81,9 +81,9 @@ class ProviderSessions:
         either the one who ends sessions finds it, or we find the note.
         """
         issued = session.claims.get("iat")
-        vouched = issued if isinstance(issued, int | float) else session.issued
+        vouched = issued if isinstance(issued, int | float) else session.issued_at
         notes = await asyncio.gather(*(self._broker.get(LOGOUT_MARKER, key) for key in _note_keys(session)))
-        return any(note is not None and vouched <= SignedOutNote.from_record(note).issued for note in notes)
+        return any(note is not None and vouched <= LogoutMarker.from_record(note).issued_at for note in notes)
 
 
 def _keys_of(session: SessionRecord, linked_id: str) -> list[str]:

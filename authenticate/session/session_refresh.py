@@ -36,7 +36,7 @@ FIRST_PAUSE = 0.1
 # Why a renewal ended a session: the provider said so, its answer can't be believed, it could not be asked until too late.
 REFUSED, WRONG, UNREACHABLE = "refused", "wrong", "unreachable"
 # Fields of a session that new tokens, and new claims, are.
-_OF_TOKENS = ("access_token", "refresh_token", "access_token_expires", "tokens_received_at", "unverified_id_token")
+_OF_TOKENS = ("access_token", "refresh_token", "access_token_expires_at", "tokens_received_at", "unverified_id_token")
 _OF_CLAIMS = ("claims", "userinfo_claims", "id_token", "unverified_id_token")
 
 
@@ -191,7 +191,7 @@ class SessionRefresh:
             if current is None:
                 raise SessionEnded("ended concurrently")
             session = change(SessionRecord.from_record(current))
-            return {**current.data, **session.to_data()}, session.expires  # with what a later release has written there
+            return {**current.data, **session.to_data()}, session.expires_at  # with what a later release has written there
 
         try:
             return await update(self._broker, SESSION, record.id, edit) or record

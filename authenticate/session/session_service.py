@@ -69,14 +69,14 @@ class Sessions:
         # The index before the session: whoever ends what the provider says must find it.
         linked_id = linked_id_for(signed_in.user, session.claims, self._reader.providers.get(session.provider))
         await self.at_provider.remember(session, linked_id)
-        await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
+        await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires_at)
         if await self.at_provider.has_signed_out(session):
             await self.end(session)
             raise SignedOutMeanwhile("you signed out at the identity provider during this sign-in")
         # Asked when the session is written: either the sweep of the new configuration finds it (RemovedProviders), or we know of that one.
         if self.successor is not None and not vouches(self.successor.providers.get(session.provider), session):
             await self.end(session)
-            raise AskedAnother(session.vouched_by)
+            raise AskedAnother(session.effective_issuer)
         if before is not None and before.id not in session.superseded_ids:
             await self.end(before)
         for other in await self.at_provider.beside(session, attempts):
@@ -90,14 +90,14 @@ class Sessions:
             user_id=signed_in.user.id,
             subject=signed_in.subject,
             provider=signed_in.provider,
-            issued=now,
-            expires=now + self._lifetime,
+            issued_at=now,
+            expires_at=now + self._lifetime,
             claims=signed_in.user.claims,
             userinfo_claims=signed_in.userinfo_claims,
             id_token=signed_in.tokens.id_token,
             access_token=signed_in.tokens.access_token,
             refresh_token=signed_in.tokens.refresh_token,
-            access_token_expires=signed_in.tokens.expires,
+            access_token_expires_at=signed_in.tokens.expires,
             client_address=client_address,
             user_agent=user_agent[:MAX_USER_AGENT],
             superseded_ids=_earlier(before, signed_in.user.id),
@@ -109,7 +109,7 @@ class Sessions:
         other = await self._broker.get(SESSION, other_id)
         if other is None or (found := self._reader.read(other)) is None:
             return  # its own sign-in looks for this one when it is written
-        if (found.user_id, found.vouched_by) == (session.user_id, session.vouched_by):
+        if (found.user_id, found.effective_issuer) == (session.user_id, session.effective_issuer):
             await asyncio.gather(self._add_earlier(session.id, other_id), self._add_earlier(other_id, session.id))
 
     async def _add_earlier(self, id: str, other_id: str) -> None:
@@ -117,7 +117,7 @@ class Sessions:
             earlier = tuple(record.data.get("superseded_ids", ())) if record is not None else ()
             if record is None or other_id in earlier or len(earlier) >= MAX_EARLIER:
                 return None
-            return {**record.data, "superseded_ids": (*earlier, other_id)}, record.data["expires"]
+            return {**record.data, "superseded_ids": (*earlier, other_id)}, record.data["expires_at"]
 
         # Each attempt fails by another tab's write, of which there are at most MAX_EARLIER, or by a refresh.
         await update(self._broker, SESSION, id, edit, attempts=2 * MAX_EARLIER)
@@ -128,7 +128,7 @@ class Sessions:
         async def live(session_id: str, now: float) -> SessionRecord | None:
             record = await self._broker.get(SESSION, session_id)
             session = self._reader.read(record) if record is not None else None
-            return session if session is not None and session.expires > now else None
+            return session if session is not None and session.expires_at > now else None
 
         return await self._cookies.active_session(cookie_headers, host_port, now, live)
 
@@ -139,12 +139,12 @@ class Sessions:
         """
         record = await self._broker.get(SESSION, id) if _ID.fullmatch(id) else None
         found = self._reader.read(record) if record is not None else None
-        if found is None or found.expires <= now:
+        if found is None or found.expires_at <= now:
             return None
         return found if await self._are_of_one_person(session, found) else None
 
     async def _are_of_one_person(self, one: SessionRecord, other: SessionRecord) -> bool:
-        if (other.user_id, other.vouched_by) == (one.user_id, one.vouched_by):
+        if (other.user_id, other.effective_issuer) == (one.user_id, one.effective_issuer):
             return True
         linked_id = await self.linked_id(one)
         return bool(linked_id) and await self.linked_id(other) == linked_id
@@ -207,7 +207,7 @@ class Sessions:
             elif record is not None and (found := self._reader.read(record)) is not None and id != session.id:
                 live.append(found)
         live = [each for each in live if each.user_id == session.user_id]  # the index has all cases of the id
-        live.sort(key=lambda each: each.issued)
+        live.sort(key=lambda each: each.issued_at)
         oldest = live[: max(len(live) + 1 - MAX_SESSIONS, 0)]
         for each in oldest:
             await self.end(each)
@@ -236,7 +236,7 @@ class Sessions:
         log.info("signed out", session_id=session.id, user_id=session.user_id)
 
     def set_cookies(self, session: SessionRecord, host_port: str, now: float) -> list[str]:
-        return self._cookies.set_cookies(session.id, host_port, issued_at=session.issued, expires_at=session.expires, now=now)
+        return self._cookies.set_cookies(session.id, host_port, issued_at=session.issued_at, expires_at=session.expires_at, now=now)
 
     def clear_cookies(self, cookie_headers: Iterable[bytes], host_port: str, path: str) -> list[str]:
         return self._cookies.clear_cookies(cookie_headers, host_port, path)

@@ -19,9 +19,9 @@ from authorize.route_settings import RouteLinks
 from config.routes.route import Route
 from config.routes.route_access_requests import REQUIRED
 from databroker.audit_log import AuditLogAway
-from databroker.grants.grant_records import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import LONGEST_WHY, AccessGrant, UserGrants
 from databroker.grants.grant_store import AccessError
-from databroker.grants.request_store import HeldRequest
+from databroker.grants.request_store import StoredAccessRequest
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
 from foundation.web import pages, responses
@@ -135,7 +135,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, actor: Acces
         is_sent="sent" in request.GET and bool(requests),
         requests=[_request_row(held, service) for held in requests],
         pending=len(pending),
-        to_review=[_request_row(held, service) for held in sorted(pending, key=lambda held: held.asked.asked)[:MAX_LISTED]],
+        to_review=[_request_row(held, service) for held in sorted(pending, key=lambda held: held.request.requested_at)[:MAX_LISTED]],
         more=max(0, len(pending) - MAX_LISTED),
         grants=[_grant_row(each, actor) for each in granted[:MAX_LISTED]],
         longest_why=LONGEST_WHY,
@@ -179,26 +179,26 @@ def _durations(maximum: timedelta) -> Iterator[tuple[int, str]]:
         yield seconds, format_duration(seconds)
 
 
-def _request_row(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
-    access_request, route = held.asked, service.access.rules.route(held.asked.route)
+def _request_row(held: StoredAccessRequest, service: AuthenticateService) -> dict[str, Any]:
+    access_request, route = held.request, service.access.rules.route(held.request.route)
     settings = None if route is None else route.access_requests
     return {
-        "value": f"{held.id} {access_request.nonce}",
-        "person": access_request.person,
+        "value": f"{held.id} {access_request.request_id}",
+        "person": access_request.display_name,
         "user_id": access_request.user_id,
         "route": access_request.route_name,
-        "why": access_request.why,
-        "duration": format_duration(access_request.duration),
-        "asked": access_request.asked,
-        "expires": access_request.expires,
+        "why": access_request.reason,
+        "duration": format_duration(access_request.duration_seconds),
+        "asked": access_request.requested_at,
+        "expires": access_request.expires_at,
         "approvers": [each.name for each in access_request.approvals],
         "needed": 0 if settings is None else settings.approvals,
         "is_gone": route is None,
     }
 
 
-def _grant_row(each: tuple[TemporaryAccessRecord, TemporaryAccess], actor: AccessActor) -> dict[str, Any]:
+def _grant_row(each: tuple[UserGrants, AccessGrant], actor: AccessActor) -> dict[str, Any]:
     held, access = each
     is_actor = actor.is_user(held.user_id, held.issuer)
-    row = {"person": YOU if is_actor else held.person, "route": access.route_name, "why": access.why, "by": access.by}
-    return {**row, "value": f"{held.user_id} {access.place}", "until": access.until, "is_actor": is_actor}
+    row = {"person": YOU if is_actor else held.display_name, "route": access.route_name, "why": access.reason, "by": access.granted_by}
+    return {**row, "value": f"{held.user_id} {access.route_hash}", "until": access.expires_at, "is_actor": is_actor}

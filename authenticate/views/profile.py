@@ -24,7 +24,7 @@ async def build_user_profile(service: AuthenticateService, session: SessionRecor
             "email": user.email if rule_email_of(user, session.claims, provider) else "",
         },
         "groups": await _groups(service, session),
-        "session": {"id": session.id, "provider": session.provider, "issued": session.issued, "expires": session.expires},
+        "session": {"id": session.id, "provider": session.provider, "issued": session.issued_at, "expires": session.expires_at},
         "claims": {name: value for name, value in sorted(session.claims.items()) if name not in _HIDDEN_CLAIMS},
     }
 

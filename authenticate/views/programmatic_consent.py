@@ -13,7 +13,7 @@ from authenticate.service import AuthenticateService, page_context
 from authenticate.step_up import StepUpRequest
 from authenticate.views import view_helpers
 from authorize.policy.reasons import Reason
-from databroker.records import USER, ProgramRecord, SessionRecord
+from databroker.records import USER, ProgrammaticClient, SessionRecord
 from databroker.session_reader import user_of
 from foundation.crypto.programmatic import ProgrammaticRequest
 from foundation.errors import BadRequest, SealError
@@ -70,7 +70,7 @@ async def programmatic_consent(request: HttpRequest) -> HttpResponse:
         )
     now, step_up = service.clock(), StepUpRequest(consent_request.acr_values, consent_request.max_age)
     session = await view_helpers.get_session(request)
-    if session is None or step_up.shortfall(session.claims, session.issued, now):
+    if session is None or step_up.shortfall(session.claims, session.issued_at, now):
         named = {"gate_providers": " ".join(consent_request.providers)} if consent_request.providers else {}
         return responses.redirect(service.redirects.sign_in_url(f"{PATH}?request={sealed}", **step_up.to_url(), **named))
     if consent_request.providers and session.provider not in consent_request.providers:
@@ -96,7 +96,7 @@ async def _grant_consent(
 ) -> HttpResponse:
     gate = page_context(request)
     # Recorded first, so that every authorized client is on the user's sessions page.
-    client = ProgramRecord(route.host_port, urlsplit(consent_request.redirect_uri).netloc, service.clock())
+    client = ProgrammaticClient(route.host_port, urlsplit(consent_request.redirect_uri).netloc, service.clock())
     await programmatic_clients.record_client(service.broker, session, client)
     log.info("program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=gate.request_id)
     response = responses.redirect(service.redirects.programmatic_location(session, route, consent_request.redirect_uri))

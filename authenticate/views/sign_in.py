@@ -82,7 +82,7 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], selection: Pro
         raise BadRequest(Message("the redirect target is not allowed"))
     step_up = StepUpRequest.from_url(params)
     session = await service.sessions.find(headers, service.host_port, now)
-    if session is not None and not (shortfall := step_up.shortfall(session.claims, session.issued, now)):
+    if session is not None and not (shortfall := step_up.shortfall(session.claims, session.issued_at, now)):
         return responses.redirect(service.redirects.return_location(session, target, attempt_id))
     candidates = service.choice.among(params.get("gate_providers", ""))
     provider = _select_provider(service.choice, candidates, selection, session, headers)

@@ -72,7 +72,7 @@ def build_row(entry: DecisionLogEntry, settings: DecisionLogSettings) -> Row:
         "url": f"{request.host_port}{request.path[:MAX_PATH_LENGTH]}",
         "client_address": entry.client_address[:64],
         "route_id": route.id if route else "",
-        "route": route_name(route)[:255] if route else "",
+        "route_name": route_name(route)[:255] if route else "",
         "outcome": decision.outcome.value if decision else entry.failure,
         "reason": "; ".join(filter(None, (reason, entry.token_error)))[:255],
         "shadow_outcome": entry.shadow_outcome.outcome if entry.shadow_outcome and entry.shadow_differs else "",

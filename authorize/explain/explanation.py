@@ -67,7 +67,7 @@ def explain_logged(row: Any, options: Options, configuration: str) -> Explanatio
         "client_address": row.client_address,
         "rules": facts.get("rules", []),
         "route": row.route_id or None,
-        "route_name": row.route,
+        "route_name": row.route_name,
         "allowed": row.outcome == "allowed",
         "outcome": row.outcome,
         "reason": facts.get("message") or f"{row.reason}.",

@@ -56,7 +56,7 @@ class ReplayReport:
         return sorted((change for change in self.changes.values() if change.kind == kind), key=lambda change: (change.route, change.user))
 
     def add(self, row: Any, kind: str, reason: str) -> None:
-        key = kind, row.route or row.url.partition("/")[0], row.display_name or "anonymous"
+        key = kind, row.route_name or row.url.partition("/")[0], row.display_name or "anonymous"
         change = self.changes.setdefault(key, ChangedOutcome(*key))
         change.requests += 1
         if row.pk >= self._newest.get(key, 0):

@@ -108,7 +108,7 @@ def simulate_identity(person: SimulatedUser, options: Options) -> Identity | Non
     provider, subject = _provider_of(person.user, options).id, ""
     if person.user.startswith(f"{PROVIDER}/"):
         account = ServiceAccountRecord(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
-        return account_identity(account, account.created)
+        return account_identity(account, account.created_at)
     user_id = ""
     match named := _named(person.user):
         case UserEntry(EntryKind.EMAIL):

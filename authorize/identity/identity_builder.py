@@ -18,7 +18,7 @@ from databroker.claims import (
     names_all_groups,
     rule_email_of,
 )
-from databroker.grants.grant_records import AccessHolder
+from databroker.grants.grant_records import GrantSubject
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from foundation.claim_values import NullValues
 from foundation.email_address import canonical_email, display_name
@@ -74,9 +74,9 @@ def build_identity(inputs: IdentityInputs, provider: ProviderConfig | None) -> I
         user_id=session.user_id,
         subject=session.subject,
         provider=session.provider,
-        expires_at=session.expires,
-        issued_at=session.issued,
-        auth_time=session.authenticated,
+        expires_at=session.expires_at,
+        issued_at=session.issued_at,
+        auth_time=session.auth_time,
         email="" if is_external else authoritative_email(user.email if is_address_of_session(user.email, session.claims) else "", provider),
         verified_email=verified_email,
         directory_email="" if is_external else authoritative_email(person.email, provider),
@@ -122,14 +122,14 @@ def linked_id_for(user: UserRecord, session_claims: Mapping[str, Any], provider:
     return f"{VERIFIED_EMAIL}/{email}" if email else ""
 
 
-def grant_subject(user_id: str, issuer: str, linked_id: str) -> AccessHolder:
+def grant_subject(user_id: str, issuer: str, linked_id: str) -> GrantSubject:
     """Return the subject of the temporary access of an account's user."""
-    return AccessHolder(linked_id, VERIFIED_EMAIL) if linked_id else AccessHolder(user_id, issuer)
+    return GrantSubject(linked_id, VERIFIED_EMAIL) if linked_id else GrantSubject(user_id, issuer)
 
 
-def grant_subject_for_user(user: UserRecord, providers: Mapping[str, ProviderConfig]) -> AccessHolder:
+def grant_subject_for_user(user: UserRecord, providers: Mapping[str, ProviderConfig]) -> GrantSubject:
     """Return the subject of an account's temporary access from its record alone, without a session."""
-    return grant_subject(user.id, user.vouched_by, linked_id_for(user, {}, provider_for_user(user.id, providers)))
+    return grant_subject(user.id, user.effective_issuer, linked_id_for(user, {}, provider_for_user(user.id, providers)))
 
 
 def authoritative_email(value: Any, provider: ProviderConfig | None) -> str:

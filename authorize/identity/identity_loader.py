@@ -13,7 +13,7 @@ from authorize.identity.identity_builder import IdentityInputs, build_identity, 
 from authorize.policy.identity import GrantPeriod, Identity
 from config.options import Options
 from config.routes.route_bearer_tokens import JWT
-from databroker.grants.grant_records import AccessHolder, TemporaryAccess
+from databroker.grants.grant_records import AccessGrant, GrantSubject
 from databroker.records import (
     ACCESS_GRANT,
     DIRECTORY_GROUP,
@@ -188,7 +188,7 @@ class IdentityLoader:
         try:
             user = UserRecord.from_record(record)
             provider, _, subject = user.id.partition("/")
-            session = SessionRecord("", user.id, subject, provider, now, math.inf, user.claims, issuer=user.vouched_by)
+            session = SessionRecord("", user.id, subject, provider, now, math.inf, user.claims, issuer=user.effective_issuer)
             configured = self._sessions.providers.get(provider)
             if configured is None or not vouches(configured, session):
                 return None
@@ -222,9 +222,9 @@ class IdentityLoader:
             return None
         return await self._replica.get(ACCESS_GRANT, self._holder(session, user).id)
 
-    def _holder(self, session: SessionRecord, user: UserRecord) -> AccessHolder:
+    def _holder(self, session: SessionRecord, user: UserRecord) -> GrantSubject:
         provider = self._sessions.providers.get(session.provider)
-        return grant_subject(session.user_id, session.vouched_by, linked_id_for(user, session.claims, provider))
+        return grant_subject(session.user_id, session.effective_issuer, linked_id_for(user, session.claims, provider))
 
     async def _identity(
         self, session: SessionRecord, user: UserRecord, directory_record: Record | None, access_record: Record | None = None
@@ -241,7 +241,7 @@ class IdentityLoader:
             group_names=tuple(_interned(group.name) for group in groups if group.name),
             matchable_group_names=await self._matchable_group_names(groups, prefix) if has_names else frozenset(),
             access={
-                access.route: GrantPeriod(access.since, access.until)
+                access.route: GrantPeriod(access.started_at, access.expires_at)
                 for access in _latest_per_route(access_of(self._holder(session, user), access_record))
             },
         )
@@ -275,9 +275,9 @@ class IdentityLoader:
             self._cached.pop(change.id)
 
 
-def _latest_per_route(held: tuple[TemporaryAccess, ...]) -> list[TemporaryAccess]:
+def _latest_per_route(held: tuple[AccessGrant, ...]) -> list[AccessGrant]:
     """Sort grants by expiry, so that the latest of each route is effective."""
-    return sorted(held, key=lambda access: access.until)
+    return sorted(held, key=lambda access: access.expires_at)
 
 
 def _interned(name: str) -> str:

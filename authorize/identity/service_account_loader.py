@@ -80,8 +80,8 @@ def build_account_identity(account: ServiceAccountRecord, now: float) -> Identit
         user_id=id,
         subject=id,
         provider=PROVIDER,
-        expires_at=min(float(account.expires), now + IDENTITY_SECONDS),
-        issued_at=max(float(account.created), float(account.rotated)),
+        expires_at=min(float(account.expires_at), now + IDENTITY_SECONDS),
+        issued_at=max(float(account.created_at), float(account.rotated_at)),
         name=account.name,
         group_ids=frozenset(groups),
         groups=groups,
@@ -130,14 +130,14 @@ async def _read(name: str, get: ReadRecord, now: float) -> _LoadedAccount | Inva
 async def _load_creators(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple[tuple[str, int], ...], float]:
     """Return the accounts that created this one, with their versions, and the time until which all of them remain valid."""
     creators, until = list[tuple[str, int]](), math.inf
-    while account.maker:
-        record = await get(SERVICE_ACCOUNT, account.maker)
+    while account.creator:
+        record = await get(SERVICE_ACCOUNT, account.creator)
         # A creator's name is shorter, so a chain cannot be circular.
-        if record is None or len(account.maker) >= len(account.name):
+        if record is None or len(account.creator) >= len(account.name):
             return (), 0.0
         creator = ServiceAccountRecord.from_record(record)
         until = min(until, creator.vouches_until(account))
-        creators.append((account.maker, record.version))
+        creators.append((account.creator, record.version))
         account = creator
     return tuple(creators), until
 

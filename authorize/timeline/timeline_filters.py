@@ -74,7 +74,7 @@ class TimelineFilters:
         ids = {route.id for route in self.routes if value in (route.id, route_name(route))}
         if ids or LoggedDecision.objects.filter(route_id=value).exists():
             return rows.filter(route_id__in=ids or {value})
-        return recent_only(rows).filter(route__holds=value)
+        return recent_only(rows).filter(route_name__holds=value)
 
     def _outcome(self, rows: Rows, value: str) -> Rows:
         if value not in OUTCOMES:
@@ -154,4 +154,4 @@ def _named(word: str) -> dict[str, Any]:
 
 def _any_column(word: str) -> Q:
     exactly = Q(request_id=word) | Q(route_id=word)
-    return exactly | Q(display_name__holds=word) | Q(user_id__holds=word) | Q(route__holds=word) | Q(url__icontains=word)
+    return exactly | Q(display_name__holds=word) | Q(user_id__holds=word) | Q(route_name__holds=word) | Q(url__icontains=word)

@@ -22,7 +22,7 @@ from config.fields.header_template import ACCESS_TOKEN, ID_TOKEN, Variable
 from config.options import Options
 from config.routes.route_identity_headers import provider_token_templates
 from databroker.broker_client import BrokerClient
-from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord, WantedTokens
+from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord, TokenRefreshRequest
 from databroker.session_reader import SessionReader
 from foundation.backoff import backoff_delays
 from foundation.bounded_cache import MIB, BoundedCache, total_length
@@ -58,8 +58,8 @@ class SessionTokens:
     @classmethod
     def of(cls, session: SessionRecord) -> "SessionTokens":
         values = {ACCESS_TOKEN: session.access_token, ID_TOKEN: session.id_token}
-        ends = {ACCESS_TOKEN: session.access_token_expires, ID_TOKEN: _token_expiry(session.id_token)}
-        begins = session.tokens_received_at or session.issued
+        ends = {ACCESS_TOKEN: session.access_token_expires_at, ID_TOKEN: _token_expiry(session.id_token)}
+        begins = session.tokens_received_at or session.issued_at
         return cls(values, ends, session.tokens_received_at, begins, bool(session.refresh_token), bool(session.unverified_id_token))
 
     def due(self, kind: str) -> float:
@@ -182,7 +182,7 @@ class ProviderTokens:
     async def _awaited(self, session_id: str, held: SessionTokens, kinds: frozenset[str]) -> SessionTokens:
         if self._broker is None:
             raise UpstreamCredentialsUnavailable("this process has no data broker")
-        wish = WantedTokens(held.received).to_data()
+        wish = TokenRefreshRequest(held.received).to_data()
         await self._broker.put(TOKEN_REFRESH_REQUEST, session_id, wish, expires=self._clock() + MAX_WAIT_SECONDS)
         for wait in backoff_delays(FIRST_PAUSE, MAX_PAUSE_SECONDS):
             await asyncio.sleep(wait)

@@ -83,7 +83,7 @@ async def measure(options: Options) -> bool:
         written = broker._store._version - before - 1  # the line in the history
         facts = f"{run.users:,} users, {run.groups:,} groups, {run.requests} requests, {written:,} writes"
         print(f"{what} reading: {facts}; {run.error or 'good'}")
-        outcomes += [not run.error, tell(f"seconds of the {what} reading", run.seconds, goal)]
+        outcomes += [not run.error, tell(f"seconds of the {what} reading", run.duration_seconds, goal)]
     outcomes.append(tell("writes of the second reading", written, 1))
     outcomes.append(tell("MiB of this process, with the records", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 600))
     outcomes.append(await decisions(options, broker))

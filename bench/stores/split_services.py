@@ -116,8 +116,8 @@ async def put_session(store: StoreBackend | RemoteBroker, number: int) -> None:
         user_id=f"oidc/{person}",
         subject=str(person),
         provider="oidc",
-        issued=now,
-        expires=now + YEAR,
+        issued_at=now,
+        expires_at=now + YEAR,
         issuer=ISSUER,
         claims={
             "email": email,
@@ -132,7 +132,7 @@ async def put_session(store: StoreBackend | RemoteBroker, number: int) -> None:
         client_address="192.0.2.1",
         user_agent="Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36",
     )
-    await store.put(SESSION, session.id, session.to_data(), expires=session.expires)
+    await store.put(SESSION, session.id, session.to_data(), expires=session.expires_at)
 
 
 class Services:

@@ -175,8 +175,8 @@ def seed() -> None:
         lambda n: Session(
             id=f"s{n:06}",
             user_id=f"oidc/{n:06}",
-            since=NOW - timedelta(seconds=n),
-            expires=NOW + timedelta(seconds=7 * n % 50_000),
+            started_at=NOW - timedelta(seconds=n),
+            expires_at=NOW + timedelta(seconds=7 * n % 50_000),
             client_address=f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}",
             user_agent=f"Mozilla/5.0 (X11; Linux x86_64) Chrome/{n % 90}",
             last_seen_at=NOW + timedelta(seconds=11 * n % 40_000),
@@ -187,7 +187,7 @@ def seed() -> None:
         AuditEntry,
         USERS,
         lambda n: AuditEntry(
-            who="ann@example.com", object_id=f"s{n:06}", object_repr=f"person-{n:06}@example.com", action="ends the session"
+            actor="ann@example.com", object_id=f"s{n:06}", object_repr=f"person-{n:06}@example.com", action="ends the session"
         ),
     )
 
@@ -201,7 +201,7 @@ def seed() -> None:
             display_name=f"person-{n:06}@example.com",
             url=f"https://app.example.com/{n}",
             client_address=f"192.0.2.{n % 250}",
-            route=f"App {n % 40}",
+            route_name=f"App {n % 40}",
             route_id=f"r{n % 40:02}",
             outcome="allowed" if n % 10 else "forbidden",
             **decided,

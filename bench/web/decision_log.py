@@ -49,7 +49,7 @@ rows = (
     LoggedDecision(request_id=f"{{n:032x}}", decided_at=base + timedelta(seconds=n),
         display_name=f"p{{n % 5000}}@example.com", duration_seconds=0.001,
         user_id=f"oidc/{{n % 5000}}", url=f"app{{n % 40}}.example.com/path/{{n}}", client_address=f"192.0.2.{{n % 250}}",
-        route_id="r", route=f"App {{n % 40}}", outcome="forbidden", reason="none of your groups is listed", snapshot=snapshot)
+        route_id="r", route_name=f"App {{n % 40}}", outcome="forbidden", reason="none of your groups is listed", snapshot=snapshot)
     for n in range({rows})
 )
 LoggedDecision.objects.bulk_create(rows, batch_size=500)

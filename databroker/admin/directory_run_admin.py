@@ -20,10 +20,10 @@ def last_reading(now: float, prefix: str = "") -> str:
     `prefix`: what the ids of records of this directory begin with.
     """
     at = datetime.fromtimestamp(now, UTC)
-    run = DirectoryRun.objects.filter(id__startswith=prefix, error="", began__lte=at).order_by("-began").first()
+    run = DirectoryRun.objects.filter(id__startswith=prefix, error="", started_at__lte=at).order_by("-started_at").first()
     if run is None:
         return ""
-    return f"{run.began:%Y-%m-%dT%H:%M:%SZ}, {timedelta(seconds=int((at - run.began).total_seconds()))} before"
+    return f"{run.started_at:%Y-%m-%dT%H:%M:%SZ}, {timedelta(seconds=int((at - run.started_at).total_seconds()))} before"
 
 
 class OutcomeFilter(admin.SimpleListFilter):
@@ -56,26 +56,39 @@ class ProviderFilter(admin.SimpleListFilter):
 class DirectoryRunAdmin(ReadOnlyAdmin):
     """Directory runs."""
 
-    list_display = ["when", "provider", "by", "duration", "users", "groups", "added", "changed", "removed", "outcome"]
+    list_display = ["when", "provider", "triggered_by", "duration", "users", "groups", "added", "changed", "removed", "outcome"]
     list_display_links = ["when"]
     list_filter = [ProviderFilter, OutcomeFilter]
-    ordering = ["-began", "-id"]
-    fields = ["began_at", "provider", "source", "by", "duration", "users", "groups", "added", "changed", "removed", "requests", "outcome"]
-    readonly_fields = ["began_at", "provider", "duration", "outcome"]
+    ordering = ["-started_at", "-id"]
+    fields = [
+        "started",
+        "provider",
+        "source",
+        "triggered_by",
+        "duration",
+        "users",
+        "groups",
+        "added",
+        "changed",
+        "removed",
+        "requests",
+        "outcome",
+    ]
+    readonly_fields = ["started", "provider", "duration", "outcome"]
 
-    began_at = time_column("began")
+    started = time_column("started_at")
 
-    @admin.display(description="began", ordering="began")
+    @admin.display(description="started", ordering="started_at")
     def when(self, run: DirectoryRun) -> str:
-        return time_element(run.began, "exact") if run.began else run.id
+        return time_element(run.started_at, "exact") if run.started_at else run.id
 
     @admin.display(description="provider", empty_value="", ordering="id")
     def provider(self, run: DirectoryRun) -> str:
         return run.provider
 
-    @admin.display(description="duration", ordering="seconds")
+    @admin.display(description="duration", ordering="duration_seconds")
     def duration(self, run: DirectoryRun) -> str:
-        return f"{run.seconds:.1f} s"
+        return f"{run.duration_seconds:.1f} s"
 
     @admin.display(description="outcome", ordering="error")
     def outcome(self, run: DirectoryRun) -> str:
@@ -85,7 +98,7 @@ class DirectoryRunAdmin(ReadOnlyAdmin):
 def last_readings(options: Options) -> list[DirectoryRun]:
     """The last reading of each directory, failed or not, by the names of their providers; of a sole one alone."""
     prefixes = [provider.record_id_prefix for provider in options.providers.values() if provider.has_directory]
-    found = (DirectoryRun.objects.filter(id__startswith=prefix).order_by("-began").first() for prefix in prefixes)
+    found = (DirectoryRun.objects.filter(id__startswith=prefix).order_by("-started_at").first() for prefix in prefixes)
     return [run for run in found if run is not None]
 
 

@@ -140,7 +140,7 @@ class PageAdmin(ReadOnlyAdmin):
 def _summary(row: Model) -> str:
     if not isinstance(row, Session):
         return str(row)
-    since = time_element(row.since, "long") if row.since else "an unknown time"
+    since = time_element(row.started_at, "long") if row.started_at else "an unknown time"
     return format_html("since {} from {}", since, row.client_address or "an unknown address")
 
 

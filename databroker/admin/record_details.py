@@ -28,7 +28,7 @@ HIDDEN = "(not shown)"
 LONGEST = 1000
 
 # Every field of a session that may leave the store for a page.  A field that is added is a secret until it is written here.
-SHOWN_FIELDS = ("provider", "issued", "expires", "access_token_expires", "tokens_received_at", "manually_refreshed_at")
+SHOWN_FIELDS = ("provider", "issued_at", "expires_at", "access_token_expires_at", "tokens_received_at", "manually_refreshed_at")
 
 
 def session_facts(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _described(facts: Mapping[str, Any]) -> Facts:
     """A session's life at the provider, in words."""
     return [
         ("signed in at", str(facts["provider"] or "an unknown provider")),
-        ("access token until", _time_of(facts["access_token_expires"])),
+        ("access token until", _time_of(facts["access_token_expires_at"])),
         ("last refreshed", _time_of(facts["tokens_received_at"])),
         ("last manual refresh", _time_of(facts["manually_refreshed_at"])),
         ("can be refreshed", "yes" if facts["can_be_refreshed"] else "no"),

@@ -58,10 +58,10 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
     actions = ["rotate", "revoke"]
 
     # The list has many columns: days are enough here.
-    ends = time_column("expires", "day")
+    ends = time_column("expires_at", "day")
     used = time_column("last_seen_at", "day", "last used")
-    renewed = time_column("rotated", "day", "last new secret")
-    made = time_column("created", "day")
+    renewed = time_column("rotated_at", "day", "last new secret")
+    made = time_column("created_at", "day")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)

@@ -51,14 +51,14 @@ class SessionAdmin(EndSessionsAdmin):
     list_display_links = ["person"]
     search_fields = ["id"]  # what is searched says `get_search_results`
     search_help_text = "User, route, start of a client address, or session id"
-    ordering = ["-since", "id"]
+    ordering = ["-started_at", "id"]
     fields = ["id", "account", "began_at", "ends_at", "seen_at", "last_host", "client_address", "user_agent", "in_the_store", "claims"]
     readonly_fields = ["account", "began_at", "ends_at", "seen_at", "in_the_store", "claims"]
     actions = ["end_sessions", "end_all"]
 
     # The list has many columns: short forms there, whole ones on the session's own page.
-    began, began_at = time_column("since", "short"), time_column("since")
-    ends, ends_at = time_column("expires", "short"), time_column("expires")
+    began, began_at = time_column("started_at", "short"), time_column("started_at")
+    ends, ends_at = time_column("expires_at", "short"), time_column("expires_at")
     seen, seen_at = time_column("last_seen_at", "short"), time_column("last_seen_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:
@@ -166,7 +166,7 @@ class UserAdmin(EndSessionsAdmin):
 
     @admin.display(description="sessions")
     def signed_in_as(self, user: User) -> SafeString:
-        return self.links(user.sessions.order_by("-since"), self.list_of(Session, user__id__exact=user.pk))
+        return self.links(user.sessions.order_by("-started_at"), self.list_of(Session, user__id__exact=user.pk))
 
     @admin.action(description="End all sessions of the selected users", permissions=["view"])
     def end_all(self, request: HttpRequest, users: QuerySet) -> None:
@@ -177,17 +177,20 @@ class UserAdmin(EndSessionsAdmin):
 class AuditAdmin(ReadOnlyAdmin):
     """The audit log."""
 
-    list_display = ["at", "who", "kind", "account", "action", "whom", "address"]
+    list_display = ["at", "actor", "actor_kind", "actor_id", "action", "whom", "client_address"]
     list_display_links = ["at"]
-    list_filter = ["when", "kind", "action"]
-    search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_repr", "object_id")), "address__startswith"]
+    list_filter = ["occurred_at", "actor_kind", "action"]
+    search_fields = [
+        *(f"{field}__holds" for field in ("actor", "actor_id", "action", "object_repr", "object_id")),
+        "client_address__startswith",
+    ]
     search_help_text = "Actor, action, object, or address"
     ordering = ["-id"]  # entries are numbered as they are made
-    fields = ["at", "who", "kind", "account", "address", "action", "object_type", "whom", "object_id"]
+    fields = ["at", "actor", "actor_kind", "actor_id", "client_address", "action", "object_type", "whom", "object_id"]
     readonly_fields = ["at", "whom"]
     actions = ["as_csv", "as_json"]
 
-    at = time_column("when")
+    at = time_column("occurred_at", description="time")
 
     @admin.display(description="object", ordering="object_repr")
     def whom(self, entry: AuditEntry) -> str:

@@ -13,7 +13,7 @@ LONGEST_WHY = 500
 KEPT = 86400.0
 
 
-class AccessHolder(NamedTuple):
+class GrantSubject(NamedTuple):
     """Who may have temporary access: an account with its issuer, or a person who has several (config/settings/linked_accounts.py)."""
 
     id: str
@@ -21,7 +21,7 @@ class AccessHolder(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TemporaryAccess(RecordValue):
+class AccessGrant(RecordValue):
     """Access to one route from `since` until `until` (Unix seconds); `route` is its access key (config/routes/route.py).
 
     `route_name` names the route to people, `by` who gave the access, `why` what for.
@@ -29,32 +29,32 @@ class TemporaryAccess(RecordValue):
 
     id: str
     route: str
-    since: float
-    until: float
-    by: str
-    why: str
+    started_at: float
+    expires_at: float
+    granted_by: str
+    reason: str
     route_name: str = ""
-    ended: float = 0.0  # the moment of an early end: no approval of before it counts
-    revoked: float = 0.0  # when it would have ended, had it not been before its time; `until` is 0 then
+    revoked_at: float = 0.0  # the moment of an early end: no approval of before it counts
+    original_expires_at: float = 0.0  # when it would have ended, had it not been before its time; `until` is 0 then
 
     @property
-    def place(self) -> str:
+    def route_hash(self) -> str:
         """Name of the route among the user's access, 16 hex digits: whatever access the user has there, one after the other, has it."""
         return hashlib.sha256(self.route.encode()).hexdigest()[:16]
 
     @property
-    def kept_until(self) -> float:
-        return max(self.until, self.revoked) + KEPT
+    def retained_until(self) -> float:
+        return max(self.expires_at, self.original_expires_at) + KEPT
 
     def is_expired(self, now: float) -> bool:
         """Whether it ended by itself, within the last day: what was revoked has no `until`."""
-        return 0.0 < self.until <= now < self.kept_until
+        return 0.0 < self.expires_at <= now < self.retained_until
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         names = cls.__dataclass_fields__
         access = cls(**{name: value for name, value in data.items() if name in names})
-        if not (math.isfinite(access.since) and math.isfinite(access.until)):
+        if not (math.isfinite(access.started_at) and math.isfinite(access.expires_at)):
             raise ValueError("temporary access needs a start and an end")
         if not all(isinstance(text, str) and text for text in (access.id, access.route)):
             raise ValueError("temporary access needs an id and a route")
@@ -62,7 +62,7 @@ class TemporaryAccess(RecordValue):
 
 
 @dataclass(frozen=True, slots=True)
-class TemporaryAccessRecord(RecordValue):
+class UserGrants(RecordValue):
     """All temporary access of one person, at most one for each route; the record's id is their user id.
 
     `issuer` is whose person it is, as of a session: two providers may give one id to two people.
@@ -70,13 +70,13 @@ class TemporaryAccessRecord(RecordValue):
 
     user_id: str
     issuer: str
-    person: str = ""  # for people to read
-    held: tuple[TemporaryAccess, ...] = ()
+    display_name: str = ""  # for people to read
+    grants: tuple[AccessGrant, ...] = ()
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        held = tuple(map(TemporaryAccess.from_data, record.data.get("held", ())))
-        found = cls(**{**known_fields(cls, record), "held": held})
+        held = tuple(map(AccessGrant.from_data, record.data.get("grants", ())))
+        found = cls(**{**known_fields(cls, record), "grants": held})
         if found.user_id != record.id or not isinstance(found.issuer, str):
             raise ValueError("temporary access needs a user and an issuer")
         return found

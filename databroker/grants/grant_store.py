@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 
 from databroker.broker_client import BrokerClient, Edited, every, update
-from databroker.grants.grant_records import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import LONGEST_WHY, AccessGrant, UserGrants
 from databroker.records import ACCESS_GRANT, Record, UserRecord
 from databroker.store.base import VersionConflict
 from foundation.errors import GateError
@@ -33,86 +33,90 @@ class AccessBusy(AccessError):
 
 
 # enforcement-point: Authorization: Grants of temporary access
-class TemporaryAccesses:
+class GrantStore:
     """Temporary access of people.  AccessError, and BrokerError where the data broker can't be reached."""
 
     def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
         self._broker = broker
         self._clock = clock
 
-    async def give(self, user: UserRecord, access: TemporaryAccess, approved: float = math.inf) -> None:
+    async def give(self, user: UserRecord, access: AccessGrant, approved: float = math.inf) -> None:
         """Give access to a person, whom `user` names with their issuer, in place of what they have of the same route and ends earlier.
 
         `approved` is the time of the last approval: an early end of the person's access to the route since then prevents it.
         """
         access = checked(access, self._clock())
 
-        def edit(found: TemporaryAccessRecord | None) -> TemporaryAccessRecord | None:
+        def edit(found: UserGrants | None) -> UserGrants | None:
             kept = self._kept(found, user)
             _require_not_revoked(kept, access, approved)
             if any(other.id == access.id for other in kept):
                 return None  # two finish what several have approved
-            if any(other.route == access.route and other.until >= access.until > self._clock() for other in kept):
+            if any(other.route == access.route and other.expires_at >= access.expires_at > self._clock() for other in kept):
                 raise AccessError(Message("this user already has access that lasts longer; revoke it first"))
-            held = (*(other for other in kept if other.route != access.route or other.revoked), access)
-            return TemporaryAccessRecord(user.id, user.vouched_by, user.email or user.name, held)
+            held = (*(other for other in kept if other.route != access.route or other.original_expires_at), access)
+            return UserGrants(user.id, user.effective_issuer, user.email or user.name, held)
 
         await self._update(user.id, edit)
 
-    async def of(self, user_id: str, issuer: str) -> list[TemporaryAccess]:
+    async def of(self, user_id: str, issuer: str) -> list[AccessGrant]:
         """What this person has."""
         record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
-        found = None if record is None else TemporaryAccessRecord.from_record(record)
-        return [access for access in found.held if access.until > now] if found is not None and found.issuer == issuer else []
+        found = None if record is None else UserGrants.from_record(record)
+        return [access for access in found.grants if access.expires_at > now] if found is not None and found.issuer == issuer else []
 
-    async def find(self, user_id: str, id: str) -> tuple[TemporaryAccessRecord, TemporaryAccess] | None:
+    async def find(self, user_id: str, id: str) -> tuple[UserGrants, AccessGrant] | None:
         """One access by its id or its place, with its person; None where it has ended."""
         record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
-        found = None if record is None else TemporaryAccessRecord.from_record(record)
-        held = () if found is None else found.held
+        found = None if record is None else UserGrants.from_record(record)
+        held = () if found is None else found.grants
         return next(
-            ((found, access) for access in held if found is not None and id in (access.id, access.place) and access.until > now), None
+            ((found, access) for access in held if found is not None and id in (access.id, access.route_hash) and access.expires_at > now),
+            None,
         )
 
     async def revoke(self, user_id: str, route: str) -> bool:
         """End the access that a user has to a route now, which may have replaced what the caller saw; False where there is none."""
 
-        def edit(found: TemporaryAccessRecord | None) -> TemporaryAccessRecord | None:
+        def edit(found: UserGrants | None) -> UserGrants | None:
             now = self._clock()
-            ended = [] if found is None else [access for access in found.held if access.route == route and access.until > now]
+            ended = [] if found is None else [access for access in found.grants if access.route == route and access.expires_at > now]
             if found is None or not ended:
                 return None
             # It stays as one that is over, so that nobody who finishes an approval at this moment gives it once more.
-            held = (replace(access, until=0.0, ended=now, revoked=access.until) if access in ended else access for access in found.held)
-            return replace(found, held=tuple(access for access in held if access.kept_until > now))
+            held = (
+                replace(access, expires_at=0.0, revoked_at=now, original_expires_at=access.expires_at) if access in ended else access
+                for access in found.grants
+            )
+            return replace(found, grants=tuple(access for access in held if access.retained_until > now))
 
         return await self._update(user_id, edit)
 
-    async def list(self, *, expired: bool = False) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
+    async def list(self, *, expired: bool = False) -> AsyncGenerator[tuple[UserGrants, AccessGrant]]:
         """Yield each access that has not ended, with its person; or each that ended by itself, and is kept."""
         now = self._clock()
         async for record in every(self._broker, ACCESS_GRANT):
-            if (found := TemporaryAccessRecord.parse(record)) is None:
+            if (found := UserGrants.parse(record)) is None:
                 continue
-            for access in found.held:
-                if access.is_expired(now) if expired else access.until > now:
+            for access in found.grants:
+                if access.is_expired(now) if expired else access.expires_at > now:
                     yield found, access
 
-    def _kept(self, found: TemporaryAccessRecord | None, user: UserRecord) -> tuple[TemporaryAccess, ...]:
+    def _kept(self, found: UserGrants | None, user: UserRecord) -> tuple[AccessGrant, ...]:
         """What goes on of what a record holds: nothing of another issuer's person."""
-        if found is None or found.issuer != user.vouched_by:
+        if found is None or found.issuer != user.effective_issuer:
             return ()
         now = self._clock()
-        return tuple(access for access in found.held if access.kept_until > now)
+        return tuple(access for access in found.grants if access.retained_until > now)
 
-    async def _update(self, user_id: str, edit: Callable[[TemporaryAccessRecord | None], TemporaryAccessRecord | None]) -> bool:
+    async def _update(self, user_id: str, edit: Callable[[UserGrants | None], UserGrants | None]) -> bool:
         """Write what `edit` makes of a user's record; False where it is None.  AccessBusy."""
 
         def edited(record: Record | None) -> Edited | None:
-            value = edit(None if record is None else TemporaryAccessRecord.from_record(record))
+            value = edit(None if record is None else UserGrants.from_record(record))
             if value is None:
                 return None
-            return value.to_data(), max((access.kept_until for access in value.held), default=self._clock() + _EMPTY_FOR)
+            return value.to_data(), max((access.retained_until for access in value.grants), default=self._clock() + _EMPTY_FOR)
 
         try:
             return await update(self._broker, ACCESS_GRANT, user_id, edited) is not None
@@ -120,17 +124,17 @@ class TemporaryAccesses:
             raise busy(user_id) from None
 
 
-def _require_not_revoked(kept: Iterable[TemporaryAccess], access: TemporaryAccess, approved: float) -> None:
-    ended = [other for other in kept if other.revoked and other.route == access.route]
-    if any(other.id == access.id or other.ended >= approved for other in ended):
+def _require_not_revoked(kept: Iterable[AccessGrant], access: AccessGrant, approved: float) -> None:
+    ended = [other for other in kept if other.original_expires_at and other.route == access.route]
+    if any(other.id == access.id or other.revoked_at >= approved for other in ended):
         raise AccessError(Message("this access was revoked: request it again"))
 
 
-def checked(access: TemporaryAccess, now: float) -> TemporaryAccess:
+def checked(access: AccessGrant, now: float) -> AccessGrant:
     """Access that may be given, with its reason in one line; else AccessError."""
-    if not 0 < access.until - now <= LONGEST:
+    if not 0 < access.expires_at - now <= LONGEST:
         raise AccessError(Message("the expiry must be within the next 30 days"))
-    return replace(access, why=checked_why(access.why))
+    return replace(access, reason=checked_why(access.reason))
 
 
 def checked_why(written: str) -> str:

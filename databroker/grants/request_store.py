@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from databroker.broker_client import AT_ONCE, BrokerClient, every
-from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
-from databroker.grants.grant_store import TRIES, AccessError, TemporaryAccesses, busy
+from databroker.grants.grant_records import AccessGrant, UserGrants
+from databroker.grants.grant_store import TRIES, AccessError, GrantStore, busy
 from databroker.records import ACCESS_REQUEST, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
 from foundation.web.message import Message
 
 # OPEN waits for approvers; APPROVED has them all, and its access is being given; OVER needs nothing more.
-OPEN, APPROVED, OVER = "open", "approved", "over"
+PENDING, APPROVED, CLOSED = "open", "approved", "over"
 LIFETIME = 86400.0  # seconds that a request waits
 MOST_OPEN = 5  # of one person for one route
 _OVER_FOR = 60.0  # seconds for which a place is kept whose request is over
@@ -40,12 +40,12 @@ class AccessApproval(RecordValue):
     user_id: str
     session_id: str
     name: str
-    at: float  # Unix seconds
+    approved_at: float  # Unix seconds
     email: str = ""  # as of the request
     secret_viewers: tuple[str, ...] = ()  # the account, and of a program all who could have said the same by it
 
     @property
-    def names(self) -> frozenset[str]:
+    def identifiers(self) -> frozenset[str]:
         """What it is compared by: two with a name in common are one person's, who must not stand for two."""
         return _names(self.user_id, self.email, *self.secret_viewers)
 
@@ -56,43 +56,43 @@ class AccessApproval(RecordValue):
 
 
 @dataclass(frozen=True, slots=True)
-class AskedAccess(RecordValue):
+class AccessRequest(RecordValue):
     """Request of a person for `duration` seconds of access to one route; `route` is its access key, times are Unix seconds.
 
     The record's id is a place that is used again; `nonce` is this request's alone, and becomes the id of the access.
     """
 
-    nonce: str
+    request_id: str
     user_id: str
     issuer: str
-    person: str  # for people to read
+    display_name: str  # for people to read
     route: str
     route_name: str
-    why: str
-    duration: float
-    asked: float
-    state: str = OPEN
+    reason: str
+    duration_seconds: float
+    requested_at: float
+    state: str = PENDING
     approvals: tuple[AccessApproval, ...] = ()
-    until: float = 0.0  # the end of the access, once that is settled
+    grant_expires_at: float = 0.0  # the end of the access, once that is settled
     email: str = ""  # canonical, verified or not: for `names` only
-    account: str = ""  # by which they asked: an account may become another person's
+    account_id: str = ""  # by which they asked: an account may become another person's
 
     @property
-    def expires(self) -> float:
-        return self.asked + LIFETIME
+    def expires_at(self) -> float:
+        return self.requested_at + LIFETIME
 
     @property
-    def names(self) -> frozenset[str]:
+    def identifiers(self) -> frozenset[str]:
         """Names of who has asked, to be compared with those of an approval."""
-        return _names(self.user_id, self.email, self.account)
+        return _names(self.user_id, self.email, self.account_id)
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
         approvals = tuple(map(AccessApproval.from_data, record.data.get("approvals", ())))
         asked = cls(**{**known_fields(cls, record), "approvals": approvals})
-        if not all(math.isfinite(number) for number in (asked.duration, asked.asked, asked.until)):
+        if not all(math.isfinite(number) for number in (asked.duration_seconds, asked.requested_at, asked.grant_expires_at)):
             raise ValueError("an access request needs a start and a duration")
-        if not all(isinstance(text, str) and text for text in (asked.nonce, asked.user_id, asked.route)) or not record.id.startswith(
+        if not all(isinstance(text, str) and text for text in (asked.request_id, asked.user_id, asked.route)) or not record.id.startswith(
             place(asked.user_id, asked.issuer)
         ):
             raise ValueError("an access request needs a user and a route")
@@ -114,28 +114,28 @@ def _digest(names: list[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRequest:
+class StoredAccessRequest:
     """Request with the place and the version of its record."""
 
     id: str
     version: int
-    asked: AskedAccess
+    request: AccessRequest
 
 
-class AskedAccesses:
+class AccessRequestStore:
     """Requests for access.  BrokerError where the data broker can't be reached."""
 
     def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
         self._broker = broker
         self._clock = clock
 
-    async def require_place(self, asked: AskedAccess) -> None:
+    async def require_place(self, asked: AccessRequest) -> None:
         """TooManyAsked where there is none for this request, before anybody is told of it."""
         async for _ in self._places(asked):
             return
         raise TooManyAsked(_TOO_MANY)
 
-    async def add(self, asked: AskedAccess) -> None:
+    async def add(self, asked: AccessRequest) -> None:
         """Let a request wait.  TooManyAsked: each place is written by one alone, so no flood gets past it."""
         async for id, version in self._places(asked):
             try:
@@ -145,29 +145,29 @@ class AskedAccesses:
             return
         raise TooManyAsked(_TOO_MANY)
 
-    async def _places(self, asked: AskedAccess) -> AsyncGenerator[tuple[str, int]]:
+    async def _places(self, asked: AccessRequest) -> AsyncGenerator[tuple[str, int]]:
         """Free places, with the version that is there.  One whose request is over is free a minute later: to ask and withdraw, again and
         again, would be a flood as well."""
         beginning = place(asked.user_id, asked.issuer, asked.route)
         for number in range(MOST_OPEN):
             record = await self._broker.get(ACCESS_REQUEST, f"{beginning}{number}")
-            if record is not None and ((held := _held(record)).asked.state == OVER or held.asked.expires > self._clock()):
+            if record is not None and ((held := _held(record)).request.state == CLOSED or held.request.expires_at > self._clock()):
                 continue
             yield f"{beginning}{number}", 0 if record is None else record.version
 
-    async def find(self, id: str, nonce: str) -> HeldRequest | None:
+    async def find(self, id: str, nonce: str) -> StoredAccessRequest | None:
         """The request that waits at this place; None where it is another one by now."""
         record = await self._broker.get(ACCESS_REQUEST, id)
         held = None if record is None else _held(record)
-        return held if held is not None and held.asked.nonce == nonce and self._waits(held) else None
+        return held if held is not None and held.request.request_id == nonce and self._waits(held) else None
 
-    async def change(self, held: HeldRequest, asked: AskedAccess) -> None:
+    async def change(self, held: StoredAccessRequest, asked: AccessRequest) -> None:
         """Write over the version that was read; VersionConflict where somebody else was first."""
         await self._put(held.id, asked, held.version)
 
-    async def close(self, held: HeldRequest) -> None:
+    async def close(self, held: StoredAccessRequest) -> None:
         """Note that a request needs nothing more; VersionConflict as of `change`."""
-        await self.change(held, replace(held.asked, state=OVER))
+        await self.change(held, replace(held.request, state=CLOSED))
 
     async def close_all(self, user_id: str, issuer: str, route: str) -> None:
         """Close each request that waits of this person for this route; AccessBusy where others change them each time."""
@@ -180,43 +180,41 @@ class AskedAccesses:
                     await self.close(held)
         raise busy(user_id)
 
-    async def of_person(self, user_id: str, issuer: str) -> list[HeldRequest]:
+    async def of_person(self, user_id: str, issuer: str) -> list[StoredAccessRequest]:
         return await self._waiting(place(user_id, issuer), AT_ONCE)
 
-    async def _waiting(self, beginning: str, most: int) -> list[HeldRequest]:
+    async def _waiting(self, beginning: str, most: int) -> list[StoredAccessRequest]:
         found = await self._broker.page(ACCESS_REQUEST, beginning, most)
         own = [_readable(record) for record in found if record.id.startswith(beginning)]
         return [held for held in own if held is not None and self._waits(held)]
 
-    async def all(self) -> AsyncGenerator[HeldRequest]:
+    async def all(self) -> AsyncGenerator[StoredAccessRequest]:
         """Every request that waits, of everybody."""
         async for record in every(self._broker, ACCESS_REQUEST):
             if (held := _readable(record)) is not None and self._waits(held):
                 yield held
 
-    def _waits(self, held: HeldRequest) -> bool:
-        return held.asked.state != OVER and held.asked.expires > self._clock()
+    def _waits(self, held: StoredAccessRequest) -> bool:
+        return held.request.state != CLOSED and held.request.expires_at > self._clock()
 
-    async def _put(self, id: str, asked: AskedAccess, version: int) -> None:
-        ends = self._clock() + _OVER_FOR if asked.state == OVER else asked.expires
+    async def _put(self, id: str, asked: AccessRequest, version: int) -> None:
+        ends = self._clock() + _OVER_FOR if asked.state == CLOSED else asked.expires_at
         await self._broker.put(ACCESS_REQUEST, id, asked.to_data(), expires=ends, only_if_version=version)
 
 
-def _held(record: Record) -> HeldRequest:
-    return HeldRequest(record.id, record.version, AskedAccess.from_record(record))
+def _held(record: Record) -> StoredAccessRequest:
+    return StoredAccessRequest(record.id, record.version, AccessRequest.from_record(record))
 
 
-def _readable(record: Record) -> HeldRequest | None:
-    asked = AskedAccess.parse(record)
-    return HeldRequest(record.id, record.version, asked) if asked is not None else None
+def _readable(record: Record) -> StoredAccessRequest | None:
+    asked = AccessRequest.parse(record)
+    return StoredAccessRequest(record.id, record.version, asked) if asked is not None else None
 
 
-async def end_early(
-    broker: BrokerClient, held: TemporaryAccessRecord, access: TemporaryAccess, clock: Callable[[], float] = time.time
-) -> bool:
+async def end_early(broker: BrokerClient, held: UserGrants, access: AccessGrant, clock: Callable[[], float] = time.time) -> bool:
     """End access before its expiry; False where it is over already.  Raises AccessBusy and BrokerError.
 
     Requests of the same person for the same route are closed first: an approval of one would restore what was ended.
     """
-    await AskedAccesses(broker, clock).close_all(held.user_id, held.issuer, access.route)
-    return await TemporaryAccesses(broker, clock).revoke(held.user_id, access.route)
+    await AccessRequestStore(broker, clock).close_all(held.user_id, held.issuer, access.route)
+    return await GrantStore(broker, clock).revoke(held.user_id, access.route)

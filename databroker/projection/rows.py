@@ -48,8 +48,8 @@ def add_session(rows: RowBatch, id: str, session: Record) -> None:
     row = Session(
         id=id,
         user_id=_text(data, "user_id", LONGEST_ID) or None,
-        since=moment(data.get("issued")),
-        expires=moment(data.get("expires")),
+        started_at=moment(data.get("issued_at")),
+        expires_at=moment(data.get("expires_at")),
         client_address=_text(data, "client_address", 64),
         user_agent=_text(data, "user_agent", 512),
     )
@@ -115,10 +115,10 @@ def add_service_account(rows: RowBatch, id: str, account: Record) -> None:
     row = ServiceAccount(
         id=id,
         groups=", ".join(storable(group) for group in data.get("groups") or ()),
-        created=moment(data.get("created")),
+        created_at=moment(data.get("created_at")),
         created_by=_text(data, "created_by", 255),
-        rotated=moment(data.get("rotated")),
-        expires=moment(data.get("expires")),
+        rotated_at=moment(data.get("rotated_at")),
+        expires_at=moment(data.get("expires_at")),
         permissions=", ".join(storable(name) for name in data.get("permissions") or ()),
     )
     return rows.written.append(row)
@@ -127,9 +127,11 @@ def add_service_account(rows: RowBatch, id: str, account: Record) -> None:
 def add_directory_run(rows: RowBatch, id: str, run: Record) -> None:
     data = run.data
     numbers = {name: data[name] for name in COUNTS if isinstance(data.get(name), int)}
-    texts = {"source": _text(data, "source", 255), "by": _text(data, "by", 64), "error": _text(data, "error", 500)}
+    texts = {"source": _text(data, "source", 255), "triggered_by": _text(data, "triggered_by", 64), "error": _text(data, "error", 500)}
     return rows.written.append(
-        DirectoryRun(id=id[:64], began=moment(data.get("began")), seconds=data.get("seconds") or 0.0, **texts, **numbers)
+        DirectoryRun(
+            id=id[:64], started_at=moment(data.get("started_at")), duration_seconds=data.get("duration_seconds") or 0.0, **texts, **numbers
+        )
     )
 
 

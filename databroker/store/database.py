@@ -49,7 +49,7 @@ class DatabaseStore:
         self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
     ) -> Record:
         frozen, now = frozen_data(data), self._clock()
-        row = StoredRecord(type=type, record_id=id, modified=now, expires=expires, data=json.dumps(frozen, separators=(",", ":")))
+        row = StoredRecord(type=type, record_id=id, modified_at=now, expires_at=expires, data=json.dumps(frozen, separators=(",", ":")))
         await self._do(partial(_put, row, now, only_if_version), writes=True)
         self._wake_readers()
         return Record(type, id, frozen, row.version, now, expires)
@@ -150,22 +150,22 @@ def _locked_state() -> StoreState:
     state = _found_state(StoreState.objects.select_for_update())
     if state is not None:
         return state
-    StoreState.objects.get_or_create(pk=STATE, defaults={"version": 0, "forgotten": 0, "life": "", "server_version": ""})
-    fresh: Any = StoreState.objects.annotate(life_now=_life()).select_for_update().get(pk=STATE)
+    StoreState.objects.get_or_create(pk=STATE, defaults={"version": 0, "compacted_version": 0, "epoch": "", "server_version": ""})
+    fresh: Any = StoreState.objects.annotate(current_epoch=_epoch()).select_for_update().get(pk=STATE)
     state = cast(StoreState, fresh)
-    if state.life != fresh.life_now:
-        state.version = state.forgotten = max(state.version + 10**9, time.time_ns() // 1000)
-        state.life, state.server_version = fresh.life_now, uuid.uuid4().hex
+    if state.epoch != fresh.current_epoch:
+        state.version = state.compacted_version = max(state.version + 10**9, time.time_ns() // 1000)
+        state.epoch, state.server_version = fresh.current_epoch, uuid.uuid4().hex
         state.save()
     return state
 
 
 def _found_state(rows: Any) -> StoreState | None:
-    state: StoreState | None = rows.annotate(life_now=_life()).filter(pk=STATE, life=F("life_now")).first()
+    state: StoreState | None = rows.annotate(current_epoch=_epoch()).filter(pk=STATE, epoch=F("current_epoch")).first()
     return state
 
 
-def _life() -> Any:
+def _epoch() -> Any:
     """SQL for what tells one run of the server from the next; a file has no server that could restart."""
     if connection.vendor == "postgresql":
         return Cast(Func(function="pg_postmaster_start_time"), CharField())
@@ -180,7 +180,7 @@ def _next_version(state: StoreState) -> int:
 
 
 def _live(now: float) -> Any:
-    return StoredRecord.objects.filter(Q(expires=None) | Q(expires__gt=now), is_deleted=False)
+    return StoredRecord.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now), is_deleted=False)
 
 
 def _put(row: StoredRecord, now: float, only_if_version: int | None) -> None:
@@ -188,7 +188,7 @@ def _put(row: StoredRecord, now: float, only_if_version: int | None) -> None:
         state = _locked_state()
         now = now if only_if_version is None else _earlier(now)
         found = StoredRecord.objects.filter(type=row.type, record_id=row.record_id).first()
-        is_live = found is not None and not found.is_deleted and (found.expires is None or found.expires > now)
+        is_live = found is not None and not found.is_deleted and (found.expires_at is None or found.expires_at > now)
         if only_if_version is not None and only_if_version != (found.version if found is not None and is_live else 0):
             raise VersionConflict(f"the {row.type} was changed concurrently")
         row.pk = found.pk if found is not None else None
@@ -202,14 +202,14 @@ def _delete(type: str, id: str, now: float) -> bool:
         found = StoredRecord.objects.filter(type=type, record_id=id, is_deleted=False).first()
         if found is None:
             return False
-        was_live = found.expires is None or found.expires > now
+        was_live = found.expires_at is None or found.expires_at > now
         _bury(state, found, now)
         return was_live
 
 
 def _bury(state: StoreState, row: StoredRecord, now: float) -> None:
     version = _next_version(state)
-    StoredRecord.objects.filter(pk=row.pk).update(version=version, modified=now, expires=None, is_deleted=True, data="")
+    StoredRecord.objects.filter(pk=row.pk).update(version=version, modified_at=now, expires_at=None, is_deleted=True, data="")
 
 
 def _page(type: str, after: str, limit: int, now: float) -> list[StoredRecord]:
@@ -221,9 +221,9 @@ def _changes(since: int) -> tuple[int, int, list[StoredRecord]]:
     state = _state()
     version = state.version
     if version <= since:
-        return version, state.forgotten, []
+        return version, state.compacted_version, []
     rows = list(StoredRecord.objects.filter(version__gt=since, version__lte=version).order_by("version")[:AT_ONCE])
-    return version, _state().forgotten, rows
+    return version, _state().compacted_version, rows
 
 
 def _hold(lease: Lease, now: float, ttl: float, *, anew: bool) -> bool:
@@ -231,10 +231,10 @@ def _hold(lease: Lease, now: float, ttl: float, *, anew: bool) -> bool:
         _locked_state()
         now = _one_clock(now)
         found = StoredLease.objects.filter(name=lease.name).first()
-        is_held = found is not None and found.ends > now
+        is_held = found is not None and found.expires_at > now
         if is_held if anew else not is_held or found is None or found.token != lease.token:
             return False
-        StoredLease.objects.update_or_create(name=lease.name, defaults={"token": lease.token, "ends": now + ttl})
+        StoredLease.objects.update_or_create(name=lease.name, defaults={"token": lease.token, "expires_at": now + ttl})
         return True
 
 
@@ -255,8 +255,8 @@ def _earlier(ours: float) -> float:
 def _clean(now: float, limit: int) -> int:
     """Delete expired records.  Nothing is locked where there is nothing to do."""
     now = _earlier(now)
-    expired = StoredRecord.objects.filter(is_deleted=False, expires__lte=now).order_by("expires")
-    old = StoredRecord.objects.filter(is_deleted=True, modified__lt=now - REMEMBERED).order_by("version")
+    expired = StoredRecord.objects.filter(is_deleted=False, expires_at__lte=now).order_by("expires_at")
+    old = StoredRecord.objects.filter(is_deleted=True, modified_at__lt=now - REMEMBERED).order_by("version")
     if not expired.exists() and not old.exists():
         return 0
     with transaction.atomic():
@@ -267,7 +267,7 @@ def _clean(now: float, limit: int) -> int:
         gone = [row.pk for row in old[: limit - len(rows)]]
         newest = StoredRecord.objects.filter(pk__in=gone).aggregate(newest=Max("version"))["newest"]
         if newest is not None:
-            StoreState.objects.filter(pk=STATE).update(forgotten=max(state.forgotten, newest))
+            StoreState.objects.filter(pk=STATE).update(compacted_version=max(state.compacted_version, newest))
             StoredRecord.objects.filter(pk__in=gone).delete()
     return len(rows) + len(gone)
 
@@ -278,4 +278,4 @@ def _record(row: StoredRecord) -> Record | None:
     except (ValueError, TypeError, AttributeError) as error:
         unreadable(row.type, row.record_id, str(error))
         return None
-    return Record(row.type, row.record_id, data, row.version, row.modified, row.expires)
+    return Record(row.type, row.record_id, data, row.version, row.modified_at, row.expires_at)

@@ -2,7 +2,7 @@
 
 Every key has the hash tag {gate}: in a cluster they all live in one slot, as versions that grow by one store-wide demand.
 
-meta      hash: version, forgotten (changes up to it can't be read any more), run_id and life (see `alive`)
+meta      hash: version, compacted_version (changes up to it can't be read any more), run_id and epoch (see `current_epoch`)
 records   hash: "<type> NUL <id>" -> version, modified, expires as big-endian doubles, then the data; nothing after them where deleted
 ids       sorted set of the same names, all with score 0, without the deleted ones: pages in order
 changes   sorted set: name -> the version of its last change
@@ -26,18 +26,19 @@ local HUGE = math.huge
 
 local function text(number) return string.format('%.0f', number) end
 
-local function alive()
+local function current_epoch()
   local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-  local found = redis.call('HMGET', meta, 'version', 'forgotten', 'run_id')
-  local version, forgotten = tonumber(found[1]) or 0, tonumber(found[2]) or 0
+  local found = redis.call('HMGET', meta, 'version', 'compacted_version', 'run_id')
+  local version, compacted = tonumber(found[1]) or 0, tonumber(found[2]) or 0
   if found[3] ~= run_id then
     local time = redis.call('TIME')
     version = math.max(version + 1000000000, tonumber(time[1]) * 1000000 + tonumber(time[2]))
-    forgotten = version
-    redis.call('HDEL', meta, 'life')
-    redis.call('HSET', meta, 'version', text(version), 'forgotten', text(version), 'run_id', run_id, 'life', run_id .. '-' .. text(version))
+    compacted = version
+    redis.call('HDEL', meta, 'epoch')
+    local epoch = run_id .. '-' .. text(version)
+    redis.call('HSET', meta, 'version', text(version), 'compacted_version', text(version), 'run_id', run_id, 'epoch', epoch)
   end
-  return version, forgotten
+  return version, compacted
 end
 
 -- Whose clock is ahead must not end what is good for all others.
@@ -71,7 +72,7 @@ PUT = (
     _PRELUDE
     + """
 local name, times, data, now, expires, only_if = ARGV[1], ARGV[2], ARGV[3], earlier(ARGV[4]), ARGV[5], ARGV[6]
-local version = alive()
+local version = current_epoch()
 if only_if ~= '' and live_version(redis.call('HGET', records, name), now) ~= tonumber(only_if) then return false end
 version = version + 1
 redis.call('HSET', records, name, struct.pack('>d', version) .. times .. data)
@@ -89,7 +90,7 @@ DELETE = (
 local name, now = ARGV[1], earlier(ARGV[2])
 local record = redis.call('HGET', records, name)
 if not record or #record <= 24 then return 0 end
-bury(alive() + 1, name, now)
+bury(current_epoch() + 1, name, now)
 return live_version(record, now) > 0 and 1 or 0
 """
 )
@@ -120,9 +121,9 @@ return page
 CHANGES = (
     _PRELUDE
     + """
-local version, forgotten = alive()
+local version, compacted = current_epoch()
 local since = tonumber(ARGV[1])
-if since < forgotten or since > version then return {1, text(version)} end
+if since < compacted or since > version then return {1, text(version)} end
 local names = redis.call('ZRANGEBYSCORE', changes, '(' .. ARGV[1], '+inf', 'LIMIT', 0, tonumber(ARGV[2]))
 local answer = {0, text(version)}
 if #names > 0 then
@@ -139,8 +140,8 @@ return answer
 LIFE = (
     _PRELUDE
     + """
-alive()
-return redis.call('HGET', meta, 'life')
+current_epoch()
+return redis.call('HGET', meta, 'epoch')
 """
 )
 
@@ -154,7 +155,7 @@ EXPIRE = (
     + """
 local now = earlier(ARGV[1])
 local names = redis.call('ZRANGEBYSCORE', expiries, '-inf', string.format('%.6f', now), 'LIMIT', 0, tonumber(ARGV[2]))
-local version = alive()
+local version = current_epoch()
 for at, name in ipairs(names) do bury(version + at, name, now) end
 return #names
 """
@@ -165,19 +166,19 @@ FORGET = (
     _PRELUDE
     + """
 local before, keep, limit = earlier(ARGV[1]) - tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-alive()
+current_epoch()
 local oldest = redis.call('ZRANGE', changes, 0, limit - 1, 'WITHSCORES')
-local excess, gone, forgotten = redis.call('ZCARD', changes) - keep, 0, nil
+local excess, gone, compacted = redis.call('ZCARD', changes) - keep, 0, nil
 for at = 1, #oldest, 2 do
   local name, record = oldest[at], redis.call('HGET', records, oldest[at])
   local modified = record and #record >= 24 and select(2, struct.unpack('>dd', record)) or 0
   if modified >= before and gone >= excess then break end
   redis.call('ZREM', changes, name)
   if record and #record <= 24 then redis.call('HDEL', records, name) end
-  gone, forgotten = gone + 1, oldest[at + 1]
+  gone, compacted = gone + 1, oldest[at + 1]
 end
-if forgotten and tonumber(forgotten) > tonumber(redis.call('HGET', meta, 'forgotten')) then
-  redis.call('HSET', meta, 'forgotten', text(tonumber(forgotten)))
+if compacted and tonumber(compacted) > tonumber(redis.call('HGET', meta, 'compacted_version')) then
+  redis.call('HSET', meta, 'compacted_version', text(tonumber(compacted)))
 end
 return gone
 """

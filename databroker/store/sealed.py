@@ -19,7 +19,7 @@ PURPOSE = "records"
 # A record of our own that says whether these secrets are the ones that the others were sealed with, and in which format they are.
 CHECK = "sealed_with"
 CHECK_ID = "shared_secret"
-FORMAT = 2  # of types and fields; what was written before gate 0.2 names none
+FORMAT = 3  # of types and fields; what was written before gate 0.2 names none
 
 
 class UnusableStore(BrokerError):

@@ -126,7 +126,7 @@ class SavedForms:
 
     async def _store(self, broker: BrokerClient, incoming: IncomingRequest, body: bytes, now: float) -> SavedForm | NotSaved:
         id, key, host_port = secrets.token_urlsafe(16), AESGCM.generate_key(256), incoming.request.host_port
-        header = {"target": _target(incoming), "type": incoming.header(b"content-type"), "at": now}
+        header = {"target": _target(incoming), "content_type": incoming.header(b"content-type"), "sent_at": now}
         nonce = os.urandom(NONCE_BYTES)
         # The key travels with the browser alone: who reads the store reads no form.
         box = nonce + AESGCM(key).encrypt(nonce, json.dumps(header).encode() + b"\n" + body, _audience(id, host_port).encode())
@@ -221,7 +221,7 @@ async def _load_form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, 
     # Another form may have its place by now; then this key does not open it.
     header, _, body = decrypt([cipher], from_text(record.data["box"]), audience.encode()).partition(b"\n")
     facts: dict[str, Any] = json.loads(header)
-    return SubmittedForm(id, place, facts["target"], facts["type"], facts["at"], body)
+    return SubmittedForm(id, place, facts["target"], facts["content_type"], facts["sent_at"], body)
 
 
 async def _read_body(receive: Receive, most: int) -> bytes | None:

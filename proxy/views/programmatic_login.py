@@ -56,7 +56,7 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
     session = own.proxy.sessions.read(record) if record is not None else None
     if session is None:
         return _refused(request, Message("The session that this sign-in is for has ended."))
-    token = own.proxy.programmatic_tokens.seal(session.id, host_port, now, session.expires)
+    token = own.proxy.programmatic_tokens.seal(session.id, host_port, now, session.expires_at)
     log.info(
         "client token issued",
         session_id=session.id,

@@ -70,7 +70,7 @@ async def _accept(request: HttpRequest, hand_over: Handoff) -> HttpResponse:
     log.info("session established", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
     set_cookies = [
         *cookies.clear_conflicting(own.incoming.cookies, host_port, own.incoming.request.path),
-        *cookies.set_cookies(session.id, host_port, issued_at=now, expires_at=session.expires, now=now),
+        *cookies.set_cookies(session.id, host_port, issued_at=now, expires_at=session.expires_at, now=now),
         own.proxy.sign_in_attempts.clear(hand_over.attempt_id),
         own.proxy.sign_in_loops.completed(own.incoming.cookies, host_port, now),
     ]

@@ -15,7 +15,7 @@ from authorize.policy.reasons import Reason
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.rpc.remote_authorizer import RemoteAuthorizer
 from authorize.service import AuthorizeService
-from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import AccessGrant, UserGrants
 from databroker.records import ACCESS_GRANT, SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
 from foundation.crypto.service_account_token import hash_token, new_token
@@ -95,8 +95,8 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def test_known_expiry_is_returned(world: World) -> None:
     """Of access for a while only where nothing else lets them in; of nobody and of a program there is none."""
     keys = {path: world.authorizer.routes.match(request(path)).route.grant_key for path in ("/given", "/both")}
-    held = tuple(TemporaryAccess(path, key, 1000.0, 1700.0, "bob", "a test") for path, key in keys.items())
-    await world.broker.put(ACCESS_GRANT, "oidc/1", TemporaryAccessRecord("oidc/1", ISSUER, "ann", held).to_data())
+    held = tuple(AccessGrant(path, key, 1000.0, 1700.0, "bob", "a test") for path, key in keys.items())
+    await world.broker.put(ACCESS_GRANT, "oidc/1", UserGrants("oidc/1", ISSUER, "ann", held).to_data())
     await settled()
     ends = {
         path: (await world.authorizer.check(request(path), world.cookie())).valid_until for path in ("/given", "/both", "/told", "/public")

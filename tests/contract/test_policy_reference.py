@@ -28,7 +28,7 @@ def test_decision_matches_documentation() -> None:
         written = cases.route()
         route = table(make_route(**written)).routes()[0]
         for _ in range(requested_of_each):
-            requested = cases.requested()
+            requested = cases.asked()
             expected = outcome(written, requested)
             found = evaluate_route(
                 request_of(requested), identity_for(requested.person, route.route, requested.now), route, requested.now

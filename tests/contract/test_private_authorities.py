@@ -24,7 +24,7 @@ from config.routes.route import Route
 from databroker.store.redis_client import StorageTls
 from databroker.store.redis_client import _context as kvstore_context
 from foundation.client_tls import client_context, verifying_context
-from proxy.autocert.acme_client import AcmeAuthority, AcmeSettings
+from proxy.autocert.acme_client import AcmeClient, AcmeSettings
 from proxy.upstreams.upstream_tls import client_context as upstream_context
 
 HOST = "localhost"
@@ -139,7 +139,7 @@ def test_one_that_was_issued_is_no_authority(door: str, files: Path) -> None:
 
 
 def test_the_authority_of_autocert_is_reached(url: str, files: Path) -> None:
-    requested = AcmeAuthority(AcmeSettings(url), files / "ca.pem", {}, lambda account: None, "gate/tests")
+    requested = AcmeClient(AcmeSettings(url), files / "ca.pem", {}, lambda account: None, "gate/tests")
     try:
         assert requested._network.get(url, content_type=None).status_code == 204
     finally:
@@ -147,7 +147,7 @@ def test_the_authority_of_autocert_is_reached(url: str, files: Path) -> None:
 
 
 def test_the_authority_of_autocert_must_be_of_the_file(url: str, files: Path) -> None:
-    requested = AcmeAuthority(AcmeSettings(url), files / "leaf.pem", {}, lambda account: None, "gate/tests")
+    requested = AcmeClient(AcmeSettings(url), files / "leaf.pem", {}, lambda account: None, "gate/tests")
     try:
         with pytest.raises(requests.exceptions.SSLError):
             requested._network.get(url, content_type=None)

@@ -179,8 +179,8 @@ async def test_what_was_revoked_is_refused_from_then_on(site: Site, vendor: Vend
 
 async def test_an_access_token_that_the_provider_does_not_know_ends_the_session(site: Site, vendor: Vendor) -> None:
     _, session = await signed_in(site, vendor)
-    forged = replace(session, id="forged", access_token="invented", refresh_token="", access_token_expires=time.time() + 600)
-    await site.broker.put("session", "forged", forged.to_data(), expires=forged.expires)
+    forged = replace(session, id="forged", access_token="invented", refresh_token="", access_token_expires_at=time.time() + 600)
+    await site.broker.put("session", "forged", forged.to_data(), expires=forged.expires_at)
     if vendor.tells_strangers:
         with pytest.raises(SessionEnded):
             await site.service.refresh.renew("forged", RefreshStep.CLAIMS)

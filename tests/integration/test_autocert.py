@@ -24,7 +24,7 @@ from cryptography.x509 import ocsp
 from prometheus_client.parser import text_string_to_metric_families
 
 from config.loader import load_options
-from proxy.autocert.certificate_renewal import CertificateRenewal, WantedCertificates
+from proxy.autocert.certificate_renewal import CertificateRenewal, RequestedCertificates
 from proxy.autocert.certificate_storage import CertificateStorage
 from proxy.listener.tls.acme_state import AcmeState
 from tests.support.children import Child, free_port, free_ports, wait_until
@@ -208,13 +208,13 @@ def test_a_reload_gets_what_is_new_and_leaves_connections_alone(stage: Stage, up
 def test_another_process_renews_and_this_one_shows_it_while_connections_go_on(stage: Stage) -> None:
     """The other one's clock is ahead; the authority reaches this one, which answers for it out of their directory."""
     options = load_options(stage.config, {})
-    wanted = WantedCertificates.of(options)
+    wanted = RequestedCertificates.from_options(options)
     before = {host: stage.certificate(host) for host in (APP, HTTP_ONLY)}
     with stage.handshake(APP) as open_before:
         other = CertificateRenewal(
-            WantedCertificates(
+            RequestedCertificates(
                 hosts=(APP, HTTP_ONLY),
-                terms=wanted.terms,
+                acme_settings=wanted.acme_settings,
                 trusted_ca=wanted.trusted_ca,
                 storage=wanted.storage,
                 must_staple=False,
@@ -227,10 +227,10 @@ def test_another_process_renews_and_this_one_shows_it_while_connections_go_on(st
         files = {host: wanted.storage.certificate(host) for host in before}
 
         def is_renewed() -> bool:
-            other.look()
+            other.run_once()
             return all(wanted.storage.certificate(host) != files[host] for host in before)
 
-        other.begin()
+        other.open()
         wait_until(is_renewed, "renewed", 60)
         other.close()
         wait_until(lambda: all(stage.certificate(host) != before[host] for host in before), "the new ones are shown")

@@ -71,7 +71,7 @@ def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], l
     assert run(options, *arguments) == received
     assert asyncio.run(_left(options)) == left
     assert list(AuditEntry.objects.order_by("id").values_list("action", "object_id")) == logged
-    assert AuditEntry.objects.first().who.endswith("(command line)")
+    assert AuditEntry.objects.first().actor.endswith("(command line)")
 
 
 def test_unauthoritative_address_ends_no_sessions(tmp_path: Path) -> None:

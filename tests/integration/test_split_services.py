@@ -115,7 +115,7 @@ async def test_an_application_gets_a_token_that_authenticate_has_refreshed(split
         (session,) = [record for record in await broker.page(SESSION, "", 500) if record.id not in before]
         old = await received()
         assert old == session.data["access_token"]
-        await broker.put(SESSION, session.id, {**session.data, "access_token_expires": time.time() - 1}, expires=session.expires)
+        await broker.put(SESSION, session.id, {**session.data, "access_token_expires_at": time.time() - 1}, expires=session.expires)
         async with asyncio.timeout(40):
             while await received() in (old, None):  # where one does not know of the change yet
                 await asyncio.sleep(0.02)

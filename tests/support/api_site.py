@@ -92,4 +92,4 @@ class ApiSite:
 
     async def told(self) -> list[tuple[str, str, str]]:
         """(who, action, of what) of each entry of the audit log."""
-        return await in_database(lambda: [(e.who, e.action, e.object_id) for e in AuditEntry.objects.order_by("pk")])
+        return await in_database(lambda: [(e.actor, e.action, e.object_id) for e in AuditEntry.objects.order_by("pk")])

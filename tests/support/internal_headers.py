@@ -56,10 +56,10 @@ INTERNAL = [
 _OF_ENVOY = (
     internal_headers.TOKEN,
     internal_headers.SCRIPT,
-    internal_headers.FAILED,
+    internal_headers.LOCAL_REPLY_REASON,
     internal_headers.NO_CLUSTER,
-    *internal_headers.OURS,
-    *ext_authz_filter._OF_ENVOY,
+    *internal_headers.INTERNAL_HEADERS,
+    *ext_authz_filter._ENVOY_HEADERS,
 )
 _PREFIXES = (*header_names._INTERNAL_PREFIXES, *header_names._DASHLESS_PREFIXES)
 

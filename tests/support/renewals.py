@@ -38,18 +38,18 @@ class Renewals:
             user_id=user.id,
             subject=sub,
             provider="oidc",
-            issued=now,
-            expires=now + 50_400,
+            issued_at=now,
+            expires_at=now + 50_400,
             claims=claims,
             userinfo_claims=told,
             id_token=answer["id_token"],
             access_token=answer["access_token"],
             refresh_token=answer["refresh_token"],
-            access_token_expires=now + answer["expires_in"],
+            access_token_expires_at=now + answer["expires_in"],
         )
         session = replace(session, **changes)
         await self.broker.put(USER, user.id, user.to_data())
-        await self.broker.put(SESSION, id, session.to_data(), expires=session.expires)
+        await self.broker.put(SESSION, id, session.to_data(), expires=session.expires_at)
         return session
 
     async def session(self, id: str = "session") -> SessionRecord | None:

@@ -22,13 +22,13 @@ class SignedIn:
 
     def cookie(self, host_port: str) -> str:
         session = self.session
-        return signed_in(SessionCookies(self.options), session.id, host_port, issued=session.issued, expires=session.expires)
+        return signed_in(SessionCookies(self.options), session.id, host_port, issued=session.issued_at, expires=session.expires_at)
 
 
 async def put_session(broker: BrokerClient, id: str, data: Mapping[str, Any]) -> None:
     """Write a session where its user's are found, as a sign-in does."""
     await broker.put(SESSION_INDEX, f"{user_key(str(data['user_id']))}/{id}", {"subject": ""})
-    await broker.put(SESSION, id, data, expires=data.get("expires"))
+    await broker.put(SESSION, id, data, expires=data.get("expires_at"))
 
 
 async def sign_in(broker: BrokerClient, options: Options, name: str = "ann", *, groups: tuple[str, ...] = (), **claims: Any) -> SignedIn:

@@ -21,8 +21,8 @@ from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.audit_log import AuditAction, record_command
 from databroker.broker_client import BrokerClient
 from databroker.claims import verified_email
-from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
-from databroker.grants.grant_store import AccessError, TemporaryAccesses, checked_why
+from databroker.grants.grant_records import AccessGrant, UserGrants
+from databroker.grants.grant_store import AccessError, GrantStore, checked_why
 from databroker.grants.request_store import end_early
 from databroker.models import User
 from databroker.records import USER, UserRecord
@@ -33,7 +33,7 @@ from gateproject.management.broker_access import open_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
 LINKED = f"{VERIFIED_EMAIL}/"
-Held = tuple[TemporaryAccessRecord, TemporaryAccess]
+Held = tuple[UserGrants, AccessGrant]
 
 
 class Command(ConfiguredCommand):
@@ -73,12 +73,12 @@ class Command(ConfiguredCommand):
             user = await _person(broker, arguments["user"], options)
             until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
             by = f"{command_line_user()} (command line)"
-            access = TemporaryAccess(secrets.token_hex(8), route.grant_key, now, until, by, why, route_name(route))
+            access = AccessGrant(secrets.token_hex(8), route.grant_key, now, until, by, why, route_name(route))
             words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {format_utc(until)}: {why}"
             # Audit first, so that an action that cannot be logged is not performed.
             await _record(AuditAction.GRANT_ACCESS, user.id, words)
             try:
-                await TemporaryAccesses(broker).give(user, access)
+                await GrantStore(broker).give(user, access)
             except (AccessError, BrokerError):
                 await _record(AuditAction.GRANT_ACCESS.failure, user.id, words)
                 raise
@@ -86,9 +86,9 @@ class Command(ConfiguredCommand):
 
     async def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
         async with open_broker(options) as broker:
-            accesses, ended = TemporaryAccesses(broker), 0
+            accesses, ended = GrantStore(broker), 0
             for record, access in _chosen([each async for each in accesses.list()], arguments, options):
-                words = f"{_name(record.person, record.user_id)}, {access.route_name}"
+                words = f"{_name(record.display_name, record.user_id)}, {access.route_name}"
                 await _record(AuditAction.REVOKE_ACCESS, record.user_id, words)
                 try:
                     is_ended = await end_early(broker, record, access)
@@ -103,7 +103,7 @@ class Command(ConfiguredCommand):
     async def _list(self, options: Options, arguments: dict[str, Any]) -> None:
         routes = {route.grant_key for route in options.policy if route.uses_temporary_access}
         async with open_broker(options) as broker:
-            found = [_described(held, routes) async for held in TemporaryAccesses(broker).list()]
+            found = [_described(held, routes) async for held in GrantStore(broker).list()]
         if arguments["json"]:
             self.stdout.write(json.dumps(found, indent=2))
             return
@@ -127,9 +127,13 @@ def _chosen(found: list[Held], arguments: dict[str, Any], options: Options) -> l
     return _known(people, found, lambda record, access: (record.user_id, _address_of(record, options).lower()))
 
 
-def _address_of(record: TemporaryAccessRecord, options: Options) -> str:
+def _address_of(record: UserGrants, options: Options) -> str:
     """Return the verified email of a grant's user; empty if their provider may not assert its domain."""
-    return record.person if record.user_id.startswith(LINKED) else owned_email_for(record.person, record.user_id, options.providers)
+    return (
+        record.display_name
+        if record.user_id.startswith(LINKED)
+        else owned_email_for(record.display_name, record.user_id, options.providers)
+    )
 
 
 def _known(named: list[str], found: list[Held], names: Callable[..., tuple[str, ...]]) -> list[Held]:
@@ -184,13 +188,13 @@ def _described(held: Held, routes: set[str]) -> dict[str, Any]:
     return {
         "id": access.id,
         "user_id": record.user_id,
-        "person": record.person,
+        "person": record.display_name,
         "route": access.route_name or access.route,
         "opens": access.route in routes,
-        "since": format_utc(access.since),
-        "until": format_utc(access.until),
-        "by": access.by,
-        "why": access.why,
+        "since": format_utc(access.started_at),
+        "until": format_utc(access.expires_at),
+        "by": access.granted_by,
+        "why": access.reason,
     }
 
 

@@ -62,7 +62,7 @@ class Command(ConfiguredCommand):
             return {}, f"directory sync failed: {error}"
         if not (run.error or self._as_json):
             self.stdout.write(_summary(run, self._dry_run))
-        facts = {name: value for name, value in run.to_data().items() if name not in ("id", "by")}
+        facts = {name: value for name, value in run.to_data().items() if name not in ("id", "triggered_by")}
         return {**facts, "dry_run": self._dry_run, "changes": self._found}, run.error
 
     async def _read(self, options: Options, provider: ProviderConfig, *, force: bool) -> DirectoryRunRecord:
@@ -151,7 +151,9 @@ def _word(kind: str) -> str:
 def _summary(run: DirectoryRunRecord, dry_run: bool) -> str:
     changes = f"{run.added} added, {run.changed} changed, {run.removed} removed"
     what = "would be written" if dry_run else "written"
-    return f"{run.source}: {run.users} users, {run.groups} groups; {changes} {what}; {run.requests} requests in {run.seconds:.1f} s"
+    return (
+        f"{run.source}: {run.users} users, {run.groups} groups; {changes} {what}; {run.requests} requests in {run.duration_seconds:.1f} s"
+    )
 
 
 class ProgressBar:

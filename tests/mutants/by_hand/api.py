@@ -85,7 +85,7 @@ own = door(
 own.without(
     "the same id at another issuer is another user",
     "Sessions._are_of_one_person",
-    replaced("(other.user_id, other.vouched_by) == (one.user_id, one.vouched_by)", "other.user_id == one.user_id"),
+    replaced("(other.user_id, other.effective_issuer) == (one.user_id, one.effective_issuer)", "other.user_id == one.user_id"),
 )
 
 page_text = door("foundation.web.plain_text", "unit/foundation/web/test_plain_text.py")

@@ -281,8 +281,8 @@ links.without("ids in links are keyed", "RouteLinks.link_id", returns("route.id"
 giving = door("databroker.grants.grant_store", "unit/databroker/grants/test_grant_store.py")
 giving.without(
     "what was revoked is not given again",
-    "TemporaryAccesses.give",
-    replaced("other.route != access.route or other.revoked", "other.route != access.route"),
+    "GrantStore.give",
+    replaced("other.route != access.route or other.original_expires_at", "other.route != access.route"),
 )
 named = door(
     "gateproject.management.broker_access", "unit/gateproject/management/commands/test_grants.py", "integration/test_endsessions.py"
@@ -303,12 +303,12 @@ desk.without(
 names = door("databroker.grants.request_store", "unit/authenticate/access_requests/test_access_request_service.py")
 names.without(
     "two accounts of one address are one person",
-    "AccessApproval.names",
+    "AccessApproval.identifiers",
     replaced("_names(self.user_id, self.email, *self.secret_viewers)", "_names(self.user_id, *self.secret_viewers)"),
 )
 names.without(
     "a person and their program are one",
-    "AccessApproval.names",
+    "AccessApproval.identifiers",
     replaced("_names(self.user_id, self.email, *self.secret_viewers)", "_names(self.user_id, self.email)"),
 )
 desk.without("an unverified address is a second account's, too", "AccessActor.email", returns("self.identity.verified_email"))
@@ -320,7 +320,7 @@ desk.without(
 desk.without(
     "a shorter rule holds",
     "AccessRequestService._add_approval",
-    replaced("min(request.duration, settings.max_duration.total_seconds())", "request.duration"),
+    replaced("min(request.duration_seconds, settings.max_duration.total_seconds())", "request.duration_seconds"),
 )
 hook = door("authenticate.access_requests.access_webhook", "unit/authenticate/access_requests/test_access_webhook.py")
 hook.without("a redirect leads the webhook nowhere", "AccessWebhook._run", passes(follow_redirects="True"))
@@ -328,10 +328,13 @@ hook.without("a reason is words to a chat", "AccessWebhook._body", replaced("esc
 asking = door("databroker.grants.request_store", "unit/databroker/grants/test_request_store.py")
 asking.without(
     "to ask and withdraw is a flood as well",
-    "AskedAccesses._places",
-    replaced("(held := _held(record)).asked.state == OVER or held.asked.expires > self._clock()", "_held(record).asked.state != OVER"),
+    "AccessRequestStore._places",
+    replaced(
+        "(held := _held(record)).request.state == CLOSED or held.request.expires_at > self._clock()",
+        "_held(record).request.state != CLOSED",
+    ),
 )
-asking.without("who comes second changes nothing", "AskedAccesses._put", omits("only_if_version"))
+asking.without("who comes second changes nothing", "AccessRequestStore._put", omits("only_if_version"))
 
 service = door("authorize.service", "unit/authorize/test_service.py")
 service.without(

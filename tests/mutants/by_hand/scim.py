@@ -140,5 +140,5 @@ settings.without("who was never pushed has unknown groups", "has_group_records",
 service = door("authenticate.directory.provider_directory", f"{UNIT}/test_provider_directory.py")
 service.without("a late look-up replaces no newer record", "ProviderDirectory._put", omits("only_if_version"))
 service.without(
-    "a restart does not repeat a run", "DirectorySchedule._until_due", replaced("last.began + self._interval - self._clock()", "0.0")
+    "a restart does not repeat a run", "DirectorySchedule._until_due", replaced("last.started_at + self._interval - self._clock()", "0.0")
 )

@@ -99,7 +99,7 @@ callback.without(
     "_accept",
     replaced(
         'return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This session has ended."))',
-        'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires": now + 60})',
+        'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires_at": now + 60})',
     ),
 )
 

@@ -80,11 +80,11 @@ snapshot_identity.without(
 records = door("databroker.records", "unit/authorize/identity/test_identity_builder.py")
 records.without(
     "a session without auth_time is of unknown age",
-    "authenticated_at",
+    "auth_time_in",
     replaced("return 0.0", "return issued if said is None else 0.0"),
 )
 records.without(
-    "auth_time is never after the session's start", "authenticated_at", replaced("min(max(float(said), 0.0), issued)", "float(said)")
+    "auth_time is never after the session's start", "auth_time_in", replaced("min(max(float(said), 0.0), issued)", "float(said)")
 )
 
 renewal = door("authenticate.session.refresh_grant", "unit/authenticate/session/test_refresh_grant.py")
@@ -98,7 +98,7 @@ sign_in = door("authenticate.views.sign_in", "unit/authenticate/views/test_autho
 sign_in.without(
     "a weak session goes not straight back",
     "_begin",
-    replaced("step_up.shortfall(session.claims, session.issued, now)", '""'),
+    replaced("step_up.shortfall(session.claims, session.issued_at, now)", '""'),
 )
 callback = door("authenticate.views.callback", "unit/authenticate/views/test_authorization_request.py")
 callback.without(

@@ -21,7 +21,7 @@ other_sessions.without("a provider that ends the others later is asked again", "
 
 provider_sessions = door("authenticate.session.session_index", "unit/authenticate/session/test_session_index.py")
 provider_sessions.without(
-    "an old word ends no new sign-in", "ProviderSessions.has_signed_out", always("vouched <= SignedOutNote.from_record(note).issued")
+    "an old word ends no new sign-in", "ProviderSessions.has_signed_out", always("vouched <= LogoutMarker.from_record(note).issued_at")
 )
 provider_sessions.without(
     "a shared sid is not one user's",

@@ -12,7 +12,7 @@ program_views.without(
     "hand_to_program",
     replaced(
         'return _refused(request, Message("The session that this sign-in is for has ended."))',
-        'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires": now + 60})',
+        'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires_at": now + 60})',
     ),
 )
 program_views.without("one redirect URI is one", "login", replaced("len(given) == 1", "given"))
@@ -58,7 +58,7 @@ account_token = door("foundation.crypto.service_account_token", "unit/foundation
 account_token.without("a token is whole", "parse_name", replaced("_TOKEN.fullmatch", "_TOKEN.match"))
 
 account_identity = door("authorize.identity.service_account_loader", "unit/authorize/identity/test_service_account_loader.py")
-account_identity.without("an attestation is of the last hour", "build_account_identity", passes(expires_at="float(account.expires)"))
+account_identity.without("an attestation is of the last hour", "build_account_identity", passes(expires_at="float(account.expires_at)"))
 
 accounts = door("databroker.service_account_store", "unit/databroker/test_service_account_store.py")
 accounts.without("a name is taken once", "ServiceAccounts.create", omits("only_if_version"))

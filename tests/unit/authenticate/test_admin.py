@@ -15,8 +15,8 @@ import authenticate.admin as admin_page
 import databroker.admin.session_admin
 from authenticate.access_requests.access_request_service import AccessActor
 from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog
-from databroker.grants.grant_records import KEPT, TemporaryAccess
-from databroker.grants.grant_store import TemporaryAccesses
+from databroker.grants.grant_records import KEPT, AccessGrant
+from databroker.grants.grant_store import GrantStore
 from databroker.models import AuditEntry
 from databroker.records import Record, UserRecord
 from foundation.errors import BrokerError
@@ -54,12 +54,12 @@ class Admin:
         monkeypatch.setattr(admin_page, "caller_in_admin", caller)
 
     def give(self, why: str = "the year's end") -> None:
-        access = TemporaryAccess("a1", "some key", NOW, NOW + HOUR, "bob", why, "wages")
-        async_to_sync(TemporaryAccesses(self.world.broker, lambda: NOW).give)(UserRecord("oidc/ann", name="ann", issuer=ISSUER), access)
+        access = AccessGrant("a1", "some key", NOW, NOW + HOUR, "bob", why, "wages")
+        async_to_sync(GrantStore(self.world.broker, lambda: NOW).give)(UserRecord("oidc/ann", name="ann", issuer=ISSUER), access)
 
     def ask(self, name: str = "ann", **said: Any) -> str:
         held = async_to_sync(self.world.ask)(name, **said)
-        return f"{held.id} {held.asked.nonce}"
+        return f"{held.id} {held.request.request_id}"
 
     def given(self) -> list[str]:
         return [user for user, _, _ in async_to_sync(self.world.given)()]
@@ -78,7 +78,7 @@ def buttons(page: HttpResponse) -> list[str]:
 
 
 def told() -> list[tuple[str, str, str]]:
-    return list(AuditEntry.objects.order_by("pk").values_list("who", "action", "object_id"))
+    return list(AuditEntry.objects.order_by("pk").values_list("actor", "action", "object_id"))
 
 
 @pytest.mark.parametrize("person", [None, "eve", "ann"])

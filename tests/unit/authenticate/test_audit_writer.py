@@ -22,7 +22,7 @@ def push(number: int) -> AuditEntry:
 
 
 def rows() -> list[tuple[str, float]]:
-    return [(entry.object_id, entry.when.timestamp()) for entry in AuditEntry.objects.order_by("pk")]
+    return [(entry.object_id, entry.occurred_at.timestamp()) for entry in AuditEntry.objects.order_by("pk")]
 
 
 @pytest.fixture

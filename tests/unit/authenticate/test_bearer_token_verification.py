@@ -105,7 +105,7 @@ async def test_an_id_token_is_the_person(world: World) -> None:
     assert (bearer.user.id, bearer.user.email, bearer.user.email_verified) == ("oidc/alice", "alice@corp.example", True)
     assert (bearer.session.user_id, bearer.session.subject, bearer.session.provider) == ("oidc/alice", "alice", "oidc")
     assert bearer.session.claims["groups"] == ["engineering"]
-    assert bearer.session.expires == int(world.now) + 600
+    assert bearer.session.expires_at == int(world.now) + 600
     assert bearer.session.id.startswith("bearer/")
     assert bearer.session.issuer == world.idp.issuer
 
@@ -122,7 +122,7 @@ async def test_userinfo_does_not_say_whose_people_they_are(world: World) -> None
     world.idp.bend.userinfo = {"iss": "https://other.example"}
     bearer = await world.ask("opaque", world.idp.signed_in("alice")["access_token"])
     assert bearer is not None
-    assert (bearer.session.claims["iss"], bearer.session.vouched_by) == ("https://other.example", world.idp.issuer)
+    assert (bearer.session.claims["iss"], bearer.session.effective_issuer) == ("https://other.example", world.idp.issuer)
 
 
 async def test_an_opaque_access_token_is_whom_userinfo_describes(world: World) -> None:

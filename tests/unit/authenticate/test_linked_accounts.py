@@ -202,7 +202,7 @@ async def test_a_session_whose_account_was_verified_by_a_later_sign_in_is_the_pe
     record = await site.broker.get(SESSION, silent.id)
     assert record is not None
     claims = {name: value for name, value in record.data["claims"].items() if name != "email_verified"}
-    await site.broker.put(SESSION, silent.id, {**record.data, "claims": claims}, expires=silent.expires)
+    await site.broker.put(SESSION, silent.id, {**record.data, "claims": claims}, expires=silent.expires_at)
     assert await seen(site, at_corp) == {at_corp.id}
     _, verified = await signed_in(site, "partner", ANN, sub="bob")
     assert await seen(site, at_corp) == {at_corp.id, silent.id, verified.id}
@@ -242,7 +242,7 @@ async def test_what_comes_after_the_first_sweep_is_found_by_the_second(
     await site.service.start()
     await asyncio.sleep(0.1)
     late = SessionRecord("late", "partner/alice", "alice", "partner", site.clock(), site.clock() + 600, issuer=idps["partner"].issuer)
-    await site.broker.put(SESSION, late.id, late.to_data(), expires=late.expires)
+    await site.broker.put(SESSION, late.id, late.to_data(), expires=late.expires_at)
     await site.broker.put(DIRECTORY_USER, "partner/alice", DirectoryUser("partner/alice").to_data())
     async with asyncio.timeout(20):
         while await left(site) or await site.broker.page(DIRECTORY_USER, "", 1):

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from authenticate.provider.signed_token import WrongToken
 from authenticate.session.session_refresh import RefreshStep
 from authorize.policy.reasons import Reason
-from databroker.grants.grant_records import TemporaryAccess
-from databroker.grants.grant_store import TemporaryAccesses
+from databroker.grants.grant_records import AccessGrant
+from databroker.grants.grant_store import GrantStore
 from databroker.records import USER, SessionRecord, UserRecord
 from databroker.session_reader import user_of
 from foundation.errors import BadRequest
@@ -197,18 +197,18 @@ async def test_who_has_an_id_after_somebody_else_has_nothing_of_theirs(
 ) -> None:
     """The entry now points at another issuer, where another user has the same subject."""
     _, session = await signed_in(site, "partner")
-    user = UserRecord(session.user_id, name="Alice", issuer=session.vouched_by)
+    user = UserRecord(session.user_id, name="Alice", issuer=session.effective_issuer)
     now = site.clock()
-    access = TemporaryAccess("a" * 32, "app", now, now + 600, "boss", "to look")
-    accesses = TemporaryAccesses(site.broker, site.clock)
+    access = AccessGrant("a" * 32, "app", now, now + 600, "boss", "to look")
+    accesses = GrantStore(site.broker, site.clock)
     await accesses.give(user, access)
     later = SeveralSite(
         tmp_path, site.idps, django_pages, identity_providers=[entry("corp", site.idps["corp"]), entry("partner", site.idps["third"])]
     )
     later.broker = site.broker
     heir = SessionRecord("heir", session.user_id, "alice", "partner", now, now + 600, issuer=site.idps["third"].issuer)
-    assert await accesses.of(session.user_id, session.vouched_by) == [access]
-    assert await accesses.of(heir.user_id, heir.vouched_by) == []
+    assert await accesses.of(session.user_id, session.effective_issuer) == [access]
+    assert await accesses.of(heir.user_id, heir.effective_issuer) == []
     assert user_of(heir, await site.broker.get(USER, session.user_id)).name == ""
     assert await later.service.sessions.own(heir, session.id, now) is None
     await later.service.stop()

@@ -19,7 +19,7 @@ from authorize.upstream.identity_headers import attested_claims
 from config.loader import check_configuration
 from config.provider_config import ProviderConfig
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import AccessGrant, UserGrants
 from databroker.records import ACCESS_GRANT, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from databroker.session_reader import SessionReader
 from tests.support.options import make_options
@@ -211,8 +211,8 @@ async def world(tmp_path: Path, settings: dict[str, Any]) -> AsyncIterator[tuple
 
 
 async def give(broker: BreakableBroker, id: str, issuer: str) -> None:
-    access = TemporaryAccess("a1", "wages", 1000.0, 2000.0, "boss", "to look")
-    await broker.put(ACCESS_GRANT, id, TemporaryAccessRecord(id, issuer, held=(access,)).to_data())
+    access = AccessGrant("a1", "wages", 1000.0, 2000.0, "boss", "to look")
+    await broker.put(ACCESS_GRANT, id, UserGrants(id, issuer, grants=(access,)).to_data())
     await settled()
 
 

@@ -61,7 +61,7 @@ def test_an_action_is_a_row_and_a_line_in_the_log():
     with capture_logs() as logged:
         record_action(request_of(ann, "oidc/ann"), "opened the admin", object_repr="Ann", object_id="oidc/ann")
     entry = AuditEntry.objects.get()
-    assert (entry.who, entry.kind, entry.account, entry.address) == ("ann@a.org", "user", "oidc/ann", "192.0.2.9")
+    assert (entry.actor, entry.actor_kind, entry.actor_id, entry.client_address) == ("ann@a.org", "user", "oidc/ann", "192.0.2.9")
     assert (entry.action, entry.object_repr, entry.object_id) == ("opened the admin", "Ann", "oidc/ann")
     did = {"action": "opened the admin", "object": "Ann", "object_id": "oidc/ann"}
     expected = {"event": "admin action", **did, "by": "ann@a.org", "by_kind": "user", "by_id": "oidc/ann", "client": "192.0.2.9"}
@@ -76,7 +76,7 @@ def test_a_name_longer_than_its_column_is_cut():
 def test_somebody_without_an_account_is_told_of_too():
     record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org", object_id="oidc/bob", stranger=BOB)
     entry = AuditEntry.objects.get()
-    assert (entry.who, entry.kind, entry.account, entry.object_repr) == ("bob@a.org", "user", "oidc/bob", "bob@a.org")
+    assert (entry.actor, entry.actor_kind, entry.actor_id, entry.object_repr) == ("bob@a.org", "user", "oidc/bob", "bob@a.org")
     assert not get_user_model().objects.exists()
 
 
@@ -94,7 +94,7 @@ def test_a_stranger_who_comes_back_later_is_told_of_again():
     request = request_of(AnonymousUser())
     record_action(request, "was refused", object_repr="bob@a.org", stranger=BOB)
     with connection.cursor() as cursor:
-        cursor.execute('UPDATE databroker_auditentry SET "when" = %s', [timezone.now() - timedelta(minutes=2)])
+        cursor.execute("UPDATE databroker_auditentry SET occurred_at = %s", [timezone.now() - timedelta(minutes=2)])
     record_action(request, "was refused", object_repr="bob@a.org", stranger=BOB)
     assert AuditEntry.objects.count() == 2
 
@@ -148,8 +148,8 @@ def test_a_session_is_named_in_words_that_outlive_it():
 def test_what_a_command_does_is_told_by_who_typed_it_each_time():
     for _ in range(2):
         record_command("root@host", "revokes the service account", "ci", Session)
-    entries = AuditEntry.objects.filter(who="root@host (command line)", action="revokes the service account", object_id="ci")
-    assert set(entries.values_list("kind", "account")) == {("command line", "root@host")}
+    entries = AuditEntry.objects.filter(actor="root@host (command line)", action="revokes the service account", object_id="ci")
+    assert set(entries.values_list("actor_kind", "actor_id")) == {("command line", "root@host")}
     assert entries.count() == 2
 
 
@@ -161,7 +161,12 @@ def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
             1_800_000_000.0, ann, providers, "192.0.2.9", AuditAction.END_SESSION if session else AuditAction.END_ALL_SESSIONS, session
         ).save()
     one, every = AuditEntry.objects.order_by("pk")
-    assert (one.who, one.account, one.address, one.when.timestamp()) == ("ann@a.org", "oidc/ann", "192.0.2.9", 1_800_000_000.0)
+    assert (one.actor, one.actor_id, one.client_address, one.occurred_at.timestamp()) == (
+        "ann@a.org",
+        "oidc/ann",
+        "192.0.2.9",
+        1_800_000_000.0,
+    )
     assert (one.object_type, one.object_id, one.object_repr) == ("session", "s1", "ann@a.org, from 192.0.2.1")
     assert (every.action, every.object_type, every.object_id, every.object_repr) == (
         AuditAction.END_ALL_SESSIONS,
@@ -195,7 +200,7 @@ def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
 def test_nobody_is_called_by_a_name_that_may_be_another_s(tmp_path, claims, name):
     providers = make_options(tmp_path, **several("corp", "partner")).providers
     eve = SessionRecord("s1", "partner/eve", "eve", "partner", 0.0, 9e9, claims)
-    assert session_entry(0.0, eve, providers, "", AuditAction.END_SESSION, eve).who == name
+    assert session_entry(0.0, eve, providers, "", AuditAction.END_SESSION, eve).actor == name
     assert session_entry(0.0, eve, providers, "", AuditAction.END_ALL_SESSIONS).object_repr == name
 
 
@@ -248,8 +253,8 @@ async def test_what_can_not_be_told_of_is_not_done():
 def test_what_no_database_holds_or_no_page_should_show_is_replaced(text, stored):
     async_to_sync(program_log(text, text, lambda: 0.0, "").record)(text, Session, [(text, text)])
     entry = AuditEntry.objects.get()
-    assert (entry.who, entry.account) == (f"{stored} (API)", f"service_account/{stored}")
-    assert (entry.address, entry.action, entry.object_id, entry.object_repr) == (stored,) * 4
+    assert (entry.actor, entry.actor_id) == (f"{stored} (API)", f"service_account/{stored}")
+    assert (entry.client_address, entry.action, entry.object_id, entry.object_repr) == (stored,) * 4
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,14 @@ def accounts(broker: MemoryStore, clock: Clock) -> ServiceAccounts:
 async def kept(broker: MemoryStore, name: str = "ci") -> ServiceAccountRecord:
     record = await broker.get(SERVICE_ACCOUNT, name)
     assert record is not None
-    assert record.expires == record.data["expires"]
+    assert record.expires == record.data["expires_at"]
     return ServiceAccountRecord.from_record(record)
 
 
 async def test_an_account_is_kept_without_its_secret(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     token = await accounts.create("ci", ["b", " a ", "", "b"], DAY, "ann@a.org")
     account = await kept(broker)
-    assert (account.groups, account.created, account.expires, account.created_by) == (("b", "a"), NOW, NOW + DAY, "ann@a.org")
+    assert (account.groups, account.created_at, account.expires_at, account.created_by) == (("b", "a"), NOW, NOW + DAY, "ann@a.org")
     assert verify_token(token, account.secret_hash)
     assert parse_name(token) == "ci"
     assert token.rpartition("_")[2] not in repr(account.to_data())
@@ -49,7 +49,7 @@ async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceA
     assert verify_token(first, (await kept(broker)).secret_hash)
     clock.now += DAY
     await accounts.create("ci", [], None, "")
-    assert (await kept(broker)).expires == NEVER
+    assert (await kept(broker)).expires_at == NEVER
     await accounts.revoke("ci")
     await accounts.create("ci", [], DAY, "")
     assert not verify_token(first, (await kept(broker)).secret_hash)
@@ -103,11 +103,11 @@ async def test_a_new_secret_ends_the_old_one_at_once_or_after_an_overlap(
     account = await kept(broker)
     assert verify_token(second, account.secret_hash)
     assert verify_token(first, account.previous_secret_hash)
-    assert (account.previous_secret_expires_at, account.rotated, account.expires) == (NOW + 660, NOW + 60, NOW + DAY)
+    assert (account.previous_secret_expires_at, account.rotated_at, account.expires_at) == (NOW + 660, NOW + 60, NOW + DAY)
     third = await accounts.rotate("ci", lifetime=2 * DAY)
     account = await kept(broker)
     assert verify_token(third, account.secret_hash)
-    assert (account.previous_secret_hash, account.expires, account.groups) == ("", NOW + 60 + 2 * DAY, ("a",))
+    assert (account.previous_secret_hash, account.expires_at, account.groups) == ("", NOW + 60 + 2 * DAY, ("a",))
 
 
 async def test_what_is_not_there_is_not_changed(accounts: ServiceAccounts) -> None:
@@ -148,7 +148,7 @@ async def test_permissions_are_given_when_an_account_is_made_and_stay(accounts: 
 
 async def test_an_account_ends_no_later_than_it_may(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     await accounts.create("ci", [], None, "ann", not_after=NOW + DAY)
-    assert (await kept(broker)).expires == NOW + DAY
+    assert (await kept(broker)).expires_at == NOW + DAY
 
 
 async def test_what_is_taken_or_not_there_is_told_apart(accounts: ServiceAccounts) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.grants.grant_records import AccessHolder, TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import AccessGrant, GrantSubject, UserGrants
 from databroker.records import (
     ACCESS_GRANT,
     DIRECTORY_GROUP,
@@ -71,7 +71,7 @@ def test_a_session_is_of_the_configured_issuer_or_none(
     assert [entry["event"] for entry in logged] == ([] if counts else ["session ignored: issuer mismatch"])
 
 
-@pytest.mark.parametrize("changed", [{"issuer": 7}, {"user_id": ""}, {"claims": "none"}, {"expires": "soon"}, {"id": "s2"}])
+@pytest.mark.parametrize("changed", [{"issuer": 7}, {"user_id": ""}, {"claims": "none"}, {"expires_at": "soon"}, {"id": "s2"}])
 def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, changed: dict[str, Any]) -> None:
     with capture_logs() as logged:
         assert SessionReader(make_options(tmp_path)).read(record({**session(issuer=ISSUER).to_data(), **changed})) is None
@@ -108,10 +108,10 @@ def test_what_the_directory_says_is_of_the_people_of_one_issuer(said_by: str, co
 
 
 def test_temporary_access_is_of_its_holder_s_own_issuer() -> None:
-    access = TemporaryAccess("a1", "wiki", 1.0, 2.0, "root", "a reason")
-    held = TemporaryAccessRecord("oidc/1", ISSUER, "Ann", (access,))
+    access = AccessGrant("a1", "wiki", 1.0, 2.0, "root", "a reason")
+    held = UserGrants("oidc/1", ISSUER, "Ann", (access,))
     stored = Record(ACCESS_GRANT, "oidc/1", held.to_data(), 1, 0.0)
-    assert access_of(AccessHolder("oidc/1", ISSUER), stored) == (access,)
-    assert access_of(AccessHolder("oidc/1", "https://other.example.com"), stored) == ()
-    assert access_of(AccessHolder("oidc/2", ISSUER), stored) == ()
-    assert access_of(AccessHolder("oidc/1", ISSUER), None) == ()
+    assert access_of(GrantSubject("oidc/1", ISSUER), stored) == (access,)
+    assert access_of(GrantSubject("oidc/1", "https://other.example.com"), stored) == ()
+    assert access_of(GrantSubject("oidc/2", ISSUER), stored) == ()
+    assert access_of(GrantSubject("oidc/1", ISSUER), None) == ()

@@ -25,7 +25,7 @@ BOUNDED_OTHERWISE = {
     "authorize/identity/client_certificates.py:_store": CONFIGURED,
     "authorize/timeline/timeline_pages.py:_known": FINITE,
     "authorize/timeline/timeline_pages.py:zones": FINITE,
-    "authorize/policy/language/time_criteria.py:_once_a_second": "four numbers",
+    "authorize/policy/language/time_criteria.py:_cached_per_second": "four numbers",
     "databroker/records.py:_names": FINITE,
     "databroker/store/redis_store.py:_sha1": FINITE,
     "foundation/web/pages.py:security_headers": FINITE,

@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from authorize.models import LoggedDecision
-from databroker.grants.request_store import AskedAccess, AskedAccesses
+from databroker.grants.request_store import AccessRequest, AccessRequestStore
 from databroker.models import DirectoryRun, Session, User
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -61,7 +61,7 @@ def shown(
 
 def decided(outcome: str, route: str = "wiki", times: int = 1) -> None:
     rows = [
-        LoggedDecision(decided_at=LOADED, url="https://a.example", outcome=outcome, route=route, duration_seconds=0, snapshot="{}")
+        LoggedDecision(decided_at=LOADED, url="https://a.example", outcome=outcome, route_name=route, duration_seconds=0, snapshot="{}")
         for _ in range(times)
     ]
     LoggedDecision.objects.bulk_create(rows)
@@ -74,17 +74,17 @@ def test_empty_tables_have_a_dashboard():
 
 def test_it_counts_sessions_people_of_a_day_and_the_last_reading():
     now = timezone.now()
-    Session.rows.bulk_create([Session(id="unknown"), Session(id="live", expires=now + DAY), Session(id="over", expires=now - DAY)])
+    Session.rows.bulk_create([Session(id="unknown"), Session(id="live", expires_at=now + DAY), Session(id="over", expires_at=now - DAY)])
     for days in (0, 2):
         User.rows.bulk_create([User(id=f"oidc/{days}", last_sign_in_at=timezone.now() - timedelta(days=days))])
-        DirectoryRun.rows.bulk_create([DirectoryRun(id=str(days), began=LOADED - timedelta(days=days))])
+        DirectoryRun.rows.bulk_create([DirectoryRun(id=str(days), started_at=LOADED - timedelta(days=days))])
     it = shown()
     assert (it.sessions, it.signed_in, [run.pk for run in it.directories]) == (2, 1, ["0"])
 
 
 def test_the_last_reading_of_each_directory_is_told_with_its_provider():
     for id, days, error in (("corp/2", 2, ""), ("corp/1", 1, "away"), ("partner/3", 3, ""), ("gone/1", 0, "")):
-        DirectoryRun.rows.bulk_create([DirectoryRun(id=id, began=LOADED - timedelta(days=days), error=error)])
+        DirectoryRun.rows.bulk_create([DirectoryRun(id=id, started_at=LOADED - timedelta(days=days), error=error)])
     providers = {id: a_provider(id, is_entry=True) for id in ("corp", "partner", "new")}
     found = shown(providers=providers).directories
     assert [(run.provider, run.pk, run.error) for run in found] == [("corp", "corp/1", "away"), ("partner", "partner/3", "")]
@@ -147,8 +147,8 @@ def test_a_directory_that_is_not_configured_is_told_from_one_that_was_not_read()
 def test_requests_for_access_are_counted_up_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = MemoryStore()
     for number in range(3):
-        asked = AskedAccess(f"n{number}", f"oidc/{number}", "https://idp.example.com", "ann", "key", "wages", "why", 60.0, time.time())
-        async_to_sync(AskedAccesses(broker).add)(asked)
+        asked = AccessRequest(f"n{number}", f"oidc/{number}", "https://idp.example.com", "ann", "key", "wages", "why", 60.0, time.time())
+        async_to_sync(AccessRequestStore(broker).add)(asked)
     assert shown(broker=broker).waiting == 3
     monkeypatch.setattr(dashboard, "MOST_WAITING", 2)
     assert shown(broker=broker).waiting == 2

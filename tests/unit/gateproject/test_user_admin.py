@@ -12,11 +12,11 @@ import authorize.admin
 from authorize.models import LoggedDecision
 from databroker.admin import group_admin, service_account_admin, session_admin
 from databroker.audit_log import AuditAction
-from databroker.grants.grant_records import TemporaryAccess
-from databroker.grants.grant_store import TemporaryAccesses
-from databroker.grants.request_store import AskedAccess, AskedAccesses
+from databroker.grants.grant_records import AccessGrant
+from databroker.grants.grant_store import GrantStore
+from databroker.grants.request_store import AccessRequest, AccessRequestStore
 from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
-from databroker.records import PROGRAMMATIC_CLIENT, USER, ProgramRecord, UserRecord
+from databroker.records import PROGRAMMATIC_CLIENT, USER, ProgrammaticClient, UserRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from gateproject import user_admin
@@ -63,9 +63,9 @@ def decided(name: str, url: str) -> None:
 
 async def given_and_asked(broker: MemoryStore, name: str, why: str) -> None:
     user, route = UserRecord(f"oidc/{name}", email=f"{name}@example.com", issuer=ISSUER), f"wages of {name}"
-    await TemporaryAccesses(broker, lambda: NOW).give(user, TemporaryAccess("a1", "key", NOW, NOW + 3600, "carol", why, route))
-    asked = AskedAccess("n1", user.id, ISSUER, name, "other", f"the vault of {name}", why, 600.0, NOW)
-    await AskedAccesses(broker, lambda: NOW).add(asked)
+    await GrantStore(broker, lambda: NOW).give(user, AccessGrant("a1", "key", NOW, NOW + 3600, "carol", why, route))
+    asked = AccessRequest("n1", user.id, ISSUER, name, "other", f"the vault of {name}", why, 600.0, NOW)
+    await AccessRequestStore(broker, lambda: NOW).add(asked)
 
 
 def test_of_whom_nothing_is_known_the_page_says_so(people: People) -> None:
@@ -101,7 +101,7 @@ def test_it_shows_their_decisions_access_requests_and_programs_alone(people: Peo
 
 def let_in(people: People, session: str, user: str, at: str) -> None:
     row(Session, id=session, user_id=user)
-    record = ProgramRecord("app.example.com", at, NOW)
+    record = ProgrammaticClient("app.example.com", at, NOW)
     async_to_sync(people.broker.put)(PROGRAMMATIC_CLIENT, f"{session}/0123456789abcdef", record.to_data())
 
 
@@ -118,7 +118,7 @@ def test_programs_that_act_as_them_are_shown_with_the_session_that_ends_them(peo
 def test_service_accounts_are_told_with_what_they_may_and_whether_they_are_used(people: People) -> None:
     assert "Service accounts created by this user: None." in people.text()
     until = datetime.fromtimestamp(NOW + 86400, UTC)
-    row(ServiceAccount, id="ci", created_by="ann@example.com", groups="builders", permissions="routes:read", expires=until)
+    row(ServiceAccount, id="ci", created_by="ann@example.com", groups="builders", permissions="routes:read", expires_at=until)
     row(ServiceAccount, id="idle", created_by="ann@example.com", last_seen_at=until)
     text = people.text()
     assert "ci : groups builders, API: routes:read, until 16 Jan 2027, 08:00:00 UTC , never used" in text
@@ -134,7 +134,7 @@ def test_accounts_are_theirs_by_what_nobody_else_is_called(people: People) -> No
 
 
 def test_who_made_an_account_is_found_by_an_index(people: People) -> None:
-    assert "service_account_by_maker (created_by=?)" in ServiceAccount.objects.filter(created_by="ann@example.com").explain()
+    assert "service_account_by_creator (created_by=?)" in ServiceAccount.objects.filter(created_by="ann@example.com").explain()
 
 
 def test_the_latest_decisions_are_shown_and_a_link_to_all(people: People) -> None:
@@ -181,9 +181,9 @@ def test_what_the_person_of_linked_accounts_has_is_on_the_page_of_each(tmp_path:
     made = several("oidc", "partner")
     linked = [{**each, "domains": ["example.com"], "link_by": "verified_email", "trust_email": True} for each in made["identity_providers"]]
     people = People(tmp_path, **{**made, "identity_providers": linked, "groups_claim": None})
-    access = TemporaryAccess("a1", "key", NOW, NOW + 3600, "carol", "an incident", "wages of ann")
+    access = AccessGrant("a1", "key", NOW, NOW + 3600, "carol", "an incident", "wages of ann")
     holder = UserRecord("verified_email/ann@example.com", name="ann", issuer="verified_email")
-    async_to_sync(TemporaryAccesses(people.broker, lambda: NOW).give)(holder, access)
+    async_to_sync(GrantStore(people.broker, lambda: NOW).give)(holder, access)
     assert "wages of ann" in people.text()
     async_to_sync(given_and_asked)(people.broker, "ann", "what one account had before")
     assert "what one account had before" not in people.text()

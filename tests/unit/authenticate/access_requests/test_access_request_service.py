@@ -20,8 +20,8 @@ from authenticate.access_requests.access_webhook import AccessEvent
 from authorize.policy.identity import Identity
 from config.options import Options
 from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog, AuditLogAway
-from databroker.grants.grant_store import AccessError, TemporaryAccesses
-from databroker.grants.request_store import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
+from databroker.grants.grant_store import AccessError, GrantStore
+from databroker.grants.request_store import APPROVED, CLOSED, LIFETIME, MOST_OPEN, StoredAccessRequest, TooManyAsked
 from databroker.records import ACCESS_GRANT, ACCESS_REQUEST, Record, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -89,20 +89,20 @@ class World:
         await asyncio.sleep(0)
         return None if session_id in self.gone else self.identity(session_id.partition("-")[0], session_id)
 
-    async def ask(self, name: str = "ann", why: str = "the year's end", seconds: float = HOUR) -> HeldRequest:
-        known = {held.asked.nonce for held in await self.desk.list_for(self.caller(name))}
+    async def ask(self, name: str = "ann", why: str = "the year's end", seconds: float = HOUR) -> StoredAccessRequest:
+        known = {held.request.request_id for held in await self.desk.list_for(self.caller(name))}
         await self.desk.create(self.caller(name), self.desk.rules.routes[0], why, seconds)
-        return next(held for held in await self.desk.list_for(self.caller(name)) if held.asked.nonce not in known)
+        return next(held for held in await self.desk.list_for(self.caller(name)) if held.request.request_id not in known)
 
-    async def approve(self, held: HeldRequest, name: str = "bob", session: str = "") -> Any:
-        return await self.desk.approve(self.caller(name, session=session), held.id, held.asked.nonce, self.identities)
+    async def approve(self, held: StoredAccessRequest, name: str = "bob", session: str = "") -> Any:
+        return await self.desk.approve(self.caller(name, session=session), held.id, held.request.request_id, self.identities)
 
     async def given(self) -> list[tuple[str, float, str]]:
-        accesses = TemporaryAccesses(self.broker, lambda: self.now)
-        return [(record.user_id, access.until - NOW, access.by) async for record, access in accesses.list()]
+        accesses = GrantStore(self.broker, lambda: self.now)
+        return [(record.user_id, access.expires_at - NOW, access.granted_by) async for record, access in accesses.list()]
 
     async def waiting(self, name: str) -> list[str]:
-        return [held.asked.person async for held in self.desk.pending_for(self.caller(name))]
+        return [held.request.display_name async for held in self.desk.pending_for(self.caller(name))]
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ async def test_requester_cannot_approve(world: World) -> None:
     held = await world.ask("bob")
     for caller in (world.caller("bob"), world.caller("bob", session="bob-2"), world.caller("bob", issuer="https://other.example.com")):
         with pytest.raises(NotPermitted):
-            await world.desk.approve(caller, held.id, held.asked.nonce, world.identities)
+            await world.desk.approve(caller, held.id, held.request.request_id, world.identities)
     assert await world.waiting("bob") == []
     assert await world.given() == []
     await world.approve(held, "carol")
@@ -140,7 +140,7 @@ async def test_requester_cannot_approve(world: World) -> None:
 async def test_former_approver_cannot_decide(world: World) -> None:
     held = await world.ask()
     world.groups["bob"] = set()
-    for step in (world.approve(held), world.desk.deny(world.caller("bob"), held.id, held.asked.nonce)):
+    for step in (world.approve(held), world.desk.deny(world.caller("bob"), held.id, held.request.request_id)):
         with pytest.raises(NotPermitted):
             await step
     assert (await world.given(), world.told[1:]) == ([], [])
@@ -176,7 +176,7 @@ async def test_concurrent_approvals_create_one_grant(world: World, approvals: in
 
 async def test_of_a_yes_and_a_no_at_once_one_counts(world: World) -> None:
     held = await world.ask()
-    refuse = world.desk.deny(world.caller("carol"), held.id, held.asked.nonce)
+    refuse = world.desk.deny(world.caller("carol"), held.id, held.request.request_id)
     outcomes = await asyncio.gather(refuse, world.approve(held), return_exceptions=True)
     assert sum(isinstance(each, RequestNotFound) for each in outcomes) == 1
     assert bool(await world.given()) is not isinstance(outcomes[1], RequestNotFound)
@@ -192,15 +192,15 @@ async def test_an_approval_that_does_not_count_is_in_the_audit_log_as_failed(wor
     async def meanwhile(session_id: str) -> Identity | None:
         match end:
             case "refused":
-                await world.desk.deny(world.caller("carol"), held.id, held.asked.nonce)
+                await world.desk.deny(world.caller("carol"), held.id, held.request.request_id)
             case "withdrawn":
-                await world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce)
+                await world.desk.withdraw(world.caller("ann"), held.id, held.request.request_id)
             case _:
                 raise BrokerError("away")
         return await world.identities(session_id)
 
     with pytest.raises((RequestNotFound, BrokerError)):
-        await world.desk.approve(world.caller("bob"), held.id, held.asked.nonce, meanwhile)
+        await world.desk.approve(world.caller("bob"), held.id, held.request.request_id, meanwhile)
     assert [action for name, action in world.told[earlier:] if name == "bob"] == [
         AuditAction.APPROVE_REQUEST,
         AuditAction.APPROVE_REQUEST.failure,
@@ -211,14 +211,16 @@ async def test_an_approval_that_does_not_count_is_in_the_audit_log_as_failed(wor
 async def test_an_end_between_an_approval_and_its_access_prevents_it(world: World) -> None:
     first, second = await world.ask(), await world.ask(why="longer", seconds=2 * HOUR)
     await world.approve(first)
-    ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.grants_visible_to(world.caller("bob"))]
+    ((user_id, place),) = [
+        (record.user_id, access.route_hash) async for record, access in world.desk.grants_visible_to(world.caller("bob"))
+    ]
 
     async def then(action: str) -> None:
         if action == AuditAction.GRANT_ACCESS:
             await world.desk.revoke(world.caller("bob"), user_id, place)
 
     with pytest.raises(AccessError):
-        await world.desk.approve(world.caller("carol", then=then), second.id, second.asked.nonce, world.identities)
+        await world.desk.approve(world.caller("carol", then=then), second.id, second.request.request_id, world.identities)
     assert await world.given() == []
     assert world.told[-3:] == [
         ("carol", AuditAction.GRANT_ACCESS),
@@ -254,7 +256,9 @@ async def test_glass_that_is_broken_again_does_not_keep_approvers_from_ending_it
         await breaks()  # between the entry and the end
 
     await breaks()
-    ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.grants_visible_to(world.caller("bob"))]
+    ((user_id, place),) = [
+        (record.user_id, access.route_hash) async for record, access in world.desk.grants_visible_to(world.caller("bob"))
+    ]
     await breaks()
     await world.desk.revoke(world.caller("bob", then=then), user_id, place)
     assert await world.given() == []
@@ -262,7 +266,9 @@ async def test_glass_that_is_broken_again_does_not_keep_approvers_from_ending_it
 
 async def test_failed_revocation_is_audited(world: World) -> None:
     await world.approve(await world.ask())
-    ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.grants_visible_to(world.caller("bob"))]
+    ((user_id, place),) = [
+        (record.user_id, access.route_hash) async for record, access in world.desk.grants_visible_to(world.caller("bob"))
+    ]
 
     async def then(action: str) -> None:
         if action == AuditAction.REVOKE_ACCESS:
@@ -281,10 +287,10 @@ async def test_failed_revocation_is_audited(world: World) -> None:
 
 async def test_what_was_refused_or_withdrawn_can_not_be_approved(world: World) -> None:
     refused, withdrawn = await world.ask(), await world.ask(why="another")
-    await world.desk.deny(world.caller("bob"), refused.id, refused.asked.nonce)
+    await world.desk.deny(world.caller("bob"), refused.id, refused.request.request_id)
     with pytest.raises(RequestNotFound):
-        await world.desk.withdraw(world.caller("bob"), withdrawn.id, withdrawn.asked.nonce)
-    await world.desk.withdraw(world.caller("ann"), withdrawn.id, withdrawn.asked.nonce)
+        await world.desk.withdraw(world.caller("bob"), withdrawn.id, withdrawn.request.request_id)
+    await world.desk.withdraw(world.caller("ann"), withdrawn.id, withdrawn.request.request_id)
     await world.ask(why="a third, at the same place")
     for held in (refused, withdrawn):
         with pytest.raises(RequestNotFound):
@@ -346,7 +352,7 @@ async def test_a_reason_that_is_required_is_there(world: World, why: str) -> Non
         with pytest.raises(AccessError, match="give a reason"):
             await world.ask(why=why)
     else:
-        assert (await world.ask(why=why)).asked.why == "no reason given"
+        assert (await world.ask(why=why)).request.reason == "no reason given"
 
 
 async def test_a_flood_ends_at_so_many(world: World) -> None:
@@ -389,7 +395,7 @@ async def test_user_and_account_with_known_secret_are_one_approver(world: World)
     held = await world.ask()
     program = replace(world.caller("carol"), secret_viewers=("oidc/bob",))
     for caller in (program, world.caller("bob"), program):
-        await world.desk.approve(caller, held.id, held.asked.nonce, world.identities)
+        await world.desk.approve(caller, held.id, held.request.request_id, world.identities)
     assert await world.given() == []
     await world.approve(held, "dave")
     assert await world.given() == [("oidc/ann", HOUR, "carol, dave")]
@@ -399,7 +405,7 @@ async def test_revoked_grant_is_not_created_again(world: World) -> None:
     held, put = await world.ask(), world.broker.put
 
     async def fails(type: str, id: str, data: Any, **more: Any) -> Record:
-        if type == ACCESS_REQUEST and data["state"] == OVER:
+        if type == ACCESS_REQUEST and data["state"] == CLOSED:
             raise BrokerError("away")
         return await put(type, id, data, **more)
 
@@ -420,13 +426,13 @@ async def test_without_the_audit_log_nothing_is_done(world: World) -> None:
     steps: list[Callable[[], Any]] = [
         lambda: world.ask(),
         lambda: world.approve(held),
-        lambda: world.desk.deny(world.caller("bob"), held.id, held.asked.nonce),
-        lambda: world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce),
+        lambda: world.desk.deny(world.caller("bob"), held.id, held.request.request_id),
+        lambda: world.desk.withdraw(world.caller("ann"), held.id, held.request.request_id),
     ]
     for step in steps:
         with pytest.raises(AuditLogAway):
             await step()
-    assert [each.asked for each in await world.desk.list_for(world.caller("ann"))] == [held.asked]
+    assert [each.request for each in await world.desk.list_for(world.caller("ann"))] == [held.request]
     assert await world.given() == []
 
 
@@ -443,9 +449,9 @@ async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: Wor
         await world.approve(held)
     assert world.told[-1] == ("bob", AuditAction.GRANT_ACCESS.failure)
     (left,) = await world.desk.list_for(world.caller("ann"))
-    assert left.asked.state == APPROVED
+    assert left.request.state == APPROVED
     with pytest.raises(RequestNotFound):
-        await world.desk.deny(world.caller("carol"), held.id, held.asked.nonce)
+        await world.desk.deny(world.caller("carol"), held.id, held.request.request_id)
     world.broker.put = put  # type: ignore[method-assign]
     world.now += 60
     await world.approve(held, "carol")
@@ -455,7 +461,7 @@ async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: Wor
 
 async def test_request_that_cannot_be_granted_is_closed(world: World) -> None:
     held = await world.ask()
-    await world.broker.put(ACCESS_REQUEST, held.id, replace(held.asked, state=APPROVED, until=NOW - 1).to_data())
+    await world.broker.put(ACCESS_REQUEST, held.id, replace(held.request, state=APPROVED, grant_expires_at=NOW - 1).to_data())
     with pytest.raises(AccessError):
         await world.approve(held)
     assert await world.desk.list_for(world.caller("ann")) == []
@@ -530,9 +536,9 @@ async def test_sends_an_event_for_each_step(world: World) -> None:
     await world.approve(held)
     await world.approve(held, "carol")
     refused = await world.ask("ben")
-    await world.desk.deny(world.caller("bob"), refused.id, refused.asked.nonce)
+    await world.desk.deny(world.caller("bob"), refused.id, refused.request.request_id)
     withdrawn = await world.ask("ben")
-    await world.desk.withdraw(world.caller("ben"), withdrawn.id, withdrawn.asked.nonce)
+    await world.desk.withdraw(world.caller("ben"), withdrawn.id, withdrawn.request.request_id)
     await world.desk.break_glass(world.caller("olga"), world.desk.rules.routes[0], "the site is down", 600)
     ((id, _),) = [(access.id, 0) async for _, access in world.desk.grants_visible_to(world.caller("ann"))]
     await world.desk.revoke(world.caller("bob"), "oidc/ann", id)
@@ -555,13 +561,13 @@ async def test_linked_accounts_cannot_decide_own_request(world: World) -> None:
     """`carol` is an approver's account of hers; that she is known by the same id is enough."""
     world.linked = {"ann": ANN, "carol": ANN}
     held = await world.ask("ann")
-    assert (held.asked.user_id, held.asked.issuer) == (ANN, "verified_email")
+    assert (held.request.user_id, held.request.issuer) == (ANN, "verified_email")
     assert await world.waiting("carol") == []
     with pytest.raises(NotPermitted):
         await world.approve(held, "carol")
     with pytest.raises(NotPermitted):
-        await world.desk.deny(world.caller("carol"), held.id, held.asked.nonce)
-    assert [each.asked.nonce for each in await world.desk.list_for(world.caller("carol"))] == [held.asked.nonce]
+        await world.desk.deny(world.caller("carol"), held.id, held.request.request_id)
+    assert [each.request.request_id for each in await world.desk.list_for(world.caller("carol"))] == [held.request.request_id]
     assert (await world.approve(held, "bob")).state == APPROVED
     assert await world.given() == [(ANN, HOUR, "bob")]
     ((record, access),) = [each async for each in world.desk.grants_visible_to(world.caller("carol"))]

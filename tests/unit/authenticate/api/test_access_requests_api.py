@@ -8,8 +8,8 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 
 from databroker.audit_log import AuditAction
-from databroker.grants.grant_store import TemporaryAccesses
-from databroker.grants.request_store import AskedAccess, AskedAccesses
+from databroker.grants.grant_store import GrantStore
+from databroker.grants.request_store import AccessRequest, AccessRequestStore
 from tests.support.api_site import ApiSite
 from tests.support.authenticate_site import Site
 from tests.support.fake_idp import FakeIdP
@@ -43,8 +43,8 @@ async def ask(api: ApiSite, person: str = "alice", email: str = "") -> None:
     desk = api.site.service.access
     (asked,) = desk.rules.routes
     now = api.site.clock()
-    held = AskedAccess("c" * 32, f"oidc/{person}", "i", person, asked.grant_key, "wages", "year's end", 3600.0, now, email=email)
-    await AskedAccesses(api.site.broker, api.site.clock).add(held)
+    held = AccessRequest("c" * 32, f"oidc/{person}", "i", person, asked.grant_key, "wages", "year's end", 3600.0, now, email=email)
+    await AccessRequestStore(api.site.broker, api.site.clock).add(held)
 
 
 async def the_one(api: ApiSite) -> dict[str, Any]:
@@ -53,7 +53,7 @@ async def the_one(api: ApiSite) -> dict[str, Any]:
 
 
 async def given(api: ApiSite) -> list[str]:
-    return [held.user_id async for held, _ in TemporaryAccesses(api.site.broker, api.site.clock).list()]
+    return [held.user_id async for held, _ in GrantStore(api.site.broker, api.site.clock).list()]
 
 
 async def test_named_service_account_approves(sites: Any) -> None:

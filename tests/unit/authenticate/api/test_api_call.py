@@ -29,8 +29,8 @@ async def test_audit_entry_names_the_service_account(database: None) -> None:
         ("oidc/bob", "Bob", "user"),
     ]
     entry = found[0]
-    assert (entry.who, entry.account, entry.address) == ("robot (API)", "service_account/robot", "192.0.2.7")
-    assert entry.when.timestamp() == 1_800_000_000.0
+    assert (entry.actor, entry.actor_id, entry.client_address) == ("robot (API)", "service_account/robot", "192.0.2.7")
+    assert entry.occurred_at.timestamp() == 1_800_000_000.0
 
 
 async def test_a_log_that_can_not_be_written_stops_the_call(database: None, monkeypatch: pytest.MonkeyPatch) -> None:

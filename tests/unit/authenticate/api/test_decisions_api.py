@@ -21,7 +21,7 @@ def _make() -> None:
             display_name=f"{person}@example.com",
             method="GET",
             url=f"https://{route}.example.com/",
-            route=route,
+            route_name=route,
             outcome=outcome,
             duration_seconds=0.1,
             snapshot='{"a": "secret"}',

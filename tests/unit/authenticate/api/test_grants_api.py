@@ -3,8 +3,8 @@
 import pytest
 
 from databroker.audit_log import AuditAction
-from databroker.grants.grant_records import TemporaryAccess
-from databroker.grants.grant_store import TemporaryAccesses
+from databroker.grants.grant_records import AccessGrant
+from databroker.grants.grant_store import GrantStore
 from databroker.records import UserRecord
 from foundation.errors import BrokerError
 from tests.support.api_site import ApiSite
@@ -13,8 +13,8 @@ from tests.support.api_site import ApiSite
 async def give(api: ApiSite, person: str, *ids: str) -> None:
     now = api.site.clock()
     for id in ids:
-        access = TemporaryAccess(id, f"route-{id}", now, now + 3600, "ops", "to see", f"Route {id}")
-        await TemporaryAccesses(api.site.broker, api.site.clock).give(UserRecord(f"oidc/{person}", name=person, issuer="i"), access)
+        access = AccessGrant(id, f"route-{id}", now, now + 3600, "ops", "to see", f"Route {id}")
+        await GrantStore(api.site.broker, api.site.clock).give(UserRecord(f"oidc/{person}", name=person, issuer="i"), access)
 
 
 async def listed(api: ApiSite, query: str = "") -> list[str]:

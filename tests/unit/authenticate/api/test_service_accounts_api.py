@@ -79,7 +79,7 @@ async def test_account_expires_with_its_creator(api: ApiSite) -> None:
     parent, child = [await api.site.broker.get(SERVICE_ACCOUNT, name) for name in ("maker", "maker--x")]
     assert parent is not None
     assert child is not None
-    assert child.data["expires"] <= parent.data["expires"]
+    assert child.data["expires_at"] <= parent.data["expires_at"]
     again = await api.done("POST", "service_accounts", {"name": "maker--x--y"}, token=made["token"], status=201)
     assert (await api.ask("GET", "routes", token=again["token"])).status == 403
 
@@ -89,7 +89,7 @@ async def test_of_one_that_never_ends_an_account_lives_ninety_days(api: ApiSite)
     await api.done("POST", "service_accounts", {"name": "maker--x"}, token=token, status=201)
     child = await api.site.broker.get(SERVICE_ACCOUNT, "maker--x")
     assert child is not None
-    assert 89 * DAY < child.data["expires"] - api.site.clock() < 91 * DAY
+    assert 89 * DAY < child.data["expires_at"] - api.site.clock() < 91 * DAY
     (maker,) = (await api.done("GET", "service_accounts?q=maker&limit=1"))["items"]
     assert (maker["name"], maker["expires_at"]) == ("maker", None)
     assert NEVER > 1e11

@@ -17,7 +17,7 @@ LATER = datetime.now(UTC) + timedelta(days=1)
 
 
 def known(id: str, person: str = "oidc/alice", **values: Any) -> None:
-    row(Session, **{"id": id, "user_id": person, "expires": LATER, **values})
+    row(Session, **{"id": id, "user_id": person, "expires_at": LATER, **values})
 
 
 async def pages(api: ApiSite, query: str = "") -> list[list[str]]:
@@ -49,7 +49,7 @@ async def test_sessions_are_found_as_in_the_admin(api: ApiSite) -> None:
         row(User, id="oidc/bob", email="bob@example.com")
         known("1")
         known("2", "oidc/bob", client_address="198.51.100.7")
-        known("3", "oidc/bob", expires=datetime.now(UTC) - timedelta(seconds=1))
+        known("3", "oidc/bob", expires_at=datetime.now(UTC) - timedelta(seconds=1))
 
     await in_database(make)
     assert await pages(api, "&user_id=oidc/bob") == [["2"]]
@@ -73,7 +73,7 @@ async def test_end_is_audited_first(api: ApiSite) -> None:
     assert await api.site.broker.get(SESSION, session.id) is None
     assert await api.told() == [("robot (API)", AuditAction.END_SESSION, session.id)]
     (entry,) = await in_database(lambda: list(AuditEntry.objects.all()))
-    assert (entry.account, entry.address, entry.object_repr) == (
+    assert (entry.actor_id, entry.client_address, entry.object_repr) == (
         "service_account/robot",
         "192.0.2.7",
         "alice@example.com, from 192.0.2.1",

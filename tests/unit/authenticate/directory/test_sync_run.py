@@ -65,7 +65,7 @@ async def test_the_history_tells_what_came_of_each(desk: Desk) -> None:
     await desk.read(ReadOptions(COMMAND))
     desk.source.error = ProviderError("no")
     await desk.read()
-    facts = [(run.by, run.users, run.added, run.changed, run.removed, run.requests, run.error) for run in await desk.history()]
+    facts = [(run.triggered_by, run.users, run.added, run.changed, run.removed, run.requests, run.error) for run in await desk.history()]
     assert facts == [
         ("schedule", 3, 3, 0, 0, 2, ""),
         ("syncdirectory", 2, 0, 0, 1, 2, ""),
@@ -78,7 +78,7 @@ async def test_the_history_has_a_bound(desk: Desk, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sync_run, "RUNS_KEPT", 3)
     for _ in range(6):
         await desk.read()
-    assert [run.began for run in await desk.history()] == [1040.0, 1050.0, 1060.0]
+    assert [run.started_at for run in await desk.history()] == [1040.0, 1050.0, 1060.0]
 
 
 async def test_more_than_half_gone_stops_it_unless_by_force(desk: Desk) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from authenticate.portal import preferences
-from databroker.records import PORTAL_PREFERENCES, PortalChoices, SessionRecord
+from databroker.records import PORTAL_PREFERENCES, PortalPreferences, SessionRecord
 from databroker.store.memory import MemoryStore
 
 NOW = 1_000.0
@@ -37,7 +37,7 @@ async def test_recent_order(broker: MemoryStore) -> None:
         "https://a/",
     ):
         await preferences.update_preferences(broker, session(), preferences.record_opened, key, NOW)
-    opened = (await preferences.load_preferences(broker, session())).opened
+    opened = (await preferences.load_preferences(broker, session())).recent
     assert len(opened) == preferences.MAX_RECENT
     assert opened[0] == "https://a/"
     assert len(set(opened)) == len(opened)
@@ -56,7 +56,7 @@ async def test_two_browsers_lose_nothing_of_each_other_s(broker: MemoryStore) ->
 
 
 async def test_favourites_are_limited(broker: MemoryStore) -> None:
-    full = PortalChoices(tuple(f"https://{number}/" for number in range(preferences.MAX_FAVOURITES)), issuer=session().issuer)
+    full = PortalPreferences(tuple(f"https://{number}/" for number in range(preferences.MAX_FAVOURITES)), issuer=session().issuer)
     await broker.put(PORTAL_PREFERENCES, "oidc/1", full.to_data())
     await preferences.update_preferences(broker, session(), preferences.toggle_favourite, "https://a/", NOW)
     found = (await preferences.load_preferences(broker, session())).favourites
@@ -68,4 +68,4 @@ async def test_favourites_are_limited(broker: MemoryStore) -> None:
 
 async def test_a_record_that_makes_no_sense_is_none(broker: MemoryStore) -> None:
     await broker.put(PORTAL_PREFERENCES, "oidc/1", {"favourites": 7, "issuer": session().issuer})
-    assert await preferences.load_preferences(broker, session()) == PortalChoices(issuer=session().issuer)
+    assert await preferences.load_preferences(broker, session()) == PortalPreferences(issuer=session().issuer)

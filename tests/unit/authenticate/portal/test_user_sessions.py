@@ -32,23 +32,23 @@ async def made(broker: MemoryStore, sessions: Sessions, id: str, **facts: Any) -
         "user_id": "oidc/1",
         "subject": "1",
         "provider": "oidc",
-        "issued": 1.0,
-        "expires": 5_000.0,
+        "issued_at": 1.0,
+        "expires_at": 5_000.0,
         "issuer": MINIMAL["idp_provider_url"],
     }
     session = SessionRecord(id=id, **{**said, **facts})
     await sessions.at_provider.remember(session)
-    await broker.put(SESSION, id, session.to_data(), expires=session.expires)
+    await broker.put(SESSION, id, session.to_data(), expires=session.expires_at)
     return session
 
 
 async def test_superseded_sessions_are_hidden(broker: MemoryStore, sessions: Sessions) -> None:
-    this = await made(broker, sessions, "this", issued=9.0, superseded_ids=("weak",))
+    this = await made(broker, sessions, "this", issued_at=9.0, superseded_ids=("weak",))
     await made(broker, sessions, "weak")
-    await made(broker, sessions, "old", issued=2.0)
-    await made(broker, sessions, "new", issued=3.0, superseded_ids=("new-weak",))
+    await made(broker, sessions, "old", issued_at=2.0)
+    await made(broker, sessions, "new", issued_at=3.0, superseded_ids=("new-weak",))
     await made(broker, sessions, "new-weak")
-    await made(broker, sessions, "over", expires=NOW)
+    await made(broker, sessions, "over", expires_at=NOW)
     await made(broker, sessions, "of-another", user_id="oidc/2", subject="2")
     assert [each.id for each in await other_sessions(sessions, this, NOW)] == ["new", "old"]
 
@@ -73,7 +73,7 @@ async def test_list_is_limited(broker: MemoryStore, sessions: Sessions, monkeypa
     monkeypatch.setattr(module, "last_seen_at", lambda ids: {})
     this = await made(broker, sessions, "this")
     for number in range(MAX_LISTED + 5):
-        await made(broker, sessions, f"other-{number}", issued=float(number))
+        await made(broker, sessions, f"other-{number}", issued_at=float(number))
     found = await list_user_sessions(sessions, broker, this, NOW)
     assert (len(found), found[0].id, found[1].id) == (MAX_LISTED, "this", f"other-{MAX_LISTED + 4}")
 

@@ -34,7 +34,7 @@ async def signed_in(site: Site, *people: str) -> list[str]:
 
 
 async def sids(site: Site, person: str = "alice") -> list[str]:
-    records = sorted(await site.sessions(), key=lambda record: record.data["issued"])
+    records = sorted(await site.sessions(), key=lambda record: record.data["issued_at"])
     return [record.data["claims"]["sid"] for record in records if record.data["subject"] == person]
 
 

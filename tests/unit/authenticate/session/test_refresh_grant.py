@@ -19,7 +19,7 @@ async def test_new_tokens_replace_the_old(one: Renewals) -> None:
     renewed = await with_new_tokens(one.client, session, one.clock())
     assert renewed.access_token not in ("", session.access_token)
     assert renewed.refresh_token not in ("", session.refresh_token)
-    assert renewed.access_token_expires == pytest.approx(one.clock() + 3600, abs=2)
+    assert renewed.access_token_expires_at == pytest.approx(one.clock() + 3600, abs=2)
     assert (renewed.id_token, bool(renewed.unverified_id_token)) == (session.id_token, True)
     assert "secret" not in repr(replace(renewed, unverified_id_token="secret"))
 
@@ -145,7 +145,7 @@ async def test_a_refused_access_token_was_withdrawn_only_before_its_time(one: Re
         await with_new_claims(one.client, replace(session, access_token="unknown"), now)
     assert is_withdrawn(one.client, session, now)
     assert not is_withdrawn(one.client, session, now + 3600)
-    assert not is_withdrawn(one.client, replace(session, access_token_expires=None), now)
+    assert not is_withdrawn(one.client, replace(session, access_token_expires_at=None), now)
 
 
 async def test_a_refresh_makes_no_sign_in_stronger_or_newer(one: Renewals) -> None:

@@ -24,7 +24,7 @@ async def test_tokens_that_are_not_due_are_refreshed_and_later_ones_are_left_alo
     await one.signed_in()
     wanted = WantedRefreshes(one.refresh, one.broker)
     for _ in range(2):  # the second is equal, and too late
-        await wish(one, wanted, received=0.0)
+        await wish(one, wanted, tokens_received_at=0.0)
         await fulfilled(one, wanted)
     assert (one.idp.refreshed, one.idp.reused) == (1, 0)
 
@@ -34,7 +34,7 @@ async def test_a_wish_waits_for_a_refresh_that_is_under_way(one: Renewals) -> No
     wanted = WantedRefreshes(one.refresh, one.broker)
     lease = await one.broker.acquire("session refresh/session", 60.0)
     assert lease is not None
-    await wish(one, wanted, received=0.0)
+    await wish(one, wanted, tokens_received_at=0.0)
     await asyncio.sleep(0)
     await one.broker.release(lease)
     await fulfilled(one, wanted)
@@ -48,8 +48,8 @@ async def test_a_slow_provider_holds_up_its_own_refreshes_alone(one: Renewals, p
     wanted = WantedRefreshes(one.refresh, one.broker, at_once=1)
     lease = await one.broker.acquire("session refresh/slow", 60.0)
     assert lease is not None
-    await wish(one, wanted, "slow", received=0.0)
-    await wish(one, wanted, received=0.0)
+    await wish(one, wanted, "slow", tokens_received_at=0.0)
+    await wish(one, wanted, tokens_received_at=0.0)
     await asyncio.wait({wanted.running["session"]}, timeout=0.5 if is_held_up else 5.0)
     assert ("session" in wanted.running, one.idp.refreshed) == (is_held_up, 0 if is_held_up else 1)
     await one.broker.release(lease)
@@ -61,21 +61,21 @@ async def test_a_wish_that_can_not_be_fulfilled_is_gone_and_the_session_goes_on(
     await one.signed_in()
     one.idp.bend.answers["/token"] = Answer(500)
     wanted = WantedRefreshes(one.refresh, one.broker)
-    await wish(one, wanted, received=0.0)
+    await wish(one, wanted, tokens_received_at=0.0)
     await fulfilled(one, wanted)
     assert await one.session() is not None
 
 
 async def test_a_malformed_wish_and_one_for_nobody_are_gone(one: Renewals) -> None:
     wanted = WantedRefreshes(one.refresh, one.broker)
-    for data in ({}, {"received": 0.0}):
+    for data in ({}, {"tokens_received_at": 0.0}):
         await wish(one, wanted, **data)
         await fulfilled(one, wanted)
 
 
 async def test_a_wish_that_came_before_the_elected_process_is_found(one: Renewals) -> None:
     await one.signed_in()
-    await one.broker.put(TOKEN_REFRESH_REQUEST, "session", {"received": 0.0})
+    await one.broker.put(TOKEN_REFRESH_REQUEST, "session", {"tokens_received_at": 0.0})
     await one.worker._read_all()
     await fulfilled(one, one.worker._wanted)
     assert one.idp.refreshed == 1

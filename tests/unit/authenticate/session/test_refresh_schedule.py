@@ -9,7 +9,7 @@ from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSche
 from databroker.records import SessionRecord
 
 SESSION = SessionRecord(
-    "s", "oidc/a", "a", "oidc", issued=1000.0, expires=51_400.0, access_token="x", refresh_token="r", access_token_expires=4600.0
+    "s", "oidc/a", "a", "oidc", issued_at=1000.0, expires_at=51_400.0, access_token="x", refresh_token="r", access_token_expires_at=4600.0
 )
 
 
@@ -35,11 +35,11 @@ def schedule(now: Now) -> RefreshSchedule:
     ("changes", "due"),
     [
         ({}, 4540.0),
-        ({"access_token_expires": 1060.0}, 1030.0),  # halfway, or it would be refreshed without a pause
-        ({"tokens_received_at": 4500.0, "access_token_expires": 4560.0}, 4530.0),
+        ({"access_token_expires_at": 1060.0}, 1030.0),  # halfway, or it would be refreshed without a pause
+        ({"tokens_received_at": 4500.0, "access_token_expires_at": 4560.0}, 4530.0),
         ({"refresh_token": ""}, NEVER),
-        ({"access_token_expires": None}, NEVER),
-        ({"expires": 4500.0}, NEVER),  # it ends before
+        ({"access_token_expires_at": None}, NEVER),
+        ({"expires_at": 4500.0}, NEVER),  # it ends before
     ],
 )
 def test_tokens_are_due_a_minute_before_they_expire(changes: dict[str, Any], due: float) -> None:
@@ -51,7 +51,7 @@ def test_claims_can_be_read_while_there_is_a_token() -> None:
     without = replace(SESSION, refresh_token="")
     assert can_read_claims(without, 4599.0)
     assert not can_read_claims(without, 4600.0)
-    assert can_read_claims(replace(without, access_token_expires=None), 40_000.0)
+    assert can_read_claims(replace(without, access_token_expires_at=None), 40_000.0)
     assert not can_read_claims(SESSION, 51_400.0)
     assert not can_read_claims(replace(SESSION, access_token=""), 1000.0)
 
@@ -69,14 +69,14 @@ def test_a_session_comes_up_when_it_is_due_and_once(schedule: RefreshSchedule, n
 def test_a_change_of_the_record_does_not_put_off_the_reading(schedule: RefreshSchedule, now: Now) -> None:
     schedule.saw(SESSION, 1000.0)
     now.at = 1500.0
-    schedule.saw(replace(SESSION, access_token_expires=1700.0), 1500.0)
+    schedule.saw(replace(SESSION, access_token_expires_at=1700.0), 1500.0)
     assert schedule.next() == 1600.0
     assert schedule.pop(1600.0) == ("s", RefreshDue(1640.0, 1600.0))
 
 
 def test_after_a_pause_the_readings_are_spread(schedule: RefreshSchedule, now: Now) -> None:
     now.at = 40_000.0
-    schedule.saw(replace(SESSION, access_token_expires=41_000.0), 1000.0)
+    schedule.saw(replace(SESSION, access_token_expires_at=41_000.0), 1000.0)
     assert schedule.next() == 40_300.0
 
 
@@ -93,7 +93,7 @@ def test_a_hundred_refreshes_of_each_leave_no_heap_behind(schedule: RefreshSched
     for round in range(100):
         now.at += 10.0
         for number in range(100):
-            schedule.read(replace(SESSION, id=f"s{number}", access_token_expires=5000.0 + round))
+            schedule.read(replace(SESSION, id=f"s{number}", access_token_expires_at=5000.0 + round))
     assert len(schedule) == 100
     assert len(schedule._heap) <= 1201
 

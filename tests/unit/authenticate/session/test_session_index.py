@@ -15,7 +15,7 @@ NOW = 1_000.0
 
 def session(id: str, sub: str = "alice", **claims: Any) -> SessionRecord:
     said = {"iss": ISSUER, "sub": sub, "iat": NOW, **claims}
-    return SessionRecord(id=id, user_id=f"oidc/{sub}", subject=sub, provider="oidc", issued=NOW, expires=NOW + 100, claims=said)
+    return SessionRecord(id=id, user_id=f"oidc/{sub}", subject=sub, provider="oidc", issued_at=NOW, expires_at=NOW + 100, claims=said)
 
 
 class Place:

@@ -25,13 +25,13 @@ async def test_a_refresh_is_written_with_its_claims(one: Renewals) -> None:
     renewed = await one.refresh.renew("session", RefreshStep.TOKENS)
     assert await one.session() == renewed
     assert (renewed.claims["name"], renewed.unverified_id_token) == ("Alice Brown", "")
-    assert renewed.access_token_expires == pytest.approx(one.clock() + 3600, abs=2)
+    assert renewed.access_token_expires_at == pytest.approx(one.clock() + 3600, abs=2)
     user = await one.user()
     assert user.name == "Alice Brown"
-    assert user.last_sign_in_at == pytest.approx(renewed.issued)
+    assert user.last_sign_in_at == pytest.approx(renewed.issued_at)
     record = await one.broker.get(SESSION, "session")
     assert record is not None
-    assert record.expires == renewed.expires
+    assert record.expires == renewed.expires_at
 
 
 @pytest.mark.parametrize("rotates", [True, False])
@@ -76,7 +76,7 @@ async def test_a_change_by_another_is_kept(one: Renewals) -> None:
     session = await one.signed_in()
     record = await one.broker.get(SESSION, "session")
     assert record is not None
-    await one.broker.put(SESSION, "session", replace(session, user_agent="changed").to_data(), expires=session.expires)
+    await one.broker.put(SESSION, "session", replace(session, user_agent="changed").to_data(), expires=session.expires_at)
     written = await one.refresh._written(record, lambda current: replace(current, manually_refreshed_at=5.0))
     assert (written.data["user_agent"], written.data["manually_refreshed_at"]) == ("changed", 5.0)
 
@@ -212,7 +212,7 @@ async def test_a_withdrawn_access_token_ends_a_session_that_has_nothing_else(one
 
 
 async def test_an_expired_access_token_ends_no_session_without_a_refresh_token(one: Renewals) -> None:
-    await one.signed_in(access_token="expired", refresh_token="", access_token_expires=one.clock() - 1)
+    await one.signed_in(access_token="expired", refresh_token="", access_token_expires_at=one.clock() - 1)
     with pytest.raises(ProviderError):
         await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert await one.session() is not None

@@ -120,7 +120,7 @@ async def test_a_session_counts_while_the_issuer_that_vouched_for_it_is_the_conf
 async def test_the_record_decides_not_the_cookie(site: Site) -> None:
     cookie = await cookie_of(site)
     (record,) = await site.sessions()
-    await site.broker.put(SESSION, record.id, {**record.data, "expires": site.clock() - 1})
+    await site.broker.put(SESSION, record.id, {**record.data, "expires_at": site.clock() - 1})
     assert await site.service.sessions.find([cookie], HOST, site.clock()) is None
     await site.broker.put(SESSION, record.id, record.data)
     assert await site.service.sessions.find([cookie], HOST, site.clock()) is not None
@@ -168,7 +168,9 @@ async def test_a_sign_out_that_failed_halfway_is_done_by_asking_again(site: Site
     assert await site.sessions() == []
 
 
-@pytest.mark.parametrize(("change", "is_read"), [({"of_a_later_release": 1}, True), ({"expires": None}, False), ({"issued": ...}, False)])
+@pytest.mark.parametrize(
+    ("change", "is_read"), [({"of_a_later_release": 1}, True), ({"expires_at": None}, False), ({"issued_at": ...}, False)]
+)
 async def test_a_record_of_another_release_is_read_or_counts_as_none(site: Site, change: dict, is_read: bool) -> None:
     cookie = await cookie_of(site)
     (record,) = await site.sessions()
@@ -179,7 +181,7 @@ async def test_a_record_of_another_release_is_read_or_counts_as_none(site: Site,
 
 async def of_alice(site: Site) -> list[str]:
     """Session ids, the oldest first."""
-    found = sorted(await site.sessions(), key=lambda record: record.data["issued"])
+    found = sorted(await site.sessions(), key=lambda record: record.data["issued_at"])
     return [record.id for record in found if record.data["subject"] == "alice"]
 
 
@@ -197,7 +199,7 @@ async def test_one_sign_in_too_many_ends_the_oldest_session_of_the_account(site:
     (event,) = [line for line in logs if line["event"] == "oldest sessions ended: account limit"]
     assert (event["user_id"], event["sessions"], event["maximum"]) == ("oidc/alice", 1, 3)
     await site.service.audit_trail.stop()
-    (entry,) = await in_database(lambda: list(AuditEntry.objects.values_list("account", "action", "object_id")))
+    (entry,) = await in_database(lambda: list(AuditEntry.objects.values_list("actor_id", "action", "object_id")))
     assert entry == ("oidc/alice", AuditAction.END_OLDEST_SESSION, oldest)
 
 

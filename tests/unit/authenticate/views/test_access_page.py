@@ -10,7 +10,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.db import OperationalError
 
 from authorize.route_settings import RouteLinks
-from databroker.grants.grant_store import TemporaryAccesses
+from databroker.grants.grant_store import GrantStore
 from databroker.models import AuditEntry
 from databroker.records import ACCESS_GRANT, USER
 from tests.support.authenticate_site import Browser, Response, Site
@@ -66,11 +66,11 @@ def waiting(page: str, name: str = "request") -> list[str]:
 
 
 async def audited() -> list[tuple[str, str, str]]:
-    return await in_database(lambda: list(AuditEntry.objects.order_by("pk").values_list("account", "action", "object_id")))
+    return await in_database(lambda: list(AuditEntry.objects.order_by("pk").values_list("actor_id", "action", "object_id")))
 
 
 async def given(site: Site) -> list[str]:
-    return [record.user_id async for record, _ in TemporaryAccesses(site.broker, site.clock).list()]
+    return [record.user_id async for record, _ in GrantStore(site.broker, site.clock).list()]
 
 
 async def test_request_approve_and_revoke(site: Site) -> None:

@@ -25,9 +25,9 @@ async def test_a_sign_in_ends_at_the_route_host_with_a_session_for_the_first_url
     assert (hand_over.session_id, hand_over.attempt_id) == (session.id, ATTEMPT)
     assert hand_over.redirect_uri == f"{APP}/reports?year=2026&q=a%20b"
     assert (session.user_id, session.subject, session.provider) == ("oidc/alice", "alice", "oidc")
-    assert session.expires == pytest.approx(site.clock() + 14 * 3600, abs=5)
-    assert record.expires == session.expires
-    assert (session.client_address, session.access_token_expires) == ("192.0.2.7", pytest.approx(site.clock() + 3600, abs=5))
+    assert session.expires_at == pytest.approx(site.clock() + 14 * 3600, abs=5)
+    assert record.expires == session.expires_at
+    assert (session.client_address, session.access_token_expires_at) == ("192.0.2.7", pytest.approx(site.clock() + 3600, abs=5))
 
 
 async def test_user_record_has_provider_claims(site: Site) -> None:

@@ -113,7 +113,7 @@ async def test_times_have_the_configured_zone(tmp_path: Path, idp: FakeIdP, djan
     site = Site(tmp_path, idp, django_pages, time_zone=zone)
     browser = site.browser()
     await browser.sign_in()
-    since = datetime.fromtimestamp((await site.sessions())[0].data["issued"], ZoneInfo(zone))
+    since = datetime.fromtimestamp((await site.sessions())[0].data["issued_at"], ZoneInfo(zone))
     text = (await browser.get("/.gate/")).text
     assert since.strftime("%-d %b %Y, %H:%M ") + shown in text
     await site.service.stop()
@@ -318,7 +318,7 @@ async def test_any_policy_lists_only_accessible_applications(
         )
         opens = False
         if start is not None:
-            at_host = cookies_of(cookies, session.id, start.host_port, issued=session.data["issued"], expires=session.data["expires"])
+            at_host = cookies_of(cookies, session.id, start.host_port, issued=session.data["issued_at"], expires=session.data["expires_at"])
             decision = (await authorize.check(start, [at_host.encode()])).decision
             opens = decision.route is route and decision.outcome in (Outcome.ALLOWED, Outcome.STEP_UP) and route.route.portal != "hide"
         told[opens] += 1

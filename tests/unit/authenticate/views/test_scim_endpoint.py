@@ -416,7 +416,9 @@ async def test_without_the_setting_there_is_no_such_page(tmp_path: Path, idp: Fa
 
 def told() -> list[tuple[str, ...]]:
     return list(
-        AuditEntry.objects.order_by("pk").values_list("who", "account", "address", "action", "object_type", "object_id", "object_repr")
+        AuditEntry.objects.order_by("pk").values_list(
+            "actor", "actor_id", "client_address", "action", "object_type", "object_id", "object_repr"
+        )
     )
 
 

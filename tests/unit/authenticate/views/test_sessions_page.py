@@ -11,7 +11,7 @@ from django.core.handlers.asgi import ASGIHandler
 from authenticate.portal import programmatic_clients
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry, Session
-from databroker.records import SESSION, ProgramRecord, Record, SessionRecord
+from databroker.records import SESSION, ProgrammaticClient, Record, SessionRecord
 from foundation.errors import BrokerError
 from tests.support.authenticate_site import Browser, Response, Site
 from tests.support.database import in_database
@@ -58,8 +58,8 @@ def ends(page: str) -> list[str]:
 
 async def audited(site: Site) -> list[tuple[str, str, str, str]]:
     await site.service.audit_trail.stop()
-    rows = await in_database(lambda: list(AuditEntry.objects.order_by("pk").values_list("who", "account", "action", "object_id")))
-    assert all(entry.address == "192.0.2.7" for entry in await in_database(lambda: list(AuditEntry.objects.all())))
+    rows = await in_database(lambda: list(AuditEntry.objects.order_by("pk").values_list("actor", "actor_id", "action", "object_id")))
+    assert all(entry.client_address == "192.0.2.7" for entry in await in_database(lambda: list(AuditEntry.objects.all())))
     return rows
 
 
@@ -81,7 +81,7 @@ async def test_shows_activity_and_clients(mine: Site) -> None:
     seen = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
     await in_database(lambda: Session.rows.bulk_create([Session(pk=other.id, last_seen_at=seen, last_host="wiki.example.com")]))
     record = SessionRecord.from_record(other)
-    await programmatic_clients.record_client(mine.broker, record, ProgramRecord("app.example.com", "localhost:1234", 1_800_000_000.0))
+    await programmatic_clients.record_client(mine.broker, record, ProgrammaticClient("app.example.com", "localhost:1234", 1_800_000_000.0))
     page = await text(await signed_in(mine))
     assert "4 Mar 2026, 12:30 UTC</time> at wiki.example.com" in page
     assert "A program at <code>localhost:1234</code> has your access to app.example.com" in page

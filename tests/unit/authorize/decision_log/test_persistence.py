@@ -37,7 +37,7 @@ def judged(number: int = 0, at: float = NOW, route=ROUTE, person=BOB, **facts: A
 
 def test_row_has_user_url_outcome_reason_and_data_age(keeping) -> None:
     row = LoggedDecision(**build_row(judged(shadow_outcome=ShadowOutcome(None, "allowed", "x")), keeping()))
-    assert (row.request_id, row.user_id, row.display_name, row.url, row.route) == (
+    assert (row.request_id, row.user_id, row.display_name, row.url, row.route_name) == (
         "r0",
         "oidc/2",
         "bob@corp.com",

@@ -36,7 +36,7 @@ def broker(database: None, monkeypatch: pytest.MonkeyPatch) -> BreakableBroker:
     async_to_sync(broker.sign_in)(claims={"team": "blue"})
     async_to_sync(broker.join)("oidc/1", "sales")
     row(User, id="oidc/1", email="Ann@corp.com")
-    row(Session, id="s1", user_id="oidc/1", since=timezone.now(), expires=timezone.now())
+    row(Session, id="s1", user_id="oidc/1", started_at=timezone.now(), expires_at=timezone.now())
     return broker
 
 

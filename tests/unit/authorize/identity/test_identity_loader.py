@@ -12,7 +12,7 @@ from authorize.identity.identity_loader import CachedIdentity, IdentityLoader, I
 from authorize.policy.identity import GrantPeriod, Identity
 from config.options import Options
 from config.settings.identity_providers import PLACEHOLDERS
-from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import AccessGrant, UserGrants
 from databroker.records import (
     ACCESS_GRANT,
     DIRECTORY_GROUP,
@@ -367,8 +367,8 @@ async def test_bearer_token_of_unconfigured_provider_is_rejected(world: World, p
 
 
 async def give(broker: BreakableBroker, *routes: str, until: float = 1800.0, issuer: str = ISSUER) -> None:
-    held = tuple(TemporaryAccess(route, route, 1000.0, until, "root", "a reason") for route in routes)
-    await broker.put(ACCESS_GRANT, "oidc/1", TemporaryAccessRecord("oidc/1", issuer, "Ann", held).to_data())
+    held = tuple(AccessGrant(route, route, 1000.0, until, "root", "a reason") for route in routes)
+    await broker.put(ACCESS_GRANT, "oidc/1", UserGrants("oidc/1", issuer, "Ann", held).to_data())
 
 
 @pytest.fixture
@@ -429,7 +429,7 @@ def test_grants_are_loaded_only_if_rules_use_them(tmp_path: Path) -> None:
 async def test_malformed_grant_has_no_identity(access_world: World) -> None:
     broker, _, loader = access_world
     await broker.sign_in()
-    await broker.put(ACCESS_GRANT, "oidc/1", {"user_id": "oidc/1", "issuer": ISSUER, "held": [{"route": 1}]})
+    await broker.put(ACCESS_GRANT, "oidc/1", {"user_id": "oidc/1", "issuer": ISSUER, "grants": [{"route": 1}]})
     assert await loader.load("s1", NOW) is None
 
 

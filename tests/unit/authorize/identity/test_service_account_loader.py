@@ -107,8 +107,8 @@ async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: 
     assert identity.expires_at == NOW + IDENTITY_SECONDS
     later = await world.identify(token, NOW + IDENTITY_SECONDS)
     assert later is not None
-    assert later.expires_at == account.expires
-    assert await world.identify(token, account.expires) is None
+    assert later.expires_at == account.expires_at
+    assert await world.identify(token, account.expires_at) is None
 
 
 MADE = {"ci--a": "ci", "ci--a--b": "ci--a"}
@@ -160,7 +160,7 @@ async def test_an_account_ends_when_its_maker_expires(world: World) -> None:
     tokens = await chain(world)
     record = await world.broker.get(SERVICE_ACCOUNT, "ci")
     assert record is not None
-    await world.keep(replace(ServiceAccountRecord.from_record(record), expires=NOW + 600))
+    await world.keep(replace(ServiceAccountRecord.from_record(record), expires_at=NOW + 600))
     assert await living(world, {name: tokens[name] for name in MADE}, NOW + 599) == set(MADE)
     assert await living(world, tokens, NOW + 600) == set()
 
@@ -188,7 +188,9 @@ async def test_reused_name_does_not_restore_account(world: World, name: str) -> 
     assert await living(world, {**tokens, name: again}) == {"ci", name}
 
 
-@pytest.mark.parametrize("facts", [{"maker_secret_hash": ""}, {"created_by": "service_account/ci--a"}, {"created_by": "service_account/"}])
+@pytest.mark.parametrize(
+    "facts", [{"creator_secret_hash": ""}, {"created_by": "service_account/ci--a"}, {"created_by": "service_account/"}]
+)
 async def test_account_without_valid_creator_is_rejected(world: World, facts: dict[str, str]) -> None:
     tokens = await chain(world)
     record = await world.broker.get(SERVICE_ACCOUNT, "ci--a")

@@ -53,8 +53,8 @@ def test_filters_by_name_id_and_part(options: Options) -> None:
 
 def test_a_route_is_found_by_its_name_of_now_by_its_id_and_by_a_part_of_an_older_name(options: Options) -> None:
     _, wages = options.policy
-    decided("ann", route_id=wages.id, route="Salaries")
-    decided("bob", route_id="0123456789abcdef", route="An old route")
+    decided("ann", route_id=wages.id, route_name="Salaries")
+    decided("bob", route_id="0123456789abcdef", route_name="An old route")
     decided("carol")
     for wanted in ("Wages", wages.id, "salar"):
         assert found(options, route=wanted) == ["ann"]
@@ -105,7 +105,7 @@ def test_invalid_filter_matches_nothing(options: Options, query: dict[str, str])
 def test_filters_narrow_together(options: Options) -> None:
     for name in ("ann", "bob"):
         decided(name)
-        decided(name, outcome="forbidden", route="Wages")
+        decided(name, outcome="forbidden", route_name="Wages")
     assert found(options, user="oidc/ann", outcome="forbidden", q="wages") == ["ann"]
     assert found(options, user="oidc/ann", outcome="forbidden", q="chat") == []
 

@@ -47,7 +47,7 @@ class Stage:
         session = await self.renewals.session()
         assert session is not None
         session = replace(session, **changes)
-        await self.renewals.broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
+        await self.renewals.broker.put(SESSION, session.id, session.to_data(), expires=session.expires_at)
         return session
 
 
@@ -109,7 +109,7 @@ async def test_an_old_token_is_refreshed_once_for_all_that_wait(stage: Stage, ah
 
 async def test_an_id_token_is_refreshed_while_the_access_token_lasts(stage: Stage) -> None:
     before = await stage.renewals.signed_in()
-    await stage.change(access_token_expires=stage.clock() + 40_000)
+    await stage.change(access_token_expires_at=stage.clock() + 40_000)
     stage.clock.ahead = 7200
     async with refreshing(stage.renewals):
         ((_, told),) = await stage.tokens(ID).headers_for(ID, ann())
@@ -121,7 +121,7 @@ async def test_an_id_token_that_is_not_verified_yet_is_waited_for(stage: Stage) 
     """A refresh writes what it was given before it asks for the keys, so that a refresh token that works once is not lost."""
     await stage.renewals.signed_in()
     half = await stage.change(
-        access_token_expires=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7200, unverified_id_token="new"
+        access_token_expires_at=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7200, unverified_id_token="new"
     )
     held = SessionTokens.of(half)
     assert held.is_due("id_token", stage.clock() + 7201)
@@ -131,7 +131,7 @@ async def test_an_id_token_that_is_not_verified_yet_is_waited_for(stage: Stage) 
 
 async def test_refresh_without_id_token_is_tried_once(stage: Stage) -> None:
     await stage.renewals.signed_in()
-    await stage.change(access_token_expires=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7000)
+    await stage.change(access_token_expires_at=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7000)
     stage.clock.ahead = 7200
     with pytest.raises(NoIdentity, match="ID token, which has expired"):
         await stage.tokens(ID).headers_for(ID, ann())

@@ -29,9 +29,9 @@ def wrote(began: float, **facts: object) -> None:
 
 
 def test_a_reading_is_a_row() -> None:
-    wrote(NOON, seconds=1.25, users=10, groups=2, added=3, changed=4, removed=5, requests=6, error="no")
+    wrote(NOON, duration_seconds=1.25, users=10, groups=2, added=3, changed=4, removed=5, requests=6, error="no")
     (row,) = DirectoryRun.objects.all()
-    assert (row.began, row.users, row.groups, row.added, row.changed, row.removed, row.requests, row.error) == (
+    assert (row.started_at, row.users, row.groups, row.added, row.changed, row.removed, row.requests, row.error) == (
         datetime.fromtimestamp(NOON, UTC),
         *(10, 2, 3, 4, 5, 6, "no"),
     )
@@ -49,7 +49,7 @@ def test_the_age_of_the_data_is_that_of_the_last_good_reading_at_that_time() -> 
 
 def test_readings_of_several_directories_are_told_apart(tmp_path: Path) -> None:
     for id, began in (("corp/1", NOON - 100), ("partner/1", NOON - 20), ("partner/0", NOON - 50)):
-        DirectoryRun.rows.bulk_create([DirectoryRun(id=id, began=datetime.fromtimestamp(began, UTC))])
+        DirectoryRun.rows.bulk_create([DirectoryRun(id=id, started_at=datetime.fromtimestamp(began, UTC))])
     ages = {prefix: last_reading(NOON, prefix).partition(", ")[2] for prefix in ("corp/", "partner/", "other/")}
     assert ages == {"corp/": "0:01:40 before", "partner/": "0:00:20 before", "other/": ""}
     (tmp_path / "people.yaml").write_text("users: []")
@@ -63,7 +63,7 @@ def test_readings_of_several_directories_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_admin_shows_and_changes_nothing() -> None:
-    wrote(NOON, seconds=1.25)
+    wrote(NOON, duration_seconds=1.25)
     wrote(NOON + 1, error="away")
     page = DirectoryRunAdmin(DirectoryRun, AdminSite())
     good, bad = DirectoryRun.objects.order_by("pk")
@@ -93,8 +93,8 @@ def test_the_empty_list_says_where_else_groups_come_from(tmp_path: Path) -> None
 
 
 def test_the_page_of_a_reading_says_when_it_began() -> None:
-    wrote(NOON, seconds=1.25)
+    wrote(NOON, duration_seconds=1.25)
     (run,) = DirectoryRun.objects.all()
     page = AdminPages(directory_run_admin.register).get(f"databroker/directoryrun/{quote(run.pk)}/change/")
     assert '<time datetime="2027-01-15T08:00:00+00:00" data-form="full">15 Jan 2027, 08:00:00 UTC</time>' in page.content.decode()
-    assert "Began: 15 Jan 2027" in text_of(page)
+    assert "Started: 15 Jan 2027" in text_of(page)

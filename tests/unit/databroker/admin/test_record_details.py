@@ -113,7 +113,7 @@ def test_what_a_provider_says_can_not_become_markup() -> None:
 
 
 def test_a_session_is_described_in_words() -> None:
-    data = {"provider": "google", "access_token_expires": 1_700_000_000.0, "tokens_received_at": 0.0, "refresh_token": MARK}
+    data = {"provider": "google", "access_token_expires_at": 1_700_000_000.0, "tokens_received_at": 0.0, "refresh_token": MARK}
     shown = str(shown_facts((record(**data),)))
     for words in ("signed in at</b>: google", "14 Nov 2023, 22:13:20", "last refreshed</b>: -", "can be refreshed</b>: yes"):
         assert words in shown
@@ -123,7 +123,7 @@ def test_a_session_is_described_in_words() -> None:
 
 @pytest.mark.parametrize("seconds", [None, "x", -1.0, 1e300, float("inf"), float("nan")])
 def test_strange_times_are_none(seconds: object) -> None:
-    assert "access token until</b>: -" in str(shown_facts((record(access_token_expires=seconds),)))
+    assert "access token until</b>: -" in str(shown_facts((record(access_token_expires_at=seconds),)))
 
 
 def test_a_broker_that_is_away_is_said() -> None:

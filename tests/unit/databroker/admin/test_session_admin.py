@@ -54,7 +54,7 @@ def people(store: MemoryStore) -> None:
     row(Membership, user_id="oidc/alice", group_id="g1")
     row(Membership, user_id="oidc/alice", group_id="a-group-without-a-record")
     for id, user in (("s1", "oidc/alice"), ("s2", "oidc/alice"), ("s3", "oidc/nobody"), ("s4", None)):
-        row(Session, id=id, user_id=user, since=NOON, expires=NOON, client_address="192.0.2.1", user_agent="Browser/1.0")
+        row(Session, id=id, user_id=user, started_at=NOON, expires_at=NOON, client_address="192.0.2.1", user_agent="Browser/1.0")
         async_to_sync(put_session)(store, id, {"user_id": user})
     Session.rows.filter(pk="s1").update(last_seen_at=SEEN, last_host="app.a.org:8443")
 
@@ -121,7 +121,7 @@ def test_what_people_send_can_not_become_markup(pages):
     row(User, id="oidc/e", name=evil, email=evil)
     row(Membership, user_id="oidc/e", group_id="g")
     row(Session, id="s", user_id="oidc/e", user_agent=evil, client_address=evil, last_host=evil)
-    AuditEntry.objects.create(who=evil, object_repr=evil, action=evil, address=evil)
+    AuditEntry.objects.create(actor=evil, object_repr=evil, action=evil, client_address=evil)
     for page in (*LISTS, "databroker/session/s/change/", f"databroker/user/{quote('oidc/e')}/change/", "databroker/group/g/change/"):
         content = pages.get(page).content.decode()
         assert "alert(1)" in content
@@ -255,12 +255,22 @@ def test_the_audit_log_outlives_who_is_in_it(pages, people):
 
 def test_the_audit_log_is_saved_as_csv(pages, people):
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
-    AuditEntry.objects.create(who='=HYPERLINK("https://evil.example")', action="x", object_repr='a "b", c')
+    AuditEntry.objects.create(actor='=HYPERLINK("https://evil.example")', action="x", object_repr='a "b", c')
     entries = [str(pk) for pk in AuditEntry.objects.values_list("pk", flat=True)]
     answer = pages.post("databroker/auditentry/", action="as_csv", _selected_action=entries)
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     header, newest, ended = csv.reader(answer.content.decode().splitlines())
-    assert header == ["when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_repr"]
+    assert header == [
+        "occurred_at",
+        "actor",
+        "actor_kind",
+        "actor_id",
+        "client_address",
+        "action",
+        "object_type",
+        "object_id",
+        "object_repr",
+    ]
     assert (newest[1], newest[8]) == ('\'=HYPERLINK("https://evil.example")', 'a "b", c')
     assert ended[1:] == [
         "ann",
@@ -277,15 +287,25 @@ def test_the_audit_log_is_saved_as_csv(pages, people):
 def test_the_audit_log_is_saved_as_json(pages, people):
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
     hostile = '=1+1 </script><script>alert(1)</script>\u2028"'
-    AuditEntry.objects.create(who=hostile, action="x", object_repr="not chosen", object_id="chosen")
-    AuditEntry.objects.create(who="eve", action="y")
-    entries = [str(pk) for pk in AuditEntry.objects.exclude(who="eve").values_list("pk", flat=True)]
+    AuditEntry.objects.create(actor=hostile, action="x", object_repr="not chosen", object_id="chosen")
+    AuditEntry.objects.create(actor="eve", action="y")
+    entries = [str(pk) for pk in AuditEntry.objects.exclude(actor="eve").values_list("pk", flat=True)]
     answer = pages.post("databroker/auditentry/", action="as_json", _selected_action=entries)
     assert (answer["Content-Type"], answer["Content-Disposition"]) == ("application/json", 'attachment; filename="audit-log.json"')
     newest, ended = json.loads(answer.content)["entries"]
-    assert list(newest) == ["when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_repr"]
-    assert (newest["who"], newest["object_id"]) == (hostile, "chosen")
-    assert [ended[name] for name in ("who", "address", "action", "object_id")] == ["ann", "192.0.2.9", "ends the session", "s1"]
+    assert list(newest) == [
+        "occurred_at",
+        "actor",
+        "actor_kind",
+        "actor_id",
+        "client_address",
+        "action",
+        "object_type",
+        "object_id",
+        "object_repr",
+    ]
+    assert (newest["actor"], newest["object_id"]) == (hostile, "chosen")
+    assert [ended[name] for name in ("actor", "client_address", "action", "object_id")] == ["ann", "192.0.2.9", "ends the session", "s1"]
 
 
 def test_nobody_changes_or_deletes_what_the_audit_log_says(pages, people):
@@ -347,7 +367,7 @@ def test_a_list_asks_the_database_no_more_for_fifty_rows_than_for_five(pages, pa
             row(User, id=f"oidc/{number}", email=f"{number}@a.org")
             row(Group, id=f"g{number}")
             row(Session, id=f"s{number}", user_id=f"oidc/{number}")
-            AuditEntry.objects.create(who="ann@a.org", object_repr="x", action="ends the session")
+            AuditEntry.objects.create(actor="ann@a.org", object_repr="x", action="ends the session")
 
     more(0, 5)
     questions()  # fills Django's caches

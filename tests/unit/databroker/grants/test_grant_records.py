@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from databroker.grants.grant_records import TemporaryAccess, TemporaryAccessRecord
+from databroker.grants.grant_records import AccessGrant, UserGrants
 from databroker.records import ACCESS_GRANT, Record
 
-ACCESS = TemporaryAccess("a1", "0123456789abcdef wiki", 1000.0, 2000.0, "root", "an incident", "wiki")
+ACCESS = AccessGrant("a1", "0123456789abcdef wiki", 1000.0, 2000.0, "root", "an incident", "wiki")
 
 
 def stored(data: dict[str, Any], id: str = "oidc/1") -> Record:
@@ -16,33 +16,33 @@ def stored(data: dict[str, Any], id: str = "oidc/1") -> Record:
 
 
 def test_what_is_stored_comes_back() -> None:
-    held = TemporaryAccessRecord("oidc/1", "https://idp.example.com", "ann@corp.com", (ACCESS,))
-    assert TemporaryAccessRecord.from_record(stored(held.to_data())) == held
+    held = UserGrants("oidc/1", "https://idp.example.com", "ann@corp.com", (ACCESS,))
+    assert UserGrants.from_record(stored(held.to_data())) == held
 
 
 def test_what_a_later_release_adds_is_passed_over() -> None:
-    data = {"user_id": "oidc/1", "issuer": "x", "more": 1, "held": [{**ACCESS.to_data(), "later": True}]}
-    assert TemporaryAccessRecord.from_record(stored(data)).held == (ACCESS,)
+    data = {"user_id": "oidc/1", "issuer": "x", "more": 1, "grants": [{**ACCESS.to_data(), "later": True}]}
+    assert UserGrants.from_record(stored(data)).grants == (ACCESS,)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"until": math.inf},
-        {"since": math.nan},
-        {"until": "tomorrow"},
+        {"expires_at": math.inf},
+        {"started_at": math.nan},
+        {"expires_at": "tomorrow"},
         {"route": ""},
         {"id": 7},
-        {"why": None, "route": None},
+        {"reason": None, "route": None},
     ],
 )
 def test_access_without_an_end_or_a_route_is_none(wrong: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
-        TemporaryAccessRecord.from_record(stored({"user_id": "oidc/1", "issuer": "x", "held": [{**ACCESS.to_data(), **wrong}]}))
+        UserGrants.from_record(stored({"user_id": "oidc/1", "issuer": "x", "grants": [{**ACCESS.to_data(), **wrong}]}))
 
 
 def test_a_record_is_its_persons_own() -> None:
     with pytest.raises(ValueError, match="a user"):
-        TemporaryAccessRecord.from_record(stored({"user_id": "oidc/2", "issuer": "x"}))
+        UserGrants.from_record(stored({"user_id": "oidc/2", "issuer": "x"}))
     with pytest.raises(ValueError, match="a user"):
-        TemporaryAccessRecord.from_record(stored({"user_id": "oidc/1", "issuer": 3}))
+        UserGrants.from_record(stored({"user_id": "oidc/1", "issuer": 3}))

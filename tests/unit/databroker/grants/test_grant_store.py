@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from databroker.grants.grant_records import KEPT, LONGEST_WHY, AccessHolder, TemporaryAccess, TemporaryAccessRecord
-from databroker.grants.grant_store import LONGEST, AccessError, TemporaryAccesses, checked_why
+from databroker.grants.grant_records import KEPT, LONGEST_WHY, AccessGrant, GrantSubject, UserGrants
+from databroker.grants.grant_store import LONGEST, AccessError, GrantStore, checked_why
 from databroker.records import ACCESS_GRANT, Record, UserRecord
 from databroker.session_reader import access_of
 from databroker.store.base import VersionConflict
@@ -14,55 +14,53 @@ from databroker.store.memory import MemoryStore
 from tests.support.clock import NOW, Clock
 
 ANN = UserRecord("oidc/1", "ann@corp.com", issuer="https://idp.example.com")
-ACCESS = TemporaryAccess("a1", "0123456789abcdef wiki", NOW, NOW + 3600, "root", "an incident", "wiki")
+ACCESS = AccessGrant("a1", "0123456789abcdef wiki", NOW, NOW + 3600, "root", "an incident", "wiki")
 
 
 @pytest.fixture
-def accesses(broker: MemoryStore, clock: Clock) -> TemporaryAccesses:
-    return TemporaryAccesses(broker, clock)
+def accesses(broker: MemoryStore, clock: Clock) -> GrantStore:
+    return GrantStore(broker, clock)
 
 
-async def held(accesses: TemporaryAccesses, *, expired: bool = False) -> list[str]:
+async def held(accesses: GrantStore, *, expired: bool = False) -> list[str]:
     return [access.id async for _, access in accesses.list(expired=expired)]
 
 
-async def test_what_is_given_is_listed_with_its_person_until_it_ends(
-    accesses: TemporaryAccesses, broker: MemoryStore, clock: Clock
-) -> None:
-    await accesses.give(ANN, replace(ACCESS, why="  an\n incident "))
-    await accesses.give(ANN, replace(ACCESS, id="a2", route="other", until=NOW + 7200))
+async def test_what_is_given_is_listed_with_its_person_until_it_ends(accesses: GrantStore, broker: MemoryStore, clock: Clock) -> None:
+    await accesses.give(ANN, replace(ACCESS, reason="  an\n incident "))
+    await accesses.give(ANN, replace(ACCESS, id="a2", route="other", expires_at=NOW + 7200))
     ((record, access), _) = [each async for each in accesses.list()]
-    assert (record.user_id, record.issuer, record.person, access) == ("oidc/1", ANN.issuer, "ann@corp.com", ACCESS)
+    assert (record.user_id, record.issuer, record.display_name, access) == ("oidc/1", ANN.issuer, "ann@corp.com", ACCESS)
     clock.now += 3600
     assert await held(accesses) == ["a2"]
     clock.now += 3600
     assert await held(accesses) == []
     assert await held(accesses, expired=True) == ["a1", "a2"]
-    await accesses.give(ANN, replace(ACCESS, id="a3", until=clock.now + 3600))
+    await accesses.give(ANN, replace(ACCESS, id="a3", expires_at=clock.now + 3600))
     await accesses.revoke("oidc/1", ACCESS.route)
     assert await held(accesses, expired=True) == ["a2"], "replaced, or revoked"
     clock.now += 3600 + KEPT
     assert await broker.get(ACCESS_GRANT, "oidc/1") is None, "nothing is left of what has ended"
 
 
-async def test_of_one_route_the_longer_access_counts(accesses: TemporaryAccesses) -> None:
+async def test_of_one_route_the_longer_access_counts(accesses: GrantStore) -> None:
     await accesses.give(ANN, ACCESS)
-    await accesses.give(ANN, replace(ACCESS, id="a2", until=NOW + 7200))
+    await accesses.give(ANN, replace(ACCESS, id="a2", expires_at=NOW + 7200))
     assert await held(accesses) == ["a2"]
     with pytest.raises(AccessError, match="lasts longer"):
         await accesses.give(ANN, replace(ACCESS, id="a3"))
     assert await held(accesses) == ["a2"]
 
 
-async def test_what_two_give_under_one_number_is_given_once(accesses: TemporaryAccesses) -> None:
+async def test_what_two_give_under_one_number_is_given_once(accesses: GrantStore) -> None:
     await accesses.give(ANN, ACCESS)
-    await accesses.give(ANN, replace(ACCESS, until=NOW + 7200))
-    assert [access.until for access in await accesses.of("oidc/1", ANN.issuer)] == [ACCESS.until]
+    await accesses.give(ANN, replace(ACCESS, expires_at=NOW + 7200))
+    assert [access.expires_at for access in await accesses.of("oidc/1", ANN.issuer)] == [ACCESS.expires_at]
     assert await accesses.of("oidc/1", "https://other.example.com") == []
     assert await accesses.of("oidc/2", ANN.issuer) == []
 
 
-async def test_what_is_revoked_is_over_once(accesses: TemporaryAccesses) -> None:
+async def test_what_is_revoked_is_over_once(accesses: GrantStore) -> None:
     await accesses.give(ANN, ACCESS)
     await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
     assert await accesses.revoke("oidc/1", ACCESS.route)
@@ -75,11 +73,11 @@ async def test_what_is_revoked_is_over_once(accesses: TemporaryAccesses) -> None
     assert not await accesses.revoke("oidc/2", ACCESS.route)
 
 
-async def test_access_that_replaced_what_was_seen_is_found_and_ended(accesses: TemporaryAccesses) -> None:
+async def test_access_that_replaced_what_was_seen_is_found_and_ended(accesses: GrantStore) -> None:
     await accesses.give(ANN, ACCESS)
-    await accesses.give(ANN, replace(ACCESS, id="a2", until=NOW + 7200))
+    await accesses.give(ANN, replace(ACCESS, id="a2", expires_at=NOW + 7200))
     assert await accesses.find("oidc/1", "a1") is None
-    found = await accesses.find("oidc/1", ACCESS.place)
+    found = await accesses.find("oidc/1", ACCESS.route_hash)
     assert found is not None
     assert found[1].id == "a2"
     assert await accesses.revoke("oidc/1", ACCESS.route)
@@ -87,7 +85,7 @@ async def test_access_that_replaced_what_was_seen_is_found_and_ended(accesses: T
 
 
 async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
-    accesses: TemporaryAccesses, broker: MemoryStore, clock: Clock
+    accesses: GrantStore, broker: MemoryStore, clock: Clock
 ) -> None:
     await accesses.give(ANN, ACCESS)
     assert await accesses.revoke("oidc/1", ACCESS.route)
@@ -98,24 +96,24 @@ async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
     assert await held(accesses) == ["a2"]
     record = await broker.get(ACCESS_GRANT, "oidc/1")
     assert record is not None
-    assert [access.id for access in access_of(AccessHolder("oidc/1", ANN.issuer), record)] == ["a2"]
+    assert [access.id for access in access_of(GrantSubject("oidc/1", ANN.issuer), record)] == ["a2"]
     clock.now += 3600 + KEPT
-    await accesses.give(ANN, replace(ACCESS, id="a4", route="third", until=clock.now + 1))
+    await accesses.give(ANN, replace(ACCESS, id="a4", route="third", expires_at=clock.now + 1))
     record = await broker.get(ACCESS_GRANT, "oidc/1")
     assert record is not None
-    assert [access.id for access in TemporaryAccessRecord.from_record(record).held] == ["a4"], "what would have ended can't be given anyway"
+    assert [access.id for access in UserGrants.from_record(record).grants] == ["a4"], "what would have ended can't be given anyway"
 
 
-async def test_nothing_of_another_issuers_person_goes_on(accesses: TemporaryAccesses) -> None:
+async def test_nothing_of_another_issuers_person_goes_on(accesses: GrantStore) -> None:
     await accesses.give(replace(ANN, issuer="https://old.example.com"), ACCESS)
     await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
     assert await held(accesses) == ["a2"]
 
 
 @pytest.mark.parametrize("until", [NOW, NOW - 1, NOW + LONGEST + 1, float("inf"), float("nan")])
-async def test_access_ends_in_the_future_and_within_bounds(accesses: TemporaryAccesses, until: float) -> None:
+async def test_access_ends_in_the_future_and_within_bounds(accesses: GrantStore, until: float) -> None:
     with pytest.raises(AccessError, match="30 days"):
-        await accesses.give(ANN, replace(ACCESS, until=until))
+        await accesses.give(ANN, replace(ACCESS, expires_at=until))
     assert await held(accesses) == []
 
 
@@ -125,7 +123,7 @@ def test_a_reason_is_there_and_can_be_read(why: str) -> None:
         checked_why(why)
 
 
-async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
+async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: GrantStore, broker: MemoryStore) -> None:
     read = broker.get
 
     async def get(type: str, id: str) -> Record | None:
@@ -138,7 +136,7 @@ async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: TemporaryA
     assert sorted(await held(accesses)) == ["a0", "a1", "a2", "a3"]
 
 
-async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
+async def test_who_always_comes_too_late_is_told(accesses: GrantStore, broker: MemoryStore) -> None:
     await accesses.give(ANN, ACCESS)
 
     async def conflict(*args: object, **more: object) -> None:
@@ -151,13 +149,13 @@ async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, br
         await accesses.revoke("oidc/1", ACCESS.route)
 
 
-async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
-    await broker.put(ACCESS_GRANT, "oidc/1", TemporaryAccessRecord("oidc/2", "x").to_data())
+async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: GrantStore, broker: MemoryStore) -> None:
+    await broker.put(ACCESS_GRANT, "oidc/1", UserGrants("oidc/2", "x").to_data())
     with pytest.raises(ValueError, match="a user"):
         await accesses.give(ANN, ACCESS)
 
 
-async def test_a_record_of_what_nobody_can_read_hides_no_other(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
-    await broker.put(ACCESS_GRANT, "oidc/0", {"user_id": "oidc/0", "issuer": "x", "held": [{"id": "a0"}]})
+async def test_a_record_of_what_nobody_can_read_hides_no_other(accesses: GrantStore, broker: MemoryStore) -> None:
+    await broker.put(ACCESS_GRANT, "oidc/0", {"user_id": "oidc/0", "issuer": "x", "grants": [{"id": "a0"}]})
     await accesses.give(ANN, ACCESS)
     assert await held(accesses) == ["a1"]

@@ -11,9 +11,9 @@ from databroker.grants.request_store import (
     LIFETIME,
     MOST_OPEN,
     AccessApproval,
-    AskedAccess,
-    AskedAccesses,
-    HeldRequest,
+    AccessRequest,
+    AccessRequestStore,
+    StoredAccessRequest,
     TooManyAsked,
     place,
 )
@@ -23,23 +23,23 @@ from databroker.store.memory import MemoryStore
 from tests.support.clock import NOW, Clock
 
 ISSUER = "https://idp.example.com"
-ASKED = AskedAccess("n0", "oidc/1", ISSUER, "ann", "0123456789abcdef wages", "wages", "the year's end", 3600.0, NOW)
+ASKED = AccessRequest("n0", "oidc/1", ISSUER, "ann", "0123456789abcdef wages", "wages", "the year's end", 3600.0, NOW)
 
 
 @pytest.fixture
-def asked(broker: MemoryStore, clock: Clock) -> AskedAccesses:
-    return AskedAccesses(broker, clock)
+def asked(broker: MemoryStore, clock: Clock) -> AccessRequestStore:
+    return AccessRequestStore(broker, clock)
 
 
-async def every(asked: AskedAccesses) -> list[HeldRequest]:
+async def every(asked: AccessRequestStore) -> list[StoredAccessRequest]:
     return [held async for held in asked.all()]
 
 
-async def test_a_request_waits_until_it_expires_by_itself(asked: AskedAccesses, clock: Clock) -> None:
+async def test_a_request_waits_until_it_expires_by_itself(asked: AccessRequestStore, clock: Clock) -> None:
     approval = AccessApproval("oidc/2", "s2", "bob", NOW)
     await asked.add(replace(ASKED, approvals=(approval,)))
     (held,) = await every(asked)
-    assert held.asked == replace(ASKED, approvals=(approval,))
+    assert held.request == replace(ASKED, approvals=(approval,))
     assert await asked.find(held.id, "n0") == held
     assert await asked.find(held.id, "n1") is None
     assert await asked.of_person("oidc/1", ISSUER) == [held]
@@ -49,7 +49,7 @@ async def test_a_request_waits_until_it_expires_by_itself(asked: AskedAccesses, 
     assert await asked.find(held.id, "n0") is None
 
 
-async def test_so_many_of_one_person_and_route_wait_and_no_flood_gets_past(asked: AskedAccesses, broker: MemoryStore) -> None:
+async def test_so_many_of_one_person_and_route_wait_and_no_flood_gets_past(asked: AccessRequestStore, broker: MemoryStore) -> None:
     read = broker.get
 
     async def get(type: str, id: str) -> Record | None:
@@ -58,48 +58,50 @@ async def test_so_many_of_one_person_and_route_wait_and_no_flood_gets_past(asked
         return record
 
     broker.get = get  # type: ignore[method-assign]
-    flood = (asked.add(replace(ASKED, nonce=f"n{number}")) for number in range(4 * MOST_OPEN))
+    flood = (asked.add(replace(ASKED, request_id=f"n{number}")) for number in range(4 * MOST_OPEN))
     outcomes = await asyncio.gather(*flood, return_exceptions=True)
     assert sum(isinstance(outcome, TooManyAsked) for outcome in outcomes) == 3 * MOST_OPEN
     assert len(await every(asked)) == MOST_OPEN
-    await asked.add(replace(ASKED, nonce="another route", route="fedcba9876543210 wiki"))
-    await asked.add(replace(ASKED, nonce="another person", user_id="oidc/2"))
+    await asked.add(replace(ASKED, request_id="another route", route="fedcba9876543210 wiki"))
+    await asked.add(replace(ASKED, request_id="another person", user_id="oidc/2"))
     assert len(await every(asked)) == MOST_OPEN + 2
 
 
-async def test_a_place_that_is_over_is_used_again_by_another_request_a_minute_later(asked: AskedAccesses, clock: Clock) -> None:
+async def test_a_place_that_is_over_is_used_again_by_another_request_a_minute_later(asked: AccessRequestStore, clock: Clock) -> None:
     for number in range(MOST_OPEN):
-        await asked.add(replace(ASKED, nonce=f"n{number}"))
+        await asked.add(replace(ASKED, request_id=f"n{number}"))
     with pytest.raises(TooManyAsked):
-        await asked.add(replace(ASKED, nonce="one more"))
-    assert sorted(held.asked.nonce for held in await every(asked)) == [f"n{number}" for number in range(MOST_OPEN)]
+        await asked.add(replace(ASKED, request_id="one more"))
+    assert sorted(held.request.request_id for held in await every(asked)) == [f"n{number}" for number in range(MOST_OPEN)]
     first = (await every(asked))[0]
     await asked.close(first)
-    assert await asked.find(first.id, first.asked.nonce) is None
+    assert await asked.find(first.id, first.request.request_id) is None
     for step in (asked.add, asked.require_place):
         with pytest.raises(TooManyAsked, match="a minute later"):
-            await step(replace(ASKED, nonce="next"))
+            await step(replace(ASKED, request_id="next"))
     clock.now += 61
-    await asked.require_place(replace(ASKED, nonce="next"))
-    await asked.add(replace(ASKED, nonce="next"))
-    assert await asked.find(first.id, first.asked.nonce) is None, "what was said of the one is not said of the other"
+    await asked.require_place(replace(ASKED, request_id="next"))
+    await asked.add(replace(ASKED, request_id="next"))
+    assert await asked.find(first.id, first.request.request_id) is None, "what was said of the one is not said of the other"
     assert (await asked.find(first.id, "next")) is not None
 
 
-async def test_who_comes_second_changes_nothing(asked: AskedAccesses) -> None:
+async def test_who_comes_second_changes_nothing(asked: AccessRequestStore) -> None:
     await asked.add(ASKED)
     (held,) = await every(asked)
-    await asked.change(held, replace(held.asked, state=APPROVED, until=NOW + 3600))
+    await asked.change(held, replace(held.request, state=APPROVED, grant_expires_at=NOW + 3600))
     with pytest.raises(VersionConflict):
         await asked.close(held)
     (after,) = await every(asked)
-    assert after.asked.state == APPROVED
+    assert after.request.state == APPROVED
 
 
-@pytest.mark.parametrize("wrong", [{"duration": float("nan")}, {"nonce": ""}, {"user_id": "oidc/2"}, {"issuer": "x"}, {"approvals": [7]}])
-async def test_what_can_not_be_a_request_hides_no_other(asked: AskedAccesses, broker: MemoryStore, wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"duration_seconds": float("nan")}, {"request_id": ""}, {"user_id": "oidc/2"}, {"issuer": "x"}, {"approvals": [7]}]
+)
+async def test_what_can_not_be_a_request_hides_no_other(asked: AccessRequestStore, broker: MemoryStore, wrong: dict[str, Any]) -> None:
     beginning = place(ASKED.user_id, ASKED.issuer, ASKED.route)
     await broker.put(ACCESS_REQUEST, f"{beginning}0", {**ASKED.to_data(), **wrong})
-    await broker.put(ACCESS_REQUEST, f"{beginning}1", {**ASKED.to_data(), "nonce": "n1", "of a later release": 1})
-    assert [held.asked.nonce for held in await every(asked)] == ["n1"]
-    assert [held.asked.nonce for held in await asked.of_person(ASKED.user_id, ASKED.issuer)] == ["n1"]
+    await broker.put(ACCESS_REQUEST, f"{beginning}1", {**ASKED.to_data(), "request_id": "n1", "of a later release": 1})
+    assert [held.request.request_id for held in await every(asked)] == ["n1"]
+    assert [held.request.request_id for held in await asked.of_person(ASKED.user_id, ASKED.issuer)] == ["n1"]

@@ -42,7 +42,7 @@ async def following(client):
 
 
 async def put_alice(store: MemoryStore) -> None:
-    session = {"user_id": "oidc/alice", "issued": NOW, "expires": NOW + 60, "client_address": "192.0.2.1", "user_agent": "browser"}
+    session = {"user_id": "oidc/alice", "issued_at": NOW, "expires_at": NOW + 60, "client_address": "192.0.2.1", "user_agent": "browser"}
     await store.put(SESSION, "s", {**session, "access_token": "secret-token", "claims": {"ssn": "secret-claim"}})
     await store.put(
         USER, "oidc/alice", {"email": "alice@a.org", "name": "Alice", "last_sign_in_at": NOW, "claims": {"ssn": "secret-claim"}}
@@ -61,9 +61,9 @@ async def check_alice() -> None:
     await until(lambda: list(User.objects.values_list("name", flat=True)), ["Alice"])
     await until(ids(Session), ["s"])
     session, user, groups = await in_database(look)
-    assert (session.since, session.expires) == (datetime.fromtimestamp(NOW, UTC), datetime.fromtimestamp(NOW + 60, UTC))
+    assert (session.started_at, session.expires_at) == (datetime.fromtimestamp(NOW, UTC), datetime.fromtimestamp(NOW + 60, UTC))
     assert (session.client_address, session.user_agent) == ("192.0.2.1", "browser")
-    assert (user.id, user.email, user.name, user.last_sign_in_at) == ("oidc/alice", "alice@a.org", "Alice", session.since)
+    assert (user.id, user.email, user.name, user.last_sign_in_at) == ("oidc/alice", "alice@a.org", "Alice", session.started_at)
     assert [(group.name, group.email) for group in groups] == [("engineering", "eng@a.org")]
 
 

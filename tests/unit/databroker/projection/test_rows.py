@@ -301,12 +301,12 @@ def test_a_database_in_trouble_is_the_brokers_trouble():
 
 
 def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_own_id(database):
-    facts = {"groups": ["a", "b"], "created": NOON.timestamp(), "created_by": "ann", "expires": 2e9, "secret_hash": "5ec3e7"}
+    facts = {"groups": ["a", "b"], "created_at": NOON.timestamp(), "created_by": "ann", "expires_at": 2e9, "secret_hash": "5ec3e7"}
     rows = RowBatch()
     add_service_account(rows, "ci", record(SERVICE_ACCOUNT, **facts))
     write(rows)
     (account,) = ServiceAccount.objects.values()
-    assert (account["id"], account["groups"], account["created"], account["created_by"]) == ("ci", "a, b", NOON, "ann")
+    assert (account["id"], account["groups"], account["created_at"], account["created_by"]) == ("ci", "a, b", NOON, "ann")
     assert "5ec3e7" not in str(account)
     row(Session, id="ci")
     assert write_seen({"service_account/ci": (NOON.timestamp(), "app"), "service_account/no": (1.0, "app"), "x": (1.0, "app")}) == {

@@ -59,7 +59,7 @@ async def test_a_database_without_room_says_so_and_is_used_again(store: Database
     def fill() -> None:
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA max_page_count = 1")  # as many as there are
-        _put(StoredRecord(type=SESSION, record_id="b", modified=NOW, data="x" * 1_000_000), NOW, None)
+        _put(StoredRecord(type=SESSION, record_id="b", modified_at=NOW, data="x" * 1_000_000), NOW, None)
 
     with pytest.raises(BrokerError, match=r"database_url.*full"):
         await store._do(fill)

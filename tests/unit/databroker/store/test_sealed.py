@@ -110,7 +110,7 @@ async def test_another_secret_is_an_error_before_anything_is_read_or_written(inn
     assert await inner.get(SESSION, "b") is None
 
 
-@pytest.mark.parametrize("written", [{}, {"format": 1}, {"format": 3}])
+@pytest.mark.parametrize("written", [{}, {"format": 2}, {"format": 4}])
 async def test_records_of_another_format_are_neither_read_nor_written(inner: MemoryStore, written: dict[str, int]) -> None:
     store = SealedStore(inner, [OLD])
     await inner.put(CHECK, CHECK_ID, {"sealed": store._sealed(CHECK, CHECK_ID, written)})

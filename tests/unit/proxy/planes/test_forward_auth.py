@@ -372,8 +372,8 @@ async def test_a_permission_may_be_kept_as_long_as_configured(tmp_path: Path, ca
 async def test_no_permission_is_kept_longer_than_its_session_lives(tmp_path: Path) -> None:
     async with asked(tmp_path, forward_auth_cache="5m") as front:
         ann = await sign_in(front.broker, front.options)
-        ending = {**ann.session.to_data(), "expires": ann.session.issued + 100}
-        await front.broker.put(SESSION, ann.session.id, ending, expires=ann.session.issued + 100)
+        ending = {**ann.session.to_data(), "expires_at": ann.session.issued_at + 100}
+        await front.broker.put(SESSION, ann.session.id, ending, expires=ann.session.issued_at + 100)
         answer = await front.verify("/page", headers=cookie(ann))
     assert 90 <= int(answer.header("cache-control").removeprefix("private, max-age=")) <= 100
 

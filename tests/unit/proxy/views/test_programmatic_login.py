@@ -115,7 +115,7 @@ async def test_who_agreed_is_led_to_the_program_with_a_token_for_this_host(site:
     assert location.startswith(f"{PROGRAM}&gate_jwt=")
     (token,) = parse_qs(urlsplit(location).query)["gate_jwt"]
     opened = site.proxy.programmatic_tokens.open(token, HOST, site.clock())
-    assert (opened.session_id, opened.expires_at) == (ann.session.id, ann.session.expires)
+    assert (opened.session_id, opened.expires_at) == (ann.session.id, ann.session.expires_at)
     with pytest.raises(SealError):
         site.proxy.programmatic_tokens.open(token, "other.example.com", site.clock())
 

@@ -1,4 +1,4 @@
-"""Tables of gate 0.2: what was written before it is refused by gateproject/process/database_migrations.py."""
+"""Tables of gate 0.2: what was written before it is refused by gateproject/process/database.py."""
 
 import django.db.models.deletion
 import django.utils.timezone
@@ -24,9 +24,9 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.CharField(max_length=64, primary_key=True, serialize=False)),
                 ('source', models.CharField(blank=True, max_length=255)),
-                ('by', models.CharField(blank=True, max_length=64)),
-                ('began', models.DateTimeField(db_index=True, null=True)),
-                ('seconds', models.FloatField(default=0.0)),
+                ('triggered_by', models.CharField(blank=True, max_length=64)),
+                ('started_at', models.DateTimeField(db_index=True, null=True)),
+                ('duration_seconds', models.FloatField(default=0.0)),
                 ('users', models.IntegerField(default=0)),
                 ('groups', models.IntegerField(default=0)),
                 ('added', models.IntegerField(default=0)),
@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('name', models.CharField(max_length=255, primary_key=True, serialize=False)),
                 ('token', models.CharField(max_length=64)),
-                ('ends', models.FloatField()),
+                ('expires_at', models.FloatField()),
             ],
         ),
         migrations.CreateModel(
@@ -52,8 +52,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('version', models.BigIntegerField()),
-                ('forgotten', models.BigIntegerField()),
-                ('life', models.CharField(max_length=128)),
+                ('compacted_version', models.BigIntegerField()),
+                ('epoch', models.CharField(max_length=128)),
                 ('server_version', models.CharField(max_length=64)),
             ],
         ),
@@ -61,11 +61,11 @@ class Migration(migrations.Migration):
             name='AuditEntry',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('when', models.DateTimeField(default=django.utils.timezone.now)),
-                ('who', models.CharField(max_length=255)),
-                ('kind', models.CharField(blank=True, default='', max_length=32)),
-                ('account', models.CharField(blank=True, max_length=320, verbose_name='id')),
-                ('address', models.CharField(blank=True, max_length=64)),
+                ('occurred_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('actor', models.CharField(max_length=255)),
+                ('actor_kind', models.CharField(blank=True, default='', max_length=32)),
+                ('actor_id', models.CharField(blank=True, max_length=320, verbose_name='id')),
+                ('client_address', models.CharField(blank=True, max_length=64)),
                 ('action', models.CharField(max_length=255)),
                 ('object_type', models.CharField(blank=True, max_length=64)),
                 ('object_id', models.CharField(blank=True, max_length=320)),
@@ -74,7 +74,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'audit log entry',
                 'verbose_name_plural': 'audit log',
-                'indexes': [models.Index(fields=['when'], name='audit_by_when'), models.Index(fields=['object_id', 'when'], name='audit_by_object')],
+                'indexes': [models.Index(fields=['occurred_at'], name='audit_by_time'), models.Index(fields=['object_id', 'occurred_at'], name='audit_by_object')],
             },
         ),
         migrations.CreateModel(
@@ -105,16 +105,16 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.CharField(max_length=63, primary_key=True, serialize=False, verbose_name='name')),
                 ('groups', models.TextField(blank=True)),
-                ('created', models.DateTimeField(null=True)),
+                ('created_at', models.DateTimeField(null=True)),
                 ('created_by', models.CharField(blank=True, max_length=255)),
-                ('rotated', models.DateTimeField(null=True, verbose_name='last new secret')),
-                ('expires', models.DateTimeField(null=True)),
+                ('rotated_at', models.DateTimeField(null=True, verbose_name='last new secret')),
+                ('expires_at', models.DateTimeField(null=True)),
                 ('permissions', models.TextField(blank=True, default='')),
                 ('last_seen_at', models.DateTimeField(blank=True, null=True, verbose_name='last used')),
                 ('last_host', models.CharField(blank=True, max_length=255)),
             ],
             options={
-                'indexes': [models.Index(fields=['created_by'], name='service_account_by_maker')],
+                'indexes': [models.Index(fields=['created_by'], name='service_account_by_creator')],
             },
         ),
         migrations.CreateModel(
@@ -124,8 +124,8 @@ class Migration(migrations.Migration):
                 ('type', models.CharField(max_length=64)),
                 ('record_id', models.TextField()),
                 ('version', models.BigIntegerField(unique=True)),
-                ('modified', models.FloatField()),
-                ('expires', models.FloatField(db_index=True, null=True)),
+                ('modified_at', models.FloatField()),
+                ('expires_at', models.FloatField(db_index=True, null=True)),
                 ('is_deleted', models.BooleanField(default=False)),
                 ('data', models.TextField()),
             ],
@@ -148,8 +148,8 @@ class Migration(migrations.Migration):
             name='Session',
             fields=[
                 ('id', models.CharField(max_length=320, primary_key=True, serialize=False)),
-                ('since', models.DateTimeField(null=True)),
-                ('expires', models.DateTimeField(null=True)),
+                ('started_at', models.DateTimeField(null=True)),
+                ('expires_at', models.DateTimeField(null=True)),
                 ('client_address', models.CharField(blank=True, max_length=64)),
                 ('user_agent', models.CharField(blank=True, max_length=512)),
                 ('last_seen_at', models.DateTimeField(blank=True, null=True, verbose_name='last seen')),
@@ -176,11 +176,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='session',
-            index=models.Index(fields=['-since', 'id'], name='session_by_since'),
+            index=models.Index(fields=['-started_at', 'id'], name='session_by_started_at'),
         ),
         migrations.AddIndex(
             model_name='session',
-            index=models.Index(fields=['expires'], name='session_by_expires'),
+            index=models.Index(fields=['expires_at'], name='session_by_expires_at'),
         ),
         migrations.AddIndex(
             model_name='membership',

@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                 ('url', models.TextField(verbose_name='URL, without its query')),
                 ('client_address', models.CharField(blank=True, max_length=64, verbose_name='client address')),
                 ('route_id', models.CharField(blank=True, max_length=16)),
-                ('route', models.CharField(blank=True, max_length=255)),
+                ('route_name', models.CharField(blank=True, max_length=255)),
                 ('outcome', models.CharField(max_length=24)),
                 ('reason', models.CharField(blank=True, max_length=255)),
                 ('shadow_outcome', models.CharField(blank=True, max_length=24, verbose_name='shadow outcome')),
