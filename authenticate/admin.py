@@ -1,5 +1,6 @@
-"""Admin page "Temporary access": requests and grants.  Approvers answer here as on their own page, by the same desk;
-an administrator who is no approver ends access, and can't give any.
+"""Admin page "Temporary access": requests and grants.
+
+Approvers decide requests here as on the access page. An administrator who is not an approver can only revoke access.
 """
 
 from collections.abc import AsyncGenerator
@@ -27,12 +28,12 @@ from databroker.grants.request_store import AccessRequestStore, StoredAccessRequ
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
-MOST_SHOWN = 100
-# Read of each kind before the page is made, so that it takes the same time whatever there is.
-MOST_READ = 1000
-AWAY = "The data broker is unavailable; the change may be incomplete. Reload in a minute."
-LOG_AWAY = "The audit log is unavailable. Nothing was changed; try again in a minute."
-NO_ANSWERER = "You can't decide this request: only approvers of its route can, and not on their own requests."
+MAX_ROWS = 100
+# Records of each kind that are read, which bounds the time of the page.
+MAX_READ = 1000
+BROKER_UNAVAILABLE = "The data broker is unavailable; the change may be incomplete. Reload in a minute."
+AUDIT_LOG_UNAVAILABLE = "The audit log is unavailable. Nothing was changed; try again in a minute."
+NOT_AN_APPROVER = "You can't decide this request: only approvers of its route can, and not on their own requests."
 DONE = {"approve": "Approved.", "refuse": "Refused.", "revoke": "The access was revoked."}
 
 
@@ -52,40 +53,40 @@ class AccessForAWhileAdmin(PageAdmin):
             self._do(request)
             return HttpResponseRedirect(request.path)
         try:
-            context = async_to_sync(_shown)(request)
+            context = async_to_sync(_context)(request)
         except BrokerError:
             context = {"problem": "The data broker is unavailable."}
-        return self.page(request, "admin/authenticate/access.html", "Temporary access", most=MOST_SHOWN, **context)
+        return self.page(request, "admin/authenticate/access.html", "Temporary access", most=MAX_ROWS, **context)
 
     def _do(self, request: HttpRequest) -> None:
-        """Do what a button says, and say what came of it."""
+        """Perform the action of a button, and show its result."""
         try:
-            self.message_user(request, async_to_sync(_step)(request), messages.SUCCESS)
+            self.message_user(request, async_to_sync(_perform)(request), messages.SUCCESS)
         except AccessError as error:
             text = str(error)
             self.message_user(request, f"{text[:1].upper()}{text[1:]}.", messages.WARNING)
         except AuditLogAway:
-            self.message_user(request, LOG_AWAY, messages.ERROR)
+            self.message_user(request, AUDIT_LOG_UNAVAILABLE, messages.ERROR)
         except BrokerError:
-            self.message_user(request, AWAY, messages.ERROR)
+            self.message_user(request, BROKER_UNAVAILABLE, messages.ERROR)
 
 
-async def caller_in_admin(request: HttpRequest) -> AccessActor | None:
-    """The administrator as the desk knows people; None of one who came in by password, or whose session has just ended."""
+async def admin_actor(request: HttpRequest) -> AccessActor | None:
+    """Return the administrator as an actor; None if they signed in by password, or their session has ended."""
     gate = page_context(request)
     entered_by, session = request.session.get(SESSION_KEY), await get_session(request)
     return await actor_for(gate, session) if session is not None and session.id == entered_by else None
 
 
-async def _step(request: HttpRequest) -> str:
+async def _perform(request: HttpRequest) -> str:
     gate, sent = page_context(request), request.POST
-    desk, do = gate.authenticate.access, sent.get("do", "")
+    desk, do = gate.authenticate.access_requests, sent.get("do", "")
     if do == "revoke":
         user_id, _, id = sent.get("access", "").rpartition(" ")
         audit = administrator_log(request)
         await desk.revoke_as_administrator(audit.actor.name, user_id, id, audit)
         return DONE[do]
-    caller, (id, _, nonce) = await caller_in_admin(request), sent.get("request", "").partition(" ")
+    caller, (id, _, nonce) = await admin_actor(request), sent.get("request", "").partition(" ")
     if caller is None or do not in DONE:
         raise AccessError("only administrators signed in by single sign-on can decide requests; nothing was changed")
     if do == "refuse":
@@ -95,42 +96,42 @@ async def _step(request: HttpRequest) -> str:
     return DONE[do] if asked.grant_expires_at else "Approved. More approvals are needed."
 
 
-async def _shown(request: HttpRequest) -> dict[str, Any]:
+async def _context(request: HttpRequest) -> dict[str, Any]:
     gate = page_context(request)
     broker, clock = gate.broker, gate.authenticate.clock
-    waiting = await first_of(AccessRequestStore(broker, clock).all())
-    given, expired = [await first_of(GrantStore(broker, clock).list(expired=expired)) for expired in (False, True)]
-    caller = await caller_in_admin(request)
+    waiting = await take(AccessRequestStore(broker, clock).all())
+    given, expired = [await take(GrantStore(broker, clock).list(expired=expired)) for expired in (False, True)]
+    caller = await admin_actor(request)
     waiting.sort(key=lambda held: held.request.requested_at)
     given.sort(key=lambda each: each[1].expires_at)
     expired.sort(key=lambda each: each[1].expires_at, reverse=True)
     return {
-        "waiting": [_waits(gate.authenticate.access, held, caller) for held in waiting[:MOST_SHOWN]],
-        "more_waiting": len(waiting) > MOST_SHOWN,
-        "given": list(starmap(_given, given[:MOST_SHOWN])),
-        "more_given": len(given) > MOST_SHOWN,
-        "expired": list(starmap(_given, expired[:MOST_SHOWN])),
-        "no_answerer": NO_ANSWERER,
+        "waiting": [_pending_row(gate.authenticate.access_requests, held, caller) for held in waiting[:MAX_ROWS]],
+        "more_waiting": len(waiting) > MAX_ROWS,
+        "given": list(starmap(_grant_row, given[:MAX_ROWS])),
+        "more_given": len(given) > MAX_ROWS,
+        "expired": list(starmap(_grant_row, expired[:MAX_ROWS])),
+        "no_answerer": NOT_AN_APPROVER,
     }
 
 
-async def first_of(found: AsyncGenerator[Any], most: int = MOST_READ) -> list[Any]:
-    """The first `most` of them."""
+async def take(records: AsyncGenerator[Any], maximum: int = MAX_READ) -> list[Any]:
+    """Return at most `maximum` records."""
     first: list[Any] = []
-    async for each in found:
+    async for each in records:
         first.append(each)
-        if len(first) >= most:
+        if len(first) >= maximum:
             break
-    await found.aclose()
+    await records.aclose()
     return first
 
 
-def _waits(desk: Any, held: StoredAccessRequest, caller: AccessActor | None) -> dict[str, Any]:
+def _pending_row(desk: Any, held: StoredAccessRequest, caller: AccessActor | None) -> dict[str, Any]:
     access_request, route = held.request, desk.rules.route(held.request.route)
     asking = None if route is None else route.access_requests
     return {
         "asked": access_request,
-        "person_url": _person_url(access_request.user_id),
+        "person_url": _user_url(access_request.user_id),
         "value": f"{held.id} {access_request.request_id}",
         "duration": format_duration(access_request.duration_seconds),
         "needed": 0 if asking is None else asking.approvals,
@@ -141,14 +142,14 @@ def _waits(desk: Any, held: StoredAccessRequest, caller: AccessActor | None) -> 
     }
 
 
-def _given(held: UserGrants, access: AccessGrant) -> dict[str, Any]:
+def _grant_row(held: UserGrants, access: AccessGrant) -> dict[str, Any]:
     moments = {"since": time_element(access.started_at), "until": time_element(access.expires_at)}
     value = f"{held.user_id} {access.route_hash}"
-    return {"held": held, "person_url": _person_url(held.user_id), "access": access, "value": value, **moments}
+    return {"held": held, "person_url": _user_url(held.user_id), "access": access, "value": value, **moments}
 
 
-def _person_url(id: str) -> str:
-    """Page of a person; of one whose accounts are linked the list of these."""
+def _user_url(id: str) -> str:
+    """Return the page of a user; for linked accounts, the list of them."""
     kind, _, address = id.partition("/")
     if kind == VERIFIED_EMAIL:
         return f"{reverse('admin:databroker_user_changelist')}?{urlencode({'q': address})}"

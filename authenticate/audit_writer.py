@@ -1,4 +1,4 @@
-"""Audit trail of what is done outside of the admin: rows of the audit log, written a moment later, many at once."""
+"""Buffered writer of audit log entries from outside the admin: entries are written in batches, after a short delay."""
 
 import asyncio
 
@@ -11,68 +11,68 @@ from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 
-GATHERED = 0.2  # seconds
-AT_ONCE = 500
-MOST_WAITING = 5_000
+FLUSH_INTERVAL = 0.2  # seconds
+BATCH_SIZE = 500
+MAX_QUEUE = 5_000
 
 
-class AuditTrail:
-    """Bounded queue of entries: whoever is faster than the database waits for it."""
+class AuditWriter:
+    """Bounded queue of entries. `enqueue` waits while it is full."""
 
     def __init__(self) -> None:
-        self._waiting: list[AuditEntry] = []
-        self._noted = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._is_over = False
-        self._writer: asyncio.Task[None] | None = None
+        self._queue: list[AuditEntry] = []
+        self._has_entries = asyncio.Event()
+        self._has_capacity = asyncio.Event()
+        self._has_capacity.set()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the writer.  Not from within a request: what asgiref runs for a task's request ends with that request."""
-        self._writer = spawn(self._write(), name="audit trail")
+        """Start the writer. Do not call this within a request, because asgiref's threads of a request end with it."""
+        self._task = spawn(self._write(), name="audit trail")
 
     async def stop(self) -> None:
-        """Return when all that was noted is in the log, or can't be."""
-        self._is_over = True
-        self._noted.set()
-        if self._writer is not None:
-            await asyncio.wait({self._writer})
+        """Return when all queued entries are written or have failed."""
+        self._stopping = True
+        self._has_entries.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
 
-    async def note(self, entry: AuditEntry) -> None:
-        await self._room.wait()
-        self._waiting.append(entry)
-        self._noted.set()
-        if len(self._waiting) >= MOST_WAITING:
-            self._room.clear()
+    async def enqueue(self, entry: AuditEntry) -> None:
+        await self._has_capacity.wait()
+        self._queue.append(entry)
+        self._has_entries.set()
+        if len(self._queue) >= MAX_QUEUE:
+            self._has_capacity.clear()
 
     async def _write(self) -> None:
         while True:
-            await self._noted.wait()
-            if not self._is_over:
-                await asyncio.sleep(GATHERED)
-            self._noted.clear()
-            while some := self._waiting[:AT_ONCE]:
-                await _written(some)
-                del self._waiting[: len(some)]
-                self._room.set()
-            if self._is_over:
+            await self._has_entries.wait()
+            if not self._stopping:
+                await asyncio.sleep(FLUSH_INTERVAL)
+            self._has_entries.clear()
+            while some := self._queue[:BATCH_SIZE]:
+                await _write_batch(some)
+                del self._queue[: len(some)]
+                self._has_capacity.set()
+            if self._stopping:
                 return
 
 
-async def _written(some: list[AuditEntry]) -> None:
-    # What was done counts all the same: whom the provider shuts out, or who signs out, must be out.
-    for entry, error in await sync_to_async(_write)(some):
+async def _write_batch(entries: list[AuditEntry]) -> None:
+    # A lost entry does not undo its action: a sign-out or a deactivation must take effect.
+    for entry, error in await sync_to_async(_write_entries)(entries):
         log.error("audit log entry lost", action=entry.action, id=entry.object_id, by=entry.actor_id, error=str(error))
 
 
-def _write(some: list[AuditEntry]) -> list[tuple[AuditEntry, Exception]]:
-    """Write the entries; return those that can't be written, each with its error: they must not take the others with them."""
+def _write_entries(entries: list[AuditEntry]) -> list[tuple[AuditEntry, Exception]]:
+    """Write the entries. Return those that failed, each with its error; they do not affect the others."""
     try:
-        AuditEntry.objects.bulk_create(some, batch_size=100)
+        AuditEntry.objects.bulk_create(entries, batch_size=100)
     except OperationalError as error:  # the database is unavailable, for each of them
-        return [(entry, error) for entry in some]
+        return [(entry, error) for entry in entries]
     except (Error, ValueError):
-        return [(entry, problem) for entry in some if (problem := _write_one(entry)) is not None]
+        return [(entry, problem) for entry in entries if (problem := _write_one(entry)) is not None]
     finally:
         connection.close()
     return []

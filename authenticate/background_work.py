@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from authenticate.jwks_publisher import PublishedKeys
-from authenticate.provider_health import ProviderWatch
+from authenticate.jwks_publisher import JwksPublisher
+from authenticate.provider_health import ProviderHealth
 from authenticate.removed_directories import RemovedDirectories
 from authenticate.removed_providers import RemovedProviders
 from authenticate.scim.scim_directory import ScimDirectory
 from authenticate.scim.scim_errors import ScimError
-from authenticate.session.linked_account_index import LinkedIndex
-from authenticate.session.refresh_worker import AT_ONCE, RefreshWorker
+from authenticate.session.linked_account_index import LinkedAccountIndexer
+from authenticate.session.refresh_worker import CONCURRENCY, RefreshWorker
 from authenticate.session.session_refresh import SessionRefresh
-from authenticate.session.session_service import Sessions
+from authenticate.session.session_service import SessionService
 from config.options import Options
 from databroker.broker_client import BrokerClient
 from databroker.leader_election import run_elected
@@ -38,11 +38,11 @@ class BackgroundWork:
         options: Options,
         broker: BrokerClient,
         *,
-        sessions: Sessions,
+        sessions: SessionService,
         scim: Mapping[str, ScimDirectory],
         refresh: SessionRefresh,
-        provider_health: ProviderWatch,
-        published_keys: PublishedKeys,
+        provider_health: ProviderHealth,
+        published_keys: JwksPublisher,
         clock: Callable[[], float],
     ):
         self._options = options
@@ -61,8 +61,8 @@ class BackgroundWork:
         self._tasks.append(spawn(self._provider_health.run(), name="provider health checks"))
         self._tasks.append(spawn(self._published_keys.run(), name="published keys"))
         interval = self._options.idp_refresh_directory_interval.total_seconds()
-        at_once = AT_ONCE * len(self._options.providers)
-        worker = RefreshWorker(self._refresh, self._broker, interval=interval, clock=self._clock, at_once=at_once)
+        at_once = CONCURRENCY * len(self._options.providers)
+        worker = RefreshWorker(self._refresh, self._broker, interval=interval, clock=self._clock, concurrency=at_once)
         self._tasks.append(spawn(run_elected(self._broker, "session refresh", worker.run), name="election for session refresh"))
 
     async def stop(self) -> None:
@@ -75,7 +75,7 @@ class BackgroundWork:
         for pause in CLEANUP_DELAYS:
             await asyncio.sleep(pause)
             await RemovedProviders(self._options, self._broker).run()
-            await LinkedIndex(self._sessions, self._broker).run()
+            await LinkedAccountIndexer(self._sessions, self._broker).run()
 
     async def _clean_up_directories(self) -> None:
         for pause in CLEANUP_DELAYS:

@@ -38,7 +38,7 @@ class BrowserRedirects:
 
         A page of the authenticate host is the location itself. A route host gets the session through a handoff token.
         """
-        if self._targets.is_own(target):
+        if self._targets.is_authenticate_page(target):
             return str(target)
         token = self._handoffs.seal(session.id, attempt_id, target.host_port, str(target), self._clock())
         return f"{target.origin}{CALLBACK_PATH}?gate_session={token}"

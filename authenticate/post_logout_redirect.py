@@ -1,4 +1,4 @@
-"""Post-logout redirect: one page of ours, registered once at the provider, whose `state` says where the browser goes on."""
+"""Post-logout redirect: one page, registered once at the provider, whose `state` contains the final target."""
 
 from authenticate.redirect_targets import IsRouteOrigin, RedirectTargets
 from config.options import Options
@@ -6,45 +6,46 @@ from foundation.crypto.sealing import Sealer
 from foundation.errors import SealError
 
 PATH = "/.gate/signed_out"
-# A provider may ask whether somebody means it, and they may have coffee first.
+# Seconds; a provider may ask the user for confirmation first.
 LIFETIME = 3600.0
 MAX_URL = 2000
 
 
 class PostLogoutRedirect:
-    """`post_logout_redirect_uri` (OpenID Connect RP-Initiated Logout 1.0), always our own page: providers compare it character by
-    character.
+    """`post_logout_redirect_uri` (OpenID Connect RP-Initiated Logout 1.0).
+
+    It is always gate's page, because providers compare it exactly with the registered one.
     """
 
     def __init__(self, options: Options, targets: RedirectTargets):
         self._sealer = Sealer(options.cookie_secret, "after sign-out")
         self._origin = options.authenticate_service_url.origin
-        self._own_page = self._origin + PATH
+        self._page_url = self._origin + PATH
         self._default = str(options.signout_redirect_url or "")
         self._targets = targets
 
-    def url(self, wanted: str, is_route_origin: IsRouteOrigin) -> str:
-        """The URL to go on to: `wanted` where it is ours, else what the operator has set, "" for nothing."""
-        target = self._targets.target(wanted, is_route_origin)
-        return target.short(MAX_URL) if target is not None else self._default
+    def resolve(self, requested: str, is_route_origin: IsRouteOrigin) -> str:
+        """Return the final target: `requested` if it is on a host of gate, else the configured default, "" for none."""
+        target = self._targets.resolve(requested, is_route_origin)
+        return target.truncated(MAX_URL) if target is not None else self._default
 
     def params(self, url: str, now: float) -> dict[str, str]:
-        """Parameters of the logout request; without a `url` none: the provider's own page says that it is done.
+        """Return the parameters of the logout request, none without a `url`: the provider then shows its page.
 
-        Most providers refuse, instead of signing out, where our page is not registered with them.
+        Most providers reject the logout if the page is not registered with them.
         """
         if not url:
             return {}
-        if url == self._own_page:
+        if url == self._page_url:
             return {"post_logout_redirect_uri": url}
         state = self._sealer.seal({"to": url}, audience=self._origin, expires_at=now + LIFETIME)
-        return {"post_logout_redirect_uri": self._own_page, "state": state}
+        return {"post_logout_redirect_uri": self._page_url, "state": state}
 
-    def url_of(self, state: str, is_route_origin: IsRouteOrigin, now: float) -> str:
-        """Return the URL that a `state` names, "" for our own page; the default where it names none that is ours."""
+    def resolve_state(self, state: str, is_route_origin: IsRouteOrigin, now: float) -> str:
+        """Return the target in a `state`, "" for gate's page; the default if the state is invalid or its target is not allowed."""
         try:
-            wanted = str(self._sealer.open(state, audience=self._origin, now=now)["to"])
+            requested = str(self._sealer.open(state, audience=self._origin, now=now)["to"])
         except SealError:
-            wanted = ""
-        url = self.url(wanted, is_route_origin)
-        return "" if url == self._own_page else url
+            requested = ""
+        url = self.resolve(requested, is_route_origin)
+        return "" if url == self._page_url else url

@@ -1,4 +1,4 @@
-"""Provider watch: whether the identity providers can be used, as far as somebody has needed them; each is in trouble for itself alone."""
+"""Provider health: whether the identity providers that were used so far are available, each independently."""
 
 import asyncio
 
@@ -11,51 +11,51 @@ from foundation.readiness import ComponentStatus, degraded, format_utc
 
 log = structlog.get_logger(__name__)
 
-LOOK_EVERY = 30.0  # seconds until a provider in trouble is looked at again
+POLL_INTERVAL = 30.0  # seconds until an unavailable provider is probed again
 PART = "provider"
 
 
-class ProviderWatch:
-    """Watch over the providers of one configuration."""
+class ProviderHealth:
+    """Health of the providers of one configuration."""
 
     def __init__(self, clients: ProviderClients):
         self._clients = clients
-        self._is_sole = len(clients.configured) == 1
+        self._is_only_provider = len(clients.configured) == 1
         self._warned: set[str] = set()
 
     async def run(self) -> None:
-        """Read the discovery document of a sole provider once: the operator hears of a wrong setting now, and not from the first person
-        who signs in.
+        """Probe the providers.
 
-        And of any while something is wrong there, so that it is known when that is over.  Several are asked when they are needed.
+        The discovery document of the only provider is read once at the start, so that a wrong setting is reported before the first
+        sign-in. With several providers, each is first contacted when it is needed. A failing provider is probed until it recovers.
         """
         while True:
-            await asyncio.gather(*map(self._look, tuple(self._clients.all()) if self._is_sole else self._clients.made))
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.gather(*map(self._probe, tuple(self._clients.all()) if self._is_only_provider else self._clients.active))
+            await asyncio.sleep(POLL_INTERVAL)
 
-    async def _look(self, client: ProviderClient) -> None:
+    async def _probe(self, client: ProviderClient) -> None:
         health, id = client.health, client.provider.id
-        began = health.changed_at if health.error else None
-        own = client.for_our_own_work()
+        failing_since = health.changed_at if health.error else None
+        background_client = client.for_background_work()
         try:
-            if health.error or (self._is_sole and not health.changed_at):
-                await own.provider.discovery(own.http)
+            if health.error or (self._is_only_provider and not health.changed_at):
+                await background_client.provider.discovery(background_client.http)
                 health.mark_up()
             self._warned.discard(id)
         except ProviderError as error:
-            health.mark_down(str(error), began)  # an answer that can't be used came between
+            health.mark_down(str(error), failing_since)  # the failure continues, because an invalid response is no recovery
             if id not in self._warned:
                 log.warning("identity provider unavailable", provider=id, reason=str(error))
             self._warned.add(id)
 
     def readiness(self) -> ComponentStatus:
-        """Readiness of the providers, as far as they were asked; without them, who is signed in goes on."""
-        troubled = [client for client in self._clients.made if client.health.error]
+        """Return the readiness of the providers that were contacted. Sessions continue while a provider is unavailable."""
+        troubled = [client for client in self._clients.active if client.health.error]
         if troubled:
-            told = (f"{self._who(c.provider.id)} since {format_utc(c.health.changed_at)}: {c.health.error}" for c in troubled)
-            return degraded(PART, "; ".join(told))
-        since = max((client.health.changed_at for client in self._clients.made), default=0.0)
+            reasons = (f"{self._impact(c.provider.id)} since {format_utc(c.health.changed_at)}: {c.health.error}" for c in troubled)
+            return degraded(PART, "; ".join(reasons))
+        since = max((client.health.changed_at for client in self._clients.active), default=0.0)
         return ComponentStatus(PART, reason=f"responded at {format_utc(since)}" if since else "not contacted yet")
 
-    def _who(self, id: str) -> str:
-        return "sign-in is unavailable" if self._is_sole else f"sign-in at {id} is unavailable"
+    def _impact(self, id: str) -> str:
+        return "sign-in is unavailable" if self._is_only_provider else f"sign-in at {id} is unavailable"

@@ -1,4 +1,4 @@
-"""Removed providers: sessions of those that are not configured any more, or under whose id another issuer is, end at once."""
+"""End of the sessions of providers that are no longer configured, or whose id now belongs to another issuer."""
 
 from collections import defaultdict
 
@@ -14,12 +14,14 @@ from foundation.errors import GateError
 
 log = structlog.get_logger(__name__)
 
-FIRST_PAUSE = 0.1
+INITIAL_BACKOFF = 0.1
 
 
 class RemovedProviders:
-    """The work `run`, once for each configuration.  A session of such a provider counts as none from the first moment on
-    (`SessionReader`); here it ends, so that nothing of it is left when the provider comes back, and open streams end.
+    """The cleanup `run`, once per configuration.
+
+    Such sessions are already ignored by `SessionReader`. Deleting them closes open streams and prevents their return if the
+    provider is configured again.
     """
 
     def __init__(self, options: Options, broker: BrokerClient):
@@ -31,22 +33,22 @@ class RemovedProviders:
         def unable(error: GateError) -> None:
             log.warning("ending sessions of removed providers failed", reason=str(error))
 
-        await retry(self._end, unable, FIRST_PAUSE)
+        await retry(self._end, unable, INITIAL_BACKOFF)
 
     async def _end(self) -> None:
-        gone = defaultdict[str, list[str]](list)
+        ids_by_provider = defaultdict[str, list[str]](list)
         async for record in every(self._broker, SESSION):
-            if (provider := self._gone(record)) is not None:
-                gone[provider].append(record.id)
-        for provider, ids in gone.items():
+            if (provider := self._removed_provider(record)) is not None:
+                ids_by_provider[provider].append(record.id)
+        for provider, ids in ids_by_provider.items():
             ended = await end_sessions(self._broker, ids)
             log.warning("sessions of removed identity provider ended", provider=provider, sessions=len(ended))
 
-    def _gone(self, record: Record) -> str | None:
-        """The id of the provider whose session this was; None for one that counts, or that makes no sense."""
+    def _removed_provider(self, record: Record) -> str | None:
+        """Return the id of the removed provider that issued the session; None if the session is valid or malformed."""
         if (session := SessionRecord.parse(record)) is None:
             return None
         provider = self._providers.get(session.provider)
-        # Another URL in the keys of one provider may be a mistake: sessions count as none meanwhile, and taken back, nothing is lost.
+        # A changed URL in the single-provider keys may be a mistake: sessions are ignored but retained, so that it can be reverted.
         counts = vouches(provider, session) or (provider is not None and not self._has_entries)
         return None if counts else session.provider

@@ -8,25 +8,25 @@ from typing import Any, Protocol
 from authenticate.access_requests.access_request_service import AccessRequestService
 from authenticate.access_requests.access_webhook import AccessWebhook
 from authenticate.api.api_authenticator import ApiAuthenticator
-from authenticate.audit_writer import AuditTrail
+from authenticate.audit_writer import AuditWriter
 from authenticate.background_work import BackgroundWork
 from authenticate.browser_redirects import BrowserRedirects
 from authenticate.directory.directory_service import DirectoryService
-from authenticate.jwks_publisher import PublishedKeys
+from authenticate.jwks_publisher import JwksPublisher
 from authenticate.page_paths import ACCESS_PATH
 from authenticate.portal.portal import Portal
 from authenticate.post_logout_redirect import PostLogoutRedirect
 from authenticate.provider.client_registry import ProviderClients
-from authenticate.provider_health import ProviderWatch
-from authenticate.provider_selection import ProviderChoice
+from authenticate.provider_health import ProviderHealth
+from authenticate.provider_selection import ProviderSelector
 from authenticate.redirect_targets import RedirectTargets
 from authenticate.replay_guard import ReplayGuard
 from authenticate.scim.scim_authenticator import ScimAuthenticator
 from authenticate.scim.scim_directory import ScimDirectory
 from authenticate.session.provider_initiated_logout import ProviderLogout
-from authenticate.session.refresh_worker import AT_ONCE
+from authenticate.session.refresh_worker import CONCURRENCY
 from authenticate.session.session_refresh import SessionRefresh
-from authenticate.session.session_service import Sessions
+from authenticate.session.session_service import SessionService
 from authorize.authorizer import AuthorizePageContext
 from config.options import Options
 from databroker.broker_client import BrokerClient
@@ -43,13 +43,13 @@ from foundation.tasks import spawn
 from foundation.web.page_context import request_context
 
 # Concurrent sign-ins that wait for one provider, in total and per client network. Each has a connection, because there are 100.
-MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK = 80, 20
+MAX_AT_PROVIDER, MAX_PER_NETWORK = 80, 20
 # Concurrent calls of the API, in total and per service account, so that pages are served as well.
-MOST_API_CALLS, MOST_OF_ONE_PROGRAM = 40, 10
+MAX_API_CALLS, MAX_API_CALLS_PER_ACCOUNT = 40, 10
 
 
 class AuthenticateService:
-    """The service for one set of Options.  `host_port` and `origin` are those of `authenticate_service_url`."""
+    """The service for one configuration. `host_port` and `origin` are those of `authenticate_service_url`."""
 
     def __init__(
         self,
@@ -66,33 +66,31 @@ class AuthenticateService:
         self.origin = options.authenticate_service_url.origin
         self.host_port = options.authenticate_service_url.host_port
         self.providers = ProviderClients(options, clock)
-        self._provider_watch = ProviderWatch(self.providers)
-        self.sessions = Sessions(options, broker)
+        self._provider_health = ProviderHealth(self.providers)
+        self.sessions = SessionService(options, broker)
         self.attempts = SignInAttempts(options, purpose="provider")
         self.csrf = CsrfTokens(options)
         self.signer = UrlSigner(options)
-        self.targets = RedirectTargets(self.origin)
-        self.post_logout_redirect = PostLogoutRedirect(options, self.targets)
-        self.redirects = BrowserRedirects(options, self.signer, self.targets, clock)
+        self.redirect_targets = RedirectTargets(self.origin)
+        self.post_logout_redirect = PostLogoutRedirect(options, self.redirect_targets)
+        self.redirects = BrowserRedirects(options, self.signer, self.redirect_targets, clock)
         self.replay_guard = ReplayGuard(broker, clock)
-        self.program_requests = ProgrammaticRequests(options)
-        self.provider_logout = ProviderLogout(self.providers, broker, self.sessions.at_provider, clock)
+        self.consent_requests = ProgrammaticRequests(options)
+        self.provider_logout = ProviderLogout(self.providers, broker, self.sessions.index, clock)
         self.directory = directory or DirectoryService(options, broker, clock)
-        self.refresh = SessionRefresh(self.providers.for_our_own_work, broker, clock, share=AT_ONCE)
-        self.places_at_provider = {
-            id: ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK, options.process_count) for id in options.providers
-        }
-        self.choice = ProviderChoice(options)
+        self.refresh = SessionRefresh(self.providers.for_background_work, broker, clock, max_per_provider=CONCURRENCY)
+        self.provider_slots = {id: ConcurrencyLimit(MAX_AT_PROVIDER, MAX_PER_NETWORK, options.process_count) for id in options.providers}
+        self.provider_selector = ProviderSelector(options)
         self.portal = Portal(options, broker)
         self._access_webhook = AccessWebhook(options, f"{self.origin}{ACCESS_PATH}", clock)
-        self.access = AccessRequestService(options, broker, clock, self._access_webhook.enqueue)
+        self.access_requests = AccessRequestService(options, broker, clock, self._access_webhook.enqueue)
         self.api_access = ApiAuthenticator(broker, clock)
-        self.api_places = ConcurrencyLimit(MOST_API_CALLS, MOST_OF_ONE_PROGRAM, options.process_count)
+        self.api_slots = ConcurrencyLimit(MAX_API_CALLS, MAX_API_CALLS_PER_ACCOUNT, options.process_count)
         pushing = [provider for provider in options.providers.values() if provider.has_scim]
         self.scim: Mapping[str, ScimDirectory] = {provider.id: ScimDirectory(provider, broker, clock) for provider in pushing}
-        self.audit_trail = AuditTrail()
+        self.audit_writer = AuditWriter()
         self.scim_access = ScimAuthenticator({provider.id: provider.scim_tokens for provider in pushing})
-        self.published_keys = PublishedKeys(signing_key, broker, clock)
+        self.jwks_publisher = JwksPublisher(signing_key, broker, clock)
         self._background = self._build_background_work()
         self._revocations: set[asyncio.Task[None]] = set()
 
@@ -103,30 +101,30 @@ class AuthenticateService:
             sessions=self.sessions,
             scim=self.scim,
             refresh=self.refresh,
-            provider_health=self._provider_watch,
-            published_keys=self.published_keys,
+            provider_health=self._provider_health,
+            published_keys=self.jwks_publisher,
             clock=self.clock,
         )
 
-    async def start(self, *, alone: bool = True) -> None:
+    async def start(self, *, is_primary: bool = True) -> None:
         """Start the background work.
 
         If not `alone`, another process of this gate does the work that is done once, and only the writers of this process start.
         """
-        self.audit_trail.start()
+        self.audit_writer.start()
         self._access_webhook.start()
-        if alone:
+        if is_primary:
             self._background.start()
 
     def readiness(self) -> ComponentStatus:
-        return self._provider_watch.readiness()
+        return self._provider_health.readiness()
 
     async def is_deactivated(self, session: SessionRecord) -> bool:
         """Return whether the session's provider has deactivated its user by SCIM."""
         directory = self.scim.get(session.provider)
         return directory is not None and await directory.is_deactivated(session)
 
-    def replaced_by(self, options: Options) -> None:
+    def on_replaced(self, options: Options) -> None:
         """Stop writing records of providers that the new configuration, which is now in force, does not have."""
         self.sessions.successor = SessionReader(options)
 
@@ -140,12 +138,12 @@ class AuthenticateService:
             await asyncio.wait(self._revocations)
         await self.provider_logout.stop()
         await self._access_webhook.stop()
-        await self.audit_trail.stop()
+        await self.audit_writer.stop()
         await self.providers.close()
 
-    def revoke_soon(self, session: SessionRecord) -> None:
+    def revoke_in_background(self, session: SessionRecord) -> None:
         """Revoke the session's tokens in the background, because the user need not wait for a slow provider: the session has ended."""
-        task = spawn(self.providers.for_our_own_work(session).revoke(session), name="revoke tokens")
+        task = spawn(self.providers.for_background_work(session).revoke(session), name="revoke tokens")
         self._revocations.add(task)
         task.add_done_callback(self._revocations.discard)
 
@@ -155,7 +153,7 @@ class AuthenticatePageContext(AuthorizePageContext, Protocol):
 
     @property
     def authenticate(self) -> AuthenticateService:
-        """RuntimeError in a process without it, which serves none of its pages."""
+        """The service. Raises RuntimeError in a process without it, which serves none of its pages."""
         ...
 
 

@@ -27,7 +27,7 @@ from foundation.web.responses import render_error
 
 
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
-    """The callback page.  `authenticate_callback_path` is a setting of the running process, not of Django's, so it is compared here."""
+    """Serve the callback page. `authenticate_callback_path` is compared here because it is not known when Django loads the URLs."""
     if "/" + path != page_context(request).options.authenticate_callback_path:
         return render_error(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
     return await callback(request)

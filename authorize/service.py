@@ -47,7 +47,7 @@ class VerifiedBearer(Protocol):
 
 
 class BearerTokenVerifier(Protocol):
-    async def verify(self, route_id: str, token: str, asker: str = "") -> VerifiedBearer | InvalidToken:
+    async def verify(self, route_id: str, token: str, client_address: str = "") -> VerifiedBearer | InvalidToken:
         """Return the user of a token, the same object while the token is cached.  InvalidToken if the route does not accept it.
 
         `asker` is the client address, "" if in doubt.  Raises ProviderError if the token cannot be verified.

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.http import urlencode
 
 from authenticate.access_requests.access_request_service import route_title
-from authenticate.admin import first_of
+from authenticate.admin import take
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
 from databroker.admin.directory_run_admin import last_readings
@@ -143,7 +143,7 @@ def _failing(gate: ProxyPageContext) -> tuple[tuple[str, str], ...]:
 def _waiting(gate: ProxyPageContext) -> int | None:
     """Return the number of pending access requests, at most MOST_WAITING."""
     try:
-        return len(async_to_sync(first_of)(AccessRequestStore(gate.broker).all(), MOST_WAITING))
+        return len(async_to_sync(take)(AccessRequestStore(gate.broker).all(), MOST_WAITING))
     except BrokerError:
         return None
 

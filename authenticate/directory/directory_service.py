@@ -1,4 +1,4 @@
-"""Directory service: the directories of all providers, each of which is read, fails and is slow by itself."""
+"""Directory service: the directories of all providers, synced independently of each other."""
 
 import asyncio
 import time
@@ -14,11 +14,11 @@ PART = "directory"
 
 
 class DirectoryService:
-    """The directories' work for one set of Options; none where they name no directory."""
+    """The directories of one configuration."""
 
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float] = time.time):
         made = (ProviderDirectory(options, provider, broker, clock) for provider in options.providers.values())
-        self._directories = {each.provider.id: each for each in made if each.is_here}
+        self._directories = {each.provider.id: each for each in made if each.is_configured}
         self._has_entries = options.identity_providers is not None
 
     async def start(self) -> None:
@@ -27,7 +27,7 @@ class DirectoryService:
             directory.start()
 
     def readiness(self) -> ComponentStatus:
-        """Readiness of the directories, as far as this process reads them; without one its people's groups grow old."""
+        """Return the readiness of the directories that this process syncs. While one is unavailable, its groups are outdated."""
         if not self._directories:
             return ComponentStatus(PART, reason="none is configured")
         troubles = [f"groups{self._of(id)} {each.trouble}" for id, each in self._directories.items() if each.trouble]
@@ -42,11 +42,11 @@ class DirectoryService:
         return f"{id} " if self._has_entries else ""
 
     async def stop(self, grace: float = 0.0) -> None:
-        """Release the work to another process at once; sign-ins under way may look somebody up for `grace` seconds."""
+        """Release the work to another process immediately. Sign-ins in progress may look up users for `grace` more seconds."""
         await asyncio.gather(*(directory.stop(grace) for directory in self._directories.values()))
 
     async def look_up(self, user_id: str, access_token: str) -> None:
-        """Write the groups of a person who signs in, as the directory of their own provider tells them."""
+        """Write the groups of a user who signs in, from the directory of their provider."""
         directory = self._directories.get(user_id.partition("/")[0])
         if directory is not None:
             await directory.look_up(user_id, access_token)

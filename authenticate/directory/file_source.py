@@ -1,4 +1,4 @@
-"""Directory file (`directory_file`): users and groups that an operator writes down, as YAML, JSON or CSV."""
+"""Directory file (`directory_file`): users and groups defined by the operator, as YAML, JSON or CSV."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ _CSV_COLUMNS = ("kind", "id", "email", "name", "groups")
 
 
 def read(path: Path, provider: ProviderConfig) -> DirectorySnapshot:
-    """The snapshot in the file; ConfigError, with every mistake in it, where it can't be read or is not a directory."""
+    """Return the snapshot in the file. Raises ConfigError with every problem in it."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -29,8 +29,9 @@ def read(path: Path, provider: ProviderConfig) -> DirectorySnapshot:
 
 
 def parse(content: bytes, suffix: str, provider: ProviderConfig) -> DirectorySnapshot:
-    """The snapshot in a file's content.  JSON is read as the YAML it is; `.csv` has the columns kind (user or group), id, email, name,
-    groups (parted by `;`).
+    """Return the snapshot in a file's content. Raises ConfigError.
+
+    JSON is parsed as YAML. `.csv` has the columns kind (user or group), id, email, name, groups (separated by `;`).
     """
     if len(content) > MAX_SIZE:
         raise ConfigError([Problem("", f"the directory is larger than {MAX_SIZE} bytes")])
@@ -43,13 +44,13 @@ def parse(content: bytes, suffix: str, provider: ProviderConfig) -> DirectorySna
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """PyYAML's safe loader, in C where it is built, which is six times faster (PyYAML 6.0)."""
+    """PyYAML's safe loader, in C if available, which is six times faster (PyYAML 6.0)."""
 
 
 class _DirectoryFileReader:
     def __init__(self, provider: ProviderConfig):
         self._provider = provider
-        # The file of an entry is of that provider's people; the only one there is counts whoever signs them in.
+        # The file of an entry in `identity_providers` is bound to that provider. The file of a single provider applies to any issuer.
         self._issuer = provider.issuer if provider.is_entry else ""
         self._problems: list[Problem] = []
 
@@ -72,24 +73,26 @@ class _DirectoryFileReader:
         return DirectorySnapshot(users, groups, issuer=self._issuer)
 
     def _user_id(self, key: str, entry: Mapping[str, Any]) -> str:
-        """The id of a person, who may be written without the provider's."""
-        written, own = self._text(key, entry, "id"), f"{self._provider.id}/"
-        if self._provider.is_entry and "/" in written and (not written.startswith(own) or written == own):
-            self._wrong(f"{key}.id", f"{written!r} is not a user of {self._provider.id}. Write the subject only, or prefix it with {own}")
-        return written if "/" in written else own + written
+        """Return the id of a user, which may be written without the provider's prefix."""
+        written, prefix = self._text(key, entry, "id"), f"{self._provider.id}/"
+        if self._provider.is_entry and "/" in written and (not written.startswith(prefix) or written == prefix):
+            self._report(
+                f"{key}.id", f"{written!r} is not a user of {self._provider.id}. Write the subject only, or prefix it with {prefix}"
+            )
+        return written if "/" in written else prefix + written
 
     def _entries(self, document: Mapping[str, Any], kind: str, keys: set[str]) -> list[tuple[str, Mapping[str, Any]]]:
         listed = document.get(kind) or []
         if not isinstance(listed, list):
-            self._wrong(kind, "must be a list")
+            self._report(kind, "must be a list")
             return []
         entries = []
         for index, entry in enumerate(listed):
             key = f"{kind}[{index}]"
             if not isinstance(entry, Mapping) or not set(entry) <= keys:
-                self._wrong(key, f"unknown key. Allowed: {', '.join(sorted(keys))}")
+                self._report(key, f"unknown key. Allowed: {', '.join(sorted(keys))}")
             elif entry.get("id") in (None, ""):
-                self._wrong(f"{key}.id", "is missing")
+                self._report(f"{key}.id", "is missing")
             else:
                 entries.append((key, entry))
         return entries
@@ -98,30 +101,30 @@ class _DirectoryFileReader:
         return self._one_text(f"{key}.{name}", entry.get(name))
 
     def _one_text(self, key: str, value: Any) -> str:
-        # A number without quotes is meant as it is written; true, 1.0 or a date would not come back the same.
+        # An unquoted integer is used as written; true, 1.0 or a date would not be reproduced exactly.
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
         if value is None:
             return ""
         if not isinstance(value, str) or not value.isprintable():
-            self._wrong(key, "must be text on one line. Put it in quotes")
-            return key  # stands for a value that nobody else has, so that one mistake is one problem
+            self._report(key, "must be text on one line. Put it in quotes")
+            return key  # a unique value, so that one mistake is reported once
         return value.strip()
 
     def _group_ids(self, key: str, entry: Mapping[str, Any]) -> list[str]:
         listed = entry.get("groups") or []
         if not isinstance(listed, list):
-            self._wrong(f"{key}.groups", "must be a list of group ids")
+            self._report(f"{key}.groups", "must be a list of group ids")
             return []
         ids = [self._one_text(f"{key}.groups[{index}]", value) for index, value in enumerate(listed)]
         return [group_id for group_id in ids if group_id]
 
     def _add(self, known: dict[str, Any], key: str, value: Any) -> None:
         if value.id in known:
-            self._wrong(f"{key}.id", f"duplicate id {value.id!r}")
+            self._report(f"{key}.id", f"duplicate id {value.id!r}")
         known[value.id] = value
 
-    def _wrong(self, key: str, message: str) -> None:
+    def _report(self, key: str, message: str) -> None:
         self._problems.append(Problem(key, message))
 
 

@@ -1,4 +1,4 @@
-"""Directory file watcher: the directory in the data broker follows `directory_file`, which is read whenever it changes."""
+"""Directory file watcher: syncs `directory_file` into the data broker whenever it changes."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ import structlog
 
 from authenticate.directory import file_source
 from authenticate.directory.snapshot import DirectoryError, DirectorySnapshot, TimeBudget
-from authenticate.directory.sync import apply, difference
+from authenticate.directory.sync import apply, diff
 from config.fields.setting_files import file_stamp
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
@@ -16,11 +16,11 @@ from foundation.readiness import HealthTracker
 
 log = structlog.get_logger(__name__)
 
-POLL = 1.0  # seconds between two looks at the file
+POLL_INTERVAL = 1.0  # seconds
 
 
 class FileSource:
-    """The file as the source of one reading."""
+    """The file as the source of a sync run."""
 
     def __init__(self, path: Path, provider: ProviderConfig):
         self._path = path
@@ -36,34 +36,40 @@ class FileSource:
             raise DirectoryError(str(error)) from error
 
     async def close(self) -> None:
-        """Close nothing: the file is read at once."""
+        """Do nothing: no file stays open."""
 
 
-class DirectoryFollower:
-    """Watcher that reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
+class DirectoryFileWatcher:
+    """Watcher that reads the file at the start and after each change. An invalid file leaves the previous directory in force."""
 
     def __init__(
-        self, path: Path, broker: BrokerClient, provider: ProviderConfig, *, poll: float = POLL, health: HealthTracker | None = None
+        self,
+        path: Path,
+        broker: BrokerClient,
+        provider: ProviderConfig,
+        *,
+        poll: float = POLL_INTERVAL,
+        health: HealthTracker | None = None,
     ):
         self._health = health or HealthTracker()
         self._path = path
         self._broker = broker
         self._provider = provider
         self._poll = poll
-        self._seen: object = None
+        self._last_stamp: object = None
 
     async def run(self) -> None:
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(self._poll)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         stamp = file_stamp(self._path)
-        if stamp == self._seen:
+        if stamp == self._last_stamp:
             return
         try:
             snapshot = file_source.read(self._path, self._provider)
-            changes = await difference(snapshot, self._broker)
+            changes = await diff(snapshot, self._broker)
             await apply(changes, self._broker)
         except ConfigError as error:
             self._health.mark_down(f"{self._path.name} is invalid, the previous version stays active: {error}")
@@ -81,4 +87,4 @@ class DirectoryFollower:
             self._health.mark_up()
             found = {"users": len(snapshot.users), "groups": len(snapshot.groups)}
             log.info("directory sync completed", provider=self._provider.id, **found, put=len(changes.put), deleted=len(changes.delete))
-        self._seen = stamp
+        self._last_stamp = stamp

@@ -1,6 +1,4 @@
-"""Directory of one provider: the elected process keeps the broker's records of it right, from a file or the vendor; each sign-in looks up
-one person.
-"""
+"""Directory of one provider: the elected process syncs it into the data broker; each sign-in looks up its user."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,9 +7,9 @@ from typing import Any
 
 import structlog
 
-from authenticate.directory.file_watcher import DirectoryFollower
-from authenticate.directory.snapshot import DirectoryPerson
-from authenticate.directory.sync_run import DirectoryReading
+from authenticate.directory.file_watcher import DirectoryFileWatcher
+from authenticate.directory.snapshot import DirectoryMember
+from authenticate.directory.sync_run import SyncRun
 from authenticate.directory.vendor_source import DirectorySource
 from authenticate.directory.vendors.directory_api import Sleep
 from config.issuers import applies_to_issuer
@@ -30,41 +28,41 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-RETRY = 30.0  # seconds after a reading that failed, or that another process was doing
-RUNS = 500
-LOOK_UPS = 3  # of one sign-in, where the record changes meanwhile
+RETRY_INTERVAL = 30.0  # seconds after a failed sync, or one in progress in another process
+RUN_PAGE_SIZE = 500
+MAX_LOOK_UPS = 3  # per sign-in, if the record changes concurrently
 
 
 class ProviderDirectory:
-    """The work of one provider's directory; none where the options name none for it."""
+    """Sync and look-ups of one provider's directory; neither if the options configure none."""
 
     def __init__(self, options: Options, provider: ProviderConfig, broker: BrokerClient, clock: Callable[[], float]):
         self.provider = provider
         self._options = options
         self._broker = broker
-        self._own = own_records(broker, provider)
+        self._scoped_broker = own_records(broker, provider)
         self._clock = clock
         self._source = DirectorySource.from_options(options, provider, clock)
         self._health = HealthTracker(clock)
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def is_here(self) -> bool:
-        """Whether this process can read it."""
+    def is_configured(self) -> bool:
+        """Whether this process can read the directory."""
         return self.provider.directory_file is not None or self._source is not None
 
     def start(self) -> None:
         if (file := self.provider.directory_file) is not None:
-            work = DirectoryFollower(file, self._own, self.provider, health=self._health).run
+            work = DirectoryFileWatcher(file, self._scoped_broker, self.provider, health=self._health).run
         elif self._source is not None:
-            work = DirectorySchedule(self._source, self._broker, self._options, self._clock, health=self._health).run
+            work = SyncScheduler(self._source, self._broker, self._options, self._clock, health=self._health).run
         else:
             return
-        self._task = spawn(run_elected(self._own, "directory", work), name=f"election for the directory of {self.provider.id}")
+        self._task = spawn(run_elected(self._scoped_broker, "directory", work), name=f"election for the directory of {self.provider.id}")
 
     @property
     def trouble(self) -> str:
-        """Since when groups grow old and why, in words; "" where they don't."""
+        """Since when and why groups are outdated, as text; "" if they are not."""
         return f"not updated since {format_utc(self._health.changed_at)}: {self._health.error}" if self._health.error else ""
 
     @property
@@ -82,9 +80,10 @@ class ProviderDirectory:
             await self._source.close()
 
     async def look_up(self, user_id: str, access_token: str) -> None:
-        """Write the groups of a person who signs in.  A failure is logged and stops no sign-in: the next reading brings the groups.
+        """Write the groups of a user who signs in.
 
-        Of whom there is no record until then, groups are unknown to every rule (authorize/identity/identity_builder.py).
+        A failure is logged and does not stop the sign-in: the next sync brings the groups. If the user has no record until then,
+        their groups are unknown to every rule (authorize/identity/identity_builder.py).
         """
         if self._source is None:
             return
@@ -102,9 +101,9 @@ class ProviderDirectory:
             metrics.directory_lookups.labels(self.provider.id, "success").inc()
 
     async def _look_up(self, source: DirectorySource, user_id: str, access_token: str) -> None:
-        """Write the directory's answer. Query again where the record has changed since: that change may be newer than the answer."""
-        for attempts_left in reversed(range(LOOK_UPS)):
-            before = await self._own.get(DIRECTORY_USER, user_id)
+        """Write the look-up's result. Look up again if the record changes concurrently, because that change may be newer."""
+        for attempts_left in reversed(range(MAX_LOOK_UPS)):
+            before = await self._scoped_broker.get(DIRECTORY_USER, user_id)
             person = await source.look_up(user_id, access_token)
             try:
                 if person is not None:
@@ -115,11 +114,11 @@ class ProviderDirectory:
             else:
                 return
 
-    async def _write(self, person: DirectoryPerson, before: Record | None) -> None:
-        """Write the user over the record `before`; VersionConflict where it has changed."""
+    async def _write(self, person: DirectoryMember, before: Record | None) -> None:
+        """Replace the user's record `before`. Raises VersionConflict if it has changed."""
         for group in person.groups:
-            known = await self._own.get(DIRECTORY_GROUP, group.id)
-            # What a reading tells of a group may be more than this; of another issuer's of the same id it tells nothing.
+            known = await self._scoped_broker.get(DIRECTORY_GROUP, group.id)
+            # An existing group of the same issuer is retained, because the sync may have more details of it.
             if known is None or not applies_to_issuer(DirectoryGroup.from_record(known).issuer, group.issuer):
                 with suppress(VersionConflict):
                     await self._put(DIRECTORY_GROUP, group, known)
@@ -128,7 +127,7 @@ class ProviderDirectory:
 
     async def _put(self, type: str, value: DirectoryUser | DirectoryGroup, before: Record | None) -> None:
         version = before.version if before is not None else 0
-        await self._own.put(type, value.id, value.to_data(), only_if_version=version)
+        await self._scoped_broker.put(type, value.id, value.to_data(), only_if_version=version)
 
 
 async def _later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -136,8 +135,8 @@ async def _later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) 
     await work()
 
 
-class DirectorySchedule:
-    """The elected work `run`: a reading at once, where the last is old enough, and then every interval."""
+class SyncScheduler:
+    """The elected task `run`: a sync immediately if one is due, then one per interval."""
 
     def __init__(
         self,
@@ -161,27 +160,27 @@ class DirectorySchedule:
         failures = 0
         while True:
             try:
-                wait = await self._until_due()
+                wait = await self._seconds_until_due()
                 if wait <= 0:
-                    run = await DirectoryReading(self._source, self._broker, self._timeout, self._clock).run()
+                    run = await SyncRun(self._source, self._broker, self._timeout, self._clock).run()
                     failures = failures + 1 if run.error else 0
                     if run.error:
                         self._health.mark_down(run.error)
                     else:
                         self._health.mark_up()
-                    wait = backoff_delay(failures - 1, RETRY, self._interval) if failures else self._interval
+                    wait = backoff_delay(failures - 1, RETRY_INTERVAL, self._interval) if failures else self._interval
             except DoneElsewhere:
-                wait = RETRY
+                wait = RETRY_INTERVAL
             except BrokerError as error:
                 log.warning("directory sync skipped: data broker unavailable", provider=self._source.provider.id, reason=str(error))
-                wait = RETRY
+                wait = RETRY_INTERVAL
             await self._sleep(min(wait, self._interval))
 
-    async def _until_due(self) -> float:
-        """Seconds until the next reading.  Neither a restart nor a change of routes is a reason to ask for everything again."""
-        own = own_records(self._broker, self._source.provider)
-        # Those of an entry that was there before have its id in theirs.
-        records = [record for record in await own.page(DIRECTORY_RUN, "", RUNS) if "/" not in record.id]
+    async def _seconds_until_due(self) -> float:
+        """Return the seconds until the next sync, so that a restart or a change of routes causes no additional one."""
+        scoped_broker = own_records(self._broker, self._source.provider)
+        # Runs of a previous `identity_providers` entry have its id as a prefix.
+        records = [record for record in await scoped_broker.page(DIRECTORY_RUN, "", RUN_PAGE_SIZE) if "/" not in record.id]
         runs = map(DirectoryRunRecord.from_record, reversed(records))
         last = next((run for run in runs if run.source == str(self._source)), None)
         if last is None or last.error or last.started_at > self._clock():

@@ -1,4 +1,4 @@
-"""Directory snapshot: the users and groups of one source at one moment, and the budget of reading them."""
+"""Directory snapshot: the users and groups of one source at one time, and the time budget of a sync."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,26 +9,26 @@ from foundation.errors import ProviderError
 
 
 class DirectoryError(ProviderError):
-    """A directory that can't be read as a whole: what is known of it stays as it is."""
+    """The directory can't be read completely, so the existing records remain unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectorySnapshot:
-    """Users and groups by record id; a user's is "<provider>/<subject>".
+    """Users and groups by record id; the id of a user is "<provider>/<subject>".
 
-    `unlisted` is how the ids of those begin who may be left out because they are in no group, "" where everybody is listed.
-    `issuer` signs them in; a file is the operator's own word, which names none and counts whoever does.
+    If the directory omits users without groups, `partial_for` is the id prefix of its users, else "".
+    `issuer` is the issuer that signs the users in. A file has none, and applies to any issuer.
     """
 
     users: Mapping[str, DirectoryUser]
     groups: Mapping[str, DirectoryGroup]
-    unlisted: str = ""
+    partial_for: str = ""
     issuer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryPerson:
-    """One user and their groups, from a look-up of them alone."""
+class DirectoryMember:
+    """One user with their groups, from a look-up."""
 
     user: DirectoryUser
     groups: tuple[DirectoryGroup, ...]
@@ -36,13 +36,13 @@ class DirectoryPerson:
 
 @dataclass(slots=True)
 class TimeBudget:
-    """Time and tries of one reading: `ends` by the clock `now`, tries of each request, and a count of requests made."""
+    """Limits of one sync: a `deadline` by the clock `now`, and attempts per request. `requests` counts the requests made."""
 
-    ends: float
+    deadline: float
     attempts: int = 6
     requests: int = 0
     now: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     @property
-    def left(self) -> float:
-        return self.ends - self.now()
+    def remaining(self) -> float:
+        return self.deadline - self.now()

@@ -1,4 +1,4 @@
-"""Directory source: a vendor's API with our credentials, its rate limit, and one HTTP client for all its requests."""
+"""Directory source: a vendor's API with credentials, a rate limit and one HTTP client."""
 
 import asyncio
 import time
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import structlog
 
-from authenticate.directory.snapshot import DirectoryError, DirectoryPerson, DirectorySnapshot, TimeBudget
+from authenticate.directory.snapshot import DirectoryError, DirectoryMember, DirectorySnapshot, TimeBudget
 from authenticate.directory.vendors.directory_api import MAX_BODY, DirectoryApi, RateLimiter, Sleep
 from authenticate.directory.vendors.vendor import Vendor
-from authenticate.directory.vendors.vendor_registry import vendor_of
+from authenticate.directory.vendors.vendor_registry import build_vendor
 from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.provider_http import ProviderHttp
 from config.options import Options
@@ -19,23 +19,23 @@ from foundation.errors import ProviderError
 
 log = structlog.get_logger(__name__)
 
-LOOK_UP_SECONDS = 5.0  # a sign-in waits for it
+LOOK_UP_TIMEOUT = 5.0  # seconds; a sign-in waits for it
 
 
 class DirectorySource:
-    """A vendor's directory, ready to be read; `look_up` and `fetch` may be under way at the same time."""
+    """A vendor's directory. `look_up` and `fetch` may run concurrently."""
 
     def __init__(self, options: Options, vendor: Vendor, clock: Callable[[], float] = time.time, *, sleep: Sleep = asyncio.sleep):
         self._vendor = vendor
         self._clock = clock
         self._sleep = sleep
-        # Its addresses are the operator's and the vendor's own, or pages of the same origin (`DirectoryApi._url`).
+        # No scope: its URLs come from the operator or the vendor, or are pages of the same origin (`DirectoryApi._url`).
         self._http = ProviderHttp(options, AddressScope(None), max_body=MAX_BODY)
         self._pace = RateLimiter(float(options.idp_qps) if options.idp_qps is not None else None, sleep=sleep)
 
     @classmethod
     def from_options(cls, options: Options, provider: ProviderConfig, clock: Callable[[], float] = time.time) -> "DirectorySource | None":
-        vendor = vendor_of(options, provider, clock)
+        vendor = build_vendor(options, provider, clock)
         return cls(options, vendor, clock) if vendor is not None else None
 
     def __str__(self) -> str:
@@ -46,22 +46,22 @@ class DirectorySource:
         return self._vendor.provider
 
     async def fetch(self, budget: TimeBudget) -> DirectorySnapshot:
-        """The whole directory; DirectoryError."""
-        with _malformed():
+        """Fetch the complete directory. Raises DirectoryError."""
+        with _malformed_as_error():
             return await self._vendor.fetch(self._api(budget))
 
-    async def look_up(self, user_id: str, access_token: str) -> DirectoryPerson | None:
-        """One person; ProviderError where it can't be told now.  Nothing is tried twice, because somebody waits."""
+    async def look_up(self, user_id: str, access_token: str) -> DirectoryMember | None:
+        """Look up one user, None if unknown. Raises ProviderError. There are no retries because a sign-in waits."""
         provider, _, subject = user_id.partition("/")
         if provider != self._vendor.provider_id or not subject:
             return None
-        budget = TimeBudget(ends=time.monotonic() + LOOK_UP_SECONDS, attempts=1)
+        budget = TimeBudget(deadline=time.monotonic() + LOOK_UP_TIMEOUT, attempts=1)
         try:
-            async with asyncio.timeout(LOOK_UP_SECONDS):
-                with _malformed():
+            async with asyncio.timeout(LOOK_UP_TIMEOUT):
+                with _malformed_as_error():
                     return await self._vendor.look_up(self._api(budget), subject, access_token)
         except TimeoutError as error:
-            raise ProviderError(f"the directory took longer than {LOOK_UP_SECONDS:g} s") from error
+            raise ProviderError(f"the directory took longer than {LOOK_UP_TIMEOUT:g} s") from error
 
     async def close(self) -> None:
         await self._http.close()
@@ -81,8 +81,8 @@ class DirectorySource:
 
 
 @contextmanager
-def _malformed() -> Iterator[None]:
-    """Errors of a response of any unexpected shape, as DirectoryError."""
+def _malformed_as_error() -> Iterator[None]:
+    """Convert the errors that a response of unexpected form causes into DirectoryError."""
     try:
         yield
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:

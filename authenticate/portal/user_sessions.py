@@ -10,7 +10,7 @@ from django.db import Error
 
 from authenticate.portal.programmatic_clients import list_clients
 from authenticate.portal.user_agent import describe_user_agent
-from authenticate.session.session_service import Sessions
+from authenticate.session.session_service import SessionService
 from databroker.broker_client import BrokerClient
 from databroker.projection.rows import LastSeen, last_seen_at
 from databroker.records import ProgrammaticClient, SessionRecord
@@ -34,7 +34,7 @@ class UserSession:
     clients: tuple[ProgrammaticClient, ...]
 
 
-async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: SessionRecord, now: float) -> list[UserSession]:
+async def list_user_sessions(sessions: SessionService, broker: BrokerClient, this: SessionRecord, now: float) -> list[UserSession]:
     """Return the live sessions of this user: `this` first, then the newest.  Raises BrokerError."""
     found = (await other_sessions(sessions, this, now))[: MAX_LISTED - 1]
     seen = await _last_seen([each.id for each in found])
@@ -54,9 +54,9 @@ async def list_user_sessions(sessions: Sessions, broker: BrokerClient, this: Ses
     ]
 
 
-async def other_sessions(sessions: Sessions, this: SessionRecord, now: float) -> list[SessionRecord]:
+async def other_sessions(sessions: SessionService, this: SessionRecord, now: float) -> list[SessionRecord]:
     """Return live sessions of the same user in other browsers, newest first.  Sessions that `this` superseded are not included."""
-    found = [each for each in await sessions.of_person(this, now) if each.id != this.id]
+    found = [each for each in await sessions.list_for_user_of(this, now) if each.id != this.id]
     ages = {each.id: (each.issued_at, each.id) for each in found}
     # Sessions of two tabs may supersede each other; the newer represents both.
     of_others = {id for each in found for id in each.superseded_ids if id in ages and ages[id] < ages[each.id]}

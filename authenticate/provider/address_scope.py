@@ -1,12 +1,12 @@
-"""Addresses that the URLs of one provider may lead to.  A document from outside must not make gate send requests into its own network.
+"""Network destinations of one provider's URLs: a provider document must not make gate send requests into its internal network (SSRF).
 
-The check is made on the address that is dialled, after name resolution, so a name that changes its address gains nothing.
+The check is made on the address that is dialled, after name resolution, so DNS rebinding has no effect.
 
 | the URL leads to                            | it is dialled                                                              |
 |---------------------------------------------|----------------------------------------------------------------------------|
-| the origin that the operator has configured | wherever that is                                                           |
+| the origin that the operator has configured | always                                                                     |
 | a public address                            | always                                                                     |
-| any other address                           | where the configured origin has answered from an address of the same kinds |
+| any other address                           | if the configured origin has responded from an address of the same kinds   |
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterable
 import httpcore
 import httpx
 
-_ATTEMPT_TIMEOUT = 1.0  # seconds for each address but the last: a network without IPv6 must not use up the time for IPv4
+_ATTEMPT_TIMEOUT = 1.0  # seconds for each address but the last, so that a network without IPv6 leaves time for IPv4
 
 LOOPBACK, LINK_LOCAL, PRIVATE, SPECIAL, THIS_MACHINE = "a loopback", "a link-local", "a private", "a special-purpose", "this machine's own"
 _PRIVATE_NETWORKS = tuple(
@@ -30,7 +30,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class AddressRefused(Exception):
-    """A URL of the provider's documents that leads to an address outside the provider's scope."""
+    """A URL of the provider's documents resolves to an address outside the provider's scope."""
 
     def __init__(self, kind: str, address: Address):
         self.kind, self.address = kind, str(address)
@@ -39,28 +39,28 @@ class AddressRefused(Exception):
 
 # enforcement-point: Sign-in and sign-out: Network destinations of provider URLs
 class AddressScope:
-    """The addresses that one provider's URLs may lead to; `home` is its configured URL, None where all URLs are the operator's."""
+    """The addresses that one provider's URLs may resolve to. `home` is its configured URL; None if the operator configures all URLs."""
 
     def __init__(self, home: str | None):
         url = httpx.URL(home or "")
         self.host = url.host
         self._home = _endpoint(url) if home is not None else None
-        self._kinds: frozenset[str] = frozenset()  # of the address from which the home has answered last
+        self._kinds: frozenset[str] = frozenset()  # of the last address from which the home responded
 
-    def learn(self, response: httpx.Response) -> None:
-        """Note where the configured origin is.  Its TLS has been verified, so a name that resolves to another server proves nothing."""
+    def learn_from(self, response: httpx.Response) -> None:
+        """Record the address kinds of the configured origin. Its TLS is verified, so another server at its name can't widen the scope."""
         stream = response.extensions.get("network_stream")
         peer = stream.get_extra_info("server_addr") if stream is not None else None
         if peer and _endpoint(response.request.url) == self._home:
             self._kinds = address_kinds(ipaddress.ip_address(peer[0]))
 
     async def addresses(self, url: str) -> list[Address]:
-        """The addresses that a request to the URL would dial; AddressRefused, httpcore.ConnectError."""
+        """Return the addresses that a request to the URL would dial. Raises AddressRefused or httpcore.ConnectError."""
         host, port = _endpoint(httpx.URL(url))
-        return self.check(host, port, await resolved(host, port))
+        return self.check(host, port, await resolve(host, port))
 
     def check(self, host: str, port: int, addresses: list[Address]) -> list[Address]:
-        """The addresses of an endpoint that may be dialled; AddressRefused where none may."""
+        """Return the addresses of an endpoint that may be dialled. Raises AddressRefused if there is none."""
         if self._home is None or (host, port) == self._home:
             return addresses
         allowed = [address for address in addresses if address_kinds(address) <= self._kinds]
@@ -70,7 +70,10 @@ class AddressScope:
 
 
 class ScopedTransport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 transport that dials only what is in the provider's scope: httpx's own takes no resolver.  Its errors are httpcore's."""
+    """HTTP/1.1 transport that dials only addresses in the provider's scope, because httpx's transport has no resolver hook.
+
+    Its errors are httpcore's.
+    """
 
     def __init__(self, scope: AddressScope, verify: ssl.SSLContext):
         backend = _ScopedBackend(scope)
@@ -80,13 +83,13 @@ class ScopedTransport(httpx.AsyncBaseTransport):
         url = httpcore.URL(scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path)
         sent = httpcore.Request(request.method, url, headers=request.headers.raw, content=request.stream, extensions=request.extensions)
         answer = await self._connections.handle_async_request(sent)
-        return httpx.Response(answer.status, headers=answer.headers, stream=_AnswerBody(answer), extensions=answer.extensions)
+        return httpx.Response(answer.status, headers=answer.headers, stream=_ResponseBody(answer), extensions=answer.extensions)
 
     async def aclose(self) -> None:
         await self._connections.aclose()
 
 
-class _AnswerBody(httpx.AsyncByteStream):
+class _ResponseBody(httpx.AsyncByteStream):
     def __init__(self, answer: httpcore.Response):
         self._answer = answer
 
@@ -99,7 +102,7 @@ class _AnswerBody(httpx.AsyncByteStream):
 
 
 class _ScopedBackend(httpcore.AsyncNetworkBackend):
-    """Resolver and dialler in one: what is dialled is what was checked."""
+    """Combined resolver and dialler, so that exactly the checked addresses are dialled."""
 
     def __init__(self, scope: AddressScope):
         self._scope = scope
@@ -113,7 +116,7 @@ class _ScopedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        *others, last = self._scope.check(host, port, await resolved(host, port))
+        *others, last = self._scope.check(host, port, await resolve(host, port))
         for address in others:
             try:
                 return await self._dialler.connect_tcp(str(address), port, _ATTEMPT_TIMEOUT, local_address, socket_options)
@@ -125,8 +128,8 @@ class _ScopedBackend(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-async def resolved(host: str, port: int) -> list[Address]:
-    """The addresses of a host, in the resolver's order, each once; httpcore.ConnectError."""
+async def resolve(host: str, port: int) -> list[Address]:
+    """Return the addresses of a host in the resolver's order, without duplicates. Raises httpcore.ConnectError."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -135,7 +138,7 @@ async def resolved(host: str, port: int) -> list[Address]:
 
 
 def address_kinds(address: Address) -> frozenset[str]:
-    """Return the reasons why an address is not public; empty for a public one.  Embedded IPv4 addresses count."""
+    """Return the reasons why an address is not public; empty for a public one. Embedded IPv4 addresses are examined."""
     address = _embedded(address)
     if address.is_loopback:
         kind = LOOPBACK
@@ -147,11 +150,11 @@ def address_kinds(address: Address) -> frozenset[str]:
         kind = SPECIAL
     else:
         kind = ""
-    return frozenset(filter(None, (kind, THIS_MACHINE if _is_of_this_machine(address) else "")))
+    return frozenset(filter(None, (kind, THIS_MACHINE if _is_local_address(address) else "")))
 
 
 def _embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address leads to: mapped, compatible, 6to4, Teredo, NAT64."""
+    """Return the IPv4 address embedded in an IPv6 address: mapped, compatible, 6to4, Teredo, NAT64."""
     if not isinstance(address, ipaddress.IPv6Address):
         return address
     if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):
@@ -159,8 +162,8 @@ def _embedded(address: Address) -> Address:
     return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)
 
 
-def _is_of_this_machine(address: Address) -> bool:
-    """Whether the kernel would send from the address what is sent to it: then it is one of this machine's."""
+def _is_local_address(address: Address) -> bool:
+    """Return whether the address belongs to this machine: the kernel then uses it as the source of packets to it."""
     with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((str(address), 9))  # nothing is sent

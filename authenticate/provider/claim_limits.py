@@ -16,14 +16,14 @@ class ClaimsTooLarge(ProviderError):
 
 
 def check_claims(claims: dict[str, Any], sender: str) -> dict[str, Any]:
-    """Return the claims; ClaimsTooLarge."""
-    if excess := excess_of(claims):
+    """Return the claims. Raises ClaimsTooLarge."""
+    if excess := find_excess(claims):
         raise ClaimsTooLarge(f"{sender} sends claims with {excess} for one user: send fewer claims or groups to this client")
     return claims
 
 
-def excess_of(document: Mapping[str, Any]) -> str:
-    """Return the limit that a JSON document exceeds, "" for none.  Without recursion: depth is what is measured."""
+def find_excess(document: Mapping[str, Any]) -> str:
+    """Return the limit that a JSON document exceeds, "" for none. Iterative, because the depth is not bounded before."""
     members, level = 0, list[Any]([document])
     for _ in range(MAX_DEPTH):
         inner = list[Any]()
@@ -37,6 +37,6 @@ def excess_of(document: Mapping[str, Any]) -> str:
         level = inner
     if level:
         return f"more than {MAX_DEPTH} levels"
-    # Lone surrogates, which only an escape brings, have no bytes; the parser has refused them (strict_json.py).
+    # surrogatepass for safety: strict_json.py has rejected lone surrogates, which have no UTF-8 encoding.
     size = len(json.dumps(document, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass"))
     return f"more than {MAX_BYTES} bytes" if size > MAX_BYTES else ""

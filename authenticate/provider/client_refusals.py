@@ -1,6 +1,6 @@
-"""Likely causes of a provider's refusal of this client, for operators.
+"""Likely causes of a provider's rejection of this client, for operators.
 
-| the provider answers                                                     | first suspicion                 |
+| the provider returns                                                     | likely cause                    |
 |--------------------------------------------------------------------------|---------------------------------|
 | `invalid_client`, GitHub's `incorrect_client_credentials`                | client id or secret             |
 | `unauthorized_client` with 401, or a description that names credentials  | client id or secret (Keycloak)  |
@@ -20,14 +20,14 @@ _REDIRECT_URI = re.compile("redirect[ _-]?ur[il]", re.IGNORECASE)
 
 
 class ClientRefusal(NamedTuple):
-    """A refusal of the client: `key` ends the name of the setting to look at."""
+    """A rejection of the client: `key` is the end of the name of the setting to check."""
 
     key: str
     advice: str
 
 
 def client_refusal(answer: ProviderResponse, redirect_uri: str, *, is_pushed: bool = False) -> ClientRefusal | None:
-    """The likely cause; None where the answer says nothing of the client."""
+    """Return the likely cause, None if the response does not concern the client."""
     code, text = error_code(answer), error_text(answer)
     is_refused = answer.status in (401, 403) and (code == "unauthorized_client" or (is_pushed and bool(code)))
     if (

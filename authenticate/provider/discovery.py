@@ -1,4 +1,4 @@
-"""Discovery document (OpenID Connect Discovery 1.0), believed only where it names the configured issuer."""
+"""Discovery document (OpenID Connect Discovery 1.0), accepted only if it names the configured issuer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -13,40 +13,39 @@ from foundation.values import is_encrypted_or_local
 
 PATH = "/.well-known/openid-configuration"
 LIFETIME = 3600.0
-STALE = 6 * 3600.0  # endpoints hardly ever change; a document that can't be had for a while must not stop sign-ins
-
-# Symmetric algorithms and `none` are never among them, whatever a provider offers.
+MAX_STALE = 6 * 3600.0  # seconds; endpoints rarely change, and an unavailable document must not stop sign-ins
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryDocument:
-    """Provider metadata (OpenID Connect Discovery 1.0, section 3); an endpoint that the provider lacks is empty."""
+    """Provider metadata (OpenID Connect Discovery 1.0, section 3). A missing endpoint is "".
+
+    `algorithms` never contains symmetric algorithms or `none`, even if the provider offers them.
+    """
 
     issuer: str
     authorization_endpoint: str
     token_endpoint: str
     jwks_uri: str
     algorithms: frozenset[str]
-    userinfo_algorithms: frozenset[str] = frozenset()  # empty where it names none of ours
+    userinfo_algorithms: frozenset[str] = frozenset()  # empty if it supports none that gate does
     userinfo_endpoint: str = ""
     revocation_endpoint: str = ""
     end_session_endpoint: str = ""
-    pushed_request_endpoint: str = ""  # RFC 9126
-    scopes: frozenset[str] = frozenset()  # empty where it does not say
+    par_endpoint: str = ""  # RFC 9126
+    scopes: frozenset[str] = frozenset()  # empty if not reported
     token_auth_methods: frozenset[str] = frozenset({"client_secret_basic"})
-    sends_issuer: bool = False  # RFC 9207: the callback always carries `iss`
-    tells_email_verified: bool = True  # False only where it says that it never does (`claims_supported`)
-    takes_claims: bool = False  # the parameter `claims` of a request (OpenID Connect Core 5.5)
+    sends_iss: bool = False  # RFC 9207: the callback always carries `iss`
+    may_return_email_verified: bool = True  # False only if `claims_supported` excludes it
+    supports_claims_parameter: bool = False  # the parameter `claims` of a request (OpenID Connect Core 5.5)
 
 
-def remembered_discovery(
-    fetch: Callable[[], Awaitable[DiscoveryDocument]], clock: Callable[[], float]
-) -> SingleFlightCache[DiscoveryDocument]:
-    return SingleFlightCache(fetch, lifetime=LIFETIME, stale=STALE, clock=clock)
+def cached_discovery(fetch: Callable[[], Awaitable[DiscoveryDocument]], clock: Callable[[], float]) -> SingleFlightCache[DiscoveryDocument]:
+    return SingleFlightCache(fetch, lifetime=LIFETIME, stale=MAX_STALE, clock=clock)
 
 
-async def fetched(http: ProviderHttp, url: str, issuer: str) -> DiscoveryDocument:
-    """The document below `url`, which must name `issuer`; ProviderError."""
+async def fetch(http: ProviderHttp, url: str, issuer: str) -> DiscoveryDocument:
+    """Fetch the document of the provider at `url`, which must name `issuer`. Raises ProviderError."""
     answer = await http.get(url.rstrip("/") + PATH)
     if answer.status != 200:
         raise ProviderError(f"the provider's discovery document returned status {answer.status}")
@@ -54,7 +53,7 @@ async def fetched(http: ProviderHttp, url: str, issuer: str) -> DiscoveryDocumen
 
 
 def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
-    """The metadata; ProviderError where it is another issuer's, lacks what the code flow needs, or would leave TLS."""
+    """Return the metadata. Raises ProviderError if it has another issuer, lacks what the code flow needs, or an endpoint is not https."""
     named = document.get("issuer")
     if named != issuer:
         raise ProviderError(f"the provider's issuer is {named!r}, but idp_provider_url is {issuer!r}{_hint(named, issuer)}")
@@ -71,12 +70,12 @@ def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
         userinfo_endpoint=_endpoint(document, issuer, "userinfo_endpoint", required=False),
         revocation_endpoint=_endpoint(document, issuer, "revocation_endpoint", required=False),
         end_session_endpoint=_endpoint(document, issuer, "end_session_endpoint", required=False),
-        pushed_request_endpoint=_pushed(document, issuer),
+        par_endpoint=_par_endpoint(document, issuer),
         scopes=_names(document.get("scopes_supported")),
         token_auth_methods=_names(document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])),
-        sends_issuer=document.get("authorization_response_iss_parameter_supported") is True,
-        tells_email_verified=_tells(document.get("claims_supported"), "email_verified"),
-        takes_claims=document.get("claims_parameter_supported") is True,
+        sends_iss=document.get("authorization_response_iss_parameter_supported") is True,
+        may_return_email_verified=_may_return(document.get("claims_supported"), "email_verified"),
+        supports_claims_parameter=document.get("claims_parameter_supported") is True,
     )
 
 
@@ -90,14 +89,14 @@ def _names(value: object) -> frozenset[str]:
     return frozenset(name for name in value if isinstance(name, str)) if isinstance(value, list) else frozenset()
 
 
-def _pushed(document: Mapping[str, Any], issuer: str) -> str:
-    """The endpoint for pushed requests (RFC 9126 5), "" for none; ProviderError where they are required and there is none."""
+def _par_endpoint(document: Mapping[str, Any], issuer: str) -> str:
+    """Return the endpoint for pushed requests (RFC 9126 section 5), "" if there is none. Raises ProviderError if it is required."""
     name = "pushed_authorization_request_endpoint"
     return _endpoint(document, issuer, name, required=document.get("require_pushed_authorization_requests") is True)
 
 
-def _tells(claims_supported: object, name: str) -> bool:
-    """Whether the claim may be told: only a list without it says no."""
+def _may_return(claims_supported: object, name: str) -> bool:
+    """Return whether the provider may return the claim: only a list without it excludes that."""
     return not isinstance(claims_supported, list) or not claims_supported or name in claims_supported
 
 
@@ -105,13 +104,13 @@ def _endpoint(document: Mapping[str, Any], issuer: str, key: str, *, required: b
     url = document.get(key)
     if not url and not required:
         return ""
-    if not isinstance(url, str) or not is_safe(url, issuer):
+    if not isinstance(url, str) or not is_secure_url(url, issuer):
         raise ProviderError(f"the provider's {key} is missing, or is not https")
     return url
 
 
-def is_safe(url: str, issuer: str) -> bool:
-    """Whether this is an absolute https URL; or http on a loopback address, named by an issuer that is itself http there (development)."""
+def is_secure_url(url: str, issuer: str) -> bool:
+    """Return whether this is an absolute https URL, or (for development) http on a loopback address of an http issuer."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

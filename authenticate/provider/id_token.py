@@ -1,25 +1,25 @@
-"""ID token and signed userinfo validation (OpenID Connect Core 3.1.3.7, 5.3.2): keys and a clock in, claims or a ProviderError out."""
+"""Validation of ID tokens and signed userinfo responses (OpenID Connect Core 3.1.3.7, 5.3.2), as pure functions of keys and time."""
 
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from authenticate.provider.issuer import issuer_for, signs_for
+from authenticate.provider.issuer import expected_issuer, key_is_for_issuer
 from authenticate.provider.key_set import ALGORITHMS, Keys
-from authenticate.provider.signed_token import TokenKind, WrongToken
+from authenticate.provider.signed_token import InvalidSignedToken, TokenType
 from foundation.crypto.sealing import to_text
 from foundation.errors import ProviderError
 
-ID_TOKEN = TokenKind("ID token", frozenset({"jwt"}))
-USERINFO = TokenKind("userinfo response", frozenset({"jwt"}))
+ID_TOKEN = TokenType("ID token", frozenset({"jwt"}))
+USERINFO = TokenType("userinfo response", frozenset({"jwt"}))
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedIdToken:
-    """Values that a token must have.  `nonce` and `access_token` are those of this one sign-in.
+    """Values that a token must have. `nonce` and `access_token` belong to this sign-in.
 
-    A token that came with a refresh (`is_refreshed`) needs no nonce; if it has one, it is the first sign-in's.
+    A token from a refresh (`is_refreshed`) needs no nonce. If it has one, it is the nonce of the sign-in.
     """
 
     issuer: str
@@ -32,9 +32,9 @@ class ExpectedIdToken:
 
 # enforcement-point: Sign-in and sign-out: ID token
 def verify(token: str, keys: Keys, expected: ExpectedIdToken, now: float) -> dict[str, Any]:
-    """The claims; UnknownKey where no key verifies it, WrongToken where it is not ours to believe, WrongTime where it is not of now."""
+    """Return the claims of a valid ID token. Raises SigningKeyNotFound, InvalidSignedToken or TokenNotCurrent."""
     payload, algorithm = _authenticate(ID_TOKEN, token, keys, expected.issuer, expected.algorithms)
-    _check_recipient(payload, expected)
+    _check_audience(payload, expected)
     _check_nonce(payload, expected)
     ID_TOKEN.check_times(payload, now)
     _check_access_token(payload, expected.access_token, algorithm)
@@ -42,45 +42,45 @@ def verify(token: str, keys: Keys, expected: ExpectedIdToken, now: float) -> dic
 
 
 def verify_userinfo(token: str, keys: Keys, issuer: str, client_id: str, algorithms: frozenset[str], now: float) -> dict[str, Any]:
-    """Return the claims of a signed userinfo response; UnknownKey, WrongToken, WrongTime as `verify`.
+    """Return the claims of a signed userinfo response. Raises the same errors as `verify`.
 
-    `iss`, `aud` and the times are optional there: they are checked where present.
+    `iss`, `aud` and the times are optional in it, and are checked if present.
     """
     payload, _ = _authenticate(USERINFO, token, keys, issuer, algorithms)
     if "aud" in payload:
         USERINFO.audiences(payload, client_id)
     USERINFO.check_times({"exp": now + 1, "iat": now, **payload}, now)
-    USERINFO.text(payload, "sub")
+    USERINFO.string_claim(payload, "sub")
     return payload
 
 
-def payload_of(token: str) -> dict[str, Any]:
-    """The claims of a token that was verified when it came; {} for none."""
-    return ID_TOKEN.parts(token)[1] if token else {}
+def unverified_claims(token: str) -> dict[str, Any]:
+    """Return the claims of a stored token that was verified on arrival; {} for ""."""
+    return ID_TOKEN.split(token)[1] if token else {}
 
 
-def _authenticate(kind: TokenKind, token: str, keys: Keys, configured: str, algorithms: frozenset[str]) -> tuple[dict[str, Any], str]:
-    """Return the claims that the configured issuer signed, and the algorithm; UnknownKey, WrongToken."""
-    header, payload = kind.parts(token)
+def _authenticate(kind: TokenType, token: str, keys: Keys, configured: str, algorithms: frozenset[str]) -> tuple[dict[str, Any], str]:
+    """Return the claims that the configured issuer signed, and the algorithm. Raises SigningKeyNotFound or InvalidSignedToken."""
+    header, payload = kind.split(token)
     algorithm = kind.algorithm(header, algorithms)
     try:
-        issuer = issuer_for(configured, payload)
+        issuer = expected_issuer(configured, payload)
     except ProviderError as error:
-        raise WrongToken(str(error)) from error
-    usable = tuple(key for key in keys if signs_for(key, configured, issuer))
+        raise InvalidSignedToken(str(error)) from error
+    usable = tuple(key for key in keys if key_is_for_issuer(key, configured, issuer))
     kind.check_signature(token, usable, algorithm, header.get("kid"))
     if payload.get("iss", issuer if kind is USERINFO else None) != issuer:
-        raise WrongToken(f"the {kind.name} has another issuer")
+        raise InvalidSignedToken(f"the {kind.name} has another issuer")
     return payload, algorithm
 
 
-def _check_recipient(payload: Mapping[str, Any], expected: ExpectedIdToken) -> None:
+def _check_audience(payload: Mapping[str, Any], expected: ExpectedIdToken) -> None:
     audiences = ID_TOKEN.audiences(payload, expected.client_id)
-    # OpenID Connect Core 3.1.3.7: with several audiences, the token must say that we are the one it was issued to.
+    # OpenID Connect Core 3.1.3.7: a token with several audiences must name this client in `azp`.
     issued_to = payload.get("azp", expected.client_id if len(audiences) == 1 else None)
     if issued_to != expected.client_id:
-        raise WrongToken("the ID token was issued to another client")
-    ID_TOKEN.text(payload, "sub")
+        raise InvalidSignedToken("the ID token was issued to another client")
+    ID_TOKEN.string_claim(payload, "sub")
 
 
 def _check_nonce(payload: Mapping[str, Any], expected: ExpectedIdToken) -> None:
@@ -88,7 +88,7 @@ def _check_nonce(payload: Mapping[str, Any], expected: ExpectedIdToken) -> None:
         return
     nonce = payload.get("nonce")
     if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), expected.nonce.encode()):
-        raise WrongToken("the ID token is not for this sign-in (nonce)")
+        raise InvalidSignedToken("the ID token is not for this sign-in (nonce)")
 
 
 def _check_access_token(payload: Mapping[str, Any], access_token: str, algorithm: str) -> None:
@@ -98,4 +98,4 @@ def _check_access_token(payload: Mapping[str, Any], access_token: str, algorithm
     claimed = payload["at_hash"]
     expected = to_text(digest[: len(digest) // 2])
     if not isinstance(claimed, str) or not hmac.compare_digest(claimed.encode(), expected.encode()):
-        raise WrongToken("the ID token belongs to another access token (at_hash)")
+        raise InvalidSignedToken("the ID token belongs to another access token (at_hash)")

@@ -1,4 +1,4 @@
-"""Issuer comparison: character by character; Microsoft's shared endpoints name one issuer per tenant."""
+"""Issuer comparison: exact, except that Microsoft's shared endpoints use one issuer per tenant."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from config.issuers import TENANT, is_tenant, matches_issuer
 from foundation.errors import ProviderError
 
-__all__ = ["TENANT", "issuer_for", "matches_issuer", "signs_for"]
+__all__ = ["TENANT", "expected_issuer", "key_is_for_issuer", "matches_issuer"]
 
 
 # enforcement-point: Sign-in and sign-out: Issuer
-def issuer_for(issuer: str, claims: Mapping[str, Any]) -> str:
-    """The issuer that a token with these claims must name: the configured one, of the token's own tenant where that is open."""
+def expected_issuer(issuer: str, claims: Mapping[str, Any]) -> str:
+    """Return the issuer that a token with these claims must have: the configured one, with the token's tenant if that is open."""
     if TENANT not in issuer:
         return issuer
     tenant = claims.get("tid")
@@ -20,7 +20,7 @@ def issuer_for(issuer: str, claims: Mapping[str, Any]) -> str:
     return issuer.replace(TENANT, tenant)
 
 
-def signs_for(key: Mapping[str, Any], issuer: str, named: str) -> bool:
-    """Whether this key may sign for `named`: in a key set that many tenants share, each key says whose it is."""
+def key_is_for_issuer(key: Mapping[str, Any], issuer: str, named: str) -> bool:
+    """Return whether the key may sign for the issuer `named`. In a key set that tenants share, each key names its issuer."""
     owner = key.get("issuer")
     return owner is None or owner == named or (owner == issuer and TENANT in issuer)

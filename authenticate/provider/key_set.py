@@ -1,4 +1,4 @@
-"""Key set (JWKS) of the provider: only from its `jwks_uri`, chosen by strict rules, fetched again at most every few seconds."""
+"""Key set (JWKS) of the provider: fetched only from its `jwks_uri`, with strict key selection and rate-limited refetches."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import jwt
 
 from authenticate.provider.provider_http import ProviderHttp
-from authenticate.provider.single_flight_cache import Place, SingleFlightCache
+from authenticate.provider.single_flight_cache import SingleFlightCache, Slot
 from foundation.errors import ProviderError
 
 LIFETIME = 3600.0
-REFETCH_INTERVAL = 10.0  # seconds between two fetches that unknown keys may cause
+REFETCH_INTERVAL = 10.0  # minimum seconds between two fetches caused by unknown keys
 MAX_KEYS = 100
 MIN_RSA_BITS = 2048
 
@@ -49,34 +49,35 @@ class KeySet:
     def __init__(self, http: ProviderHttp, clock: Callable[[], float]):
         self._http = http
         self._clock = clock
-        self._of_uri: dict[str, SingleFlightCache[Keys]] = {}
+        self._caches: dict[str, SingleFlightCache[Keys]] = {}
         self._refetched = float("-inf")
 
-    async def keys(self, jwks_uri: str, *, place: Place = nullcontext) -> Keys:
-        return await self._remembered(jwks_uri).get(place=place)
+    async def keys(self, jwks_uri: str, *, slot: Slot = nullcontext) -> Keys:
+        return await self._cache_for(jwks_uri).get(slot=slot)
 
-    async def newer_keys(self, jwks_uri: str, *, than: float = float("-inf"), place: Place = nullcontext) -> Keys:
-        """The keys, fetched again for an unknown key at most once per REFETCH_INTERVAL: a flood of bad tokens costs nothing.
+    async def refetched_keys(self, jwks_uri: str, *, fetched_after: float = float("-inf"), slot: Slot = nullcontext) -> Keys:
+        """Return the keys, refetched for an unknown key at most once per REFETCH_INTERVAL, so that invalid tokens cause no flood.
 
-        A fetch that had another reason does not count: the provider may have changed its keys a moment after it.  A token that nobody
-        but the provider itself could bring names in `than` when it came (Unix seconds): it is judged by keys fetched after that.
+        Fetches for other reasons do not start the interval, because the provider may have rotated its keys just after them.
+        For a token that only the provider itself can deliver, `fetched_after` is its arrival (Unix seconds): the returned keys are
+        newer than that.
         """
         now = self._clock()
         if not 0 <= now - self._refetched < REFETCH_INTERVAL:
             self._refetched = now
-        return await self._remembered(jwks_uri).get(tried_after=self._refetched, fetched_after=than, place=place)
+        return await self._cache_for(jwks_uri).get(tried_after=self._refetched, fetched_after=fetched_after, slot=slot)
 
-    def _remembered(self, jwks_uri: str) -> SingleFlightCache[Keys]:
+    def _cache_for(self, jwks_uri: str) -> SingleFlightCache[Keys]:
         async def fetch() -> Keys:
             answer = await self._http.get(jwks_uri)
             if answer.status != 200:
                 raise ProviderError(f"the provider's key set returned status {answer.status}")
             return parse(answer.json())
 
-        if jwks_uri not in self._of_uri:
-            # Keys of a former jwks_uri are forgotten with it.
-            self._of_uri = {jwks_uri: SingleFlightCache(fetch, lifetime=LIFETIME, clock=self._clock)}
-        return self._of_uri[jwks_uri]
+        if jwks_uri not in self._caches:
+            # The keys of a previous jwks_uri are dropped.
+            self._caches = {jwks_uri: SingleFlightCache(fetch, lifetime=LIFETIME, clock=self._clock)}
+        return self._caches[jwks_uri]
 
 
 def parse(document: Mapping[str, Any]) -> Keys:
@@ -86,15 +87,15 @@ def parse(document: Mapping[str, Any]) -> Keys:
     return tuple(key for key in keys if isinstance(key, dict))
 
 
-def fitting_key(keys: Keys, algorithm: str, kid: str | None) -> jwt.PyJWK | None:
-    """Return the one key for this algorithm with this `kid`; None for no or several keys.
+def select_key(keys: Keys, algorithm: str, kid: str | None) -> jwt.PyJWK | None:
+    """Return the only key for this algorithm with this `kid`; None for no key or several.
 
-    Where the token or the only key has no `kid`, exactly one key must fit.
+    If the token or the only key has no `kid`, exactly one key must be usable.
     """
-    fitting = [key for key in keys if _fits(key, algorithm)]
+    fitting = [key for key in keys if _is_usable(key, algorithm)]
     if kid is not None and any("kid" in key for key in fitting):
         fitting = [key for key in fitting if key.get("kid") == kid]
-    if not fitting or any(key != fitting[0] for key in fitting):  # a key that is published twice is one key
+    if not fitting or any(key != fitting[0] for key in fitting):  # a duplicate of a key is ignored
         return None
     try:
         return jwt.PyJWK(dict(fitting[0]), algorithm=algorithm)
@@ -102,7 +103,7 @@ def fitting_key(keys: Keys, algorithm: str, kid: str | None) -> jwt.PyJWK | None
         return None
 
 
-def _fits(key: Mapping[str, Any], algorithm: str) -> bool:
+def _is_usable(key: Mapping[str, Any], algorithm: str) -> bool:
     kind, curve, _ = ALGORITHMS[algorithm]
     operations = key.get("key_ops")
     return (

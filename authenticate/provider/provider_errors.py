@@ -3,13 +3,13 @@
 from foundation.errors import ProviderError
 
 
-class AccessRefused(ProviderError):
-    """An access token that the provider no longer accepts."""
+class InvalidAccessToken(ProviderError):
+    """The provider no longer accepts the access token (RFC 6750 `invalid_token`)."""
 
 
-class ScopeMissing(ProviderError):
-    """A valid access token without the scope to ask who its owner is."""
+class InsufficientScope(ProviderError):
+    """The access token lacks the scope for the userinfo endpoint (RFC 6750 `insufficient_scope`)."""
 
 
-class AnotherPerson(ProviderError):
-    """Claims of another person than the one who signed in."""
+class SubjectMismatch(ProviderError):
+    """The claims describe another user than the one who signed in."""

@@ -1,4 +1,4 @@
-"""HTTP client for identity providers: bounded in time and size, no redirects, no cookies, JSON or nothing."""
+"""HTTP client for identity providers: bounded in time and size, without redirects or cookies."""
 
 import asyncio
 import re
@@ -24,11 +24,11 @@ from foundation.readiness import HealthTracker
 from foundation.telemetry.http_metrics import HttpMetrics
 from foundation.telemetry.tracing.spans import CLIENT, span
 
-TIMEOUT = 10.0  # seconds for a whole exchange, so that a body that drips in can't hold a sign-in
+TIMEOUT = 10.0  # seconds for a complete exchange, so that a slow body can't delay a sign-in
 MAX_BODY = 1024 * 1024
 FORM = "application/x-www-form-urlencoded"
-# Fields of forms that are worth something to whoever reads them.
-_SECRET = frozenset(
+# Form fields that must not appear in logs.
+_SECRET_FIELDS = frozenset(
     {"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "id_token_hint"}
     | {"nonce", "password", "refresh_token", "state", "token"}
 )
@@ -44,18 +44,18 @@ class ProviderResponse:
     status: int
     media_type: str
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)  # found whatever the case of the name
-    secrets: frozenset[str] = field(default=frozenset(), repr=False)  # of the question, in each form in which an answer may repeat them
+    headers: Mapping[str, str] = field(default_factory=dict)  # names are case-insensitive
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)  # of the request, in each form in which a response may repeat them
 
     def json(self) -> dict[str, Any]:
-        """The body as a JSON object; ProviderError where it is anything else."""
+        """Return the body as a JSON object. Raises ProviderError if it is anything else."""
         try:
             return strict_json.parse_object(self.body)
         except ValueError as error:
             raise ProviderError("the identity provider did not return a JSON object") from error
 
     def json_list(self) -> list[Any]:
-        """The body as a JSON list; ProviderError where it is anything else."""
+        """Return the body as a JSON list. Raises ProviderError if it is anything else."""
         try:
             return strict_json.parse_list(self.body)
         except ValueError as error:
@@ -63,7 +63,7 @@ class ProviderResponse:
 
 
 class ProviderHttp:
-    """The connections to one provider; ProviderError for whatever prevents a response."""
+    """The connections to one provider. Raises ProviderError for any failure to get a response."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class ProviderHttp:
         self._calls = HttpMetrics.client(options.service_label)
         self._timeout = timeout
         self._max_body = max_body
-        # trust_env off: .netrc and proxy variables must not add credentials or a listener to what holds our client secret.
+        # trust_env off: .netrc and proxy variables must not add credentials, or redirect requests that contain the client secret.
         transport = ScopedTransport(scope, client_context(options.certificate_authority))
         self._client = httpx.AsyncClient(transport=transport, timeout=timeout, follow_redirects=False, trust_env=False)
-        # An httpx client keeps cookies and sends them with the next person's request (0.28.1); this jar takes none.
+        # An httpx client sends cookies of one response with the next user's request (0.28.1), so this jar accepts none.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> ProviderResponse:
@@ -96,25 +96,25 @@ class ProviderHttp:
         await self._client.aclose()
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> ProviderResponse:
-        # Not compressed, so that the limit on the body is a limit on memory.
+        # Uncompressed, so that the limit on the body also limits memory.
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "gate", **headers}
-        began, status, size = time.monotonic(), "error", None
+        started_at, status, size = time.monotonic(), "error", None
         try:
             with span("provider", CLIENT, {"http.request.method": method, "server.address": _host(url)}) as traced:
                 async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
                     traced.set_attributes({"http.response.status_code": response.status_code})
-                    self._scope.learn(response)
-                    body = await _bounded(response, self._max_body)
+                    self._scope.learn_from(response)
+                    body = await _read_body(response, self._max_body)
                     status, size = str(response.status_code), len(body)
         except AddressRefused as error:
             raise self._out_of_scope(url, error) from error
         except (*_TRANSPORT_ERRORS, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-            # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
+            # Only the host of the URL, because the rest may contain secrets.
             reason = f"the identity provider at {_host(url)} {classify_failure(error)}"
             self.health.mark_down(reason)
             raise ProviderError(reason) from error
         finally:
-            self._calls.observe(_host(url), method, status, time.monotonic() - began, len(content), size)
+            self._calls.observe(_host(url), method, status, time.monotonic() - started_at, len(content), size)
         if response.status_code >= 500:
             self.health.mark_down(f"the identity provider at {_host(url)} returned status {response.status_code}")
         else:
@@ -123,7 +123,7 @@ class ProviderHttp:
         return ProviderResponse(response.status_code, media_type, body, response.headers, _secrets(headers, content))
 
     async def check_address(self, url: str) -> None:
-        """Raise ProviderError where a request to the URL would be refused for its address, or its name has none."""
+        """Raise ProviderError if the URL's host has no address, or only addresses that are out of scope."""
         try:
             await self._scope.addresses(url)
         except AddressRefused as error:
@@ -143,18 +143,18 @@ class ProviderHttp:
 
 
 def _secrets(headers: Mapping[str, str], content: bytes) -> frozenset[str]:
-    """The secrets in a request, as they are and as they were written there: they stand in no log."""
+    """Return the secrets in a request, plain and in each encoding, so that they can be redacted from logs."""
     scheme, _, credentials = headers.get("Authorization", "").partition(" ")
     found = {credentials}
     if scheme == "Basic":
         found.add(b64decode(credentials).decode().partition(":")[2])
     if headers.get("Content-Type") == FORM:
-        found |= {value for name, value in parse_qsl(content.decode()) if name in _SECRET}
+        found |= {value for name, value in parse_qsl(content.decode()) if name in _SECRET_FIELDS}
     found |= {unquote_plus(secret) for secret in found}
     return frozenset(form for secret in found if secret for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret)))
 
 
-async def _bounded(response: httpx.Response, limit: int) -> bytes:
+async def _read_body(response: httpx.Response, limit: int) -> bytes:
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -164,6 +164,6 @@ async def _bounded(response: httpx.Response, limit: int) -> bytes:
 
 
 def _host(url: str) -> str:
-    """The host of a URL, for people: without what may be secret in it."""
+    """Return the host of a URL for messages, without user info."""
     authority = re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]
     return authority.rpartition("@")[2]

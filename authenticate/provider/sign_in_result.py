@@ -8,18 +8,18 @@ from foundation.errors import BadRequest
 
 
 @dataclass(frozen=True, slots=True)
-class SignedIn:
-    """A completed sign-in: the person, whose provider it is, and the tokens of the session."""
+class SignInResult:
+    """A completed sign-in: the user, the id of their provider, and the tokens of the session."""
 
     user: UserRecord
     provider: str
     subject: str
     tokens: Tokens
-    userinfo_claims: tuple[str, ...] = ()  # as the session remembers them
+    userinfo_claims: tuple[str, ...] = ()  # names of the claims that userinfo returned, stored with the session
 
 
-class AskedAnother(BadRequest):
-    """Response to a sign-in that was started at a provider which is no longer configured; `asked` is its id, None if unknown."""
+class ProviderMismatch(BadRequest):
+    """The sign-in started at a provider that is no longer configured; `provider` is its issuer, None if unknown."""
 
-    def __init__(self, asked: str | None):
-        super().__init__(f"the sign-in started at {asked or 'an unnamed provider'}, which is no longer configured")
+    def __init__(self, provider: str | None):
+        super().__init__(f"the sign-in started at {provider or 'an unnamed provider'}, which is no longer configured")

@@ -1,4 +1,4 @@
-"""Strict JSON, for text of which two readings would be an attack: UTF-8, no key twice, no NaN, no half characters."""
+"""Strict JSON, because two parsers must never disagree: UTF-8, no duplicate keys, no NaN, no lone surrogates."""
 
 import json
 import math
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def parse_object(text: bytes) -> dict[str, Any]:
-    """The JSON object in `text`; ValueError where it is anything else, or has more than one reading."""
+    """Return the JSON object in `text`. Raises ValueError if it is anything else or ambiguous."""
     if not isinstance(value := _parse(text), dict):
         raise ValueError("not a JSON object")
     return value
 
 
 def parse_list(text: bytes) -> list[Any]:
-    """The JSON list in `text`; ValueError as in parse_object."""
+    """Return the JSON list in `text`. Raises ValueError as in parse_object."""
     if not isinstance(value := _parse(text), list):
         raise ValueError("not a JSON list")
     return value
@@ -22,7 +22,7 @@ def parse_list(text: bytes) -> list[Any]:
 def _parse(text: bytes) -> Any:
     try:
         value = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_refuse, parse_float=_finite)
-        # A lone surrogate ("\\ud800") is text that no page and no header could carry later; only an escape can bring one.
+        # A lone surrogate ("\\ud800") can't be encoded in a page or header later. It can only come from an escape.
         if b"\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError as error:

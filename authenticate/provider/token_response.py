@@ -1,4 +1,4 @@
-"""Token response (RFC 6749 5): tokens, the word that the grant is over, or a ProviderError."""
+"""Token response (RFC 6749 section 5): tokens, InvalidGrant, or another ProviderError."""
 
 import re
 from collections.abc import Iterable
@@ -9,37 +9,38 @@ from foundation.errors import ProviderError
 
 MAX_TOKEN = 64 * 1024
 MAX_SCOPE = 8192
-MAX_WORDS = 300  # characters of a provider's description that an operator is shown
+MAX_ERROR_TEXT = 300  # characters of a provider's error description in a log or page
 MAX_EXPIRES_IN = 10 * 365 * 86400.0
-# RFC 6749 5.2, and the two names that GitHub has for it.
-_OVER = frozenset({"invalid_grant", "bad_verification_code", "bad_refresh_token"})
-# One parameter of a challenge (RFC 9110 11.2); a quoted one as a whole, so that nothing in it is taken for the next.
+# RFC 6749 5.2, and GitHub's two codes for it.
+_INVALID_GRANT_CODES = frozenset({"invalid_grant", "bad_verification_code", "bad_refresh_token"})
+# One parameter of a challenge (RFC 9110 11.2). A quoted value matches completely, so that its content is not parsed as parameters.
 _PARAMETER = re.compile(r'([A-Za-z_]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
 
 
-class GrantRefused(ProviderError):
-    """A code or refresh token that the provider does not accept, and never will again."""
+class InvalidGrant(ProviderError):
+    """The provider permanently rejects the code or refresh token (RFC 6749 `invalid_grant`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of one response; `expires` is the access token's end in Unix seconds, None where the provider does not say; "" is a
-    token not given.
+    """The tokens of one response; a missing token is "".
+
+    `expires_at` is when the access token expires, in Unix seconds; None if the provider does not report it.
     """
 
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)
     id_token: str = field(repr=False)
-    expires: float | None
-    scope: str | None = None  # as the provider writes it; None where it says nothing, which means all that was asked for (RFC 6749 5.1)
+    expires_at: float | None
+    scope: str | None = None  # as the provider returns it; None means all requested scopes (RFC 6749 5.1)
 
 
 # enforcement-point: Sign-in and sign-out: Token endpoint response
 def parse(answer: ProviderResponse, now: float, *, needs_id_token: bool) -> Tokens:
     error = error_code(answer)
-    # Auth0 says it with 403, GitHub with 200.
-    if error in _OVER and answer.status < 500:
-        raise GrantRefused(f"the provider's token endpoint rejected the grant: {error_text(answer)}")
+    # Auth0 sends this error with 403, GitHub with 200.
+    if error in _INVALID_GRANT_CODES and answer.status < 500:
+        raise InvalidGrant(f"the provider's token endpoint rejected the grant: {error_text(answer)}")
     if answer.status != 200 or error:
         raise ProviderError(f"the provider's token endpoint returned status {answer.status}: {error_text(answer)}")
     document = answer.json()
@@ -47,7 +48,7 @@ def parse(answer: ProviderResponse, now: float, *, needs_id_token: bool) -> Toke
         access_token=_token(document.get("access_token")),
         refresh_token=_token(document.get("refresh_token")),
         id_token=_token(document.get("id_token")),
-        expires=_expiry(document.get("expires_in"), now),
+        expires_at=_expiry(document.get("expires_in"), now),
         scope=_scope(document.get("scope")),
     )
     if not tokens.access_token or (needs_id_token and not tokens.id_token):
@@ -58,7 +59,7 @@ def parse(answer: ProviderResponse, now: float, *, needs_id_token: bool) -> Toke
 
 
 def error_code(answer: ProviderResponse) -> str:
-    """The response's `error`, "" where it has none that could be one."""
+    """Return the response's `error`, "" if it is missing or malformed."""
     try:
         code = answer.json().get("error")
     except ProviderError:
@@ -67,29 +68,30 @@ def error_code(answer: ProviderResponse) -> str:
 
 
 def error_text(answer: ProviderResponse) -> str:
-    """The provider's `error` and `error_description` for an operator, cleaned, bounded, and without the secrets that it was sent; "no
-    error code" where it has none.
+    """Return the provider's `error` and `error_description` for an operator: printable, bounded, without the request's secrets.
+
+    A response without an error gives "no error code".
     """
-    code = cleaned(error_code(answer), answer.secrets) or "no error code"
+    code = sanitize(error_code(answer), answer.secrets) or "no error code"
     try:
-        description = cleaned(answer.json().get("error_description"), answer.secrets)
+        description = sanitize(answer.json().get("error_description"), answer.secrets)
     except ProviderError:
         description = ""
     return f"{code} ({description})" if description else code
 
 
-def cleaned(words: object, secrets: Iterable[str] = ()) -> str:
-    """Text from outside as one printable line of bounded length, "" for what is no text."""
-    if not isinstance(words, str):
+def sanitize(text: object, secrets: Iterable[str] = ()) -> str:
+    """Return external text as one printable line of bounded length, "" if it is not a string."""
+    if not isinstance(text, str):
         return ""
-    for secret in sorted(secrets, key=len, reverse=True):  # one may be part of another
-        words = words.replace(secret, "***")
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in words[: 2 * MAX_WORDS]).split())
-    return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 3] + "..."
+    for secret in sorted(secrets, key=len, reverse=True):  # longest first, because one may contain another
+        text = text.replace(secret, "***")
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 2 * MAX_ERROR_TEXT]).split())
+    return line if len(line) <= MAX_ERROR_TEXT else line[: MAX_ERROR_TEXT - 3] + "..."
 
 
 def bearer_error(answer: ProviderResponse) -> str:
-    """Error code of a refused bearer token: `error` of the challenge (RFC 6750 3), or of the response itself; "" where neither has it."""
+    """Return the error code of a rejected bearer token from the challenge (RFC 6750 section 3) or the body; "" if neither has one."""
     for name, quoted, plain in _PARAMETER.findall(answer.headers.get("www-authenticate", "")):
         if name.lower() == "error":
             return quoted or plain
@@ -97,21 +99,21 @@ def bearer_error(answer: ProviderResponse) -> str:
 
 
 def _token(value: object) -> str:
-    """A token of visible ASCII (RFC 6749 A.12), "" for anything else, which would reach a header of ours."""
+    """Return a token of visible ASCII (RFC 6749 A.12), "" for anything else, because gate sends tokens in headers."""
     if not isinstance(value, str) or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:
         return ""
     return value
 
 
 def _scope(value: object) -> str | None:
-    """Scopes (RFC 6749 5.1); a few providers write a list (as RFC 8693 never said).  What is neither says nothing."""
+    """Return the scopes (RFC 6749 5.1), also of a list, which a few providers return. Any other value is ignored."""
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         value = " ".join(value)
     return value[:MAX_SCOPE] if isinstance(value, str) and value.strip() else None
 
 
 def _expiry(expires_in: object, now: float) -> float | None:
-    """Expiry in Unix seconds.  Azure and others have written the number as text."""
+    """Return the expiry in Unix seconds. Some providers, Azure among them, have returned the number as a string."""
     seconds = int(expires_in) if isinstance(expires_in, str) and expires_in.isdecimal() and len(expires_in) < 12 else expires_in
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < MAX_EXPIRES_IN:
         return float(now + seconds)

@@ -1,8 +1,8 @@
-"""Index entries of linked accounts whose sessions began before the configuration linked them."""
+"""Index entries for sessions that started before the configuration linked their accounts."""
 
 import structlog
 
-from authenticate.session.session_service import Sessions
+from authenticate.session.session_service import SessionService
 from databroker.broker_client import BrokerClient, every
 from databroker.records import SESSION, SessionRecord
 from foundation.backoff import retry
@@ -11,16 +11,17 @@ from foundation.tasks import gather_limited
 
 log = structlog.get_logger(__name__)
 
-FIRST_PAUSE = 0.1
+INITIAL_BACKOFF = 0.1
 CONCURRENCY = 10  # sessions
 
 
-class LinkedIndex:
-    """The work `run`, once for each configuration: a sign-in indexes a session under the id that its account has then, and another
-    `link_by` or `domains` gives the account another one.
+class LinkedAccountIndexer:
+    """Indexer of existing sessions, run once per configuration.
+
+    A sign-in indexes its session under the linked id of its account. A change of `link_by` or `domains` changes that id.
     """
 
-    def __init__(self, sessions: Sessions, broker: BrokerClient):
+    def __init__(self, sessions: SessionService, broker: BrokerClient):
         self._sessions = sessions
         self._broker = broker
 
@@ -29,7 +30,7 @@ class LinkedIndex:
             log.warning("indexing sessions of linked accounts failed", reason=str(error))
 
         if self._sessions.links_accounts:
-            await retry(self._index_all, unable, FIRST_PAUSE)
+            await retry(self._index_all, unable, INITIAL_BACKOFF)
 
     async def _index_all(self) -> None:
         page = list[SessionRecord]()

@@ -1,4 +1,4 @@
-"""Session renewal: new tokens and claims of a session from the provider; nothing is written here."""
+"""Refresh grant (RFC 6749 section 6): new tokens and claims of a session. Nothing is written here."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,62 +7,70 @@ from typing import Any
 import structlog
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.id_token import payload_of
+from authenticate.provider.id_token import unverified_claims
 from authenticate.provider.provider_client import ProviderClient
-from authenticate.provider.provider_errors import AnotherPerson
-from authenticate.provider.signed_token import WrongTime
+from authenticate.provider.provider_errors import SubjectMismatch
+from authenticate.provider.signed_token import TokenNotCurrent
 from authorize.identity.identity_builder import linked_id_for
 from databroker.records import SessionRecord, UserRecord
 from databroker.session_reader import vouches
 
 log = structlog.get_logger(__name__)
 
-# How and when the person signed in: a refresh asks nobody, so it can't make a sign-in stronger or newer (OpenID Connect Core 12.2).
-OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid"})
+# How and when the user signed in. A refresh involves no user, so it can't make a sign-in stronger or newer (OpenID Connect Core 12.2).
+AUTHENTICATION_CLAIMS = frozenset({"acr", "amr", "auth_time", "sid"})
 
 
-async def with_new_tokens(client: ProviderClient, session: SessionRecord, now: float) -> SessionRecord:
-    """The session with new tokens; uses up the refresh token where the provider rotates it.  GrantRefused: it is over; ProviderError:
-    try again.
+async def exchange_refresh_token(client: ProviderClient, session: SessionRecord, now: float) -> SessionRecord:
+    """Return the session with new tokens. This consumes the refresh token if the provider rotates it.
 
-    A new ID token is kept as it came: `with_new_claims` verifies it, when the tokens can no longer be lost.
+    A new ID token is stored unverified: `reload_claims` verifies it once the tokens are saved.
+
+    Raises:
+        InvalidGrant: the session has ended at the provider.
+        ProviderError: try again.
     """
     form = {"grant_type": "refresh_token", "refresh_token": session.refresh_token}
     discovery = await client.discovery()
-    _check_origin(client, session)
+    _check_issuer(client, session)
     tokens = await client.tokens(form, discovery, needs_id_token=False)
     return replace(
         session,
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token or session.refresh_token,
-        access_token_expires_at=tokens.expires,
+        access_token_expires_at=tokens.expires_at,
         tokens_received_at=now,
         unverified_id_token=tokens.id_token,
     )
 
 
-async def with_new_claims(client: ProviderClient, session: SessionRecord, now: float) -> tuple[SessionRecord, UserRecord]:
-    """The session with new claims; AnotherPerson, WrongToken, AccessRefused (the access token is no longer good), ProviderError (try
-    again).
+async def reload_claims(client: ProviderClient, session: SessionRecord, now: float) -> tuple[SessionRecord, UserRecord]:
+    """Return the session with new claims, and its user.
+
+    Raises:
+        SubjectMismatch: the claims describe another user.
+        InvalidSignedToken: the refreshed ID token is invalid.
+        InvalidAccessToken: the provider no longer accepts the access token.
+        ProviderError: try again.
     """
     discovery = await client.discovery()
-    _check_origin(client, session)
-    newer = await _refreshed_payload(client, session, discovery)
-    id_token, payload = (session.unverified_id_token, newer) if newer else (session.id_token, payload_of(session.id_token))
-    payload = {name: value for name, value in payload.items() if name not in OF_THE_SIGN_IN}
-    payload |= {name: session.claims[name] for name in OF_THE_SIGN_IN & session.claims.keys()}
-    told_before = () if newer else session.userinfo_claims
-    claims, told = await client.claims(payload, session.access_token, discovery, told_before=told_before)
+    _check_issuer(client, session)
+    newer = await _verify_refreshed_id_token(client, session, discovery)
+    id_token, payload = (session.unverified_id_token, newer) if newer else (session.id_token, unverified_claims(session.id_token))
+    payload = {name: value for name, value in payload.items() if name not in AUTHENTICATION_CLAIMS}
+    payload |= {name: session.claims[name] for name in AUTHENTICATION_CLAIMS & session.claims.keys()}
+    previous = () if newer else session.userinfo_claims
+    claims, userinfo_claims = await client.claims(payload, session.access_token, discovery, previous_userinfo_claims=previous)
     user = client.provider.user(claims, session.issued_at)
     if user.id != session.user_id:
-        raise AnotherPerson("the provider now returns another user")
-    if _becomes_another(client, session, user, claims):
-        raise AnotherPerson("the address that links the accounts has changed")
-    return replace(session, claims=claims, userinfo_claims=told, id_token=id_token, unverified_id_token=""), user
+        raise SubjectMismatch("the provider now returns another user")
+    if _linked_identity_changed(client, session, user, claims):
+        raise SubjectMismatch("the address that links the accounts has changed")
+    return replace(session, claims=claims, userinfo_claims=userinfo_claims, id_token=id_token, unverified_id_token=""), user
 
 
-def _becomes_another(client: ProviderClient, session: SessionRecord, user: UserRecord, claims: Mapping[str, Any]) -> bool:
-    """Whether the account would become another person's, or nobody's in particular: who sits there signs in anew."""
+def _linked_identity_changed(client: ProviderClient, session: SessionRecord, user: UserRecord, claims: Mapping[str, Any]) -> bool:
+    """Return whether the new claims would change the linked identity. The session then ends, and the user signs in again."""
     configured = client.configured
     if not configured.links_by_email:
         return False
@@ -70,40 +78,40 @@ def _becomes_another(client: ProviderClient, session: SessionRecord, user: UserR
     return linked_id_for(before, session.claims, configured) != linked_id_for(user, claims, configured)
 
 
-async def _refreshed_payload(client: ProviderClient, session: SessionRecord, discovery: DiscoveryDocument) -> dict[str, Any]:
-    """Claims of the ID token that came with the last refresh, {} where none came: then the provider says nothing new in one.
+async def _verify_refreshed_id_token(client: ProviderClient, session: SessionRecord, discovery: DiscoveryDocument) -> dict[str, Any]:
+    """Return the claims of the ID token that the last refresh returned, {} if it returned none or one that is not current.
 
-    WrongToken: the answer is wrong, not late, and nothing of it may count.
+    Raises InvalidSignedToken or SubjectMismatch if the token is invalid: then nothing of the response is used.
     """
     if not session.unverified_id_token:
         return {}
-    before = payload_of(session.id_token)
+    before = unverified_claims(session.id_token)
     try:
-        refreshed = await client.verified(
+        refreshed = await client.verify_id_token(
             session.unverified_id_token,
             discovery,
             nonce=str(before.get("nonce", "")),
             access_token=session.access_token,
-            refreshed=session.tokens_received_at,
+            refreshed_at=session.tokens_received_at,
         )
-    except WrongTime as error:
-        # Some providers send the sign-in's own token once more; or this machine's clock is wrong, which must sign nobody out.
+    except TokenNotCurrent as error:
+        # Some providers return the ID token of the sign-in again. A wrong clock on this machine must not sign users out either.
         log.warning("refreshed ID token ignored", session_id=session.id, reason=str(error))
         return {}
-    # OpenID Connect Core 12.2: a refreshed ID token is of the same issuer, about the same person.
+    # OpenID Connect Core 12.2: a refreshed ID token has the same issuer and subject.
     if (refreshed["iss"], refreshed["sub"]) != (before.get("iss"), before.get("sub")):
-        raise AnotherPerson("the refreshed ID token is for another user")
+        raise SubjectMismatch("the refreshed ID token is for another user")
     return refreshed
 
 
-def _check_origin(client: ProviderClient, session: SessionRecord) -> None:
-    """Check that the session is of the configured provider: a token must not be sent to another."""
+def _check_issuer(client: ProviderClient, session: SessionRecord) -> None:
+    """Check that the configured provider issued the session, because its tokens must not be sent to another provider."""
     if not vouches(client.configured, session):
-        raise AnotherPerson("the provider of the session is no longer configured")
+        raise SubjectMismatch("the provider of the session is no longer configured")
 
 
-def is_withdrawn(client: ProviderClient, session: SessionRecord, now: float) -> bool:
-    """Whether a refused access token was withdrawn; of one without an expiry that is known of some providers only."""
+def was_revoked(client: ProviderClient, session: SessionRecord, now: float) -> bool:
+    """Return whether a rejected access token was revoked. Without an expiry, only some providers make this known."""
     if session.access_token_expires_at is None:
-        return client.provider.tokens_last
+        return client.provider.access_tokens_never_expire
     return now < session.access_token_expires_at - 5

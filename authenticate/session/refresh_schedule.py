@@ -1,4 +1,4 @@
-"""Refresh schedule: a heap of due times, fed by the change stream; a tick looks at its top, never at all sessions."""
+"""Refresh schedule: a heap of due times, updated by the change stream, so that only due sessions are examined."""
 
 import math
 import random
@@ -8,35 +8,35 @@ from heapq import heapify, heappop, heappush
 
 from databroker.records import SessionRecord
 
-EARLY = 60.0  # seconds before the access token expires
+REFRESH_MARGIN = 60.0  # seconds before the access token expires
 NEVER = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshDue:
-    """Times when the tokens are to be refreshed, and when the claims are to be read; Unix seconds."""
+    """Times, in Unix seconds, when the tokens are due for refresh and the claims for reading."""
 
     tokens: float
     claims: float
 
     @property
-    def first(self) -> float:
+    def next(self) -> float:
         return min(self.tokens, self.claims)
 
 
 def tokens_due(session: SessionRecord) -> float:
-    """Due time of the tokens: a minute before the access token expires, or halfway where it lives for less than two."""
+    """Return when the tokens are due: a minute before the access token expires, or halfway if its lifetime is below two minutes."""
     if not session.refresh_token or session.access_token_expires_at is None:
         return NEVER
     lifetime = session.access_token_expires_at - (session.tokens_received_at or session.issued_at)
-    return _within(session, session.access_token_expires_at - min(EARLY, max(lifetime, 0) / 2))
+    return _within(session, session.access_token_expires_at - min(REFRESH_MARGIN, max(lifetime, 0) / 2))
 
 
-def can_read_claims(session: SessionRecord, at: float) -> bool:
-    """Whether claims can be read: without a refresh token nothing can be asked once the access token has expired."""
-    if not session.access_token or at >= session.expires_at:
+def can_read_claims(session: SessionRecord, due_at: float) -> bool:
+    """Return whether claims can be read at that time: without a refresh token, only until the access token expires."""
+    if not session.access_token or due_at >= session.expires_at:
         return False
-    return bool(session.refresh_token) or session.access_token_expires_at is None or at < session.access_token_expires_at
+    return bool(session.refresh_token) or session.access_token_expires_at is None or due_at < session.access_token_expires_at
 
 
 def _within(session: SessionRecord, due: float) -> float:
@@ -44,12 +44,12 @@ def _within(session: SessionRecord, due: float) -> float:
 
 
 class RefreshSchedule:
-    """The heap, an id and two times for each session.  `interval` lies between two readings of a session's claims, in seconds."""
+    """The heap, with an id and two times per session. `interval` is the time in seconds between two reads of a session's claims."""
 
-    def __init__(self, interval: float, clock: Callable[[], float], chance: Callable[[], float] = random.random):
+    def __init__(self, interval: float, clock: Callable[[], float], random_fraction: Callable[[], float] = random.random):
         self._interval = interval
         self._clock = clock
-        self._chance = chance
+        self._random = random_fraction
         self._due: dict[str, RefreshDue] = {}
         self._heap: list[tuple[float, str]] = []
 
@@ -59,20 +59,20 @@ class RefreshSchedule:
     def __len__(self) -> int:
         return len(self._due)
 
-    def saw(self, session: SessionRecord, modified: float) -> None:
-        """Schedule a record that was written at `modified`: new, refreshed, or found at the start."""
+    def on_session(self, session: SessionRecord, modified: float) -> None:
+        """Schedule a session whose record was written at `modified`: new, refreshed, or loaded at the start."""
         known = self._due.get(session.id)
-        claims = known.claims if known is not None else self._first_reading(modified)
+        claims = known.claims if known is not None else self._first_claims_read(modified)
         self.set(session, RefreshDue(tokens_due(session), claims))
 
-    def read(self, session: SessionRecord) -> None:
-        """Schedule after the claims were read now."""
+    def on_claims_read(self, session: SessionRecord) -> None:
+        """Schedule a session whose claims were just read."""
         self.set(session, RefreshDue(tokens_due(session), self._clock() + self._interval))
 
     def set(self, session: SessionRecord, due: RefreshDue) -> None:
         claims = due.claims if can_read_claims(session, due.claims) else NEVER
         due = RefreshDue(due.tokens, claims)
-        if due.first == NEVER:
+        if due.next == NEVER:
             self.forget(session.id)
         elif self._due.get(session.id) != due:
             self._due[session.id] = due
@@ -86,30 +86,30 @@ class RefreshSchedule:
         self._heap.clear()
 
     def next(self) -> float:
-        """Unix seconds when the first is due, NEVER where none is."""
+        """Return when the next session is due, in Unix seconds; NEVER if there is none."""
         while self._heap and self._is_stale(*self._heap[0]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else NEVER
 
     def pop(self, now: float) -> tuple[str, RefreshDue] | None:
-        """The first that is due by `now`.  It comes back by `set`, `read` or `saw`."""
+        """Remove and return the next session that is due by `now`, or None. `set`, `on_claims_read` or `on_session` add it again."""
         if self.next() > now:
             return None
         _, session_id = heappop(self._heap)
         return session_id, self._due.pop(session_id)
 
-    def _first_reading(self, modified: float) -> float:
-        """First reading of claims: after a pause of ours all would be due at once, so they are spread over the interval."""
+    def _first_claims_read(self, modified: float) -> float:
+        """Return the time of the first claims read. Overdue reads are spread over the interval, so that a restart causes no burst."""
         due, now = modified + self._interval, self._clock()
-        return due if due > now else now + self._interval * self._chance()
+        return due if due > now else now + self._interval * self._random()
 
     def _push(self, session_id: str, due: RefreshDue) -> None:
-        heappush(self._heap, (due.first, session_id))
-        # A session leaves an entry behind at each refresh.
+        heappush(self._heap, (due.next, session_id))
+        # Each refresh leaves a stale entry, so the heap is rebuilt from time to time.
         if len(self._heap) > 2 * len(self._due) + 1000:
-            self._heap = [(due.first, id) for id, due in self._due.items()]
+            self._heap = [(due.next, id) for id, due in self._due.items()]
             heapify(self._heap)
 
     def _is_stale(self, first: float, session_id: str) -> bool:
         due = self._due.get(session_id)
-        return due is None or due.first != first
+        return due is None or due.next != first

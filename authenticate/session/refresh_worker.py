@@ -1,4 +1,4 @@
-"""Refresh worker: one elected process refreshes sessions, a bounded number at a time, each when the schedule says so."""
+"""Refresh worker: one elected process refreshes due sessions, a bounded number concurrently."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from authenticate.provider.provider_errors import AccessRefused
-from authenticate.session.refresh_requests import WantedRefreshes
+from authenticate.provider.provider_errors import InvalidAccessToken
+from authenticate.session.refresh_requests import RefreshRequests
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
-from authenticate.session.session_refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
+from authenticate.session.session_refresh import RefreshInProgress, RefreshStep, SessionEnded, SessionRefresh
 from databroker.broker_client import BrokerClient, every
 from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, report_malformed
 from databroker.store.base import ANEW, StartOver
@@ -20,33 +20,33 @@ from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE = 16
-TICK = 1.0  # the longest sleep, so that a clock that was set is noticed
-DRAIN = 5.0  # seconds for renewals under way at the end: an answer that nobody writes down is a lost refresh token
-UNDER_WAY_PAUSE = 5.0
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
-GRACE = 60.0  # seconds: nobody is signed out before the provider was tried for as long, also after a pause of ours
+CONCURRENCY = 16
+MAX_SLEEP = 1.0  # seconds, so that a changed system clock is noticed
+DRAIN_TIMEOUT = 5.0  # seconds for refreshes in progress at the end: a response that is not saved is a lost refresh token
+IN_PROGRESS_DELAY = 5.0
+INITIAL_BACKOFF, MAX_BACKOFF = 5.0, 300.0
+FAILURE_GRACE = 60.0  # seconds: no session ends before the provider was retried for this long, also after gate was stopped
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshFailures:
-    """Failures of one session's refresh in a row: when the first was, when the access token of then expires, and how many.
+    """Consecutive failures of one session's refresh: time of the first, expiry of the access token at that time, and count.
 
-    Attempts that fail at userinfo may have renewed the tokens: the expiry of later tokens vouches for nobody.
+    The expiry of later tokens is not used: an attempt may refresh the tokens and still fail at userinfo, which confirms no user.
     """
 
-    since: float
-    token_expires: float
-    failures: int = 0
+    started_at: float
+    token_expires_at: float
+    count: int = 0
 
-    def ends(self, error: Exception) -> float:
-        """Time when the session ends if no attempt succeeds; a provider that refuses the user's token is not in trouble."""
-        earliest = self.since + GRACE
-        return earliest if isinstance(error, AccessRefused) else max(self.token_expires, earliest)
+    def ends_at(self, error: Exception) -> float:
+        """Return when the session ends if no attempt succeeds. The grace is short if the provider is available and rejects the token."""
+        earliest = self.started_at + FAILURE_GRACE
+        return earliest if isinstance(error, InvalidAccessToken) else max(self.token_expires_at, earliest)
 
 
 class RefreshWorker:
-    """The elected work `run`; everything that it knows is read anew each time."""
+    """The elected task `run`. It loads its state from the data broker each time it starts."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class RefreshWorker:
         *,
         interval: float,
         clock: Callable[[], float],
-        tick: float = TICK,
-        at_once: int = AT_ONCE,
+        tick: float = MAX_SLEEP,
+        concurrency: int = CONCURRENCY,
     ):
-        self._at_once = at_once
+        self._concurrency = concurrency
         self._refresh = refresh
         self._broker = broker
         self._clock = clock
@@ -67,8 +67,8 @@ class RefreshWorker:
         self._schedule = RefreshSchedule(interval, clock)
         self._failures: dict[str, RefreshFailures] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._wanted = WantedRefreshes(refresh, broker)
-        self._news = asyncio.Event()
+        self._refresh_requests = RefreshRequests(refresh, broker)
+        self._wakeup = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<RefreshWorker {len(self._schedule)} scheduled, {len(self._running)} under way, {len(self._failures)} failing>"
@@ -77,7 +77,7 @@ class RefreshWorker:
         follower = spawn(self._follow(), name="sessions to refresh")
         try:
             while True:
-                self._begin_what_is_due()
+                self._start_due()
                 await self._sleep()
         finally:
             follower.cancel()
@@ -85,77 +85,77 @@ class RefreshWorker:
             self._schedule.clear()
             self._failures.clear()
 
-    def _begin_what_is_due(self) -> None:
-        while len(self._running) < self._at_once and (popped := self._schedule.pop(self._clock())) is not None:
+    def _start_due(self) -> None:
+        while len(self._running) < self._concurrency and (popped := self._schedule.pop(self._clock())) is not None:
             session_id, due = popped
             if session_id not in self._running:
                 self._running[session_id] = spawn(self._renew(session_id, due), name="session refresh")
 
     async def _sleep(self) -> None:
-        wait = self._tick if len(self._running) >= self._at_once else min(max(self._schedule.next() - self._clock(), 0.0), self._tick)
+        wait = self._tick if len(self._running) >= self._concurrency else min(max(self._schedule.next() - self._clock(), 0.0), self._tick)
         try:
             async with asyncio.timeout(wait):
-                await self._news.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             pass
-        self._news.clear()
+        self._wakeup.clear()
 
     async def _drain(self) -> None:
-        if running := {*self._running.values(), *self._wanted.running.values()}:
-            _, late = await asyncio.wait(running, timeout=DRAIN)
+        if running := {*self._running.values(), *self._refresh_requests.running.values()}:
+            _, late = await asyncio.wait(running, timeout=DRAIN_TIMEOUT)
             for task in late:
                 task.cancel()
 
     async def _renew(self, session_id: str, due: RefreshDue) -> None:
         try:
             step = RefreshStep.TOKENS if due.tokens <= self._clock() else RefreshStep.CLAIMS
-            self._done(await self._refresh.renew(session_id, step))
+            self._on_success(await self._refresh.renew(session_id, step))
         except SessionEnded:
             self._failures.pop(session_id, None)
-        except RefreshUnderWay:
-            await self._again(session_id, self._clock() + UNDER_WAY_PAUSE)
+        except RefreshInProgress:
+            await self._reschedule(session_id, self._clock() + IN_PROGRESS_DELAY)
         except (ProviderError, BrokerError) as error:
-            await self._failed(session_id, error)
+            await self._on_failure(session_id, error)
         except MALFORMED as error:
             report_malformed(SESSION, session_id, error)
         finally:
             self._running.pop(session_id, None)
-            self._news.set()
+            self._wakeup.set()
 
-    def _done(self, session: SessionRecord) -> None:
+    def _on_success(self, session: SessionRecord) -> None:
         self._failures.pop(session.id, None)
-        self._schedule.read(session)
+        self._schedule.on_claims_read(session)
 
-    async def _failed(self, session_id: str, error: Exception) -> None:
+    async def _on_failure(self, session_id: str, error: Exception) -> None:
         now = self._clock()
-        session = await self._session(session_id)
+        session = await self._get_session(session_id)
         if session is None:
             self._failures.pop(session_id, None)
             return
         before = self._failures.get(session_id) or RefreshFailures(now, session.access_token_expires_at or NEVER)
-        failure = self._failures[session_id] = replace(before, failures=before.failures + 1)
-        log.warning("session refresh failed", session_id=session_id, failures=failure.failures, reason=str(error))
-        ends = failure.ends(error) if session.refresh_token else NEVER
-        if now >= ends and isinstance(error, ProviderError):
-            await self._give_up(session, error)
+        failure = self._failures[session_id] = replace(before, count=before.count + 1)
+        log.warning("session refresh failed", session_id=session_id, failures=failure.count, reason=str(error))
+        ends_at = failure.ends_at(error) if session.refresh_token else NEVER
+        if now >= ends_at and isinstance(error, ProviderError):
+            await self._end_if_expired(session, error)
             return
-        at = min(now + backoff_delay(before.failures, FIRST_PAUSE, LONGEST_PAUSE), max(ends, now + self._tick))
-        self._schedule.set(session, RefreshDue(at if session.refresh_token else NEVER, at))
+        due_at = min(now + backoff_delay(before.count, INITIAL_BACKOFF, MAX_BACKOFF), max(ends_at, now + self._tick))
+        self._schedule.set(session, RefreshDue(due_at if session.refresh_token else NEVER, due_at))
 
-    async def _give_up(self, session: SessionRecord, error: ProviderError) -> None:
+    async def _end_if_expired(self, session: SessionRecord, error: ProviderError) -> None:
         try:
-            await self._refresh.give_up(session.id, session.tokens_received_at, error)
-        except (RefreshUnderWay, BrokerError):
-            await self._again(session.id, self._clock() + UNDER_WAY_PAUSE)
+            await self._refresh.end_if_expired(session.id, session.tokens_received_at, error)
+        except (RefreshInProgress, BrokerError):
+            await self._reschedule(session.id, self._clock() + IN_PROGRESS_DELAY)
             return
         self._failures.pop(session.id, None)
 
-    async def _again(self, session_id: str, at: float) -> None:
-        if (session := await self._session(session_id)) is not None:
-            self._schedule.set(session, RefreshDue(at if session.refresh_token else NEVER, at))
+    async def _reschedule(self, session_id: str, due_at: float) -> None:
+        if (session := await self._get_session(session_id)) is not None:
+            self._schedule.set(session, RefreshDue(due_at if session.refresh_token else NEVER, due_at))
 
-    async def _session(self, session_id: str) -> SessionRecord | None:
-        """The session, None where it has ended; waits while the broker is away, else the session would be forgotten."""
+    async def _get_session(self, session_id: str) -> SessionRecord | None:
+        """Return the session, None if it has ended. Wait while the data broker is unavailable, so that no session is dropped."""
         waits = backoff_delays(0.1)
         while True:
             try:
@@ -174,12 +174,12 @@ class RefreshWorker:
                     async for change in changes:
                         position = change.version
                         if change.type == SESSION:
-                            self._saw(change.id, change.record)
+                            self._on_session(change.id, change.record)
                         elif change.type == TOKEN_REFRESH_REQUEST and change.record is not None:
-                            self._wanted.want(change.record)
+                            self._refresh_requests.handle(change.record)
             except StartOver as start_over:
                 try:
-                    await self._read_all()
+                    await self._load_all()
                     position, waits = start_over.version, backoff_delays(0.1)
                 except BrokerError as error:
                     log.warning("loading sessions to refresh failed", reason=str(error))
@@ -189,19 +189,19 @@ class RefreshWorker:
                 position = ANEW
                 await asyncio.sleep(next(waits))
 
-    async def _read_all(self) -> None:
+    async def _load_all(self) -> None:
         self._schedule.clear()
         async for record in every(self._broker, SESSION):
-            self._saw(record.id, record)
+            self._on_session(record.id, record)
         async for record in every(self._broker, TOKEN_REFRESH_REQUEST):
-            self._wanted.want(record)
+            self._refresh_requests.handle(record)
 
-    def _saw(self, session_id: str, record: Record | None) -> None:
+    def _on_session(self, session_id: str, record: Record | None) -> None:
         if record is None:
             self._schedule.forget(session_id)
             self._failures.pop(session_id, None)
-        elif session_id not in self._running:  # the renewal itself says when the next is due
+        elif session_id not in self._running:  # because a running refresh schedules the next one itself
             if (session := SessionRecord.parse(record)) is None:
                 return
-            self._schedule.saw(session, record.modified)
-        self._news.set()
+            self._schedule.on_session(session, record.modified)
+        self._wakeup.set()

@@ -1,5 +1,6 @@
-"""Session refresh: new tokens and claims from the provider, one call at a time for each session, written where nobody has ended it
-meanwhile.
+"""Session refresh: new tokens and claims from the provider, under one lease per session.
+
+Nothing is written if the session ends concurrently.
 """
 
 import asyncio
@@ -14,10 +15,10 @@ import structlog
 
 from authenticate.provider.claim_limits import ClaimsTooLarge
 from authenticate.provider.provider_client import ProviderClient
-from authenticate.provider.provider_errors import AccessRefused, AnotherPerson
-from authenticate.provider.signed_token import WrongToken
-from authenticate.provider.token_response import GrantRefused
-from authenticate.session.refresh_grant import is_withdrawn, with_new_claims, with_new_tokens
+from authenticate.provider.provider_errors import InvalidAccessToken, SubjectMismatch
+from authenticate.provider.signed_token import InvalidSignedToken
+from authenticate.provider.token_response import InvalidGrant
+from authenticate.session.refresh_grant import exchange_refresh_token, reload_claims, was_revoked
 from authenticate.session.refresh_schedule import tokens_due
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import end_sessions
@@ -29,27 +30,27 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-# Longer than all calls to the provider that one renewal makes, each of ten seconds at most.
-LEASE = 60.0
-INSISTENCE = 15.0  # seconds; together with the rest well within the lease
-FIRST_PAUSE = 0.1
-# Why a renewal ended a session: the provider said so, its answer can't be believed, it could not be asked until too late.
-REFUSED, WRONG, UNREACHABLE = "refused", "wrong", "unreachable"
-# Fields of a session that new tokens, and new claims, are.
-_OF_TOKENS = ("access_token", "refresh_token", "access_token_expires_at", "tokens_received_at", "unverified_id_token")
-_OF_CLAIMS = ("claims", "userinfo_claims", "id_token", "unverified_id_token")
+# Longer than all calls to the provider that one refresh makes. Each takes at most ten seconds.
+LEASE_SECONDS = 60.0
+WRITE_RETRY_TIMEOUT = 15.0  # seconds; together with the rest well within the lease
+INITIAL_BACKOFF = 0.1
+# Why a refresh ended a session: the provider rejected the grant, its response is invalid, or it was unavailable for too long.
+REFUSED, INVALID, UNREACHABLE = "refused", "wrong", "unreachable"
+# Session fields that a token refresh and a reload of claims replace.
+_TOKEN_FIELDS = ("access_token", "refresh_token", "access_token_expires_at", "tokens_received_at", "unverified_id_token")
+_CLAIM_FIELDS = ("claims", "userinfo_claims", "id_token", "unverified_id_token")
 
 
 class SessionEnded(Exception):
-    """The session is over; the text says why."""
+    """The session has ended; the message is the reason."""
 
 
-class RefreshUnderWay(Exception):
-    """Another refresh of this session is running, or as many of its provider as may."""
+class RefreshInProgress(Exception):
+    """Another refresh of this session is in progress, or the provider's limit of concurrent refreshes is reached."""
 
 
 class RefreshStep(Enum):
-    """Tokens (a refresh grant), or claims (userinfo with the tokens there are)."""
+    """TOKENS uses the refresh grant; CLAIMS reads userinfo with the existing access token."""
 
     TOKENS = auto()
     CLAIMS = auto()
@@ -57,126 +58,133 @@ class RefreshStep(Enum):
 
 # enforcement-point: Sign-in and sign-out: Session refresh
 class SessionRefresh:
-    """Refresher of single sessions, each under a lease of its own."""
+    """Refresher of single sessions, each under its lease."""
 
     def __init__(
         self,
-        client_of: Callable[[SessionRecord], ProviderClient],
+        client_for: Callable[[SessionRecord], ProviderClient],
         broker: BrokerClient,
         clock: Callable[[], float],
         *,
-        share: float = math.inf,
+        max_per_provider: float = math.inf,
     ):
-        """`client_of` a session is that of its provider; AnotherPerson where there is none.  So many refreshes at a time are a provider's
-        `share`: one that does not answer keeps nobody else's waiting.
+        """Initialize the refresher.
+
+        `client_for` returns the client of a session's provider, or raises SubjectMismatch.
+        At most `max_per_provider` refreshes of one provider run concurrently, so a stalled provider does not delay the others.
         """
-        self._share = share
-        self._under_way: Counter[str] = Counter()
-        self._client_of = client_of
+        self._max_per_provider = max_per_provider
+        self._in_progress: Counter[str] = Counter()
+        self._client_for = client_for
         self._broker = broker
         self._clock = clock
 
-    async def renew(self, session_id: str, step: RefreshStep, *, by_hand: bool = False, older_than: float | None = None) -> SessionRecord:
-        """The refreshed session; SessionEnded where it was over, or is now; RefreshUnderWay; ProviderError where the provider could not
-        say, then all is as before.
+    async def renew(self, session_id: str, step: RefreshStep, *, manual: bool = False, older_than: float | None = None) -> SessionRecord:
+        """Refresh a session and return it.
 
-        `older_than`: tokens that were received at that time are refreshed though they are not due, and no later ones.
+        If `older_than` is given, tokens received at that time are refreshed even if they are not due; later ones are not.
+
+        Raises:
+            SessionEnded: the session had ended, or this refresh ended it.
+            RefreshInProgress: see there.
+            ProviderError: the provider is unavailable; the session is unchanged.
         """
-        async with self._alone(session_id):
+        async with self._exclusive(session_id):
             record = await self._broker.get(SESSION, session_id)
             if record is None:
                 raise SessionEnded("ended concurrently")
             session = SessionRecord.from_record(record)
             try:
-                with self._turn(session.provider):
-                    return await self._renewed(record, session, step, by_hand or session.tokens_received_at == older_than, by_hand)
-            except GrantRefused as error:
-                raise await self._ended(session, REFUSED, error) from error
-            # Else a user whose claims grow would keep the groups of before.
-            except (AnotherPerson, ClaimsTooLarge, WrongToken) as error:
-                raise await self._ended(session, WRONG, error) from error
+                with self._slot(session.provider):
+                    return await self._renew(record, session, step, manual or session.tokens_received_at == older_than, manual)
+            except InvalidGrant as error:
+                raise await self._end(session, REFUSED, error) from error
+            # ClaimsTooLarge ends the session because a user whose claims grow would otherwise retain the previous groups.
+            except (SubjectMismatch, ClaimsTooLarge, InvalidSignedToken) as error:
+                raise await self._end(session, INVALID, error) from error
 
-    async def give_up(self, session_id: str, tokens_received_at: float, error: ProviderError) -> None:
-        """End a session for which the provider has not vouched for too long; `error` is that of the last attempt.
+    async def end_if_expired(self, session_id: str, tokens_received_at: float, error: ProviderError) -> None:
+        """End a session that the provider has not confirmed for too long. `error` is the error of the last attempt.
 
-        Raises RefreshUnderWay. A session with other tokens than those received at `tokens_received_at` goes on: another attempt succeeded.
+        A session whose tokens were not received at `tokens_received_at` continues, because another attempt succeeded.
+        Raises RefreshInProgress.
         """
-        async with self._alone(session_id):
+        async with self._exclusive(session_id):
             record = await self._broker.get(SESSION, session_id)
             if record is None:
                 return
             session = SessionRecord.from_record(record)
             if session.tokens_received_at == tokens_received_at:
-                await self._ended(session, REFUSED if isinstance(error, AccessRefused) else UNREACHABLE, error)
+                await self._end(session, REFUSED if isinstance(error, InvalidAccessToken) else UNREACHABLE, error)
 
-    async def _ended(self, session: SessionRecord, kind: str, reason: object) -> SessionEnded:
+    async def _end(self, session: SessionRecord, kind: str, reason: object) -> SessionEnded:
         await end_sessions(self._broker, [session.id])
         metrics.session_refresh_failures.labels(kind).inc()
-        # What no provider should answer is for the operator to look at.
-        tell = log.warning if kind == WRONG else log.info
-        tell("session ended", session_id=session.id, user_id=session.user_id, kind=kind, reason=str(reason))
+        # An invalid response is a warning because the operator should investigate it.
+        log_event = log.warning if kind == INVALID else log.info
+        log_event("session ended", session_id=session.id, user_id=session.user_id, kind=kind, reason=str(reason))
         return SessionEnded(str(reason))
 
-    async def _renewed(self, record: Record, session: SessionRecord, step: RefreshStep, is_due: bool, by_hand: bool) -> SessionRecord:
+    async def _renew(self, record: Record, session: SessionRecord, step: RefreshStep, is_due: bool, manual: bool) -> SessionRecord:
         now = self._clock()
-        if by_hand:
-            record = await self._written(record, lambda current: replace(current, manually_refreshed_at=now))
-        # Another process may have refreshed it since it was due.
+        if manual:
+            record = await self._write(record, lambda current: replace(current, manually_refreshed_at=now))
+        # Check again because another process may have refreshed it.
         if session.refresh_token and (is_due or (step is RefreshStep.TOKENS and tokens_due(session) <= now)):
-            record = await self._with_new_tokens(record)
+            record = await self._refresh_tokens(record)
         try:
-            return await self._with_new_claims(record)
-        except AccessRefused:
-            # The token was withdrawn before its time; what the provider says to the refresh token decides.
+            return await self._reload_claims(record)
+        except InvalidAccessToken:
+            # The access token was revoked before it expired, so the response to the refresh token decides.
             if not session.refresh_token or SessionRecord.from_record(record).access_token != session.access_token:
                 raise
-            return await self._with_new_claims(await self._with_new_tokens(record))
+            return await self._reload_claims(await self._refresh_tokens(record))
 
-    async def _with_new_tokens(self, record: Record) -> Record:
+    async def _refresh_tokens(self, record: Record) -> Record:
         now, session = self._clock(), SessionRecord.from_record(record)
-        client = self._client_of(session)
-        renewed = await with_new_tokens(client, session, now)
+        client = self._client_for(session)
+        renewed = await exchange_refresh_token(client, session, now)
         try:
-            return await self._written_at_last(record, lambda current: _with(current, renewed, _OF_TOKENS))
+            return await self._write_with_retry(record, lambda current: _replace_fields(current, renewed, _TOKEN_FIELDS))
         except SessionEnded:
-            # Signed out while the provider answered: what it gave must not outlive the session.
+            # The user signed out during the request: the new tokens must not outlive the session.
             await client.revoke(renewed)
             raise
 
-    async def _with_new_claims(self, record: Record) -> SessionRecord:
+    async def _reload_claims(self, record: Record) -> SessionRecord:
         session = SessionRecord.from_record(record)
-        client = self._client_of(session)
+        client = self._client_for(session)
         user_before = await self._broker.get(USER, session.user_id)
         try:
-            renewed, user = await with_new_claims(client, session, self._clock())
-        except AccessRefused as error:
-            if not session.refresh_token and is_withdrawn(client, session, self._clock()):
-                raise await self._ended(session, REFUSED, error) from error
+            renewed, user = await reload_claims(client, session, self._clock())
+        except InvalidAccessToken as error:
+            if not session.refresh_token and was_revoked(client, session, self._clock()):
+                raise await self._end(session, REFUSED, error) from error
             raise
-        await self._remember(user, user_before)
+        await self._save_user(user, user_before)
         if renewed == session:
             return session
-        record = await self._written(record, lambda current: _with(current, renewed, _OF_CLAIMS))
+        record = await self._write(record, lambda current: _replace_fields(current, renewed, _CLAIM_FIELDS))
         return SessionRecord.from_record(record)
 
-    async def _remember(self, user: UserRecord, before: Record | None) -> None:
-        """Write the user over the record that was there before the provider was asked: one that came since then is newer."""
+    async def _save_user(self, user: UserRecord, before: Record | None) -> None:
+        """Replace the user record that existed before the provider was queried. A record written since then is newer and is retained."""
         if before is not None:
             if UserRecord.from_record(before).last_sign_in_at > user.last_sign_in_at:
-                return  # the provider's word to a newer session; to this one it may have said nothing new
+                return  # because the record comes from a newer session, and this one may have no newer claims
             user = replace(user, last_sign_in_at=UserRecord.from_record(before).last_sign_in_at)
             if UserRecord.from_record(before) == user:
                 return
         with suppress(VersionConflict):
             await self._broker.put(USER, user.id, user.to_data(), only_if_version=0 if before is None else before.version)
 
-    async def _written_at_last(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
-        """The written session, also where the broker comes back within INSISTENCE: the provider takes the old refresh token no more."""
-        now, waits = asyncio.get_running_loop().time, backoff_delays(FIRST_PAUSE)
-        ends = now() + INSISTENCE
+    async def _write_with_retry(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
+        """Write the session, retrying for up to WRITE_RETRY_TIMEOUT because the provider no longer accepts the old refresh token."""
+        now, waits = asyncio.get_running_loop().time, backoff_delays(INITIAL_BACKOFF)
+        ends = now() + WRITE_RETRY_TIMEOUT
         while True:
             try:
-                return await self._written(record, change)
+                return await self._write(record, change)
             except BrokerError as error:
                 wait = next(waits)
                 if now() + wait >= ends:
@@ -184,14 +192,14 @@ class SessionRefresh:
                 log.warning("saving refreshed tokens failed", session_id=record.id, reason=str(error))
                 await asyncio.sleep(wait)
 
-    async def _written(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
-        """The record with this change, on whatever it is by now; SessionEnded where it is no longer there: a delete always wins."""
+    async def _write(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
+        """Apply the change to the current record and return the result. Raises SessionEnded if the record was deleted."""
 
         def edit(current: Record | None) -> Edited:
             if current is None:
                 raise SessionEnded("ended concurrently")
             session = change(SessionRecord.from_record(current))
-            return {**current.data, **session.to_data()}, session.expires_at  # with what a later release has written there
+            return {**current.data, **session.to_data()}, session.expires_at  # the fields of later releases are retained
 
         try:
             return await update(self._broker, SESSION, record.id, edit) or record
@@ -199,26 +207,26 @@ class SessionRefresh:
             raise ProviderError("the session record was changed concurrently too often") from None
 
     @contextmanager
-    def _turn(self, provider: str) -> Iterator[None]:
-        if self._under_way[provider] >= self._share:
-            raise RefreshUnderWay
-        self._under_way[provider] += 1
+    def _slot(self, provider: str) -> Iterator[None]:
+        if self._in_progress[provider] >= self._max_per_provider:
+            raise RefreshInProgress
+        self._in_progress[provider] += 1
         try:
             yield
         finally:
-            self._under_way[provider] -= 1
+            self._in_progress[provider] -= 1
 
     @asynccontextmanager
-    async def _alone(self, session_id: str) -> AsyncIterator[None]:
-        """Lease of one session's refresh: a rotating refresh token used twice ends the session at the provider."""
-        lease = await self._broker.acquire(f"session refresh/{session_id}", LEASE)
+    async def _exclusive(self, session_id: str) -> AsyncIterator[None]:
+        """Hold the lease of one session's refresh, because a rotating refresh token that is used again ends the session at the provider."""
+        lease = await self._broker.acquire(f"session refresh/{session_id}", LEASE_SECONDS)
         if lease is None:
-            raise RefreshUnderWay
+            raise RefreshInProgress
         try:
             yield
         finally:
             await self._broker.release(lease)
 
 
-def _with(session: SessionRecord, renewed: SessionRecord, names: tuple[str, ...]) -> SessionRecord:
+def _replace_fields(session: SessionRecord, renewed: SessionRecord, names: tuple[str, ...]) -> SessionRecord:
     return replace(session, **{name: getattr(renewed, name) for name in names})

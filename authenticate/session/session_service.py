@@ -1,4 +1,4 @@
-"""Sessions of the authenticate host: made, found and ended here, and nowhere else."""
+"""Sessions of the authenticate host: the only module that creates, finds and ends them."""
 
 import asyncio
 import re
@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Collection, Iterable
 
 import structlog
 
-from authenticate.provider.sign_in_result import AskedAnother, SignedIn
-from authenticate.session.session_index import ProviderSessions
+from authenticate.provider.sign_in_result import ProviderMismatch, SignInResult
+from authenticate.session.session_index import SessionIndex
 from authorize.identity.identity_builder import linked_id_for
 from config.options import Options
 from databroker.broker_client import BrokerClient, Edited, update
@@ -21,109 +21,114 @@ from foundation.errors import BadRequest, BrokerError
 log = structlog.get_logger(__name__)
 
 MAX_USER_AGENT = 256
-# Live sessions of one account: the store holds the claims of each.
+# Live sessions per account, because the store holds the claims of each.
 MAX_SESSIONS = 100
-# Seconds after which a session that is in the index, and not in the store, has ended: the index is written first.
-WRITE_TIME = 60.0
+# Age in seconds from which an index entry without a session means that it has ended: the index is written first.
+WRITE_SECONDS = 60.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
-# One more sign-in ends them all, so that a record stays small.
-MAX_EARLIER = 8
+# One more sign-in supersedes them all, which bounds the record.
+MAX_SUPERSEDED = 8
 
 
-class SignedOutMeanwhile(BadRequest):
-    """The person has signed out at the provider while this sign-in was under way."""
+class LoggedOutDuringSignIn(BadRequest):
+    """The user signed out at the provider during this sign-in."""
 
 
-class Sessions:
-    """Sessions of one set of Options, in the data broker.  BrokerError."""
+class SessionService:
+    """Sessions of one configuration, in the data broker. Methods raise BrokerError."""
 
     def __init__(self, options: Options, broker: BrokerClient):
         self._broker = broker
-        self.at_provider = ProviderSessions(broker)
+        self.index = SessionIndex(broker)
         self._cookies = SessionCookies(options)
         self._lifetime = options.cookie_expire.total_seconds()
         self._reader = SessionReader(options)
-        # Of the configuration that has replaced this one while its last requests end.
+        # Reader of the configuration that has replaced this one while its last requests finish.
         self.successor: SessionReader | None = None
 
     async def create(
         self,
-        signed_in: SignedIn,
+        result: SignInResult,
         now: float,
         *,
         client_address: str,
         user_agent: str,
-        before: SessionRecord | None,
+        previous: SessionRecord | None,
         attempts: Collection[str] = (),
     ) -> SessionRecord:
-        """A new session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted.
+        """Create a session with a new id, so that a cookie injected before sign-in is never promoted (session fixation).
 
-        `before` is the session that this browser had: a weaker one that goes on where other hosts have it, and ends with this one;
-        somebody else's ends now.  `attempts` are this sign-in and those that other tabs of the browser have under way: their sessions of
-        the same account end together.
-        SignedOutMeanwhile; AskedAnother where a configuration without the provider has replaced this one.
+        `previous` is the browser's session before this sign-in. If it belongs to the same account, it is a weaker session that other
+        hosts may still use, and it ends with the new one. Otherwise it ends now.
+        `attempts` are this sign-in attempt and those in other tabs of the browser: their sessions of the same account end together.
+
+        Raises:
+            LoggedOutDuringSignIn: the user signed out at the provider during the sign-in.
+            ProviderMismatch: a new configuration without the provider is in force.
         """
-        session = self._new(signed_in, now, client_address, user_agent, before)
-        # The user first: whoever sees the session finds its user, too.
-        await self._broker.put(USER, signed_in.user.id, signed_in.user.to_data())
-        # The index before the session: whoever ends what the provider says must find it.
-        linked_id = linked_id_for(signed_in.user, session.claims, self._reader.providers.get(session.provider))
-        await self.at_provider.remember(session, linked_id)
+        session = self._build(result, now, client_address, user_agent, previous)
+        # The user first, so that a reader of the session finds its user.
+        await self._broker.put(USER, result.user.id, result.user.to_data())
+        # The index before the session, so that a provider-initiated logout finds it.
+        linked_id = linked_id_for(result.user, session.claims, self._reader.providers.get(session.provider))
+        await self.index.add(session, linked_id)
         await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires_at)
-        if await self.at_provider.has_signed_out(session):
+        if await self.index.is_logged_out(session):
             await self.end(session)
-            raise SignedOutMeanwhile("you signed out at the identity provider during this sign-in")
-        # Asked when the session is written: either the sweep of the new configuration finds it (RemovedProviders), or we know of that one.
+            raise LoggedOutDuringSignIn("you signed out at the identity provider during this sign-in")
+        # After the write: either the cleanup of the new configuration finds the session (RemovedProviders), or this check does.
         if self.successor is not None and not vouches(self.successor.providers.get(session.provider), session):
             await self.end(session)
-            raise AskedAnother(session.effective_issuer)
-        if before is not None and before.id not in session.superseded_ids:
-            await self.end(before)
-        for other in await self.at_provider.beside(session, attempts):
+            raise ProviderMismatch(session.effective_issuer)
+        if previous is not None and previous.id not in session.superseded_ids:
+            await self.end(previous)
+        for other in await self.index.link_attempts(session, attempts):
             await self._end_together(session, other)
         log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
         return session
 
-    def _new(self, signed_in: SignedIn, now: float, client_address: str, user_agent: str, before: SessionRecord | None) -> SessionRecord:
+    def _build(
+        self, result: SignInResult, now: float, client_address: str, user_agent: str, previous: SessionRecord | None
+    ) -> SessionRecord:
         return SessionRecord(
             id=secrets.token_urlsafe(32),
-            user_id=signed_in.user.id,
-            subject=signed_in.subject,
-            provider=signed_in.provider,
+            user_id=result.user.id,
+            subject=result.subject,
+            provider=result.provider,
             issued_at=now,
             expires_at=now + self._lifetime,
-            claims=signed_in.user.claims,
-            userinfo_claims=signed_in.userinfo_claims,
-            id_token=signed_in.tokens.id_token,
-            access_token=signed_in.tokens.access_token,
-            refresh_token=signed_in.tokens.refresh_token,
-            access_token_expires_at=signed_in.tokens.expires,
+            claims=result.user.claims,
+            userinfo_claims=result.userinfo_claims,
+            id_token=result.tokens.id_token,
+            access_token=result.tokens.access_token,
+            refresh_token=result.tokens.refresh_token,
+            access_token_expires_at=result.tokens.expires_at,
             client_address=client_address,
             user_agent=user_agent[:MAX_USER_AGENT],
-            superseded_ids=_earlier(before, signed_in.user.id),
-            issuer=signed_in.user.issuer,
+            superseded_ids=_superseded_ids(previous, result.user.id),
+            issuer=result.user.issuer,
         )
 
     async def _end_together(self, session: SessionRecord, other_id: str) -> None:
-        """Have each of two sessions of one browser end with the other, where they are of one account."""
+        """Make two sessions of one browser end together if they belong to one account."""
         other = await self._broker.get(SESSION, other_id)
         if other is None or (found := self._reader.read(other)) is None:
-            return  # its own sign-in looks for this one when it is written
+            return  # because the other sign-in looks for this session when it is written
         if (found.user_id, found.effective_issuer) == (session.user_id, session.effective_issuer):
-            await asyncio.gather(self._add_earlier(session.id, other_id), self._add_earlier(other_id, session.id))
+            await asyncio.gather(self._add_superseded(session.id, other_id), self._add_superseded(other_id, session.id))
 
-    async def _add_earlier(self, id: str, other_id: str) -> None:
+    async def _add_superseded(self, id: str, other_id: str) -> None:
         def edit(record: Record | None) -> Edited | None:
             earlier = tuple(record.data.get("superseded_ids", ())) if record is not None else ()
-            if record is None or other_id in earlier or len(earlier) >= MAX_EARLIER:
+            if record is None or other_id in earlier or len(earlier) >= MAX_SUPERSEDED:
                 return None
             return {**record.data, "superseded_ids": (*earlier, other_id)}, record.data["expires_at"]
 
-        # Each attempt fails by another tab's write, of which there are at most MAX_EARLIER, or by a refresh.
-        await update(self._broker, SESSION, id, edit, attempts=2 * MAX_EARLIER)
+        # An attempt fails only by the write of another tab, of which there are at most MAX_SUPERSEDED, or by a refresh.
+        await update(self._broker, SESSION, id, edit, attempts=2 * MAX_SUPERSEDED)
 
     async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> SessionRecord | None:
-        """The live session of this browser at this host; a cookie that is not ours is passed over, never an error."""
+        """Return the live session of this browser at this host, or None. Cookies that gate did not set are ignored."""
 
         async def live(session_id: str, now: float) -> SessionRecord | None:
             record = await self._broker.get(SESSION, session_id)
@@ -133,24 +138,25 @@ class Sessions:
         return await self._cookies.active_session(cookie_headers, host_port, now, live)
 
     # enforcement-point: Sign-in and sign-out: Sessions of a user
-    async def own(self, session: SessionRecord, id: str, now: float) -> SessionRecord | None:
-        """The live session of this id, where it is of the same person as `session`, by another account that is linked, too; of anybody
-        else's it says what it says of none.
+    async def get_for_user_of(self, session: SessionRecord, id: str, now: float) -> SessionRecord | None:
+        """Return the live session with this id if it belongs to the same user as `session` (linked accounts included), else None.
+
+        Missing sessions and those of other users are indistinguishable on purpose.
         """
         record = await self._broker.get(SESSION, id) if _ID.fullmatch(id) else None
         found = self._reader.read(record) if record is not None else None
         if found is None or found.expires_at <= now:
             return None
-        return found if await self._are_of_one_person(session, found) else None
+        return found if await self._is_same_user(session, found) else None
 
-    async def _are_of_one_person(self, one: SessionRecord, other: SessionRecord) -> bool:
+    async def _is_same_user(self, one: SessionRecord, other: SessionRecord) -> bool:
         if (other.user_id, other.effective_issuer) == (one.user_id, one.effective_issuer):
             return True
         linked_id = await self.linked_id(one)
         return bool(linked_id) and await self.linked_id(other) == linked_id
 
     async def linked_id(self, session: SessionRecord) -> str:
-        """Id of the person whose account this session is of, by their record; "" where accounts of its provider are not linked."""
+        """Return the linked id of the session's account, "" if accounts of its provider are not linked."""
         provider = self._reader.providers.get(session.provider)
         if provider is None or not provider.links_by_email:
             return ""
@@ -162,51 +168,54 @@ class Sessions:
         return any(provider.links_by_email for provider in self._reader.providers.values())
 
     async def index_linked(self, session: SessionRecord) -> None:
-        """Index a session under the id that its account has in this configuration."""
+        """Index a session under the linked id of its account in this configuration."""
         if linked_id := await self.linked_id(session):
-            await self.at_provider.remember(session, linked_id)
+            await self.index.add(session, linked_id)
 
-    async def _ids_of_person(self, session: SessionRecord) -> AsyncGenerator[str]:
-        """Sessions of this account, and of those that are linked with it, which may have become another person's since they began."""
+    async def _session_ids_for(self, session: SessionRecord) -> AsyncGenerator[str]:
+        """Yield the ids of sessions of this account and of accounts linked with it.
+
+        A linked account may belong to another user since its session started, so each is checked.
+        """
         for id in (*await session_ids_of_user(self._broker, session.user_id), session.id):
             yield id
         accounts = {session.user_id}
-        async for id in self.at_provider.sessions_of_linked(await self.linked_id(session)):
+        async for id in self.index.session_ids_for_linked(await self.linked_id(session)):
             record = await self._broker.get(SESSION, id)
             found = self._reader.read(record) if record is not None else None
-            if found is None or not await self._are_of_one_person(session, found):
+            if found is None or not await self._is_same_user(session, found):
                 continue
             yield id
             if found.user_id in accounts:
                 continue
             accounts.add(found.user_id)
-            # A sign-in elsewhere may have verified the address since: then the account's other sessions are this person's, too.
+            # A later sign-in may have verified the address: then the account's other sessions belong to this user as well.
             for other in await session_ids_of_user(self._broker, found.user_id):
-                if await self.own(session, other, 0.0) is not None:
+                if await self.get_for_user_of(session, other, 0.0) is not None:
                     yield other
 
-    async def of_person(self, session: SessionRecord, now: float) -> list[SessionRecord]:
-        """All live sessions of this session's person, in every browser, this one among them."""
+    async def list_for_user_of(self, session: SessionRecord, now: float) -> list[SessionRecord]:
+        """Return all live sessions of this session's user, in every browser, including this one."""
         found: dict[str, SessionRecord] = {}
-        async for ids in batches(self._ids_of_person(session)):
-            for own in await asyncio.gather(*(self.own(session, id, now) for id in dict.fromkeys(ids) if id not in found)):
+        async for ids in batches(self._session_ids_for(session)):
+            for own in await asyncio.gather(*(self.get_for_user_of(session, id, now) for id in dict.fromkeys(ids) if id not in found)):
                 if own is not None:
                     found[own.id] = own
         return list(found.values())
 
     async def end_oldest(self, session: SessionRecord, now: float) -> list[SessionRecord]:
-        """End the oldest sessions of this account beyond MAX_SESSIONS, never this one; return them.  BrokerError."""
-        indexed = await self.at_provider.of_account(session)
+        """End the oldest sessions of this account beyond MAX_SESSIONS, never this one, and return them."""
+        indexed = await self.index.entries_for_account(session)
         if len(indexed) <= MAX_SESSIONS:
             return []
         live = list[SessionRecord]()
         for id, written in indexed.items():
             record = await self._broker.get(SESSION, id)
-            if record is None and written < now - WRITE_TIME:
-                await self.at_provider.forget_ended(session, id)
+            if record is None and written < now - WRITE_SECONDS:
+                await self.index.remove_ended(session, id)
             elif record is not None and (found := self._reader.read(record)) is not None and id != session.id:
                 live.append(found)
-        live = [each for each in live if each.user_id == session.user_id]  # the index has all cases of the id
+        live = [each for each in live if each.user_id == session.user_id]  # because the index ignores the case of the id
         live.sort(key=lambda each: each.issued_at)
         oldest = live[: max(len(live) + 1 - MAX_SESSIONS, 0)]
         for each in oldest:
@@ -215,23 +224,23 @@ class Sessions:
             log.warning("oldest sessions ended: account limit", user_id=session.user_id, sessions=len(oldest), maximum=MAX_SESSIONS)
         return oldest
 
-    async def end_carried(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:
-        """End the sessions that the cookies of a request name, whether or not they count: who signs out leaves none behind."""
+    async def end_from_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:
+        """End the sessions that the cookies of a request name, valid or not, so that a sign-out leaves none behind."""
         for id in await end_sessions(self._broker, self._cookies.all_session_ids(cookie_headers, host_port, now)):
             log.info("signed out", session_id=id)
 
-    async def end_all_of(self, session: SessionRecord) -> int:
-        """End all sessions of this person, in every browser, with the programs that act by them; returns how many there were."""
-        ended = [id async for ids in batches(self._ids_of_person(session)) for id in await end_sessions(self._broker, ids)]
+    async def end_all_for(self, session: SessionRecord) -> int:
+        """End all sessions of this user, in every browser, with the client applications that use them. Return how many ended."""
+        ended = [id async for ids in batches(self._session_ids_for(session)) for id in await end_sessions(self._broker, ids)]
         log.info("signed out on all devices", user_id=session.user_id, sessions=len(ended))
         return len(ended)
 
     async def end(self, session: SessionRecord) -> None:
-        """End a session everywhere: each host's cookie names one of these records."""
+        """End a session everywhere, because the cookies of all hosts refer to these records."""
         await end_sessions(self._broker, [session.id])
         try:
-            await self.at_provider.forget(session, await self.linked_id(session))
-        except BrokerError as error:  # what stays in the index is harmless, and whoever asked must learn that the session has ended
+            await self.index.remove(session, await self.linked_id(session))
+        except BrokerError as error:  # a stale index entry is harmless, and the caller must learn that the session has ended
             log.warning("removing session index entry failed", session_id=session.id, reason=str(error))
         log.info("signed out", session_id=session.id, user_id=session.user_id)
 
@@ -245,7 +254,7 @@ class Sessions:
         return self._cookies.clear_conflicting(cookie_headers, host_port, path)
 
 
-def _earlier(before: SessionRecord | None, user_id: str) -> tuple[str, ...]:
-    if before is None or before.user_id != user_id or len(before.superseded_ids) >= MAX_EARLIER:
+def _superseded_ids(previous: SessionRecord | None, user_id: str) -> tuple[str, ...]:
+    if previous is None or previous.user_id != user_id or len(previous.superseded_ids) >= MAX_SUPERSEDED:
         return ()
-    return (before.id, *before.superseded_ids)
+    return (previous.id, *previous.superseded_ids)

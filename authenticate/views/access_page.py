@@ -43,7 +43,7 @@ DURATIONS = (HOUR // 4, HOUR // 2, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 12 * HOUR
 
 @csrf_exempt
 async def access(request: HttpRequest) -> HttpResponse:
-    if request.method in METHODS and not page_context(request).authenticate.access.rules:
+    if request.method in METHODS and not page_context(request).authenticate.access_requests.rules:
         return responses.render_error(
             request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),)
         )
@@ -52,8 +52,8 @@ async def access(request: HttpRequest) -> HttpResponse:
 
 def _sign_in_url(request: HttpRequest) -> str:
     service = page_context(request).authenticate
-    chosen = service.access.route_for_link(request.GET.get("route", ""))
-    return service.redirects.sign_in_url(PAGE if chosen is None else f"{PAGE}?route={service.access.links.link_id(chosen)}")
+    chosen = service.access_requests.route_for_link(request.GET.get("route", ""))
+    return service.redirects.sign_in_url(PAGE if chosen is None else f"{PAGE}?route={service.access_requests.links.link_id(chosen)}")
 
 
 @view_helpers.requires_session(*METHODS, back=BACK, sign_in_url=_sign_in_url)
@@ -84,7 +84,7 @@ async def _change(request: HttpRequest, service: AuthenticateService, actor: Acc
 
 
 async def _dispatch(request: HttpRequest, service: AuthenticateService, actor: AccessActor) -> None:
-    gate, access_requests, form = page_context(request), service.access, request.POST
+    gate, access_requests, form = page_context(request), service.access_requests, request.POST
     id, _, nonce = form.get("request", "").partition(" ")
     match form.get("do", ""):
         case "ask" | "break_glass" as do:
@@ -111,7 +111,7 @@ def _seconds(written: str) -> float:
 
 
 async def _page(request: HttpRequest, service: AuthenticateService, actor: AccessActor) -> HttpResponse:
-    access_requests, headers, now = service.access, view_helpers.cookie_headers(request), service.clock()
+    access_requests, headers, now = service.access_requests, view_helpers.cookie_headers(request), service.clock()
     token, cookie = service.csrf.token_for(headers, now, bound_to=actor.session.id)
     chosen = access_requests.route_for_link(request.GET.get("route", ""))
     if chosen is not None and not may_request(chosen, actor.identity):
@@ -148,7 +148,7 @@ async def _requestable_routes(request: HttpRequest, service: AuthenticateService
     gate = page_context(request)
     opened = await gate.authorize.accessible_routes(gate.incoming.request, view_helpers.cookie_headers(request))
     known = {opening.route.id for opening in opened}
-    requestable = [route for route in service.access.rules.routes if may_request(route, actor.identity)]
+    requestable = [route for route in service.access_requests.rules.routes if may_request(route, actor.identity)]
     found = [route for route in requestable if route.is_in_portal and route.id not in known]
     return sorted(found, key=lambda route: route_title(route).casefold())
 
@@ -180,7 +180,7 @@ def _durations(maximum: timedelta) -> Iterator[tuple[int, str]]:
 
 
 def _request_row(held: StoredAccessRequest, service: AuthenticateService) -> dict[str, Any]:
-    access_request, route = held.request, service.access.rules.route(held.request.route)
+    access_request, route = held.request, service.access_requests.rules.route(held.request.route)
     settings = None if route is None else route.access_requests
     return {
         "value": f"{held.id} {access_request.request_id}",

@@ -24,7 +24,7 @@ async def count_pending_requests(gate: AuthenticatePageContext, session: Session
 
     Raises BrokerError.
     """
-    if not gate.authenticate.access.rules:
+    if not gate.authenticate.access_requests.rules:
         return None
     actor = await actor_for(gate, session)
-    return 0 if actor is None else len([held async for held in gate.authenticate.access.pending_for(actor)])
+    return 0 if actor is None else len([held async for held in gate.authenticate.access_requests.pending_for(actor)])

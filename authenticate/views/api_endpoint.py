@@ -60,7 +60,7 @@ async def _dispatch(request: HttpRequest, path: str) -> HttpResponse:
             service.options,
             service.broker,
             service.clock,
-            service.access,
+            service.access_requests,
             gate.authorize.load_session_identity,
             gate.client_address,
             gate.request_id,
@@ -86,12 +86,12 @@ def _document(request: HttpRequest) -> HttpResponse:
 @contextmanager
 def _slot(service: AuthenticateService, principal: str) -> Iterator[None]:
     """Hold one of the slots for concurrent calls.  Each service account has a share of them; raises ApiProblem 429."""
-    if not service.api_places.acquire(principal):
+    if not service.api_slots.acquire(principal):
         raise ApiProblem(429, "too many concurrent calls; try again in a moment").with_header("Retry-After", "1")
     try:
         yield
     finally:
-        service.api_places.release(principal)
+        service.api_slots.release(principal)
 
 
 def _problem(request: HttpRequest, problem: ApiProblem) -> HttpResponse:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.provider.django_oidc import GateRequestView, library_settings
-from authenticate.provider.par import pushed
+from authenticate.provider.par import push_params
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService
 from authenticate.step_up import StepUpRequest
@@ -34,7 +34,7 @@ class SignInAttempt:
 
 
 async def redirect_to_provider(request: HttpRequest, service: AuthenticateService, attempt: SignInAttempt) -> HttpResponse:
-    client = service.providers.of(attempt.provider)
+    client = service.providers.get(attempt.provider)
     if client is None:
         raise BadRequest(Message("the identity provider in this link is no longer configured"))
     try:
@@ -43,25 +43,27 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
         return view_helpers.provider_error_page(request, error, str(attempt.target))
 
     def start(claims: dict[str, str]) -> tuple[str, list[str]]:
-        remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.step_up.to_attempt()}
+        remembered = {**claims, "to": attempt.target.truncated(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.step_up.to_attempt()}
         remembered |= {"provider": client.provider.id, "issuer": client.provider.issuer}
         remembered |= {"chosen": "yes"} if attempt.is_chosen else {}
         return service.attempts.start(remembered, service.host_port, view_helpers.cookie_headers(request), service.clock())
 
     provider = client.provider
-    extra_params = attempt.step_up.request_params(provider.request_params, provider.pressing_prompt, takes_claims=discovery.takes_claims)
+    extra_params = attempt.step_up.request_params(
+        provider.request_params, provider.reauthentication_prompt, supports_claims_parameter=discovery.supports_claims_parameter
+    )
     extra_params |= {"login_hint": attempt.login_hint} if attempt.login_hint else {}
     settings = library_settings(service.options, client, discovery, extra_params)
 
     async def push(params: dict[str, str]) -> dict[str, str]:
         with view_helpers.sign_in_slot(request, client.provider.id):
-            return await pushed(client, discovery, params)
+            return await push_params(client, discovery, params)
 
-    is_pushed = bool(discovery.pushed_request_endpoint)
+    is_pushed = bool(discovery.par_endpoint)
     try:
-        response = await GateRequestView.as_view(oidc_settings=settings, begin=staticmethod(start), push=push if is_pushed else None)(
-            request
-        )
+        response = await GateRequestView.as_view(
+            oidc_settings=settings, begin_attempt=staticmethod(start), push_request=push if is_pushed else None
+        )(request)
     except view_helpers.TooManySignIns:
         return view_helpers.too_many_sign_ins_page(request)
     except ProviderError as error:

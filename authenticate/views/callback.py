@@ -7,12 +7,12 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.provider.claim_limits import ClaimsTooLarge
-from authenticate.provider.django_oidc import CodeRefused, GateCallbackView, ScopeReduced
-from authenticate.provider.sign_in_result import AskedAnother
-from authenticate.provider.token_response import cleaned
+from authenticate.provider.django_oidc import GateCallbackView, InvalidCode, ScopesNotGranted
+from authenticate.provider.sign_in_result import ProviderMismatch
+from authenticate.provider.token_response import sanitize
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService, page_context
-from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
+from authenticate.step_up import ACR_NOT_MET, AUTH_TIME_MISSING, UNMET, StepUpRequest
 from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from databroker.audit_log import AuditAction, session_entry
@@ -38,23 +38,23 @@ class CallbackView(GateCallbackView):
                 return await super().get(request)
         except view_helpers.TooManySignIns:
             return view_helpers.too_many_sign_ins_page(request)
-        except CodeRefused as error:
+        except InvalidCode as error:
             self._log_refusal(str(error))
             return self._restart_page(Message("The identity provider no longer accepts this sign-in. It may have taken too long."))
-        except AskedAnother as error:
+        except ProviderMismatch as error:
             self._log_refusal(str(error))
             return await self.login_stale()
         except BadRequest as error:
             self._log_refusal(str(error))
             raise
-        except ScopeReduced as error:
+        except ScopesNotGranted as error:
             return self._missing_scope_page(error)
         except ClaimsTooLarge as error:
             return self._claims_too_large_page(error)
         except ProviderError as error:
             return self._clear_attempt(view_helpers.provider_error_page(request, error, self._target_url()))
 
-    def _missing_scope_page(self, error: ScopeReduced) -> HttpResponse:
+    def _missing_scope_page(self, error: ScopesNotGranted) -> HttpResponse:
         self._log_refusal(str(error))
         response = responses.render_error(
             self.request,
@@ -94,10 +94,10 @@ class CallbackView(GateCallbackView):
 
         The description is only logged, because any sender of the browser can write it and gate's page would lend it credibility.
         """
-        description_text = cleaned(description)
-        self._log_refusal(f"the provider returned {cleaned(error)[:MAX_ERROR]!r}" + (f" ({description_text})" if description_text else ""))
+        description_text = sanitize(description)
+        self._log_refusal(f"the provider returned {sanitize(error)[:MAX_ERROR]!r}" + (f" ({description_text})" if description_text else ""))
         if error == UNMET:
-            return self._step_up_failed_page(WEAK)
+            return self._step_up_failed_page(ACR_NOT_MET)
         if error != "access_denied":
             return self._restart_page(Message("The identity provider could not sign you in."))
         response = responses.render_error(
@@ -115,12 +115,12 @@ class CallbackView(GateCallbackView):
         await service.directory.look_up(self.signed_in.user.id, self.signed_in.tokens.access_token)
         now = service.clock()
         step_up = StepUpRequest.from_attempt(self.attempt)
-        if shortfall := step_up.shortfall(self.signed_in.user.claims, now, now):
+        if shortfall := step_up.unmet_requirement(self.signed_in.user.claims, now, now):
             return await self._handle_step_up_failure(step_up, shortfall)
         session = await service.sessions.create(
             self.signed_in,
             now,
-            before=await service.sessions.find(view_helpers.cookie_headers(request), service.host_port, now),
+            previous=await service.sessions.find(view_helpers.cookie_headers(request), service.host_port, now),
             client_address=page_context(request).client_address,
             user_agent=request.headers.get("User-Agent", ""),
             attempts={self.state, *service.attempts.active_ids(view_helpers.cookie_headers(request), service.host_port, now)},
@@ -134,14 +134,14 @@ class CallbackView(GateCallbackView):
         location = service.redirects.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
         injected = service.sessions.clear_conflicting(view_helpers.cookie_headers(request), service.host_port, request.path)
         cookies = [*injected, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
-        cookies += service.choice.remembered(session.provider) if "chosen" in self.attempt else []
+        cookies += service.provider_selector.remember_cookies(session.provider) if "chosen" in self.attempt else []
         return responses.redirect(location, cookies)
 
     async def _end_oldest(self, session: SessionRecord, now: float) -> None:
         gate, service = page_context(self.request), self.service
         for ended in await service.sessions.end_oldest(session, now):
             entry = session_entry(now, session, gate.options.providers, gate.client_address, AuditAction.END_OLDEST_SESSION, ended)
-            await service.audit_trail.note(entry)
+            await service.audit_writer.enqueue(entry)
 
     def _deactivated_page(self) -> HttpResponse:
         self._log_refusal("the provider deactivated this user (SCIM)")
@@ -153,11 +153,11 @@ class CallbackView(GateCallbackView):
 
         An existing session is unchanged.
         """
-        if shortfall == UNTOLD:
+        if shortfall == AUTH_TIME_MISSING:
             return self._auth_time_missing_page()
         target = self._target()
-        if target is not None and not step_up.is_pressed:
-            attempt = SignInAttempt(target, self.attempt["attempt"], self.signed_in.provider, replace(step_up, is_pressed=True))
+        if target is not None and not step_up.force_reauthentication:
+            attempt = SignInAttempt(target, self.attempt["attempt"], self.signed_in.provider, replace(step_up, force_reauthentication=True))
             return self._clear_attempt(await redirect_to_provider(self.request, self.service, attempt))
         return self._step_up_failed_page(shortfall)
 
@@ -173,7 +173,7 @@ class CallbackView(GateCallbackView):
         response = responses.render_error(
             self.request,
             403,
-            UNTOLD,
+            AUTH_TIME_MISSING,
             advice=Message("Try again. If the problem continues, your administrator must check the settings of the identity provider."),
             links=((view_helpers.TRY_AGAIN, self._target_url()), (Message("View my account"), DASHBOARD)),
         )
@@ -197,7 +197,7 @@ class CallbackView(GateCallbackView):
         """Return the redirect target.  It is checked again, because the routes may have changed since the attempt started."""
         if not self.attempt:
             return None
-        return self.service.targets.target(self.attempt["to"], page_context(self.request).authorize.is_route_origin)
+        return self.service.redirect_targets.resolve(self.attempt["to"], page_context(self.request).authorize.is_route_origin)
 
     def _target_url(self) -> str:
         target = self._target()

@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.service import AuthenticateService
-from authenticate.session.session_refresh import RefreshStep, RefreshUnderWay, SessionEnded
+from authenticate.session.session_refresh import RefreshInProgress, RefreshStep, SessionEnded
 from authenticate.views import view_helpers
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
@@ -23,8 +23,8 @@ async def refresh(request: HttpRequest, service: AuthenticateService, session: S
 
 async def _refresh(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     try:
-        await service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
-    except RefreshUnderWay:
+        await service.refresh.renew(session.id, RefreshStep.TOKENS, manual=True)
+    except RefreshInProgress:
         return _retry_later_page(request, Message("Your session is being refreshed."), 5)
     except SessionEnded:
         reason = Message("The identity provider no longer confirms this session, so it has ended.")

@@ -33,7 +33,7 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     """
     gate = page_context(request)
     service = gate.authenticate
-    callback = service.targets.target(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
+    callback = service.redirect_targets.resolve(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
     if callback is None or callback.path != CALLBACK_PATH:
         raise BadRequest(Message("the redirect target is not allowed"))
     step_up = StepUpRequest.from_url(params)
@@ -44,7 +44,7 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
         step_up.max_age,
         tuple(params.get("gate_providers", "").split()),
     )
-    sealed = service.program_requests.seal(consent_request, service.clock())
+    sealed = service.consent_requests.seal(consent_request, service.clock())
     return responses.redirect(f"{service.origin}{PATH}?request={sealed}")
 
 
@@ -58,19 +58,19 @@ async def programmatic_consent(request: HttpRequest) -> HttpResponse:
         return HttpResponseNotAllowed(["GET", "POST"])
     sealed = (request.POST if request.method == "POST" else request.GET).get("request", "")
     try:
-        consent_request = service.program_requests.open(sealed, service.clock())
+        consent_request = service.consent_requests.open(sealed, service.clock())
     except SealError:
         return responses.render_error(
             request, 400, Message("This sign-in link of a program is invalid or has expired."), advice=START_AGAIN
         )
-    route = service.targets.target(consent_request.origin, gate.authorize.is_route_origin)
+    route = service.redirect_targets.resolve(consent_request.origin, gate.authorize.is_route_origin)
     if route is None:
         return responses.render_error(
             request, 400, Message("The redirect address of this program is no longer configured."), advice=START_AGAIN
         )
     now, step_up = service.clock(), StepUpRequest(consent_request.acr_values, consent_request.max_age)
     session = await view_helpers.get_session(request)
-    if session is None or step_up.shortfall(session.claims, session.issued_at, now):
+    if session is None or step_up.unmet_requirement(session.claims, session.issued_at, now):
         named = {"gate_providers": " ".join(consent_request.providers)} if consent_request.providers else {}
         return responses.redirect(service.redirects.sign_in_url(f"{PATH}?request={sealed}", **step_up.to_url(), **named))
     if consent_request.providers and session.provider not in consent_request.providers:

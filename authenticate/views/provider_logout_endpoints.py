@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
-from authenticate.provider.signed_token import WrongTime, WrongToken
+from authenticate.provider.signed_token import InvalidSignedToken, TokenNotCurrent
 from authenticate.service import page_context
 from authenticate.views import view_helpers
 from foundation.errors import BadRequest, BrokerError, ProviderError
@@ -30,8 +30,8 @@ async def backchannel_logout(request: HttpRequest) -> HttpResponse:
     if len(tokens) != 1:
         return _invalid_token_response(request, "expected a form with one logout_token")
     try:
-        await service.provider_logout.by_token(tokens[0])
-    except (WrongToken, WrongTime) as error:
+        await service.provider_logout.back_channel(tokens[0])
+    except (InvalidSignedToken, TokenNotCurrent) as error:
         return _invalid_token_response(request, str(error))
     except (ProviderError, BrokerError) as error:
         return _unavailable_response(request, error)
@@ -52,7 +52,7 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
         raise BadRequest(Message("expected one issuer (iss) and one session id (sid)"))
     (issuer,), (sid,) = named
     try:
-        await service.provider_logout.by_browser(issuer, sid)
+        await service.provider_logout.front_channel(issuer, sid)
         framed_by = await service.provider_logout.origins(issuer)
     except ProviderError as error:
         return view_helpers.provider_error_page(request, error, "/.gate/")

@@ -183,6 +183,6 @@ async def _audit(request: HttpRequest, resources: ScimResources, what: str, reco
         return
     id, text = audit_text.describe_object(record, provider.id, provider.record_id_prefix)
     provider_scope = provider.id if provider.is_entry else ""
-    await gate.authenticate.audit_trail.note(
+    await gate.authenticate.audit_writer.enqueue(
         pushed_entry(record.modified, gate.client_address, action, resources.noun, id, text, provider_scope)
     )

@@ -56,7 +56,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
     if "end_others" in request.POST:
         chosen = await other_sessions(service.sessions, session, service.clock())
     else:
-        found = await service.sessions.own(session, request.POST.get("end", ""), service.clock())
+        found = await service.sessions.get_for_user_of(session, request.POST.get("end", ""), service.clock())
         if found is None:
             reason = Message("Session not found; nothing was changed. It may have ended already.")
             return responses.render_error(request, 404, reason, links=BACK)
@@ -91,7 +91,9 @@ async def _end_session(request: HttpRequest, service: AuthenticateService, sessi
         action = AuditAction.END_SESSION.failure
         raise
     finally:
-        await service.audit_trail.note(session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, chosen))
+        await service.audit_writer.enqueue(
+            session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, chosen)
+        )
 
 
 async def _page(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:

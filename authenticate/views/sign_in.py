@@ -8,9 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from authenticate.portal.icons import PATH as ICONS
-from authenticate.provider_selection import ProviderChoice, Providers
+from authenticate.provider_selection import Providers, ProviderSelector
 from authenticate.service import page_context
-from authenticate.step_up import OLD, StepUpRequest
+from authenticate.step_up import MAX_AGE_EXCEEDED, StepUpRequest
 from authenticate.views import view_helpers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from authenticate.views.programmatic_consent import begin as begin_programmatic
@@ -76,20 +76,20 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], selection: Pro
     gate = page_context(request)
     service = gate.authenticate
     now, headers = service.clock(), view_helpers.cookie_headers(request)
-    target = service.targets.target(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
+    target = service.redirect_targets.resolve(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     attempt_id = params.get("gate_attempt", "")
-    if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):
+    if target is None or not (service.redirect_targets.is_authenticate_page(target) or is_attempt_id(attempt_id)):
         raise BadRequest(Message("the redirect target is not allowed"))
     step_up = StepUpRequest.from_url(params)
     session = await service.sessions.find(headers, service.host_port, now)
-    if session is not None and not (shortfall := step_up.shortfall(session.claims, session.issued_at, now)):
+    if session is not None and not (shortfall := step_up.unmet_requirement(session.claims, session.issued_at, now)):
         return responses.redirect(service.redirects.return_location(session, target, attempt_id))
-    candidates = service.choice.among(params.get("gate_providers", ""))
-    provider = _select_provider(service.choice, candidates, selection, session, headers)
+    candidates = service.provider_selector.candidates(params.get("gate_providers", ""))
+    provider = _select_provider(service.provider_selector, candidates, selection, session, headers)
     if provider is None:
         return _selection_page(request, candidates, selection)
     # Only an expired sign-in forces re-authentication; a provider may reach a stronger one without it.
-    step_up = replace(step_up, is_pressed=session is not None and shortfall == OLD)
+    step_up = replace(step_up, force_reauthentication=session is not None and shortfall == MAX_AGE_EXCEEDED)
     attempt = SignInAttempt(target, attempt_id, provider.id, step_up, selection.address, selection.is_chosen)
     response = await redirect_to_provider(request, service, attempt)
     if session is not None:
@@ -98,14 +98,14 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], selection: Pro
 
 
 def _select_provider(
-    choice: ProviderChoice, candidates: Providers, selection: ProviderSelection, session: SessionRecord | None, headers: list[bytes]
+    choice: ProviderSelector, candidates: Providers, selection: ProviderSelection, session: SessionRecord | None, headers: list[bytes]
 ) -> ProviderConfig | None:
     """Return the provider to sign in at, or None if the user must choose."""
     if selection.id:
-        return choice.wanted(candidates, selection.id)
+        return choice.require(candidates, selection.id)
     if selection.address:
-        return choice.of_address(candidates, selection.address)
-    return choice.left(candidates, session, [] if selection.is_explicit else headers)
+        return choice.by_email_domain(candidates, selection.address)
+    return choice.default_for(candidates, session, [] if selection.is_explicit else headers)
 
 
 def _selection_page(request: HttpRequest, candidates: Providers, selection: ProviderSelection) -> HttpResponse:
@@ -139,7 +139,7 @@ def _tampered_page(request: HttpRequest) -> HttpResponse:
 
 def _expired_page(request: HttpRequest, error: UrlExpired) -> HttpResponse:
     gate = page_context(request)
-    target = gate.authenticate.targets.target(error.params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
+    target = gate.authenticate.redirect_targets.resolve(error.params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     links = ((Message("Open the page again"), str(target)),) if target is not None else ()
     advice = Message("Sign-in links expire after a few minutes. Open the page that you wanted again.")
     return responses.render_error(request, 400, Message("This sign-in link has expired."), advice=advice, links=links)

@@ -40,18 +40,18 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 
 async def _sign_out(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
     headers, now = view_helpers.cookie_headers(request), service.clock()
-    next_url = service.post_logout_redirect.url(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
+    next_url = service.post_logout_redirect.resolve(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
     everywhere = session is not None and request.method == "POST" and EVERYWHERE in request.POST
     if session is not None:
         await _end(request, service, session, everywhere=everywhere)
-        service.revoke_soon(session)
+        service.revoke_in_background(session)
         params = service.post_logout_redirect.params(next_url, service.clock())
-        next_url = await service.providers.of_session(session).end_session_url(session, params) or next_url
-    await service.sessions.end_carried(headers, service.host_port, now)
+        next_url = await service.providers.for_session(session).end_session_url(session, params) or next_url
+    await service.sessions.end_from_cookies(headers, service.host_port, now)
     cleared = service.sessions.clear_cookies(headers, service.host_port, request.path)
     return responses.with_cookies(
         _next_response(request, next_url, everywhere=everywhere),
-        [*cleared, service.csrf.clear(), *service.choice.forgotten(), *_admin_cookies()],
+        [*cleared, service.csrf.clear(), *service.provider_selector.clear_cookies(), *_admin_cookies()],
     )
 
 
@@ -60,14 +60,16 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
     action: str = done
     try:
         if everywhere:
-            await service.sessions.end_all_of(session)
+            await service.sessions.end_all_for(session)
         await service.sessions.end(session)
     except BrokerError:
         action = done.failure
         raise
     finally:
         gate, one = page_context(request), None if everywhere else session
-        await service.audit_trail.note(session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, one))
+        await service.audit_writer.enqueue(
+            session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, one)
+        )
 
 
 @require_safe
@@ -76,7 +78,7 @@ async def signed_out(request: HttpRequest) -> HttpResponse:
     service = page_context(request).authenticate
     states, is_route_origin = request.GET.getlist("state"), page_context(request).authorize.is_route_origin
     return _next_response(
-        request, service.post_logout_redirect.url_of(states[0] if len(states) == 1 else "", is_route_origin, service.clock())
+        request, service.post_logout_redirect.resolve_state(states[0] if len(states) == 1 else "", is_route_origin, service.clock())
     )
 
 
@@ -94,7 +96,7 @@ def _confirmation_page(request: HttpRequest, service: AuthenticateService, sessi
     if view_helpers.wants_json(request):
         response = responses.render_error(request, 400, Message("Sign-out needs a CSRF token of this session; nothing was changed."))
     else:
-        target = service.targets.target(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
+        target = service.redirect_targets.resolve(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
         redirect_uri = str(target) if target is not None else ""
         response = responses.render_page(
             request,

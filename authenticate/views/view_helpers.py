@@ -80,7 +80,7 @@ def sign_in_slot(request: HttpRequest, provider: str) -> Iterator[None]:
     provider is slow.  Raises TooManySignIns.
     """
     gate = page_context(request)
-    slots, network = gate.authenticate.places_at_provider.get(provider), client_network(gate.client_address)
+    slots, network = gate.authenticate.provider_slots.get(provider), client_network(gate.client_address)
     if slots is None:
         yield
         return

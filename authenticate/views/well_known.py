@@ -22,7 +22,7 @@ async def jwks(request: HttpRequest) -> HttpResponse:
             "request_id": page_context(request).request_id,
         }
         return responses.json_response(document, status=404)
-    response = responses.json_response(await service.published_keys.jwks())
+    response = responses.json_response(await service.jwks_publisher.jwks())
     # Upstreams may cache the keys for a minute; a new key reaches every process shortly.
     response.headers["Cache-Control"] = "public, max-age=60"
     return response
@@ -36,7 +36,7 @@ async def client_metadata(request: HttpRequest) -> HttpResponse:
         "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,
         "jwks_uri": service.origin + JWKS_PATH,
     }
-    has_logout = any(client.provider.gives_id_token for client in service.providers.all())
+    has_logout = any(client.provider.issues_id_token for client in service.providers.all())
     for channel, path in (("backchannel", BACKCHANNEL_LOGOUT_PATH), ("frontchannel", FRONTCHANNEL_LOGOUT_PATH)):
         document |= {f"{channel}_logout_supported": has_logout, f"{channel}_logout_session_supported": has_logout}
         if has_logout:

@@ -17,7 +17,7 @@ import time
 from base64 import b64encode
 from pathlib import Path
 
-from authenticate.directory.sync_run import DirectoryReading
+from authenticate.directory.sync_run import SyncRun
 from authenticate.directory.vendor_source import DirectorySource
 from authorize.identity.identity_loader import IdentityLoader
 from authorize.policy.decision import decide
@@ -79,7 +79,7 @@ async def measure(options: Options) -> bool:
     outcomes = []
     for what, goal in (("first", 90.0), ("second, unchanged", 90.0)):
         before = broker._store._version
-        run = await DirectoryReading(source, broker, 300.0).run()
+        run = await SyncRun(source, broker, 300.0).run()
         written = broker._store._version - before - 1  # the line in the history
         facts = f"{run.users:,} users, {run.groups:,} groups, {run.requests} requests, {written:,} writes"
         print(f"{what} reading: {facts}; {run.error or 'good'}")

@@ -71,7 +71,7 @@ async def provider_findings(options: Options, provider: ProviderConfig) -> list[
             discovery = await client.discovery()
             if discovery.jwks_uri and not await client.key_set.keys(discovery.jwks_uri):
                 return [(key, "the provider publishes no key for ID token signatures")]
-            for endpoint in (discovery.userinfo_endpoint, discovery.revocation_endpoint, discovery.pushed_request_endpoint):
+            for endpoint in (discovery.userinfo_endpoint, discovery.revocation_endpoint, discovery.par_endpoint):
                 if endpoint:
                     await client.http.check_address(endpoint)
             return [finding async for finding in _client_of(client, options, provider)]
@@ -98,7 +98,7 @@ async def _link_findings_of(options: Options, provider: ProviderConfig) -> list[
     client = ProviderClient(options, provider, time.time)
     try:
         async with asyncio.timeout(TOTAL_TIMEOUT):
-            says_so = client.provider.tells_email_verified(await client.discovery())
+            says_so = client.provider.may_return_email_verified(await client.discovery())
     except (ProviderError, TimeoutError):
         return []  # an error of `answers`
     finally:
@@ -127,7 +127,7 @@ async def _client_of(client: ProviderClient, options: Options, provider: Provide
         yield _place(options, provider, refusal.key), _refused("token endpoint", answer, refusal)
     elif answer.status >= 500:
         yield _place(options, provider, "provider"), f"the provider's token endpoint returned status {answer.status}"
-    elif discovery.pushed_request_endpoint:
+    elif discovery.par_endpoint:
         answer = await push(client, discovery, _sign_in_params(client, discovery, form["redirect_uri"]))
         if not is_accepted(answer):
             refusal = client_refusal(answer, form["redirect_uri"], is_pushed=True)
@@ -148,7 +148,7 @@ def _sign_in_params(client: ProviderClient, discovery: DiscoveryDocument, redire
     return {
         **client.provider.request_params,
         "response_type": "code",
-        "scope": " ".join(client.provider.asked_scopes(discovery)),
+        "scope": " ".join(client.provider.requested_scopes(discovery)),
         "redirect_uri": redirect_uri,
         "state": secrets.token_urlsafe(32),
         "nonce": secrets.token_urlsafe(32),

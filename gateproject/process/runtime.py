@@ -229,7 +229,7 @@ class Runtime:
         await self.databroker.start()
         await self._rpc.start()
         if self.services.authenticate is not None:
-            await self.services.authenticate.start(alone=self.peers.is_primary)
+            await self.services.authenticate.start(is_primary=self.peers.is_primary)
         self._resources.reconfigure(self.options, None if self.services.proxy is None else self.services.proxy.data_plane.forwarding_table)
         if self.services.directory is not None and self.peers.is_primary:
             await self.services.directory.start()
@@ -355,10 +355,10 @@ class Runtime:
         if old.bearers is not None:
             self.run_in_background(old.bearers.close(STOP_GRACE_SECONDS), "old bearer tokens")
         if old.authenticate is not None:
-            old.authenticate.replaced_by(options)
+            old.authenticate.on_replaced(options)
             self.run_in_background(old.authenticate.stop(STOP_GRACE_SECONDS), "old sign-ins")
         if services.authenticate is not None:
-            steps.append(("sign-in", partial(services.authenticate.start, alone=self.peers.is_primary)))
+            steps.append(("sign-in", partial(services.authenticate.start, is_primary=self.peers.is_primary)))
         if old.directory is not None:  # first, so that its lease is free for the new one
             steps.append(("directory of before", partial(old.directory.stop, STOP_GRACE_SECONDS)))
         if services.directory is not None and self.peers.is_primary:

@@ -85,7 +85,7 @@ class ServiceBuilder:
         kind, broker, clock = options.services, self.databroker.client, self.clock
         known = key or (previous.signing_key if previous else None)
         signing_key = SigningKey.from_options(options, known) if kind not in ("proxy", "databroker") else None
-        bearers = BearerTokens.of(options, clock) if kind in EXT_AUTHZ_ROLES else None
+        bearers = BearerTokens.from_options(options, clock) if kind in EXT_AUTHZ_ROLES else None
         authorize = self._authorizer(options, signing_key, previous.authorize if previous else None, bearers)
         directory = DirectoryService(options, broker, clock) if kind in DIRECTORY_ROLES else None
         authenticate = proxy = ext_authz = pipeline = None

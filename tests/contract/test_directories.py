@@ -89,7 +89,7 @@ async def test_what_changes_is_followed(stage: Stage) -> None:
 
 
 async def test_user_look_up_equals_full_synchronization(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vendor_source, "LOOK_UP_SECONDS", 60.0)  # nobody waits here, and the machine may be busy
+    monkeypatch.setattr(vendor_source, "LOOK_UP_TIMEOUT", 60.0)  # nobody waits here, and the machine may be busy
     for user in ("ann", "zoe"):
         wanted = stage.directory.expected_user(user)
         account = await stage.source.look_up(wanted.id, f"token of {user}")

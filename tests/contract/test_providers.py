@@ -160,11 +160,11 @@ async def test_a_callback_works_once(site: Site, vendor: Vendor) -> None:
 
 async def test_the_session_is_refreshed_while_the_provider_agrees(site: Site, vendor: Vendor) -> None:
     _, session = await signed_in(site, vendor)
-    renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
+    renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, manual=True)
     assert (renewed.access_token != session.access_token) is vendor.can_refresh
     assert renewed.user_id == session.user_id
     assert renewed.claims["sub"] == session.claims["sub"]
-    again = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
+    again = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, manual=True)
     assert again.access_token
 
 
@@ -173,7 +173,7 @@ async def test_what_was_revoked_is_refused_from_then_on(site: Site, vendor: Vend
     await site.client.revoke(session)
     if vendor.can_refresh and vendor.can_revoke:
         with pytest.raises(SessionEnded):
-            await site.service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
+            await site.service.refresh.renew(session.id, RefreshStep.TOKENS, manual=True)
         assert await site.sessions() == []
 
 

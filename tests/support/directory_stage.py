@@ -10,9 +10,9 @@ async with FakeDirectory.of("okta") as directory:
 from pathlib import Path
 from typing import Any
 
-from authenticate.directory.sync_run import DirectoryReading, ReadOptions
+from authenticate.directory.sync_run import SyncOptions, SyncRun
 from authenticate.directory.vendor_source import DirectorySource
-from authenticate.directory.vendors.vendor_registry import vendor_of
+from authenticate.directory.vendors.vendor_registry import build_vendor
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore
 from tests.support.fake_directories import FakeDirectory
@@ -35,7 +35,7 @@ class Stage:
 
     def new_source(self) -> DirectorySource:
         """That remembers nothing."""
-        vendor = vendor_of(self.options, self.options.first_provider, self.clock)
+        vendor = build_vendor(self.options, self.options.first_provider, self.clock)
         assert vendor is not None
         return DirectorySource(self.options, vendor, self.clock, sleep=self.sleep)
 
@@ -48,14 +48,14 @@ class Stage:
 
     async def read(self, timeout: float = LONG) -> DirectoryRunRecord:
         self.now += 1  # what is written later is newer
-        return await DirectoryReading(self.source, self.broker, timeout, self.clock).run()
+        return await SyncRun(self.source, self.broker, timeout, self.clock).run()
 
     async def read_anew(self, timeout: float = LONG) -> DirectoryRunRecord:
         """As after a restart, and by force, so that nothing but the failure itself keeps what is known."""
         self.now += 1
         source = self.new_source()
         try:
-            return await DirectoryReading(source, self.broker, timeout, self.clock, ReadOptions(force=True)).run()
+            return await SyncRun(source, self.broker, timeout, self.clock, SyncOptions(force=True)).run()
         finally:
             await source.close()
 

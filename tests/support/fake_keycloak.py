@@ -11,7 +11,7 @@ import json
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from authenticate.provider.id_token import payload_of
+from authenticate.provider.id_token import unverified_claims
 from tests.support.fake_idp import Answer, FakeIdP, Request
 
 REALM, PROTOCOL = "/realms/corp", "/realms/corp/protocol/openid-connect"
@@ -30,7 +30,7 @@ class FakeKeycloak(FakeIdP):
         """The browser arrives there."""
         url = urlsplit(end_session_url)
         assert url.path == f"{PROTOCOL}/logout"
-        self.end_session(payload_of(parse_qs(url.query)["id_token_hint"][0])["sid"])
+        self.end_session(unverified_claims(parse_qs(url.query)["id_token_hint"][0])["sid"])
 
     def end_session(self, sid: str) -> None:
         """Also by an administrator there."""

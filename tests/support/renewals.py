@@ -30,7 +30,7 @@ class Renewals:
         answer = self.idp.signed_in(sub)
         now = self.clock()
         discovery = await self.client.discovery()
-        payload = await self.client.verified(answer["id_token"], discovery, nonce="nonce", access_token=answer["access_token"])
+        payload = await self.client.verify_id_token(answer["id_token"], discovery, nonce="nonce", access_token=answer["access_token"])
         claims, told = await self.client.claims(payload, answer["access_token"], discovery)
         user = self.client.provider.user(claims, now)
         session = SessionRecord(

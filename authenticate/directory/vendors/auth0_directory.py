@@ -1,13 +1,13 @@
-"""Auth0's directory: its roles are the groups; a person without one is not listed."""
+"""Auth0's directory: roles are the groups. Users without a role are not listed."""
 
 from typing import Any
 from urllib.parse import urlencode
 
-from authenticate.directory.snapshot import DirectoryError, DirectoryPerson, DirectorySnapshot
-from authenticate.directory.vendors.directory_api import AT_ONCE, DirectoryApi, Params
-from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder, entries, id_of, text_of
+from authenticate.directory.snapshot import DirectoryError, DirectoryMember, DirectorySnapshot
+from authenticate.directory.vendors.directory_api import CONCURRENCY, DirectoryApi, Params
+from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder, entries, parse_id, parse_text
 from authenticate.directory.vendors.vendor import Vendor, segment
-from authenticate.directory.vendors.vendor_credentials import FetchedToken
+from authenticate.directory.vendors.vendor_credentials import AccessTokenCredentials
 from authenticate.provider.provider_http import ProviderResponse
 from databroker.records import DirectoryGroup
 from foundation.tasks import gather_limited
@@ -17,12 +17,12 @@ PAGE = 100
 
 
 class Auth0Directory(Vendor):
-    """Roles and their members, by the Management API."""
+    """Roles and their members, from the Management API."""
 
     kind = "auth0"
 
-    def proof(self) -> FetchedToken:
-        return FetchedToken(self._token, self.clock)
+    def build_credentials(self) -> AccessTokenCredentials:
+        return AccessTokenCredentials(self._token, self.clock)
 
     async def _token(self, api: DirectoryApi) -> ProviderResponse:
         form = {
@@ -34,37 +34,37 @@ class Auth0Directory(Vendor):
         return await api.token(f"{api.base}/oauth/token", form)
 
     async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
-        builder = DirectoryBuilder(lists_everybody=False)
-        roles = await _numbered(api, f"{ROOT}/roles", "roles")
+        builder = DirectoryBuilder(includes_users_without_groups=False)
+        roles = await _read_numbered_pages(api, f"{ROOT}/roles", "roles")
         for role in roles:
-            builder.group(id_of(role), name=text_of(role, "name"))
+            builder.group(parse_id(role), name=parse_text(role, "name"))
 
         async def read_users(role: str) -> None:
             path, params = f"{ROOT}/roles/{segment(role)}/users", {"take": PAGE}
 
             def following(answer: ProviderResponse, page: Any) -> str:
-                at = page.get("next") if isinstance(page, dict) else None
-                return f"{path}?{urlencode({**params, 'from': at})}" if at else ""
+                cursor = page.get("next") if isinstance(page, dict) else None
+                return f"{path}?{urlencode({**params, 'from': cursor})}" if cursor else ""
 
-            async for _, page in api.pages(path, params, following):
+            async for _, page in api.iter_pages(path, params, following):
                 for user in entries(page, "users"):
-                    builder.user(id_of(user, "user_id"), email=text_of(user, "email"), name=text_of(user, "name"))
-                    builder.members(role, (id_of(user, "user_id"),))
+                    builder.user(parse_id(user, "user_id"), email=parse_text(user, "email"), name=parse_text(user, "name"))
+                    builder.members(role, (parse_id(user, "user_id"),))
 
-        await gather_limited([id_of(role) for role in roles], read_users, AT_ONCE)
-        return await self.assembled(builder)
+        await gather_limited([parse_id(role) for role in roles], read_users, CONCURRENCY)
+        return await self.build_snapshot(builder)
 
-    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryMember | None:
         path = f"{ROOT}/users/{segment(subject)}"
-        if (user := await api.found(path)) is None:
+        if (user := await api.get_or_none(path)) is None:
             return None
-        roles = await _numbered(api, f"{path}/roles", "roles")
-        groups = {id_of(role): DirectoryGroup(id_of(role), text_of(role, "name")) for role in roles}
-        return self.person(subject, text_of(user, "email"), text_of(user, "name"), groups)
+        roles = await _read_numbered_pages(api, f"{path}/roles", "roles")
+        groups = {parse_id(role): DirectoryGroup(parse_id(role), parse_text(role, "name")) for role in roles}
+        return self.build_member(subject, parse_text(user, "email"), parse_text(user, "name"), groups)
 
 
-async def _numbered(api: DirectoryApi, path: str, key: str) -> list[Any]:
-    """Every page of a listing with page numbers; DirectoryError where it has not as many entries as it says."""
+async def _read_numbered_pages(api: DirectoryApi, path: str, key: str) -> list[Any]:
+    """Read every page of a numbered listing. Raises DirectoryError if the entries do not add up to the reported total."""
     listed: list[Any] = []
     total: Any = None
 
@@ -72,10 +72,10 @@ async def _numbered(api: DirectoryApi, path: str, key: str) -> list[Any]:
         return {"per_page": PAGE, "page": page, "include_totals": "true"}
 
     def following(answer: ProviderResponse, page: Any) -> str:
-        at = page["start"] // PAGE + 1
-        return f"{path}?{urlencode(params(at))}" if at * PAGE < page["total"] else ""
+        number = page["start"] // PAGE + 1
+        return f"{path}?{urlencode(params(number))}" if number * PAGE < page["total"] else ""
 
-    async for _, page in api.pages(path, params(0), following):
+    async for _, page in api.iter_pages(path, params(0), following):
         listed += entries(page, key)
         total = page.get("total")
         if not isinstance(total, int) or not isinstance(page.get("start"), int):

@@ -1,24 +1,24 @@
-"""GitHub's directory, of its own site or a server of one's own: the teams of every organisation that our account belongs to."""
+"""GitHub's directory, public or self-hosted: the teams of every organisation that the configured account belongs to."""
 
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from authenticate.directory.snapshot import DirectoryError, DirectoryPerson, DirectorySnapshot
-from authenticate.directory.vendors.directory_api import AT_ONCE, DirectoryApi
-from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder, entries, id_of, text_of
+from authenticate.directory.snapshot import DirectoryError, DirectoryMember, DirectorySnapshot
+from authenticate.directory.vendors.directory_api import CONCURRENCY, DirectoryApi
+from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder, entries, parse_id, parse_text
 from authenticate.directory.vendors.vendor import Vendor, link_next, segment
-from authenticate.directory.vendors.vendor_credentials import FixedHeaders
+from authenticate.directory.vendors.vendor_credentials import StaticHeaders
 from authenticate.provider.kinds.github_provider import api_url
 from databroker.records import DirectoryGroup
 from foundation.tasks import gather_limited
 
 PAGE = {"per_page": 100}
-# Names come one request a person, of 5,000 an hour for everything: so many of those not yet known are asked for in one run.
-NAMES_AT_ONCE = 200
-MOST_PAGES_OF_ONE = 100
-# A team's members are those of its child teams, too, so one's teams are their ancestors as well.
-TEAMS_OF = """
+# A profile needs one request per user, and the limit is 5,000 requests an hour, so each sync fetches only some of the missing profiles.
+PROFILES_PER_RUN = 200
+MAX_PAGES_PER_USER = 100
+# A team includes the members of its child teams, so a user's teams include the ancestors.
+TEAMS_QUERY = """
 query($organisation: String!, $login: String!, $after: String) {
   organization(login: $organisation) {
     teams(first: 100, userLogins: [$login], after: $after) {
@@ -31,86 +31,86 @@ query($organisation: String!, $login: String!, $after: String) {
 
 
 class GitHubDirectory(Vendor):
-    """Teams and their members, by the REST API; people's names by GraphQL."""
+    """Teams, their members and profiles, from the REST API; the teams of one user from GraphQL."""
 
     kind = "github"
 
     def __init__(self, *arguments: Any, **more: Any):
         super().__init__(*arguments, **more)
-        self._names: dict[str, tuple[str, str]] = {}  # login -> e-mail, name
+        self._profiles: dict[str, tuple[str, str]] = {}  # login -> e-mail, name
 
-    def derived_base(self) -> str:
+    def default_api_url(self) -> str:
         return api_url(self.provider_url.rstrip("/"))
 
-    def proof(self) -> FixedHeaders:
-        # As GitHub's documentation has it since passwords are no longer taken; the token says whose it is.
+    def build_credentials(self) -> StaticHeaders:
+        # The form in GitHub's documentation. The token identifies its account.
         token = self.account.reveal("personal_access_token")
-        return FixedHeaders({"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"})
+        return StaticHeaders({"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"})
 
     async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
-        builder = DirectoryBuilder(lists_everybody=False)
+        builder = DirectoryBuilder(includes_users_without_groups=False)
         teams: list[tuple[str, str, str]] = []
         async for organisation in _listed(api, "/user/orgs"):
-            login = id_of(organisation, "login")
+            login = parse_id(organisation, "login")
             async for team in _listed(api, f"/orgs/{segment(login)}/teams"):
-                teams.append((login, id_of(team, "slug"), id_of(team)))
-                builder.group(id_of(team), name=id_of(team, "slug"))
+                teams.append((login, parse_id(team, "slug"), parse_id(team)))
+                builder.group(parse_id(team), name=parse_id(team, "slug"))
 
         async def read_members(team: tuple[str, str, str]) -> None:
             organisation, slug, id = team
             async for member in _listed(api, f"/orgs/{segment(organisation)}/teams/{segment(slug)}/members"):
-                builder.user(id_of(member, "login"))
-                builder.members(id, (id_of(member, "login"),))
+                builder.user(parse_id(member, "login"))
+                builder.members(id, (parse_id(member, "login"),))
 
-        await gather_limited(teams, read_members, AT_ONCE)
-        await self._name_people(api, builder)
-        return await self.assembled(builder)
+        await gather_limited(teams, read_members, CONCURRENCY)
+        await self._fetch_profiles(api, builder)
+        return await self.build_snapshot(builder)
 
-    async def _name_people(self, api: DirectoryApi, builder: DirectoryBuilder) -> None:
-        async def ask(login: str) -> None:
-            found = await api.found(f"/users/{segment(login)}")
-            user = _same(found, login) if found is not None else {}
-            self._names[login] = text_of(user, "email"), text_of(user, "name")
+    async def _fetch_profiles(self, api: DirectoryApi, builder: DirectoryBuilder) -> None:
+        async def fetch_profile(login: str) -> None:
+            found = await api.get_or_none(f"/users/{segment(login)}")
+            user = _require_login(found, login) if found is not None else {}
+            self._profiles[login] = parse_text(user, "email"), parse_text(user, "name")
 
         logins = list(builder.user_ids)
-        await gather_limited([login for login in logins if login not in self._names][:NAMES_AT_ONCE], ask, AT_ONCE)
+        await gather_limited([login for login in logins if login not in self._profiles][:PROFILES_PER_RUN], fetch_profile, CONCURRENCY)
         for login in logins:
-            email, name = self._names.get(login, ("", ""))
+            email, name = self._profiles.get(login, ("", ""))
             builder.user(login, email=email, name=name)
 
-    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
-        if (found := await api.found(f"/users/{segment(subject)}")) is None:
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryMember | None:
+        if (found := await api.get_or_none(f"/users/{segment(subject)}")) is None:
             return None
-        user = _same(found, subject)
+        user = _require_login(found, subject)
         groups: dict[str, DirectoryGroup] = {}
         async for organisation in _listed(api, "/user/orgs"):
-            await self._teams(api, id_of(organisation, "login"), subject, groups)
-        return self.person(subject, text_of(user, "email"), text_of(user, "name"), groups)
+            await self._teams(api, parse_id(organisation, "login"), subject, groups)
+        return self.build_member(subject, parse_text(user, "email"), parse_text(user, "name"), groups)
 
     async def _teams(self, api: DirectoryApi, organisation: str, login: str, groups: dict[str, DirectoryGroup]) -> None:
         after = None
-        for _ in range(MOST_PAGES_OF_ONE):
-            query = {"query": TEAMS_OF, "variables": {"organisation": organisation, "login": login, "after": after}}
+        for _ in range(MAX_PAGES_PER_USER):
+            query = {"query": TEAMS_QUERY, "variables": {"organisation": organisation, "login": login, "after": after}}
             teams = _teams_in((await api.post(_graphql(api.base), json.dumps(query).encode())).json())
             for team in entries(teams, "nodes"):
                 for each in (team, *entries(team.get("ancestors"), "nodes")):
-                    id = id_of(each, "databaseId")
-                    groups[id] = DirectoryGroup(id, id_of(each, "slug"))
+                    id = parse_id(each, "databaseId")
+                    groups[id] = DirectoryGroup(id, parse_id(each, "slug"))
             page = teams.get("pageInfo")
             if not isinstance(page, dict) or not page.get("hasNextPage"):
                 return
             after = page.get("endCursor")
-        raise DirectoryError(f"one user is in more than {MOST_PAGES_OF_ONE * 100} teams")
+        raise DirectoryError(f"one user is in more than {MAX_PAGES_PER_USER * 100} teams")
 
 
-def _same(user: dict[str, Any], login: str) -> dict[str, Any]:
-    if id_of(user, "login").lower() != login.lower():
+def _require_login(user: dict[str, Any], login: str) -> dict[str, Any]:
+    if parse_id(user, "login").lower() != login.lower():
         raise DirectoryError("GitHub returned another user than the requested one")
     return user
 
 
 def _graphql(base: str) -> str:
-    """The GraphQL endpoint beside a REST API: `/graphql`, on a server of one's own `/api/graphql`."""
+    """Return the GraphQL endpoint next to a REST API: `/graphql`, or `/api/graphql` on a self-hosted server."""
     return f"{base.removesuffix('/v3')}/graphql"
 
 
@@ -125,4 +125,4 @@ def _teams_in(document: Any) -> dict[str, Any]:
 
 
 def _listed(api: DirectoryApi, path: str) -> AsyncIterator[Any]:
-    return api.listed(path, PAGE, link_next)
+    return api.iter_entries(path, PAGE, link_next)

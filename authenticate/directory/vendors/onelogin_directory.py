@@ -1,15 +1,15 @@
-"""OneLogin's directory: each user names the one group that they are in."""
+"""OneLogin's directory: each user is in at most one group."""
 
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from authenticate.directory.snapshot import DirectoryPerson, DirectorySnapshot
+from authenticate.directory.snapshot import DirectoryMember, DirectorySnapshot
 from authenticate.directory.vendors.directory_api import DirectoryApi
-from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder, entries, id_of, text_of
+from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder, entries, parse_id, parse_text
 from authenticate.directory.vendors.vendor import Vendor, segment
-from authenticate.directory.vendors.vendor_credentials import FetchedToken
+from authenticate.directory.vendors.vendor_credentials import AccessTokenCredentials
 from authenticate.provider.provider_http import ProviderResponse
 from databroker.records import DirectoryGroup
 
@@ -25,11 +25,11 @@ class OneLoginDirectory(Vendor):
 
     kind = "onelogin"
 
-    def derived_base(self) -> str:
+    def default_api_url(self) -> str:
         return SHARED_HOSTS.get(urlsplit(self.provider_url).hostname or "", self.site)
 
-    def proof(self) -> FetchedToken:
-        return FetchedToken(self._token, self.clock, scheme="bearer:")
+    def build_credentials(self) -> AccessTokenCredentials:
+        return AccessTokenCredentials(self._token, self.clock, scheme="bearer:")
 
     async def _token(self, api: DirectoryApi) -> ProviderResponse:
         client = f"{self.account.reveal('client_id')}:{self.account.reveal('client_secret')}"
@@ -39,27 +39,27 @@ class OneLoginDirectory(Vendor):
     async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
         builder = DirectoryBuilder()
         async for group in _listed(api, "/api/1/groups"):
-            builder.group(id_of(group), name=text_of(group, "name"))
+            builder.group(parse_id(group), name=parse_text(group, "name"))
         async for user in _listed(api, "/api/1/users"):
-            builder.user(id_of(user), email=text_of(user, "email"), name=_name(user))
+            builder.user(parse_id(user), email=parse_text(user, "email"), name=_name(user))
             if user.get("group_id") is not None:
-                builder.members(id_of(user, "group_id"), (id_of(user),))
-        return await self.assembled(builder)
+                builder.members(parse_id(user, "group_id"), (parse_id(user),))
+        return await self.build_snapshot(builder)
 
-    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
-        answer = await api.found(f"/api/1/users/{segment(subject)}")
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryMember | None:
+        answer = await api.get_or_none(f"/api/1/users/{segment(subject)}")
         if answer is None or not (found := entries(answer, "data")):
             return None
         user, groups = found[0], {}
         if user.get("group_id") is not None:
-            id = id_of(user, "group_id")
+            id = parse_id(user, "group_id")
             named = entries((await api.get(f"/api/1/groups/{segment(id)}")).json(), "data")
-            groups[id] = DirectoryGroup(id, text_of(named[0], "name") if named else "")
-        return self.person(subject, text_of(user, "email"), _name(user), groups)
+            groups[id] = DirectoryGroup(id, parse_text(named[0], "name") if named else "")
+        return self.build_member(subject, parse_text(user, "email"), _name(user), groups)
 
 
 def _listed(api: DirectoryApi, path: str) -> AsyncIterator[Any]:
-    return api.listed(path, PAGE, _next, "data")
+    return api.iter_entries(path, PAGE, _next, "data")
 
 
 def _next(answer: ProviderResponse, page: Any) -> str:
@@ -69,4 +69,4 @@ def _next(answer: ProviderResponse, page: Any) -> str:
 
 
 def _name(user: Any) -> str:
-    return f"{text_of(user, 'firstname')} {text_of(user, 'lastname')}".strip()
+    return f"{parse_text(user, 'firstname')} {parse_text(user, 'lastname')}".strip()

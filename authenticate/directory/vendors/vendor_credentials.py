@@ -1,4 +1,4 @@
-"""Credentials for a directory's API: constant headers, or a token that is fetched and kept for a while."""
+"""Credentials for a directory's API: static headers, or a cached access token."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -7,13 +7,13 @@ from authenticate.directory.vendors.directory_api import DirectoryApi
 from authenticate.provider.provider_http import ProviderResponse
 from foundation.errors import ProviderError
 
-# A token is not used in its last seconds, when the directory's clock may already be past them.
-SPARE = 60.0
-SHORTEST = 30.0
+# Seconds before its expiry at which a token is replaced, because the directory's clock may be ahead.
+EXPIRY_MARGIN = 60.0
+MIN_LIFETIME = 30.0
 
 
-class FixedHeaders:
-    """Constant request headers."""
+class StaticHeaders:
+    """Static request headers."""
 
     def __init__(self, headers: Mapping[str, str]):
         self._headers = headers
@@ -24,12 +24,12 @@ class FixedHeaders:
     async def headers(self, api: DirectoryApi) -> Mapping[str, str]:
         return self._headers
 
-    def forget(self) -> bool:
+    def invalidate(self) -> bool:
         return False
 
 
-class FetchedToken:
-    """An access token that `fetch` asks for; `scheme` is what stands before it in the Authorization header."""
+class AccessTokenCredentials:
+    """A cached access token from `fetch`. `scheme` is its prefix in the Authorization header."""
 
     def __init__(
         self, fetch: Callable[[DirectoryApi], Awaitable[ProviderResponse]], clock: Callable[[], float], *, scheme: str = "Bearer "
@@ -45,17 +45,17 @@ class FetchedToken:
 
     async def headers(self, api: DirectoryApi) -> Mapping[str, str]:
         if not self._token or self._clock() >= self._until:
-            self._token, lifetime = _token_of(await self._fetch(api))
-            self._until = self._clock() + max(lifetime - SPARE, SHORTEST)
+            self._token, lifetime = _parse_token(await self._fetch(api))
+            self._until = self._clock() + max(lifetime - EXPIRY_MARGIN, MIN_LIFETIME)
         return {"Authorization": f"{self._scheme}{self._token}"}
 
-    def forget(self) -> bool:
+    def invalidate(self) -> bool:
         had_one, self._token = bool(self._token), ""
         return had_one
 
 
-def _token_of(answer: ProviderResponse) -> tuple[str, float]:
-    """The token and its lifetime in seconds (RFC 6749 5.1); DirectoryError."""
+def _parse_token(answer: ProviderResponse) -> tuple[str, float]:
+    """Return the token and its lifetime in seconds (RFC 6749 5.1). Raises DirectoryError."""
     try:
         document = answer.json()
     except ProviderError as error:

@@ -1,4 +1,4 @@
-"""Directory registry: the vendor's directory of each kind of provider, a written list."""
+"""Registry of the directory vendors, by kind of provider."""
 
 from collections.abc import Callable
 
@@ -26,11 +26,11 @@ DIRECTORIES: dict[str, type[Vendor]] = {
 }
 
 
-def vendor_of(options: Options, provider: ProviderConfig, clock: Callable[[], float]) -> Vendor | None:
-    """The directory of a configured provider; None where the options give no credentials for it."""
+def build_vendor(options: Options, provider: ProviderConfig, clock: Callable[[], float]) -> Vendor | None:
+    """Return the directory of a configured provider, None if the options contain no credentials for it."""
     account = next(directory_account_for(options, entry) for entry in provider_entries(options) if entry.id == provider.id)
     if account is None:
         return None
-    # A data broker need not know where people sign in: then it can't say whose they are.
+    # A data broker may have no provider URL: then it does not know the users' issuer.
     is_known = bool(provider.url) or options.services != "databroker"
-    return DIRECTORIES[provider.kind](provider, account, clock, is_known=is_known)
+    return DIRECTORIES[provider.kind](provider, account, clock, knows_issuer=is_known)

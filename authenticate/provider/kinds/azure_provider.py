@@ -1,4 +1,4 @@
-"""Microsoft Entra ID: people are known by `oid`; its shared endpoints let in every tenant, and not every tenant can be trusted."""
+"""Microsoft Entra ID: users are identified by `oid`. Its shared endpoints accept every tenant, and tenants are not all trusted."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from authenticate.provider.kinds.oidc_provider import MissingScopes, OIDCProvide
 from databroker.records import UserRecord
 from foundation.errors import ProviderError
 
-# Microsoft Graph, in the clouds that there are, and by its application id: scopes without a resource are its own.
+# Microsoft Graph in each cloud, and its application id. Scopes without a resource belong to it.
 _GRAPH = re.compile(
     r"^(https://(dod-)?graph\.microsoft\.(com|us)|https://microsoftgraph\.chinacloudapi\.cn|00000003-0000-0000-c000-000000000000)/+"
 )
@@ -19,23 +19,23 @@ _GRAPH = re.compile(
 class AzureProvider(OIDCProvider):
     default_params = {"prompt": "select_account"}
 
-    def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:
-        """Scopes not granted.  The response names those of one resource: where that is another than Microsoft Graph, OpenID Connect's
-        are not told.
+    def missing_scopes(self, requested: Iterable[str], granted: str) -> MissingScopes:
+        """Return the scopes that were not granted.
 
-        What `.default` stands for only the tenant knows.
+        The response lists the scopes of one resource. If that is not Microsoft Graph, OpenID Connect's scopes are not listed.
+        `.default` can't be verified, because its meaning depends on the tenant.
         """
-        asked = tuple(asked)
-        elsewhere = tuple(scope for scope in asked if any("/" in name for name in self.scope_names(scope)))
-        told = (scope for scope in elsewhere or asked if scope.rpartition("/")[2].lower() != ".default")
-        return super().missing_scopes(told, given)
+        requested = tuple(requested)
+        other_resources = tuple(scope for scope in requested if any("/" in name for name in self.scope_names(scope)))
+        verifiable = (scope for scope in other_resources or requested if scope.rpartition("/")[2].lower() != ".default")
+        return super().missing_scopes(verifiable, granted)
 
     def scope_names(self, scopes: str) -> frozenset[str]:
-        """Scope names in lower case, those of Microsoft Graph with or without its address."""
+        """Return the scope names in lower case, without the address of Microsoft Graph."""
         return frozenset(_GRAPH.sub("", name.lower(), count=1) for name in super().scope_names(scopes))
 
     def subject(self, claims: Mapping[str, Any]) -> str:
-        """The claim `oid`, which the directory knows, too: `sub` differs from application to application."""
+        """Return the claim `oid`, which the directory uses as well: `sub` differs between applications."""
         oid = claims.get("oid", claims["sub"])
         if not isinstance(oid, str) or not 0 < len(oid) <= 255 or not oid.isprintable():
             raise ProviderError("the ID token's oid is malformed")
@@ -43,7 +43,7 @@ class AzureProvider(OIDCProvider):
 
     def user(self, claims: Mapping[str, Any], now: float) -> UserRecord:
         user, is_domain_verified = super().user(claims, now), claims.get("xms_edov") in (True, 1, "1", "true")
-        # Whoever administers a tenant writes any address into `email`: only the mark of a verified domain makes it theirs.
+        # A tenant's administrator can set any address in `email`, so only the claim of a verified domain proves it.
         if TENANT in self.issuer or (is_domain_verified and user.email_verified is None):
             return replace(user, email_verified=is_domain_verified)
         return user

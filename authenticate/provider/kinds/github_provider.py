@@ -1,11 +1,11 @@
-"""GitHub, its own site or a server of one's own: plain OAuth 2.0, so what an ID token would say is asked of its API."""
+"""GitHub, public or self-hosted: plain OAuth 2.0 without ID tokens, so claims come from its API."""
 
 import json
 from typing import TYPE_CHECKING, Any
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.kinds.oidc_provider import OIDCProvider
-from authenticate.provider.provider_errors import AccessRefused
+from authenticate.provider.provider_errors import InvalidAccessToken
 from authenticate.provider.provider_http import ProviderHttp, ProviderResponse
 from config.issuers import DEFAULT_URLS
 from databroker.records import SessionRecord
@@ -14,8 +14,8 @@ from foundation.errors import ProviderError
 if TYPE_CHECKING:
     from authenticate.provider.provider_client import ProviderClient
 
-# As GitHub's documentation of scopes has it; it leaves out what a wider one covers.
-_COVERED = {
+# From GitHub's documentation of scopes. The response omits scopes that a wider one implies.
+_IMPLIED_SCOPES = {
     "user": ("read:user", "user:email", "user:follow"),
     "admin:org": ("write:org", "read:org"),
     "write:org": ("read:org",),
@@ -25,9 +25,9 @@ _COVERED = {
 
 class GitHubProvider(OIDCProvider):
     default_scopes = ("user:email", "read:org")
-    needed_scopes = default_scopes
-    gives_id_token = False
-    tokens_last = True
+    required_scopes = default_scopes
+    issues_id_token = False
+    access_tokens_never_expire = True
 
     @property
     def _site(self) -> str:
@@ -48,13 +48,13 @@ class GitHubProvider(OIDCProvider):
         )
 
     def scope_names(self, scopes: str) -> frozenset[str]:
-        """Scope names; a wider scope includes the narrower."""
+        """Return the scope names, including those that a wider scope implies."""
         names = super().scope_names(scopes)
-        return names | frozenset(narrow for wide in names for narrow in _COVERED.get(wide, ()))
+        return names | frozenset(narrow for wide in names for narrow in _IMPLIED_SCOPES.get(wide, ()))
 
     async def userinfo(self, client: "ProviderClient", discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
         headers = {"Authorization": f"token {access_token}", "Accept": "application/vnd.github+json"}
-        user = _accepted(await client.http.get(self._api + "/user", headers)).json()
+        user = _check_status(await client.http.get(self._api + "/user", headers)).json()
         login, number = user.get("login"), user.get("id")
         if not isinstance(login, str) or not 0 < len(login) <= 255 or not login.isprintable() or not isinstance(number, int):
             raise ProviderError("GitHub's response about the user has no login or id")
@@ -62,10 +62,10 @@ class GitHubProvider(OIDCProvider):
         emails = await client.http.get(self._api + "/user/emails", headers)
         if emails.status in (403, 404):  # idp_scopes without user:email
             return claims
-        return {**claims, **_primary_email(_accepted(emails))}
+        return {**claims, **_primary_email(_check_status(emails))}
 
     async def revoke(self, client: "ProviderClient", discovery: DiscoveryDocument, session: SessionRecord) -> bool:
-        """Revoke this token; `/grant` would be all that the person granted to us, also in their other browsers."""
+        """Revoke this token only; `/grant` would also end the user's sessions in other browsers."""
         headers = {**client.basic_credentials(), "Content-Type": "application/json"}
         body = json.dumps({"access_token": session.access_token}).encode()
         answer = await client.http.send("DELETE", f"{self._api}/applications/{client.client_id}/token", headers, body)
@@ -75,23 +75,23 @@ class GitHubProvider(OIDCProvider):
 
 
 def api_url(site: str) -> str:
-    """The REST API's URL: GitHub's own, its enterprise cloud with data residency, or a server of one's own."""
+    """Return the REST API's URL: of github.com, of GitHub Enterprise Cloud with data residency, or of a self-hosted server."""
     scheme, _, host = site.partition("://")
     if site == DEFAULT_URLS["github"] or host.endswith(".ghe.com"):
         return f"{scheme}://api.{host}"
     return f"{site}/api/v3"
 
 
-def _accepted(answer: ProviderResponse) -> ProviderResponse:
+def _check_status(answer: ProviderResponse) -> ProviderResponse:
     if answer.status == 401:
-        raise AccessRefused("GitHub rejected the access token")
+        raise InvalidAccessToken("GitHub rejected the access token")
     if answer.status != 200:
         raise ProviderError(f"GitHub's API returned status {answer.status}")
     return answer
 
 
 def _primary_email(answer: ProviderResponse) -> dict[str, Any]:
-    """The primary verified address; the profile's is left out: the person chooses whether it is there, and nobody vouches for it."""
+    """Return the primary verified address. The profile's address is not used, because the user sets it and GitHub does not verify it."""
     for entry in answer.json_list():
         if isinstance(entry, dict) and entry.get("primary") is True and entry.get("verified") is True:
             return {"email": entry.get("email"), "email_verified": True}

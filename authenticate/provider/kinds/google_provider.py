@@ -1,4 +1,4 @@
-"""Google: gives a refresh token only with `access_type=offline`, and again only after a new consent; wants our secret in the form."""
+"""Google: issues a refresh token only with `access_type=offline` and new consent; expects the client secret in the form."""
 
 from dataclasses import replace
 
@@ -11,10 +11,10 @@ from databroker.records import SessionRecord
 class GoogleProvider(OIDCProvider):
     default_scopes = ("openid", "profile", "email")
     default_params = {"prompt": "select_account consent"}
-    pressing_prompt = "select_account"  # it knows no `login`
+    reauthentication_prompt = "select_account"  # it does not support `login`
 
     def revocable_tokens(self, session: SessionRecord, discovery: DiscoveryDocument) -> RevocableTokens:
-        """No token: each stands for all that the person has granted to us, and its end would be that of their other browsers, too."""
+        """Return no token, because revoking one would also end the user's sessions in other browsers."""
         return ()
 
     async def discovery(self, http: ProviderHttp) -> DiscoveryDocument:

@@ -1,4 +1,4 @@
-"""Provider registry: the class of each kind of provider, a written list; the configuration accepts no other."""
+"""Registry of provider kinds. The configuration accepts no other kind."""
 
 from authenticate.provider.kinds.azure_provider import AzureProvider
 from authenticate.provider.kinds.generic_provider import GenericProvider
@@ -9,12 +9,12 @@ from config.provider_config import ProviderConfig
 
 
 class OneLoginProvider(OIDCProvider):
-    default_scopes = ("openid", "profile", "email", "groups", "offline_access")  # its groups come by a scope of their own
+    default_scopes = ("openid", "profile", "email", "groups", "offline_access")  # groups need their own scope
 
 
 class GitLabProvider(OIDCProvider):
-    default_scopes = ("openid", "profile", "email", "api")  # a refresh token comes without being asked for
-    needed_scopes = ("profile", "email", "read_api")  # the last for the look-up of groups at sign-in
+    default_scopes = ("openid", "profile", "email", "api")  # a refresh token is issued without a scope for it
+    required_scopes = ("profile", "email", "read_api")  # read_api is for the look-up of groups at sign-in
 
     def scope_names(self, scopes: str) -> frozenset[str]:
         names = super().scope_names(scopes)
@@ -33,5 +33,5 @@ PROVIDERS: dict[str, type[OIDCProvider]] = {
 }
 
 
-def provider_of(configured: ProviderConfig) -> OIDCProvider:
-    return PROVIDERS[configured.kind].of(configured)
+def build_provider(configured: ProviderConfig) -> OIDCProvider:
+    return PROVIDERS[configured.kind].from_config(configured)

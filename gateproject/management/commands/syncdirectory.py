@@ -11,9 +11,9 @@ from django.core.management.base import CommandError, CommandParser
 
 from authenticate.directory.file_watcher import FileSource
 from authenticate.directory.sync import DirectoryChanges, Value
-from authenticate.directory.sync_run import COMMAND, DirectoryReading, ReadOptions
+from authenticate.directory.sync_run import COMMAND, SyncOptions, SyncRun
 from authenticate.directory.vendor_source import DirectorySource
-from authenticate.directory.vendors.vendor_registry import vendor_of
+from authenticate.directory.vendors.vendor_registry import build_vendor
 from config.options import Options
 from config.provider_config import ProviderConfig
 from databroker.records import DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
@@ -70,9 +70,9 @@ class Command(ConfiguredCommand):
         try:
             async with open_broker(options) as broker:
                 # A file is written deliberately, so removals in it are not limited.
-                read_options = ReadOptions(COMMAND, force or isinstance(source, FileSource), self._dry_run, self._show(bar), bar.step)
+                read_options = SyncOptions(COMMAND, force or isinstance(source, FileSource), self._dry_run, self._show(bar), bar.step)
                 timeout = options.idp_refresh_directory_timeout.total_seconds()
-                return await DirectoryReading(source, broker, timeout, options=read_options).run()
+                return await SyncRun(source, broker, timeout, options=read_options).run()
         finally:
             bar.end()
             await source.close()
@@ -105,7 +105,7 @@ def _providers(options: Options, wanted: str) -> list[ProviderConfig]:
 
 
 def _is_read(options: Options, provider: ProviderConfig) -> bool:
-    return provider.directory_file is not None or vendor_of(options, provider, time.time) is not None
+    return provider.directory_file is not None or build_vendor(options, provider, time.time) is not None
 
 
 def _source_of(options: Options, provider: ProviderConfig) -> DirectorySource | FileSource:

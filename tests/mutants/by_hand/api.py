@@ -84,7 +84,7 @@ own = door(
 )
 own.without(
     "the same id at another issuer is another user",
-    "Sessions._are_of_one_person",
+    "SessionService._is_same_user",
     replaced("(other.user_id, other.effective_issuer) == (one.user_id, one.effective_issuer)", "other.user_id == one.user_id"),
 )
 

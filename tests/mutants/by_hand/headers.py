@@ -109,7 +109,7 @@ asked_by_envoys = door("proxy.planes.ext_authz", WORDS)
 asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._header_mutations", never("fold(name) in by_route"))
 
 published = door("authenticate.jwks_publisher", "unit/authenticate/test_jwks_publisher.py")
-published.without("a generated key is not published", "PublishedKeys.run", always("self._key.is_configured"))
+published.without("a generated key is not published", "JwksPublisher.run", always("self._key.is_configured"))
 
 RULE = "check_provider_token_exposure"
 PROVIDER_TOKENS = "unit/authorize/upstream/test_provider_token_headers.py"

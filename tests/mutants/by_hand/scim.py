@@ -84,8 +84,8 @@ resources.without(
 resources.without("passwords are not kept", "_IGNORED", lacks('"password"'))
 
 trail = door("authenticate.audit_writer", "unit/authenticate/test_audit_writer.py", "unit/authenticate/views/test_scim_endpoint.py")
-trail.without("a change without audit entry still applies", "_write", replaced("OperationalError", "ZeroDivisionError"))
-trail.without("one odd entry loses no other", "_write", replaced("_write_one(entry)", "AssertionError()"))
+trail.without("a change without audit entry still applies", "_write_entries", replaced("OperationalError", "ZeroDivisionError"))
+trail.without("one odd entry loses no other", "_write_entries", replaced("_write_one(entry)", "AssertionError()"))
 
 changes = door("authenticate.scim.audit_text", "unit/authenticate/scim/test_audit_text.py")
 changes.without(
@@ -99,25 +99,25 @@ changes.without(
 UNIT = "unit/authenticate/directory"
 
 api = door("authenticate.directory.vendors.directory_api", f"{UNIT}/vendors/test_directory_api.py")
-api.without("an error contains no query", "_place", replaced("f\"{parts.hostname or ''}{parts.path}\"", 'f"{url}"'))
+api.without("an error contains no query", "_loggable_url", replaced("f\"{parts.hostname or ''}{parts.path}\"", 'f"{url}"'))
 
 sync = door("authenticate.directory.sync", f"{UNIT}/test_sync.py")
 sync.without("a reading replaces no look-up that came since its comparison", "apply", omits("only_if_version"))
 
 reading = door("authenticate.directory.sync_run", f"{UNIT}/test_sync_run.py")
-reading.without("only one reads at a time", "DirectoryReading.run", returns("await self._run()"))
-reading.without("a reading has an end", "DirectoryReading._fetched", replaced("asyncio.timeout(self.timeout)", "asyncio.timeout(None)"))
+reading.without("only one reads at a time", "SyncRun.run", returns("await self._run()"))
+reading.without("a reading has an end", "SyncRun._fetch", replaced("asyncio.timeout(self.timeout)", "asyncio.timeout(None)"))
 
 builder = door("authenticate.directory.vendors.snapshot_builder", f"{UNIT}/vendors/test_snapshot_builder.py")
 builder.without("a listed person is their issuer's", "DirectoryBuilder.snapshot", omits("issuer"))
 vendor = door("authenticate.directory.vendors.vendor", f"{UNIT}/vendors/test_vendor.py", f"{UNIT}/test_provider_directory.py")
 vendor.without(
     "who is looked up is their issuer's person",
-    "Vendor.person",
+    "Vendor.build_member",
     replaced("DirectoryUser(..., email, name, tuple(...), issuer=self.issuer)", "DirectoryUser(..., email, name, tuple(...))"),
 )
 vendor.without(
-    "a group that is looked up is their issuer's", "Vendor.person", replaced("replace(groups[id], issuer=self.issuer)", "groups[id]")
+    "a group that is looked up is their issuer's", "Vendor.build_member", replaced("replace(groups[id], issuer=self.issuer)", "groups[id]")
 )
 
 gitlab = door("authenticate.directory.vendors.gitlab_directory", f"{UNIT}/vendors/test_gitlab_directory.py")
@@ -125,8 +125,8 @@ gitlab.without(
     "a group of one's own does not count",
     "GitLabDirectory.look_up",
     replaced(
-        "{id: DirectoryGroup(...) for id in theirs & known.keys()}",
-        "{id: DirectoryGroup(...) for id in theirs if known.setdefault(id, id)}",
+        "{id: DirectoryGroup(...) for id in user_groups & known.keys()}",
+        "{id: DirectoryGroup(...) for id in user_groups if known.setdefault(id, id)}",
     ),
 )
 gitlab.without("a group is named by its path", "_name", returns('text_of(group, "name")'))
@@ -140,5 +140,7 @@ settings.without("who was never pushed has unknown groups", "has_group_records",
 service = door("authenticate.directory.provider_directory", f"{UNIT}/test_provider_directory.py")
 service.without("a late look-up replaces no newer record", "ProviderDirectory._put", omits("only_if_version"))
 service.without(
-    "a restart does not repeat a run", "DirectorySchedule._until_due", replaced("last.started_at + self._interval - self._clock()", "0.0")
+    "a restart does not repeat a run",
+    "SyncScheduler._seconds_until_due",
+    replaced("last.started_at + self._interval - self._clock()", "0.0"),
 )

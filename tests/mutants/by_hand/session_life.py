@@ -9,22 +9,22 @@ updates.without("an update loses no concurrent write", "update", omits("only_if_
 refresh = door("authenticate.session.session_refresh", "unit/authenticate/session/test_session_refresh.py")
 refresh.without(
     "a session has one renewal anywhere",
-    "SessionRefresh._alone",
-    replaced("raise RefreshUnderWay", "yield\nreturn"),
+    "SessionRefresh._exclusive",
+    replaced("raise RefreshInProgress", "yield\nreturn"),
 )
 refresh.without(
     "a provider that refuses ends the session",
     "SessionRefresh.renew",
-    replaced("await self._ended(session, REFUSED, error)", "Ended"),
+    replaced("await self._end(session, REFUSED, error)", "Ended"),
 )
 refresh.without(
     "a wrong answer ends the session",
     "SessionRefresh.renew",
-    replaced("(AnotherPerson, ClaimsTooLarge, WrongToken)", "(AnotherPerson, ClaimsTooLarge)"),
+    replaced("(SubjectMismatch, ClaimsTooLarge, InvalidSignedToken)", "(SubjectMismatch, ClaimsTooLarge)"),
 )
 
 renewal = door("authenticate.session.refresh_grant", "unit/authenticate/session/test_refresh_grant.py")
-renewal.without("a token that is not of now says nothing", "_refreshed_payload", replaced("WrongTime", "ZeroDivisionError"))
+renewal.without("a token that is not of now says nothing", "_verify_refreshed_id_token", replaced("TokenNotCurrent", "ZeroDivisionError"))
 
 issuers = door("config.issuers", "unit/config/test_issuers.py")
 issuers.without(
@@ -33,14 +33,14 @@ issuers.without(
     replaced("matches_issuer(recorded_issuer, issuer)", "matches_issuer(issuer, said_by)"),
 )
 own_sessions = door("authenticate.session.session_service", "unit/authenticate/session/test_session_service.py")
-own_sessions.without("a session knows its issuer", "Sessions._new", omits("issuer"))
+own_sessions.without("a session knows its issuer", "SessionService._build", omits("issuer"))
 
 worker = door("authenticate.session.refresh_worker", "unit/authenticate/session/test_refresh_worker.py")
-refresh.without("a late answer about a user replaces no newer one", "SessionRefresh._remember", omits("only_if_version"))
+refresh.without("a late answer about a user replaces no newer one", "SessionRefresh._save_user", omits("only_if_version"))
 worker.without(
     "the provider is tried for a minute first",
-    "RefreshFailures.ends",
-    replaced("self.since + GRACE", "self.since"),
+    "RefreshFailures.ends_at",
+    replaced("self.started_at + FAILURE_GRACE", "self.started_at"),
 )
 
 tokens = door("authenticate.provider.token_response", "unit/authenticate/provider/test_token_response.py")
@@ -54,11 +54,11 @@ tokens.without(
 )
 
 wanted = door("authenticate.session.refresh_requests", "unit/authenticate/session/test_refresh_requests.py")
-wanted.without("a slow provider holds up no other", "WantedRefreshes._renew", replaced("self._turns[...]", "self._turns['']"))
+wanted.without("a slow provider holds up no other", "RefreshRequests._renew", replaced("self._semaphores[...]", "self._semaphores['']"))
 wanted.without(
     "a provider's refreshes that requests wait for are bounded",
-    "WantedRefreshes.__init__",
-    replaced("asyncio.Semaphore(at_once)", "asyncio.Semaphore(999)"),
+    "RefreshRequests.__init__",
+    replaced("asyncio.Semaphore(concurrency)", "asyncio.Semaphore(999)"),
 )
 
 # Defences of the step-up: whose sign-in is strong and new enough, that nothing makes it so but a sign-in, and that it ends somewhere.
@@ -90,7 +90,7 @@ records.without(
 renewal = door("authenticate.session.refresh_grant", "unit/authenticate/session/test_refresh_grant.py")
 renewal.without(
     "a refresh makes no sign-in stronger",
-    "with_new_claims",
+    "reload_claims",
     skips("payload = ..."),
 )
 
@@ -98,11 +98,11 @@ sign_in = door("authenticate.views.sign_in", "unit/authenticate/views/test_autho
 sign_in.without(
     "a weak session goes not straight back",
     "_begin",
-    replaced("step_up.shortfall(session.claims, session.issued_at, now)", '""'),
+    replaced("step_up.unmet_requirement(session.claims, session.issued_at, now)", '""'),
 )
 callback = door("authenticate.views.callback", "unit/authenticate/views/test_authorization_request.py")
 callback.without(
     "a weak answer makes no session",
     "CallbackView.login_success",
-    replaced("step_up.shortfall(self.signed_in.user.claims, now, now)", '""'),
+    replaced("step_up.unmet_requirement(self.signed_in.user.claims, now, now)", '""'),
 )

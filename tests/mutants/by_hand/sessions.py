@@ -97,7 +97,7 @@ by_the_directory.without(
 refused = door("authenticate.session.session_refresh", "unit/authenticate/test_endings.py")
 refused.without(
     "a session that is refused ends with what it grew out of",
-    "SessionRefresh._ended",
+    "SessionRefresh._end",
     replaced("end_sessions(self._broker, [session.id])", 'self._broker.delete("session", session.id)'),
 )
 

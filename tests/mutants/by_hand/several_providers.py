@@ -30,13 +30,13 @@ pushed.without("what is pushed is the pusher's", "ScimDirectory.__init__", repla
 removed_directories = door("authenticate.removed_directories", "unit/authenticate/test_removed_directories.py")
 removed_directories.without(
     "records of a removed directory go",
-    "RemovedDirectories._may_be_gone",
-    replaced("of not in (self._pushed if type in _PUSHED else self._kept)", "False"),
+    "RemovedDirectories._is_candidate",
+    replaced("provider not in (self._with_scim if type in _SCIM_TYPES else self._with_directory)", "False"),
 )
 removed_directories.without(
     "a directory that is there keeps its records",
-    "RemovedDirectories._may_be_gone",
-    replaced("of not in (self._pushed if type in _PUSHED else self._kept)", "True"),
+    "RemovedDirectories._is_candidate",
+    replaced("provider not in (self._with_scim if type in _SCIM_TYPES else self._with_directory)", "True"),
 )
 
 loaded = door("authorize.identity.identity_builder", "unit/authorize/identity/test_identity_loader.py")

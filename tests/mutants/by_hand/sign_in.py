@@ -6,13 +6,16 @@ from tests.mutants.operations import in_text, lacks, omits, passes, replaced, sk
 key_set = door("authenticate.provider.key_set", "unit/authenticate/provider/test_key_set.py", "unit/authenticate/provider/test_id_token.py")
 key_set.without("at_hash is of its algorithm", "ALGORITHMS", replaced("hashlib.sha384", "hashlib.sha256", 3))
 key_set.without(
-    "older keys judge no refreshed token", "KeySet.newer_keys", omits("fetched_after"), "unit/authenticate/session/test_session_refresh.py"
+    "older keys judge no refreshed token",
+    "KeySet.refetched_keys",
+    omits("fetched_after"),
+    "unit/authenticate/session/test_session_refresh.py",
 )
 
 discovery = door("authenticate.provider.discovery", "unit/authenticate/provider/test_discovery.py")
 discovery.without(
     "endpoints keep to TLS",
-    "is_safe",
+    "is_secure_url",
     replaced("is_encrypted_or_local(parts.scheme, host)", 'parts.scheme in ("http", "https")'),
 )
 
@@ -45,7 +48,7 @@ client = door(
 oidc.without(
     "an unneeded scope locks no user out",
     "GateBackend._check_scope",
-    replaced("if missing.needed: ...", "if missing.needed or missing.other: ..."),
+    replaced("if missing.required: ...", "if missing.needed or missing.other: ..."),
     "unit/authenticate/views/test_callback.py",
 )
 REGISTRY = "unit/authenticate/provider/kinds/test_kind_registry.py"
@@ -53,20 +56,22 @@ scopes = door("authenticate.provider.kinds.oidc_provider", REGISTRY)
 scopes.without(
     "what was taken out is seen, beside what was given",
     "OIDCProvider.missing_scopes",
-    replaced("name not in given_names", "not given_names"),
+    replaced("name not in granted_names", "not granted_names"),
 )
 scopes.without("scopes may stand between commas", "OIDCProvider.scope_names", replaced(r're.split(r"[,\s]+", scopes)', "scopes.split()"))
-scopes.without("Google's long names are known everywhere", "OIDCProvider.scope_names", replaced("name.removeprefix(_LONG)", "name"))
+scopes.without(
+    "Google's long names are known everywhere", "OIDCProvider.scope_names", replaced("name.removeprefix(_GOOGLE_SCOPE_PREFIX)", "name")
+)
 scopes_of_azure = door("authenticate.provider.kinds.azure_provider", REGISTRY)
 scopes_of_azure.without("another's address is not Microsoft Graph's", "_GRAPH", in_text("(https:", "(.*|https:"))
 scopes_of_azure.without("the case of a scope says nothing", "AzureProvider.scope_names", replaced("name.lower()", "name"))
 
 echoes = door("authenticate.provider.token_response", "unit/authenticate/provider/test_provider_client.py")
-echoes.without("secrets are blanked out of a provider's words", "cleaned", skips("words = ..."))
+echoes.without("secrets are blanked out of a provider's words", "sanitize", skips("text = ..."))
 echoes.without(
     "secrets are blanked out of a provider's code",
     "error_text",
-    replaced("cleaned(error_code(answer), answer.secrets)", "error_code(answer)"),
+    replaced("sanitize(error_code(answer), answer.secrets)", "error_code(answer)"),
 )
 questions = door("authenticate.provider.provider_http", "unit/authenticate/provider/test_provider_client.py")
 questions.without("credentials are secrets of a question", "_secrets", replaced("{credentials}", "set[str]()"))
@@ -75,7 +80,7 @@ answers.without("a network has no more than its share", "sign_in_slot", replaced
 
 client.without(
     "claims are bounded on arrival",
-    "ProviderClient.bounded",
+    "ProviderClient.check_limits",
     replaced('check_claims(claims, f"the identity provider {self.provider.id}")', "claims"),
     "unit/authenticate/provider/test_claim_limits.py",
     "unit/authenticate/test_bearer_token_verification.py",
@@ -84,13 +89,13 @@ bearer_claims = door("authenticate.bearer_token_verification", "unit/authenticat
 bearer_claims.without(
     "claims of another issuer are bounded",
     "BearerTokens._claims",
-    replaced('check_claims(claims, f"the issuer {trust.issuer}")', "claims"),
+    replaced('check_claims(claims, f"the issuer {policy.issuer}")', "claims"),
 )
 renewal = door("authenticate.session.session_refresh", "unit/authenticate/provider/test_claim_limits.py")
 renewal.without(
     "whose claims grow keeps no old ones",
     "SessionRefresh.renew",
-    replaced("(AnotherPerson, ClaimsTooLarge, WrongToken)", "(AnotherPerson, WrongToken)"),
+    replaced("(SubjectMismatch, ClaimsTooLarge, InvalidSignedToken)", "(SubjectMismatch, InvalidSignedToken)"),
 )
 
 provider = door(
@@ -98,4 +103,4 @@ provider = door(
     "unit/authenticate/provider/kinds/test_oidc_provider.py",
     "unit/authenticate/views/test_callback.py",
 )
-provider.without("an address that either does not vouch for is unverified", "merged", lacks("**doubted"))
+provider.without("an address that either does not vouch for is unverified", "merge_claims", lacks("**doubted"))

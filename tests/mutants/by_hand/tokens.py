@@ -72,63 +72,72 @@ identity.without(
 
 bearer_tokens = door("authenticate.bearer_token_verification", "unit/authenticate/test_bearer_token_verification.py")
 bearer_tokens.without(
-    "a bearer token names a subject", "_check_claims", replaced('kind.text(payload, "sub")', 'payload.setdefault("sub", "")')
+    "a bearer token names a subject", "_check_claims", replaced('kind.string_claim(payload, "sub")', 'payload.setdefault("sub", "")')
 )
 bearer_tokens.without(
     "an ID token is no access token", "_check_claims", replaced('has_nonce or says == "ID" or not has_scope', "not has_scope")
 )
 bearer_tokens.without(
     "an address of another issuer is a claim",
-    "BearerTokens._bearer",
+    "BearerTokens._build_session",
     replaced("UserRecord(user_id, '', ..., '', claims)", "UserRecord(user_id, str(claims.get('email', '')), ..., '', claims)"),
 )
-bearer_tokens.without("an address counts where the issuer says so", "BearerTokens._bearer", replaced("is_verified(claims) is True", "True"))
+bearer_tokens.without(
+    "an address counts where the issuer says so", "BearerTokens._build_session", replaced("email_verified(claims) is True", "True")
+)
 bearer_tokens.without(
     "a slow provider holds up no other's tokens",
     "TokenPolicy.queue",
-    replaced("(self.provider, self.issuer, self.asks_userinfo)", "self.asks_userinfo"),
+    replaced("(self.provider, self.issuer, self.uses_userinfo)", "self.uses_userinfo"),
 )
 bearer_tokens.without(
     "made-up tokens for userinfo hold up none that need keys",
     "TokenPolicy.queue",
-    replaced("(self.provider, self.issuer, self.asks_userinfo)", "(self.provider, self.issuer)"),
+    replaced("(self.provider, self.issuer, self.uses_userinfo)", "(self.provider, self.issuer)"),
 )
-bearer_tokens.without("tokens that wait for keys are bounded", "_Issuer.by_keys", omits("place"))
-bearer_tokens.without("tokens that wait for an issuer's discovery are bounded", "_Issuer._jwks_uri", omits("place"))
-bearer_tokens.without("tokens that wait for userinfo are bounded", "BearerTokens._claims", replaced("place()", "nullcontext()"))
+bearer_tokens.without("tokens that wait for keys are bounded", "_IssuerKeys.verify_with_keys", omits("slot"))
+bearer_tokens.without("tokens that wait for an issuer's discovery are bounded", "_IssuerKeys._jwks_uri", omits("slot"))
+bearer_tokens.without("tokens that wait for userinfo are bounded", "BearerTokens._claims", replaced("slot()", "nullcontext()"))
 bearer_tokens.without(
     "tokens that wait for a provider's discovery are bounded",
     "BearerTokens._claims",
-    replaced("client.discovery(place=place)", "client.discovery()"),
+    replaced("client.discovery(slot=slot)", "client.discovery()"),
 )
 bearer_tokens.without(
     "tokens that wait for a provider's keys are bounded",
     "BearerTokens._claims",
     replaced(
-        "partial(verified_by_keys, client.key_set, discovery.jwks_uri, place=place)",
-        "partial(verified_by_keys, client.key_set, discovery.jwks_uri)",
+        "partial(verify_with_keys, client.key_set, discovery.jwks_uri, slot=slot)",
+        "partial(verify_with_keys, client.key_set, discovery.jwks_uri)",
     ),
 )
 bearer_tokens.without("tokens that wait are bounded in all", "BearerTokens.__init__", replaced("math.ceil(...)", "1"))
-bearer_tokens.without("what tokens claim is bounded in bytes", "BearerTokens._judge", replaced("estimate_size(verdict)", "1"))
-bearer_tokens.without("a refusal is remembered", "BearerTokens._judge", replaced("self._clock() + REFUSED_KEPT", "self._clock()"))
+bearer_tokens.without("what tokens claim is bounded in bytes", "BearerTokens._verify_once", replaced("estimate_size(verdict)", "1"))
+bearer_tokens.without(
+    "a refusal is remembered", "BearerTokens._verify_once", replaced("self._clock() + NEGATIVE_CACHE_SECONDS", "self._clock()")
+)
 bearer_tokens.without(
     "verdicts are bounded",
     "BearerTokens.__init__",
-    replaced("self._good: ... = BoundedCache(MOST_KEPT, MOST_BYTES)", "self._good: ... = BoundedCache(10 ** 9, MOST_BYTES)"),
+    replaced(
+        "self._accepted: ... = BoundedCache(MAX_CACHED, MAX_CACHED_BYTES)", "self._accepted: ... = BoundedCache(10 ** 9, MAX_CACHED_BYTES)"
+    ),
 )
 bearer_tokens.without(
-    "a route takes its own kind", "BearerTokens.verify", replaced("(trust, ...)", "(next(iter(self._trusts.values())), ...)")
+    "a route takes its own kind", "BearerTokens.verify", replaced("(policy, ...)", "(next(iter(self._policies.values())), ...)")
 )
 
 newer_keys = door("authenticate.provider.signed_token", "unit/authenticate/test_bearer_token_verification.py")
 newer_keys.without(
     "tokens that wait for newer keys are bounded",
-    "verified_by_keys",
-    replaced("key_set.newer_keys(jwks_uri, than=than, place=place)", "key_set.newer_keys(jwks_uri, than=than)"),
+    "verify_with_keys",
+    replaced(
+        "key_set.refetched_keys(jwks_uri, fetched_after=fetched_after, slot=slot)",
+        "key_set.refetched_keys(jwks_uri, fetched_after=fetched_after)",
+    ),
 )
 key_set = door("authenticate.provider.key_set", "unit/authenticate/test_bearer_token_verification.py")
-key_set.without("tokens that wait for another fetch of newer keys are bounded", "KeySet.newer_keys", omits("place"))
+key_set.without("tokens that wait for another fetch of newer keys are bounded", "KeySet.refetched_keys", omits("slot"))
 
 userinfo = door("authenticate.provider.kinds.oidc_provider", "unit/authenticate/test_bearer_token_verification.py")
 userinfo.without(

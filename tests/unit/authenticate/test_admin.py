@@ -34,7 +34,7 @@ class Admin:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch):
         self.world = World(directory)
         self.is_person: str | None = None
-        service = SimpleNamespace(access=self.world.desk, clock=lambda: self.world.now)
+        service = SimpleNamespace(access_requests=self.world.desk, clock=lambda: self.world.now)
         authorize = SimpleNamespace(load_session_identity=self.world.identities)
         self.pages = AdminPages(
             admin_page.register,
@@ -51,7 +51,7 @@ class Admin:
             actor = Actor(ActorKind.USER, f"oidc/{self.is_person}", self.is_person)
             return replace(self.world.caller(self.is_person), audit=AuditLog(actor, "192.0.2.9"))
 
-        monkeypatch.setattr(admin_page, "caller_in_admin", caller)
+        monkeypatch.setattr(admin_page, "admin_actor", caller)
 
     def give(self, why: str = "the year's end") -> None:
         access = AccessGrant("a1", "some key", NOW, NOW + HOUR, "bob", why, "wages")
@@ -112,7 +112,7 @@ async def test_an_answer_is_that_of_the_sign_in_by_which_the_admin_was_entered(
     service = SimpleNamespace(sessions=SimpleNamespace(find=find), host_port="", clock=lambda: NOW, broker=world.broker)
     gate = SimpleNamespace(authenticate=service, authorize=SimpleNamespace(load_session_identity=load_session_identity), client_address="")
     request: Any = SimpleNamespace(scope={"gate": gate, "headers": []}, session={"gate_session": entered_by} if entered_by else {})
-    caller = await admin_page.caller_in_admin(request)
+    caller = await admin_page.admin_actor(request)
     assert (None if caller is None else caller.identity.user_id) == answers_as
 
 
@@ -174,7 +174,7 @@ def test_without_the_audit_log_nothing_is_ended(admin: Admin, monkeypatch: pytes
 
     admin.give()
     monkeypatch.setattr(AuditEntry.objects, "bulk_create", full)
-    assert admin_page.LOG_AWAY in admin.press(do="revoke", access="oidc/ann a1")
+    assert admin_page.AUDIT_LOG_UNAVAILABLE in admin.press(do="revoke", access="oidc/ann a1")
     assert admin.given() == ["oidc/ann"]
 
 
@@ -185,7 +185,7 @@ def test_without_the_broker_the_page_says_so_and_the_log_knows_what_failed(admin
     admin.give()
     with monkeypatch.context() as broken:
         broken.setattr(admin.world.broker, "put", away)
-        assert admin_page.AWAY in admin.press(do="revoke", access="oidc/ann a1")
+        assert admin_page.BROKER_UNAVAILABLE in admin.press(do="revoke", access="oidc/ann a1")
         broken.setattr(admin.world.broker, "page", away)
         assert "The data broker" in text_of(admin.pages.get(PAGE))
     assert admin.given() == ["oidc/ann"]
@@ -201,7 +201,7 @@ def test_markup_in_names_and_reasons_stays_text(admin: Admin) -> None:
 
 
 def test_a_page_has_an_end(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_page, "MOST_SHOWN", 2)
+    monkeypatch.setattr(admin_page, "MAX_ROWS", 2)
     for name in ("ann", "dan", "eve"):
         admin.ask(name)
     page = text_of(admin.pages.get(PAGE))

@@ -8,7 +8,7 @@ from django.db import OperationalError
 from structlog.testing import capture_logs
 
 from authenticate import audit_writer
-from authenticate.audit_writer import AuditTrail
+from authenticate.audit_writer import AuditWriter
 from databroker.audit_log import pushed_entry
 from databroker.models import AppendOnly, AuditEntry
 from tests.support.database import in_database
@@ -26,29 +26,29 @@ def rows() -> list[tuple[str, float]]:
 
 
 @pytest.fixture
-async def started() -> AsyncIterator[AuditTrail]:
-    noted = AuditTrail()
+async def started() -> AsyncIterator[AuditWriter]:
+    noted = AuditWriter()
     noted.start()
     yield noted
     await noted.stop()
 
 
-async def test_every_change_is_written_in_its_order_and_with_its_time(started: AuditTrail) -> None:
+async def test_every_change_is_written_in_its_order_and_with_its_time(started: AuditWriter) -> None:
     for number in range(1200):
-        await started.note(push(number))
+        await started.enqueue(push(number))
     assert await in_database(rows) == []
     await until_written(1200)
     assert await in_database(rows) == [(f"okta/{number}", NOW + number) for number in range(1200)]
-    await started.note(push(1200))
+    await started.enqueue(push(1200))
     await started.stop()
     assert len(await in_database(rows)) == 1201
 
 
-async def test_who_is_faster_than_the_database_waits_for_it(started: AuditTrail, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_writer, "MOST_WAITING", 3)
+async def test_who_is_faster_than_the_database_waits_for_it(started: AuditWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_writer, "MAX_QUEUE", 3)
     for number in range(3):
-        await started.note(push(number))
-    fourth = asyncio.ensure_future(started.note(push(3)))
+        await started.enqueue(push(number))
+    fourth = asyncio.ensure_future(started.enqueue(push(3)))
     for _ in range(10):
         await asyncio.sleep(0)
     assert not fourth.done()
@@ -63,11 +63,11 @@ async def until_written(number: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_an_entry_that_no_database_takes_loses_no_other(started: AuditTrail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_entry_that_no_database_takes_loses_no_other(started: AuditWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = push(1)
     odd.action = None  # as a text that the database refuses
     for entry in (push(0), odd, push(2)):
-        await started.note(entry)
+        await started.enqueue(entry)
     with capture_logs() as logged:
         await started.stop()
     assert [id for id, _ in await in_database(rows)] == ["okta/0", "okta/2"]
@@ -75,7 +75,7 @@ async def test_an_entry_that_no_database_takes_loses_no_other(started: AuditTrai
 
 
 async def test_where_the_database_is_unavailable_each_entry_is_named_and_none_is_tried_alone(
-    started: AuditTrail, monkeypatch: pytest.MonkeyPatch
+    started: AuditWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unavailable(*arguments: object, **options: object) -> None:
         raise OperationalError("unavailable")
@@ -84,7 +84,7 @@ async def test_where_the_database_is_unavailable_each_entry_is_named_and_none_is
     monkeypatch.setattr(AppendOnly, "bulk_create", unavailable)
     monkeypatch.setattr(AuditEntry, "save", tried.append)
     for number in range(3):
-        await started.note(push(number))
+        await started.enqueue(push(number))
     with capture_logs() as logged:
         await started.stop()
     assert ([line["id"] for line in logged], tried) == (["okta/0", "okta/1", "okta/2"], [])

@@ -134,7 +134,7 @@ async def test_an_opaque_access_token_is_whom_userinfo_describes(world: World) -
     assert await world.ask("opaque", token) is first
     assert world.idp.count("/userinfo") == 1
     world.idp._access_tokens.clear()
-    world.now += bearer_token_verification.KEPT
+    world.now += bearer_token_verification.CACHE_SECONDS
     assert await world.ask("opaque", token) is None, "withdrawn at the provider"
     assert await world.ask("opaque", token) is None
     assert world.idp.count("/userinfo") == 2, "a refusal is remembered, too"
@@ -301,7 +301,7 @@ async def test_what_userinfo_does_not_vouch_for_is_nobody(world: World) -> None:
     token = world.idp.signed_in("alice")["access_token"]
     for bent in ({"sub": ABSENT}, {"sub": ""}, {"sub": 1}):
         world.idp.bend.userinfo = bent
-        world.now += bearer_token_verification.KEPT
+        world.now += bearer_token_verification.CACHE_SECONDS
         assert await world.ask("opaque", token) is None
 
 
@@ -394,12 +394,12 @@ async def test_keys_come_from_a_safe_address_only_also_where_another_would_answe
 async def test_a_flood_of_made_up_tokens_is_bounded_at_the_provider(world: World) -> None:
     assert await world.ask("opaque", "made up before") is None, "so that the discovery document is cached"
     hold = world.idp.bend.holds["/userinfo"] = asyncio.Event()
-    asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}")) for number in range(bearer_token_verification.MOST_AT_ONCE)]
+    asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}")) for number in range(bearer_token_verification.MAX_CONCURRENT)]
     await asyncio.sleep(0)
     with pytest.raises(ProviderError, match="too many"):
         await world.ask("opaque", "one more of them")
     hold.set()
-    assert await asyncio.gather(*asked) == [None] * bearer_token_verification.MOST_AT_ONCE
+    assert await asyncio.gather(*asked) == [None] * bearer_token_verification.MAX_CONCURRENT
 
 
 async def flooded(world: World, count: int, **asker: str) -> tuple[asyncio.Event, list[asyncio.Future[BearerSession | None]]]:
@@ -412,14 +412,14 @@ async def flooded(world: World, count: int, **asker: str) -> tuple[asyncio.Event
 
 async def test_one_client_s_flood_leaves_the_others_their_places(world: World) -> None:
     token = world.idp.signed_in("alice")["access_token"]
-    hold, asked = await flooded(world, bearer_token_verification.MOST_OF_ONE, asker="2001:db8::1")
+    hold, asked = await flooded(world, bearer_token_verification.MAX_PER_NETWORK, asker="2001:db8::1")
     with pytest.raises(ProviderError, match="too many"):
         await world.ask("opaque", "one more of them", "2001:db8::2")
     good = asyncio.ensure_future(world.ask("opaque", token, "192.0.2.1"))
     await asyncio.sleep(0)
     hold.set()
     assert await good is not None
-    assert await asyncio.gather(*asked) == [None] * bearer_token_verification.MOST_OF_ONE
+    assert await asyncio.gather(*asked) == [None] * bearer_token_verification.MAX_PER_NETWORK
     assert await world.ask("opaque", "one more of them", "2001:db8::2") is None
 
 
@@ -459,10 +459,10 @@ async def test_tokens_that_wait_are_bounded_and_hold_up_no_others(
     """`url` and `file` take tokens of one issuer: those of `file` need no answer of it."""
     flooded_idp = world.idp if flooded_route in OF_PROVIDER else world.issuer
     hold = flooded_idp.bend.holds[path] = asyncio.Event()
-    tokens = [new_token(world, flooded_route, kid="made-up") for _ in range(bearer_token_verification.MOST_AT_ONCE + 1)]
+    tokens = [new_token(world, flooded_route, kid="made-up") for _ in range(bearer_token_verification.MAX_CONCURRENT + 1)]
     asked = [asyncio.ensure_future(world.ask(flooded_route, token)) for token in tokens]
     await asyncio.wait(asked, timeout=5, return_when=asyncio.FIRST_COMPLETED)
-    assert [type(task.exception()) for task in asked if task.done()] == [bearer_token_verification._NoPlace]
+    assert [type(task.exception()) for task in asked if task.done()] == [bearer_token_verification._QueueFull]
     async with asyncio.timeout(5):
         for route in others:
             assert await world.ask(route, new_token(world, route)) is not None, route
@@ -480,10 +480,10 @@ async def test_tokens_by_unknown_keys_are_bounded_while_keys_are_fetched_and_hol
     world.now += key_set.REFETCH_INTERVAL  # the next one waits for a fetch after this one
     asked += [
         asyncio.ensure_future(world.ask(route, new_token(world, route, kid="made-up")))
-        for _ in range(bearer_token_verification.MOST_AT_ONCE)
+        for _ in range(bearer_token_verification.MAX_CONCURRENT)
     ]
     await asyncio.wait(asked, timeout=5, return_when=asyncio.FIRST_COMPLETED)
-    assert [type(task.exception()) for task in asked if task.done()] == [bearer_token_verification._NoPlace]
+    assert [type(task.exception()) for task in asked if task.done()] == [bearer_token_verification._QueueFull]
     async with asyncio.timeout(5):
         assert await world.ask(route, new_token(world, route)) is not None
     hold.set()
@@ -507,10 +507,10 @@ async def test_tokens_that_wait_are_bounded_in_all(tmp_path: Path) -> None:
         header, now, asked = encoded(b'{"alg": "RS256", "kid": "made-up"}'), int(time.time()), []
         for route, issuer in zip(options.policy, issuers, strict=True):
             payload = encoded(json.dumps({"iss": issuer, "aud": AUDIENCE, "sub": "a", "iat": now, "exp": now + 600}).encode())
-            for number in range(bearer_token_verification.MOST_AT_ONCE):
+            for number in range(bearer_token_verification.MAX_CONCURRENT):
                 token = f"{header}.{payload}.{encoded(b'%d' % number)}"
                 asked.append(asyncio.ensure_future(tokens.verify(route.id, token)))
-        most = bearer_token_verification.MOST_AT_ONCE * bearer_token_verification.FULL_QUEUES
+        most = bearer_token_verification.MAX_CONCURRENT * bearer_token_verification.FULL_QUEUES
         await eventually(lambda: sum(not task.done() for task in asked) <= most)
         assert len(issuers) <= sum(not task.done() for task in asked)
         hold.set()
@@ -522,8 +522,8 @@ async def test_a_flood_does_not_put_off_the_end_of_what_was_good(world: World) -
     token = world.idp.signed_in("alice")["access_token"]
     assert await world.ask("opaque", token, "192.0.2.1") is not None
     world.idp._access_tokens.clear()
-    world.now += bearer_token_verification.KEPT
-    hold, asked = await flooded(world, bearer_token_verification.MOST_AT_ONCE)
+    world.now += bearer_token_verification.CACHE_SECONDS
+    hold, asked = await flooded(world, bearer_token_verification.MAX_CONCURRENT)
     again = asyncio.ensure_future(world.ask("opaque", token, "192.0.2.1"))
     await asyncio.sleep(0)
     hold.set()
@@ -532,7 +532,7 @@ async def test_a_flood_does_not_put_off_the_end_of_what_was_good(world: World) -
 
 
 async def test_made_up_tokens_push_out_no_good_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bearer_token_verification, "MOST_KEPT", 3)
+    monkeypatch.setattr(bearer_token_verification, "MAX_CACHED", 3)
     world.begin_anew()
     token = world.idp.signed_in("alice")["access_token"]
     known = await world.ask("opaque", token)
@@ -550,7 +550,7 @@ async def test_a_token_is_good_no_longer_than_it_says(world: World) -> None:
 
 
 async def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bearer_token_verification, "MOST_KEPT", 3)
+    monkeypatch.setattr(bearer_token_verification, "MAX_CACHED", 3)
     world.begin_anew()
     for number in range(6):
         assert await world.ask("jwt", world.ci_token(number=number)) is not None
@@ -559,7 +559,7 @@ async def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) 
 
 async def test_memory_is_bounded_in_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator of a CI system's issuer chooses the claims of its tokens, and their size."""
-    monkeypatch.setattr(bearer_token_verification, "MOST_BYTES", 5_000_000)
+    monkeypatch.setattr(bearer_token_verification, "MAX_CACHED_BYTES", 5_000_000)
     world.begin_anew()
     for number in range(200):
         assert await world.ask("jwt", world.ci_token(number=number, claimed="x" * 20_000)) is not None

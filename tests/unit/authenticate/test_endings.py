@@ -127,7 +127,7 @@ async def by_nobody_who_vouches(site: Site, browser: Browser) -> None:
     id = await strong_id(site)
     record = await site.broker.get(SESSION, id)
     assert record is not None
-    await site.service.refresh.give_up(id, record.data["tokens_received_at"], ProviderError("away"))
+    await site.service.refresh.end_if_expired(id, record.data["tokens_received_at"], ProviderError("away"))
 
 
 async def by_somebody_elses_sign_in(site: Site, browser: Browser) -> None:

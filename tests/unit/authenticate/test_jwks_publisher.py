@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from authenticate.jwks_publisher import ANNOUNCED_EVERY, RETAINED, PublishedKeys
+from authenticate.jwks_publisher import PUBLISH_INTERVAL, RETENTION, JwksPublisher
 from databroker.records import SIGNING_KEY
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -21,27 +21,27 @@ def key(algorithm: str = "ES256") -> SigningKey:
     return SigningKey(private, algorithm, is_configured=True)
 
 
-async def kids(keys: PublishedKeys) -> list[str]:
+async def kids(keys: JwksPublisher) -> list[str]:
     return [each["kid"] for each in (await keys.jwks())["keys"]]
 
 
 async def test_a_replaced_key_is_served_for_a_day_after_the_last_that_signed_with_it(broker: MemoryStore, clock: Clock) -> None:
     old, new = key(), key("EdDSA")
-    await PublishedKeys(old, broker, clock).announce()
-    keys = PublishedKeys(new, broker, clock)
-    await keys.announce()
+    await JwksPublisher(old, broker, clock).publish()
+    keys = JwksPublisher(new, broker, clock)
+    await keys.publish()
     assert await kids(keys) == [new.kid, old.kid]
-    clock.now += RETAINED
+    clock.now += RETENTION
     assert await kids(keys) == [new.kid, old.kid]
-    clock.now += ANNOUNCED_EVERY
+    clock.now += PUBLISH_INTERVAL
     assert await kids(keys) == [new.kid]
 
 
 async def test_every_process_serves_the_keys_of_all(broker: MemoryStore, clock: Clock) -> None:
-    first, second = (PublishedKeys(each, broker, clock) for each in (key(), key()))
-    await first.announce()
+    first, second = (JwksPublisher(each, broker, clock) for each in (key(), key()))
+    await first.publish()
     assert len(await kids(first)) == 1
-    await second.announce()
+    await second.publish()
     clock.now += 1.0
     assert set(await kids(first)) == set(await kids(second))
     assert len(await kids(first)) == 2
@@ -57,15 +57,15 @@ async def test_strangers_ask_the_broker_once_a_second_at_most(broker: MemoryStor
         return await page(*where)
 
     broker.page = counted  # type: ignore[method-assign]
-    keys = PublishedKeys(key(), broker, clock)
+    keys = JwksPublisher(key(), broker, clock)
     for _ in range(20):
         await keys.jwks()
     assert asked == 1
 
 
 async def test_a_broker_that_is_away_takes_no_key_away(broker: MemoryStore, clock: Clock) -> None:
-    await PublishedKeys(key(), broker, clock).announce()
-    keys = PublishedKeys(key(), broker, clock)
+    await JwksPublisher(key(), broker, clock).publish()
+    keys = JwksPublisher(key(), broker, clock)
     known = await kids(keys)
 
     async def away(*where: Any) -> Any:
@@ -97,18 +97,18 @@ async def test_nothing_but_a_public_key_under_its_own_name_is_served(broker: Mem
     jwk = {**key().jwk(), **change}
     data = {"jwk": {name: value for name, value in jwk.items() if value is not None}, "expires": clock.now + 60}
     await broker.put(SIGNING_KEY, jwk["kid"], data, expires=clock.now + 60)
-    assert len(await kids(PublishedKeys(key(), broker, clock))) == 1
+    assert len(await kids(JwksPublisher(key(), broker, clock))) == 1
 
 
 async def test_a_record_serves_no_key_under_another_id(broker: MemoryStore, clock: Clock) -> None:
     data = {"jwk": key().jwk(), "expires": clock.now + 60}
     await broker.put(SIGNING_KEY, "another", data, expires=clock.now + 60)
-    assert len(await kids(PublishedKeys(key(), broker, clock))) == 1
+    assert len(await kids(JwksPublisher(key(), broker, clock))) == 1
 
 
 async def test_a_key_made_for_this_process_is_not_announced(tmp_path: Path, broker: MemoryStore, clock: Clock) -> None:
     generated = SigningKey.from_options(make_options(tmp_path))
-    running = asyncio.ensure_future(PublishedKeys(generated, broker, clock).run())
+    running = asyncio.ensure_future(JwksPublisher(generated, broker, clock).run())
     await asyncio.wait({running}, timeout=5)
     assert await broker.page(SIGNING_KEY, "", 10) == []
     assert running.done()

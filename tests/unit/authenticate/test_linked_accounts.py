@@ -9,9 +9,9 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 
 from authenticate import background_work
-from authenticate.session.linked_account_index import LinkedIndex
+from authenticate.session.linked_account_index import LinkedAccountIndexer
 from authenticate.session.session_refresh import RefreshStep, SessionEnded
-from authenticate.session.session_service import Sessions
+from authenticate.session.session_service import SessionService
 from authenticate.views.profile import build_user_profile
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.records import DIRECTORY_USER, SESSION, DirectoryUser, SessionRecord
@@ -61,7 +61,7 @@ async def signed_in(
 
 
 async def seen(site: SeveralSite, session: SessionRecord) -> set[str]:
-    return {each.id for each in await site.service.sessions.of_person(session, site.clock())}
+    return {each.id for each in await site.service.sessions.list_for_user_of(session, site.clock())}
 
 
 async def left(site: SeveralSite) -> set[str]:
@@ -75,7 +75,7 @@ async def test_a_person_sees_and_ends_the_sessions_of_both_accounts(site: Severa
     assert at_partner.user_id == "partner/bob"
     assert await seen(site, at_corp) == await seen(site, at_partner) == {at_corp.id, at_partner.id}
     assert (await browser.get(f"{ORIGIN}/.gate/sessions")).text.count('name="end" value="') >= 1
-    assert await site.service.sessions.end_all_of(at_corp) == 2
+    assert await site.service.sessions.end_all_for(at_corp) == 2
     assert await left(site) == {somebody.id}
 
 
@@ -88,8 +88,8 @@ async def test_nobody_else_s_session_is_seen_or_ended(site: SeveralSite, id: str
     _, theirs = await signed_in(site, id, email, verified, sub="bob")
     for one, other in ((mine, theirs), (theirs, mine)):
         assert await seen(site, one) == {one.id}
-        assert await site.service.sessions.own(one, other.id, site.clock()) is None
-    assert await site.service.sessions.end_all_of(mine) == 1
+        assert await site.service.sessions.get_for_user_of(one, other.id, site.clock()) is None
+    assert await site.service.sessions.end_all_for(mine) == 1
     assert await left(site) == {theirs.id}
 
 
@@ -99,7 +99,7 @@ async def test_what_was_a_person_s_session_is_not_theirs_once_its_account_has_an
     _, after = await signed_in(site, "partner", BEN, sub="bob")
     assert await seen(site, mine) == {mine.id}
     assert await seen(site, after) == {before.id, after.id}, "of one account they are one person's, as without a link"
-    assert await site.service.sessions.end_all_of(mine) == 1
+    assert await site.service.sessions.end_all_for(mine) == 1
     assert await left(site) == {before.id, after.id}
 
 
@@ -107,8 +107,8 @@ async def test_a_provider_s_word_ends_its_own_sessions_alone(site: SeveralSite) 
     _, at_corp = await signed_in(site, "corp")
     _, at_partner = await signed_in(site, "partner")
     corp, logout = site.idps["corp"], site.service.provider_logout
-    assert await logout.by_token(corp.logout_token(sid="sid-of-partner")) == 0
-    assert await logout.by_token(corp.logout_token(sub="alice")) == 1
+    assert await logout.back_channel(corp.logout_token(sid="sid-of-partner")) == 0
+    assert await logout.back_channel(corp.logout_token(sub="alice")) == 1
     assert await left(site) == {at_partner.id}
     assert at_corp.id not in await left(site)
 
@@ -145,7 +145,7 @@ async def test_two_accounts_that_are_nobody_s_in_particular_are_not_one_person(s
     for one in found:
         assert await seen(site, one) == {one.id}
         for other in found:
-            assert (await site.service.sessions.own(one, other.id, site.clock()) is None) is (one.id != other.id)
+            assert (await site.service.sessions.get_for_user_of(one, other.id, site.clock()) is None) is (one.id != other.id)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,12 @@ async def test_accounts_that_become_linked_under_live_sessions_are_one_person(
     assert at_partner.id not in await seen(reloaded, at_corp)
     widened = {**LINKED, "domains": ["shared.example", domain]} if "link_by" in keys else LINKED
     after = SeveralSite(tmp_path, idps, django_pages, identity_providers=[entry(id, idps[id], **widened) for id in ("corp", "partner")])
-    sessions = Sessions(after.options, reloaded.broker)
-    await LinkedIndex(sessions, reloaded.broker).run()
+    sessions = SessionService(after.options, reloaded.broker)
+    await LinkedAccountIndexer(sessions, reloaded.broker).run()
     both = {at_corp.id, at_partner.id}
     for session in (at_corp, at_partner):
-        assert {each.id for each in await sessions.of_person(session, reloaded.clock())} == both
-    assert await sessions.end_all_of(at_corp) == 2
+        assert {each.id for each in await sessions.list_for_user_of(session, reloaded.clock())} == both
+    assert await sessions.end_all_for(at_corp) == 2
     assert await left(reloaded) == set()
 
 
@@ -224,7 +224,7 @@ async def test_a_sign_in_of_a_configuration_without_the_provider_leaves_no_sessi
         under_way = asyncio.create_task(browser.get(url))
         while not site.idps[id].count("/token"):
             await asyncio.sleep(0.01)
-        site.service.replaced_by(without_partner.options)
+        site.service.on_replaced(without_partner.options)
         held.set()
         response = await under_way
         assert (response.status == 302) is stays

@@ -21,17 +21,17 @@ def after(directory: Path, **settings: str) -> PostLogoutRedirect:
 
 def test_a_host_of_ours_is_gone_to(tmp_path: Path) -> None:
     place = after(tmp_path, signout_redirect_url=BYE)
-    state = place.params(place.url(f"{APP}/x", ROUTES.__contains__), NOW)["state"]
-    assert place.url_of(state, ROUTES.__contains__, NOW + LIFETIME - 1) == f"{APP}/x"
-    assert place.url_of(state, ROUTES.__contains__, NOW + LIFETIME) == BYE
+    state = place.params(place.resolve(f"{APP}/x", ROUTES.__contains__), NOW)["state"]
+    assert place.resolve_state(state, ROUTES.__contains__, NOW + LIFETIME - 1) == f"{APP}/x"
+    assert place.resolve_state(state, ROUTES.__contains__, NOW + LIFETIME) == BYE
     # Checked again: the route was removed since.
-    assert place.url_of(state, set[str]().__contains__, NOW) == BYE
+    assert place.resolve_state(state, set[str]().__contains__, NOW) == BYE
 
 
 @pytest.mark.parametrize("url", OPEN_REDIRECTS[:40])
 def test_a_stranger_is_not(tmp_path: Path, url: str) -> None:
-    assert after(tmp_path).url(url, ROUTES.__contains__) == ""
-    assert after(tmp_path, signout_redirect_url=BYE).url(url, ROUTES.__contains__) == BYE
+    assert after(tmp_path).resolve(url, ROUTES.__contains__) == ""
+    assert after(tmp_path, signout_redirect_url=BYE).resolve(url, ROUTES.__contains__) == BYE
 
 
 def test_without_a_place_to_go_the_provider_hears_of_none(tmp_path: Path) -> None:
@@ -45,16 +45,16 @@ OWN = "https://auth.example.com/.gate/signed_out"
 
 def test_our_own_page_is_registered_as_it_is_and_leads_nowhere_else(tmp_path: Path) -> None:
     place = after(tmp_path, signout_redirect_url=OWN)
-    assert place.params(place.url("", ROUTES.__contains__), NOW) == {"post_logout_redirect_uri": OWN}
-    assert place.url_of("", ROUTES.__contains__, NOW) == ""
-    state = place.params(place.url(f"{APP}/x", ROUTES.__contains__), NOW)["state"]
-    assert place.url_of(state, ROUTES.__contains__, NOW) == f"{APP}/x"
-    assert place.url_of(state, set[str]().__contains__, NOW) == ""
+    assert place.params(place.resolve("", ROUTES.__contains__), NOW) == {"post_logout_redirect_uri": OWN}
+    assert place.resolve_state("", ROUTES.__contains__, NOW) == ""
+    state = place.params(place.resolve(f"{APP}/x", ROUTES.__contains__), NOW)["state"]
+    assert place.resolve_state(state, ROUTES.__contains__, NOW) == f"{APP}/x"
+    assert place.resolve_state(state, set[str]().__contains__, NOW) == ""
 
 
 def test_a_link_to_our_own_page_leads_to_it_once(tmp_path: Path) -> None:
     place = after(tmp_path, signout_redirect_url=BYE)
-    assert place.params(place.url(OWN, ROUTES.__contains__), NOW) == {"post_logout_redirect_uri": OWN}
+    assert place.params(place.resolve(OWN, ROUTES.__contains__), NOW) == {"post_logout_redirect_uri": OWN}
 
 
 def test_a_state_of_another_gate_is_none(tmp_path: Path) -> None:
@@ -62,4 +62,4 @@ def test_a_state_of_another_gate_is_none(tmp_path: Path) -> None:
     foreign = PostLogoutRedirect(
         make_options(tmp_path / "other", authenticate_service_url="https://other.example.com"), RedirectTargets("https://x")
     )
-    assert after(tmp_path).url_of(foreign.params(f"{APP}/x", NOW)["state"], ROUTES.__contains__, NOW) == ""
+    assert after(tmp_path).resolve_state(foreign.params(f"{APP}/x", NOW)["state"], ROUTES.__contains__, NOW) == ""

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from authenticate import provider_health
 from authenticate.provider.client_registry import ProviderClients
-from authenticate.provider_health import ProviderWatch
+from authenticate.provider_health import ProviderHealth
 from foundation.errors import ProviderError
 from foundation.readiness import ReadinessState
 from tests.support.eventually import eventually
@@ -23,7 +23,7 @@ AWAY = Answer(status=500)
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_health, "LOOK_EVERY", 0.005)
+    monkeypatch.setattr(provider_health, "POLL_INTERVAL", 0.005)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def sole(tmp_path: Path, idp: FakeIdP) -> ProviderClients:
 
 
 @asynccontextmanager
-async def running(watch: ProviderWatch, clients: ProviderClients) -> AsyncIterator[None]:
+async def running(watch: ProviderHealth, clients: ProviderClients) -> AsyncIterator[None]:
     task = asyncio.create_task(watch.run())
     yield
     task.cancel()
@@ -41,7 +41,7 @@ async def running(watch: ProviderWatch, clients: ProviderClients) -> AsyncIterat
 
 
 async def test_a_sole_provider_is_asked_once(idp: FakeIdP, sole: ProviderClients) -> None:
-    watch = ProviderWatch(sole)
+    watch = ProviderHealth(sole)
     assert watch.readiness().reason == "not contacted yet"
     async with running(watch, sole):
         await eventually(lambda: watch.readiness().reason.startswith("responded at"))
@@ -50,7 +50,7 @@ async def test_a_sole_provider_is_asked_once(idp: FakeIdP, sole: ProviderClients
 
 async def test_trouble_is_told_once_and_known_to_be_over(idp: FakeIdP, sole: ProviderClients) -> None:
     idp.bend.answers[DISCOVERY] = AWAY
-    watch = ProviderWatch(sole)
+    watch = ProviderHealth(sole)
     with capture_logs() as logged:
         async with running(watch, sole):
             await eventually(lambda: len(idp.requests) > 3)
@@ -65,10 +65,10 @@ async def test_trouble_is_told_once_and_known_to_be_over(idp: FakeIdP, sole: Pro
 async def test_of_several_none_is_asked_before_somebody_needs_it_and_the_trouble_of_one_is_its_own(idp: FakeIdP, tmp_path: Path) -> None:
     clients = ProviderClients(make_options(tmp_path), lambda: 1000.0)
     clients.configured = {id: a_provider(id, url=idp.issuer) for id in ("corp", "partner")}
-    watch = ProviderWatch(clients)
+    watch = ProviderHealth(clients)
     async with running(watch, clients):
         await asyncio.sleep(0)
-        assert clients.made == ()
+        assert clients.active == ()
         assert watch.readiness().reason == "not contacted yet"
         corp, partner = (client for client in clients.all())
         await corp.discovery()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider_selection import ProviderChoice, Providers
+from authenticate.provider_selection import Providers, ProviderSelector
 from config.settings.identity_providers import PLACEHOLDERS
 from databroker.records import SessionRecord
 from foundation.errors import BadRequest
@@ -18,9 +18,9 @@ def entry(id: str, *domains: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def choice(tmp_path: Path) -> ProviderChoice:
+def choice(tmp_path: Path) -> ProviderSelector:
     entries = [entry("corp", "corp.example", "both.example"), entry("partner", "partner.example", "both.example"), entry("none")]
-    return ProviderChoice(make_options(tmp_path, **{**dict.fromkeys(PLACEHOLDERS), "identity_providers": entries}))
+    return ProviderSelector(make_options(tmp_path, **{**dict.fromkeys(PLACEHOLDERS), "identity_providers": entries}))
 
 
 def ids(providers: Providers) -> list[str]:
@@ -31,18 +31,18 @@ def session_of(provider: str) -> SessionRecord:
     return SessionRecord("s1", f"{provider}/1", "1", provider, 1000.0, 2000.0)
 
 
-def test_a_link_names_some_of_those_that_are_configured_or_all(choice: ProviderChoice) -> None:
-    assert ids(choice.among("")) == ["corp", "partner", "none"]
-    assert ids(choice.among("none corp")) == ["corp", "none"]
-    assert ids(choice.among("gone corp")) == ["corp"]
+def test_a_link_names_some_of_those_that_are_configured_or_all(choice: ProviderSelector) -> None:
+    assert ids(choice.candidates("")) == ["corp", "partner", "none"]
+    assert ids(choice.candidates("none corp")) == ["corp", "none"]
+    assert ids(choice.candidates("gone corp")) == ["corp"]
     with pytest.raises(BadRequest, match="no longer configured"):
-        choice.among("gone")
+        choice.candidates("gone")
 
 
-def test_a_wish_is_for_one_of_them(choice: ProviderChoice) -> None:
-    assert choice.wanted(choice.among(""), "partner").id == "partner"
+def test_a_wish_is_for_one_of_them(choice: ProviderSelector) -> None:
+    assert choice.require(choice.candidates(""), "partner").id == "partner"
     with pytest.raises(BadRequest, match="in the link"):
-        choice.wanted(choice.among("corp none"), "partner")
+        choice.require(choice.candidates("corp none"), "partner")
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_a_wish_is_for_one_of_them(choice: ProviderChoice) -> None:
     ],
 )
 def test_nobody_is_asked_where_one_is_left(
-    choice: ProviderChoice, named: str, session: str | None, cookie: bytes, left: str | None
+    choice: ProviderSelector, named: str, session: str | None, cookie: bytes, left: str | None
 ) -> None:
-    found = choice.left(choice.among(named), session_of(session) if session else None, [cookie])
+    found = choice.default_for(choice.candidates(named), session_of(session) if session else None, [cookie])
     assert (found.id if found is not None else None) == left
 
 
@@ -79,16 +79,16 @@ def test_nobody_is_asked_where_one_is_left(
         ("a" * 400 + "@corp.example", None),
     ],
 )
-def test_an_address_is_of_the_one_provider_that_may_tell_it(choice: ProviderChoice, address: str, id: str | None) -> None:
-    found = choice.of_address(choice.among(""), address)
+def test_an_address_is_of_the_one_provider_that_may_tell_it(choice: ProviderSelector, address: str, id: str | None) -> None:
+    found = choice.by_email_domain(choice.candidates(""), address)
     assert (found.id if found is not None else None) == id
 
 
-def test_what_is_remembered_is_for_this_host_alone_and_can_be_forgotten(choice: ProviderChoice, tmp_path: Path) -> None:
-    (remembered,), (forgotten,) = choice.remembered("corp"), choice.forgotten()
+def test_what_is_remembered_is_for_this_host_alone_and_can_be_forgotten(choice: ProviderSelector, tmp_path: Path) -> None:
+    (remembered,), (forgotten,) = choice.remember_cookies("corp"), choice.clear_cookies()
     assert remembered.startswith("__Host-_gate_idp=corp; ")
     assert all(word in remembered for word in ("HttpOnly", "Secure", "SameSite=Lax", "Path=/"))
     assert "Domain" not in remembered
     assert "Max-Age=0" in forgotten
-    sole = ProviderChoice(make_options(tmp_path))
-    assert (sole.remembered("oidc"), sole.forgotten()) == ([], [])
+    sole = ProviderSelector(make_options(tmp_path))
+    assert (sole.remember_cookies("oidc"), sole.clear_cookies()) == ([], [])

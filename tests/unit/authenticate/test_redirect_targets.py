@@ -17,7 +17,7 @@ TARGETS = RedirectTargets(OWN)
 
 @pytest.mark.parametrize("url", OPEN_REDIRECTS)
 def test_open_redirects_are_refused(url: str) -> None:
-    assert TARGETS.target(url, ROUTES.__contains__) is None
+    assert TARGETS.resolve(url, ROUTES.__contains__) is None
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_open_redirects_are_refused(url: str) -> None:
     ],
 )
 def test_urls_of_our_hosts_are_accepted_and_rebuilt(url: str, rebuilt: str) -> None:
-    target = TARGETS.target(url, ROUTES.__contains__)
+    target = TARGETS.resolve(url, ROUTES.__contains__)
     assert target is not None
     assert str(target) == rebuilt
 
@@ -44,24 +44,24 @@ def test_the_authenticate_host_counts_with_its_scheme_and_port_only() -> None:
     def nowhere(_: str) -> bool:
         return False
 
-    assert TARGETS.target(f"{OWN}/.gate/", nowhere)
+    assert TARGETS.resolve(f"{OWN}/.gate/", nowhere)
     for url in ("http://auth.example.com/.gate/", "https://auth.example.com:8443/.gate/", f"{OWN}.evil.example/"):
-        assert TARGETS.target(url, nowhere) is None
+        assert TARGETS.resolve(url, nowhere) is None
 
 
 def test_a_url_that_is_too_long_to_remember_loses_its_query_first_and_then_its_path() -> None:
     target = parse("https://app.example.com/" + "p" * 40 + "?" + "q" * 40)
     assert target is not None
-    assert target.short(200) == str(target)
-    assert target.short(80) == "https://app.example.com/" + "p" * 40
-    assert target.short(30) == "https://app.example.com/"
+    assert target.truncated(200) == str(target)
+    assert target.truncated(80) == "https://app.example.com/" + "p" * 40
+    assert target.truncated(30) == "https://app.example.com/"
 
 
 @given(
     st.text(alphabet=string.printable + "。／\\\x00é", max_size=40), st.sampled_from(["", "https://", "http://", "https://app.example.com"])
 )
 def test_whatever_is_accepted_reads_the_same_to_another_parser(rest: str, beginning: str) -> None:
-    target = TARGETS.target(beginning + rest, ROUTES.__contains__)
+    target = TARGETS.resolve(beginning + rest, ROUTES.__contains__)
     if target is not None:
         parts = urlsplit(str(target))
         assert f"{parts.scheme}://{parts.netloc}" in ROUTES | {OWN}
@@ -71,4 +71,4 @@ def test_whatever_is_accepted_reads_the_same_to_another_parser(rest: str, beginn
 def test_a_port_that_is_the_other_schemes_default_is_no_port_of_ours() -> None:
     """Code that compares origins may treat both default ports as absent, so such a URL must be refused earlier."""
     for url in ("https://app.example.com:80/", "http://app.example.com:443/"):
-        assert TARGETS.target(url, lambda origin: True) is None
+        assert TARGETS.resolve(url, lambda origin: True) is None

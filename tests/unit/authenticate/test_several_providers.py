@@ -10,7 +10,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from structlog.testing import capture_logs
 
-from authenticate.provider.signed_token import WrongToken
+from authenticate.provider.signed_token import InvalidSignedToken
 from authenticate.session.session_refresh import RefreshStep
 from authorize.policy.reasons import Reason
 from databroker.grants.grant_records import AccessGrant
@@ -87,9 +87,9 @@ async def test_one_subject_at_three_providers_is_three_people(site: SeveralSite)
     sessions = [(await signed_in(site, id))[1] for id in IDS]
     assert {session.user_id for session in sessions} == {f"{id}/alice" for id in IDS}
     for session in sessions:
-        assert {each.id for each in await site.service.sessions.of_person(session, site.clock())} == {session.id}
+        assert {each.id for each in await site.service.sessions.list_for_user_of(session, site.clock())} == {session.id}
         for other in sessions:
-            assert (await site.service.sessions.own(session, other.id, site.clock()) is None) is (other.id != session.id)
+            assert (await site.service.sessions.get_for_user_of(session, other.id, site.clock()) is None) is (other.id != session.id)
 
 
 @pytest.mark.parametrize(("chosen", "other"), PAIRS)
@@ -187,8 +187,8 @@ async def test_a_subject_that_looks_like_another_provider_s_person_is_none(site:
     (record,) = [record for record in await site.sessions() if record.id != session.id]
     stranger = SessionRecord.from_record(record)
     assert (stranger.user_id, stranger.subject) == (f"partner/{sub}", sub)
-    assert await site.service.sessions.own(stranger, session.id, site.clock()) is None
-    assert await site.service.sessions.end_all_of(stranger) == 1
+    assert await site.service.sessions.get_for_user_of(stranger, session.id, site.clock()) is None
+    assert await site.service.sessions.end_all_for(stranger) == 1
     assert [record.id for record in await site.sessions()] == [session.id]
 
 
@@ -210,7 +210,7 @@ async def test_who_has_an_id_after_somebody_else_has_nothing_of_theirs(
     assert await accesses.of(session.user_id, session.effective_issuer) == [access]
     assert await accesses.of(heir.user_id, heir.effective_issuer) == []
     assert user_of(heir, await site.broker.get(USER, session.user_id)).name == ""
-    assert await later.service.sessions.own(heir, session.id, now) is None
+    assert await later.service.sessions.get_for_user_of(heir, session.id, now) is None
     await later.service.stop()
 
 
@@ -237,20 +237,20 @@ async def test_the_word_of_one_provider_signs_nobody_of_another_out(site: Severa
     _, session = await signed_in(site, other)
     mine, theirs, logout = site.idps[teller], site.idps[other], site.service.provider_logout
     sid = f"{SID}-{other}"
-    assert await logout.by_token(mine.logout_token(sid=sid)) == 0
-    assert await logout.by_token(mine.logout_token(sub="alice")) == 0
-    assert await logout.by_browser(mine.issuer, sid) == 0
+    assert await logout.back_channel(mine.logout_token(sid=sid)) == 0
+    assert await logout.back_channel(mine.logout_token(sub="alice")) == 0
+    assert await logout.front_channel(mine.issuer, sid) == 0
     for forged in (mine.logout_token(sid=sid, iss=theirs.issuer), mine.logout_token(sub="alice", iss=theirs.issuer)):
-        with pytest.raises(WrongToken):
-            await logout.by_token(forged)
-    with pytest.raises(WrongToken, match="another issuer"):
-        await logout.by_token(mine.logout_token(sid=sid, iss="https://idp.nobody.example"))
-    with pytest.raises(WrongToken, match="another issuer"):
-        await logout.by_token(mine.logout_token(sid=sid, iss=ABSENT))
+        with pytest.raises(InvalidSignedToken):
+            await logout.back_channel(forged)
+    with pytest.raises(InvalidSignedToken, match="another issuer"):
+        await logout.back_channel(mine.logout_token(sid=sid, iss="https://idp.nobody.example"))
+    with pytest.raises(InvalidSignedToken, match="another issuer"):
+        await logout.back_channel(mine.logout_token(sid=sid, iss=ABSENT))
     with pytest.raises(BadRequest):
-        await logout.by_browser("https://idp.nobody.example", sid)
+        await logout.front_channel("https://idp.nobody.example", sid)
     assert [record.id for record in await site.sessions()] == [session.id]
-    assert await logout.by_token(theirs.logout_token(sid=sid)) == 1
+    assert await logout.back_channel(theirs.logout_token(sid=sid)) == 1
 
 
 @pytest.mark.parametrize("id", IDS)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.step_up import OLD, UNTOLD, WEAK, StepUpRequest
+from authenticate.step_up import ACR_NOT_MET, AUTH_TIME_MISSING, MAX_AGE_EXCEEDED, StepUpRequest
 from foundation.errors import BadRequest
 
 NOW = 1_800_000_000.0
@@ -15,9 +15,15 @@ BOTH = StepUpRequest(("mfa", "hw"), 900)
 def test_it_comes_by_the_signed_url_and_stays_with_the_attempt() -> None:
     assert StepUpRequest.from_url({"gate_acr_values": "mfa hw", "gate_max_age": "900"}) == BOTH
     assert StepUpRequest.from_url({}) == StepUpRequest()
-    for asked in (BOTH, StepUpRequest(("mfa",)), StepUpRequest(max_age=60), StepUpRequest(("mfa",), 60, is_pressed=True), StepUpRequest()):
+    for asked in (
+        BOTH,
+        StepUpRequest(("mfa",)),
+        StepUpRequest(max_age=60),
+        StepUpRequest(("mfa",), 60, force_reauthentication=True),
+        StepUpRequest(),
+    ):
         assert StepUpRequest.from_attempt(asked.to_attempt()) == asked
-    assert StepUpRequest(is_pressed=True).to_attempt() == {}
+    assert StepUpRequest(force_reauthentication=True).to_attempt() == {}
 
 
 @pytest.mark.parametrize("age", ["-1", "1.5", "1e3", "²", "900 ", "x"])
@@ -30,10 +36,10 @@ def test_what_is_no_time_is_refused(age: str) -> None:
     ("asked", "prompt", "params"),
     [
         (BOTH, "", {"acr_values": "mfa hw", "max_age": "900"}),
-        (StepUpRequest(max_age=60, is_pressed=True), "", {"max_age": "60", "prompt": "login"}),
-        (StepUpRequest(max_age=60, is_pressed=True), "consent", {"max_age": "60", "prompt": "consent login"}),
-        (StepUpRequest(("mfa",), is_pressed=True), "login", {"acr_values": "mfa", "prompt": "login"}),
-        (StepUpRequest(("mfa",), is_pressed=True), "none", {"acr_values": "mfa", "prompt": "login"}),
+        (StepUpRequest(max_age=60, force_reauthentication=True), "", {"max_age": "60", "prompt": "login"}),
+        (StepUpRequest(max_age=60, force_reauthentication=True), "consent", {"max_age": "60", "prompt": "consent login"}),
+        (StepUpRequest(("mfa",), force_reauthentication=True), "login", {"acr_values": "mfa", "prompt": "login"}),
+        (StepUpRequest(("mfa",), force_reauthentication=True), "none", {"acr_values": "mfa", "prompt": "login"}),
         (StepUpRequest(("mfa",)), "consent", {"acr_values": "mfa"}),
         (StepUpRequest(), "consent", {}),
     ],
@@ -56,29 +62,29 @@ def test_the_provider_is_asked_for_it(asked: StepUpRequest, prompt: str, params:
 )
 def test_the_time_of_the_sign_in_is_asked_for_by_name_where_the_provider_looks_at_that(usual: str, claims: Any) -> None:
     asked = StepUpRequest(max_age=60)
-    found = asked.request_params({"claims": usual}, "login", takes_claims=True)["claims"]
+    found = asked.request_params({"claims": usual}, "login", supports_claims_parameter=True)["claims"]
     assert (usual if claims is None else json.dumps(claims, separators=(",", ":"))) == found
     assert "claims" not in asked.request_params({"claims": usual}, "login")
-    assert "claims" not in StepUpRequest(("mfa",)).request_params({}, "login", takes_claims=True)
+    assert "claims" not in StepUpRequest(("mfa",)).request_params({}, "login", supports_claims_parameter=True)
 
 
 @pytest.mark.parametrize(
     ("claims", "issued", "shortfall"),
     [
         ({"acr": "mfa", "auth_time": NOW - 900}, NOW, ""),
-        ({"acr": "hw"}, NOW, UNTOLD),
-        ({"acr": "hw", "auth_time": None}, NOW, UNTOLD),
-        ({"acr": "hw", "auth_time": NOW}, NOW - 901, OLD),
-        ({"acr": "mfa", "auth_time": NOW - 901}, NOW, OLD),
-        ({"acr": "mfa", "auth_time": NOW + 99}, NOW - 901, OLD),
-        ({"acr": "mfa", "auth_time": str(NOW)}, NOW, UNTOLD),
-        ({"acr": "mfa", "auth_time": True}, NOW, UNTOLD),
-        ({"acr": "pwd", "auth_time": NOW}, NOW, WEAK),
-        ({"acr": ["mfa"]}, NOW, WEAK),
-        ({"acr": "mfa hw"}, NOW, WEAK),
-        ({}, NOW, WEAK),
+        ({"acr": "hw"}, NOW, AUTH_TIME_MISSING),
+        ({"acr": "hw", "auth_time": None}, NOW, AUTH_TIME_MISSING),
+        ({"acr": "hw", "auth_time": NOW}, NOW - 901, MAX_AGE_EXCEEDED),
+        ({"acr": "mfa", "auth_time": NOW - 901}, NOW, MAX_AGE_EXCEEDED),
+        ({"acr": "mfa", "auth_time": NOW + 99}, NOW - 901, MAX_AGE_EXCEEDED),
+        ({"acr": "mfa", "auth_time": str(NOW)}, NOW, AUTH_TIME_MISSING),
+        ({"acr": "mfa", "auth_time": True}, NOW, AUTH_TIME_MISSING),
+        ({"acr": "pwd", "auth_time": NOW}, NOW, ACR_NOT_MET),
+        ({"acr": ["mfa"]}, NOW, ACR_NOT_MET),
+        ({"acr": "mfa hw"}, NOW, ACR_NOT_MET),
+        ({}, NOW, ACR_NOT_MET),
     ],
 )
 def test_the_answer_is_held_against_it(claims: dict[str, Any], issued: float, shortfall: str) -> None:
-    assert BOTH.shortfall(claims, issued, NOW) == shortfall
-    assert StepUpRequest().shortfall(claims, issued, NOW) == ""
+    assert BOTH.unmet_requirement(claims, issued, NOW) == shortfall
+    assert StepUpRequest().unmet_requirement(claims, issued, NOW) == ""

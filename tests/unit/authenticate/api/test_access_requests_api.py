@@ -40,7 +40,7 @@ async def sites(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, databas
 
 
 async def ask(api: ApiSite, person: str = "alice", email: str = "") -> None:
-    desk = api.site.service.access
+    desk = api.site.service.access_requests
     (asked,) = desk.rules.routes
     now = api.site.clock()
     held = AccessRequest("c" * 32, f"oidc/{person}", "i", person, asked.grant_key, "wages", "year's end", 3600.0, now, email=email)

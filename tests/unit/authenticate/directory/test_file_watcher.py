@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from authenticate.directory.file_watcher import DirectoryFollower, FileSource
+from authenticate.directory.file_watcher import DirectoryFileWatcher, FileSource
 from authenticate.directory.snapshot import DirectoryError, TimeBudget
 from databroker.records import DIRECTORY_USER
 from databroker.store.memory import MemoryStore
@@ -24,38 +24,38 @@ async def ids(broker: MemoryStore, type: str) -> list[str]:
 
 async def test_a_changed_or_replaced_file_is_read_again(tmp_path: Path, broker: MemoryStore) -> None:
     file = tmp_path / "directory.yaml"
-    follower = DirectoryFollower(file, broker, a_provider())
-    await follower.look()  # there is none yet
+    follower = DirectoryFileWatcher(file, broker, a_provider())
+    await follower.check()  # there is none yet
     file.write_text("users: [{id: a}]")
-    await follower.look()
+    await follower.check()
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
     (tmp_path / "new").write_text("users: [{id: b}]")
     (tmp_path / "new").replace(file)
-    await follower.look()
+    await follower.check()
     assert await ids(broker, DIRECTORY_USER) == ["oidc/b"]
 
 
 async def test_a_broken_file_leaves_the_last_good_directory_in_force(tmp_path: Path, broker: MemoryStore) -> None:
     file = tmp_path / "directory.yaml"
     file.write_text("users: [{id: a}]")
-    follower = DirectoryFollower(file, broker, a_provider())
-    await follower.look()
+    follower = DirectoryFileWatcher(file, broker, a_provider())
+    await follower.check()
     for broken in ("users: [{id: a}, {id: a}]", "users: {", "", "users: [{name: x}]"):
         file.write_text(broken)
-        await follower.look()
+        await follower.check()
         assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
     file.unlink()
-    await follower.look()
+    await follower.check()
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
 
 
 async def test_while_the_broker_is_away_the_file_waits(tmp_path: Path, broker: MemoryStore) -> None:
     file = tmp_path / "directory.yaml"
     file.write_text("users: [{id: a}]")
-    follower = DirectoryFollower(file, broker, a_provider())
+    follower = DirectoryFileWatcher(file, broker, a_provider())
     with patch.object(broker, "page", side_effect=BrokerError("away")):
-        await follower.look()
-    await follower.look()
+        await follower.check()
+    await follower.check()
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.directory.directory_service import DirectoryService
-from authenticate.directory.provider_directory import RETRY, DirectorySchedule
+from authenticate.directory.provider_directory import RETRY_INTERVAL, SyncScheduler
 from authenticate.directory.vendor_source import DirectorySource
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
@@ -43,7 +43,7 @@ class Clockwork:
                 raise Stop
 
         with pytest.raises(Stop):
-            await DirectorySchedule(self.source, self.broker, self.options, lambda: self.now, sleep=sleep).run()  # type: ignore[arg-type]
+            await SyncScheduler(self.source, self.broker, self.options, lambda: self.now, sleep=sleep).run()  # type: ignore[arg-type]
         return self.slept
 
     async def known(self) -> int:
@@ -66,7 +66,15 @@ async def test_a_restart_waits_for_what_is_left_of_the_interval(tmp_path: Path) 
 async def test_after_a_failure_it_is_tried_sooner_and_less_and_less_often(tmp_path: Path) -> None:
     clockwork = Clockwork(tmp_path)
     clockwork.source.error = ProviderError("away")
-    assert await clockwork.run(7) == [RETRY, 2 * RETRY, 4 * RETRY, 8 * RETRY, 16 * RETRY, 600, 600]
+    assert await clockwork.run(7) == [
+        RETRY_INTERVAL,
+        2 * RETRY_INTERVAL,
+        4 * RETRY_INTERVAL,
+        8 * RETRY_INTERVAL,
+        16 * RETRY_INTERVAL,
+        600,
+        600,
+    ]
 
 
 async def test_another_source_is_read_at_once(tmp_path: Path) -> None:

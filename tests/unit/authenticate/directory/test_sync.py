@@ -7,7 +7,7 @@ import pytest
 
 from authenticate.directory.file_source import parse
 from authenticate.directory.snapshot import DirectorySnapshot
-from authenticate.directory.sync import NEVER_SKIPPED, WRITES_AT_ONCE, TooManyGone, apply, check_removals, difference
+from authenticate.directory.sync import NEVER_SKIPPED, WRITE_CONCURRENCY, RemovalLimitExceeded, apply, check_removals, diff
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
 from tests.support.brokers import BrokerOverALine
@@ -34,28 +34,28 @@ def snapshot(users: int, groups: int = 0) -> DirectorySnapshot:
 
 async def test_only_what_differs_is_written_and_what_is_gone_is_deleted(broker: BrokerOverALine) -> None:
     first = parse(b"users: [{id: a, groups: [g]}, {id: b, name: B}]\ngroups: [{id: g, name: G}]", ".yaml", PROVIDER)
-    await apply(await difference(first, broker), broker)
+    await apply(await diff(first, broker), broker)
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a", "oidc/b"]
-    assert await difference(first, broker) == (await difference(first, broker))
-    assert (await difference(first, broker)).put == ()
+    assert await diff(first, broker) == (await diff(first, broker))
+    assert (await diff(first, broker)).put == ()
 
     second = parse(b"users: [{id: a, groups: [g, h]}]\ngroups: [{id: g, name: G}]", ".yaml", PROVIDER)
-    changes = await difference(second, broker)
+    changes = await diff(second, broker)
     assert [(type, value.id) for type, value in changes.put] == [(DIRECTORY_GROUP, "h"), (DIRECTORY_USER, "oidc/a")]
     assert changes.delete == ((DIRECTORY_USER, "oidc/b"),)
 
 
 async def test_more_than_a_page_is_compared(broker: BrokerOverALine) -> None:
     many = parse(("users:\n" + "".join(f"- {{id: u{n:04}}}\n" for n in range(1201))).encode(), ".yaml", PROVIDER)
-    await apply(await difference(many, broker), broker)
-    assert (await difference(many, broker)).put == ()
-    await apply(await difference(parse(b"{}", ".yaml", PROVIDER), broker), broker)
+    await apply(await diff(many, broker), broker)
+    assert (await diff(many, broker)).put == ()
+    await apply(await diff(parse(b"{}", ".yaml", PROVIDER), broker), broker)
     assert await ids(broker, DIRECTORY_USER) == []
 
 
 async def test_what_is_changed_says_what_it_was(broker: BrokerOverALine) -> None:
-    await apply(await difference(parse(b"users: [{id: a, name: A, groups: [g]}]", ".yaml", PROVIDER), broker), broker)
-    changes = await difference(parse(b"users: [{id: a, name: B, groups: [g]}, {id: b}]", ".yaml", PROVIDER), broker)
+    await apply(await diff(parse(b"users: [{id: a, name: A, groups: [g]}]", ".yaml", PROVIDER), broker), broker)
+    changes = await diff(parse(b"users: [{id: a, name: B, groups: [g]}, {id: b}]", ".yaml", PROVIDER), broker)
     assert changes.counts == (1, 1, 0)
     assert changes.before == {(DIRECTORY_USER, "oidc/a"): DirectoryUser("oidc/a", name="A", group_ids=("g",))}
     assert changes.added == {(DIRECTORY_USER, "oidc/b")}
@@ -63,17 +63,17 @@ async def test_what_is_changed_says_what_it_was(broker: BrokerOverALine) -> None
 
 @pytest.mark.parametrize(("kept", "is_stopped"), [((10, 10), False), ((5, 5), False), ((4, 10), True), ((10, 4), True), ((0, 0), True)])
 async def test_more_than_half_is_not_removed_by_mistake(broker: BrokerOverALine, kept: tuple[int, int], is_stopped: bool) -> None:
-    await apply(await difference(snapshot(10, 10), broker), broker)
-    changes = await difference(snapshot(*kept), broker)
+    await apply(await diff(snapshot(10, 10), broker), broker)
+    changes = await diff(snapshot(*kept), broker)
     if is_stopped:
-        with pytest.raises(TooManyGone, match="gate sync --force"):
+        with pytest.raises(RemovalLimitExceeded, match="gate sync --force"):
             check_removals(changes)
     else:
         check_removals(changes)
 
 
 def of_members(*users: DirectoryUser) -> DirectorySnapshot:
-    return DirectorySnapshot({user.id: user for user in users}, {}, unlisted="github/")
+    return DirectorySnapshot({user.id: user for user in users}, {}, partial_for="github/")
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
@@ -82,7 +82,7 @@ async def test_who_was_deactivated_is_let_in_again_only_where_a_directory_lists_
     user = DirectoryUser("oidc/alice", is_deactivated=True)
     await broker.put(DIRECTORY_USER, user.id, user.to_data())
     users = [DirectoryUser("oidc/bob"), *([DirectoryUser("oidc/alice")] if is_listed else [])]
-    await apply(await difference(DirectorySnapshot({each.id: each for each in users}, {}), broker), broker)
+    await apply(await diff(DirectorySnapshot({each.id: each for each in users}, {}), broker), broker)
     record = await broker.get(DIRECTORY_USER, "oidc/alice")
     assert record is not None
     assert DirectoryUser.from_record(record).is_deactivated is not is_listed
@@ -97,7 +97,7 @@ async def test_who_is_not_listed_for_want_of_groups_is_known_to_have_none(broker
     ):
         await broker.put(DIRECTORY_USER, user.id, user.to_data())
     listed = of_members(DirectoryUser("github/in", group_ids=("g",)))
-    changes = await difference(listed, broker)
+    changes = await diff(listed, broker)
     await apply(changes, broker)
     kept = {record.id: DirectoryUser.from_record(record) for record in await broker.page(DIRECTORY_USER, "", 10)}
     assert kept == {
@@ -106,22 +106,22 @@ async def test_who_is_not_listed_for_want_of_groups_is_known_to_have_none(broker
         "github/left": DirectoryUser("github/left"),
         "github/out": DirectoryUser("github/out", is_deactivated=True),
     }
-    assert len(await difference(listed, broker)) == 0
+    assert len(await diff(listed, broker)) == 0
 
 
 async def test_more_than_half_does_not_lose_all_groups_by_mistake(broker: BrokerOverALine) -> None:
     people = [DirectoryUser(f"github/{number}", group_ids=("g",)) for number in range(10)]
-    await apply(await difference(of_members(*people), broker), broker)
+    await apply(await diff(of_members(*people), broker), broker)
     for number in range(20):  # looked up at a sign-in, in no group: they lend the others no weight
         await broker.put(DIRECTORY_USER, f"github/none-{number}", DirectoryUser(f"github/none-{number}").to_data())
-    check_removals(await difference(of_members(*people[:5]), broker))
-    with pytest.raises(TooManyGone):
-        check_removals(await difference(of_members(*people[:4]), broker))
+    check_removals(await diff(of_members(*people[:5]), broker))
+    with pytest.raises(RemovalLimitExceeded):
+        check_removals(await diff(of_members(*people[:4]), broker))
 
 
 async def test_nothing_is_too_much_where_nothing_was(broker: BrokerOverALine) -> None:
-    check_removals(await difference(snapshot(0), broker))
-    check_removals(await difference(snapshot(3, 3), broker))
+    check_removals(await diff(snapshot(0), broker))
+    check_removals(await diff(snapshot(3, 3), broker))
 
 
 async def test_what_changed_since_the_reading_began_is_left_alone() -> None:
@@ -132,7 +132,7 @@ async def test_what_changed_since_the_reading_began_is_left_alone() -> None:
     now = 2000.0
     for id in ("okta/new", "okta/0"):
         await broker.put(DIRECTORY_USER, id, DirectoryUser(id, group_ids=("fresh",)).to_data())
-    changes = await difference(snapshot(1), broker, began=1500.0)
+    changes = await diff(snapshot(1), broker, started_at=1500.0)
     assert changes.put == ()
     assert changes.delete == ((DIRECTORY_USER, "okta/old"),)
 
@@ -144,7 +144,7 @@ async def test_what_changed_since_the_reading_began_is_left_alone() -> None:
 )
 async def test_a_record_that_can_not_be_read_is_written_anew(broker: BrokerOverALine, data: dict[str, Any], written: list[str]) -> None:
     await broker.put(DIRECTORY_USER, "okta/0", data)
-    assert [value.id for _, value in (await difference(snapshot(1), broker)).put] == written
+    assert [value.id for _, value in (await diff(snapshot(1), broker)).put] == written
 
 
 async def test_writes_are_parallel_and_bounded(broker: BrokerOverALine) -> None:
@@ -159,8 +159,8 @@ async def test_writes_are_parallel_and_bounded(broker: BrokerOverALine) -> None:
             busy -= 1
 
     steps: list[int] = []
-    await apply(await difference(snapshot(100), broker), Counting(), steps.append)  # type: ignore[arg-type]
-    assert most == WRITES_AT_ONCE
+    await apply(await diff(snapshot(100), broker), Counting(), steps.append)  # type: ignore[arg-type]
+    assert most == WRITE_CONCURRENCY
     assert sum(steps) == 100
 
 
@@ -178,19 +178,19 @@ async def test_whose_people_they_are_is_written_where_it_differs(broker: BrokerO
     def of(issuer: str) -> DirectorySnapshot:
         return DirectorySnapshot({"okta/1": DirectoryUser("okta/1", issuer=issuer)}, {"g": DirectoryGroup("g", issuer=issuer)}, "", issuer)
 
-    await apply(await difference(of(held), broker), broker)
-    changes = await difference(of(listed), broker)
+    await apply(await diff(of(held), broker), broker)
+    changes = await diff(of(listed), broker)
     assert changes.counts == (0, written, 0)
     check_removals(changes)
     await apply(changes, broker)
-    assert len(await difference(of(listed), broker)) == 0
+    assert len(await diff(of(listed), broker)) == 0
 
 
 async def test_who_is_known_to_be_in_no_group_is_so_by_whom_the_reading_is(broker: BrokerOverALine) -> None:
     for user in (DirectoryUser("github/left", group_ids=("g",), issuer=FIRST), DirectoryUser("github/none", issuer=FIRST)):
         await broker.put(DIRECTORY_USER, user.id, user.to_data())
     stay = {f"github/{number}": DirectoryUser(f"github/{number}", issuer=SECOND) for number in range(3)}
-    await apply(await difference(DirectorySnapshot(stay, {}, "github/", SECOND), broker), broker)
+    await apply(await diff(DirectorySnapshot(stay, {}, "github/", SECOND), broker), broker)
     kept = {record.id: DirectoryUser.from_record(record).issuer for record in await broker.page(DIRECTORY_USER, "", 10)}
     assert (kept["github/left"], kept["github/none"]) == (SECOND, FIRST)
 
@@ -203,7 +203,7 @@ async def test_a_look_up_between_comparison_and_write_stays_and_none_is_newer_th
     if is_known:
         await broker.put(DIRECTORY_USER, "okta/a", DirectoryUser("okta/a").to_data())
     reading = DirectorySnapshot({id: DirectoryUser(id, group_ids=("read",)) for id in ("okta/a", "okta/b")}, {})
-    changes = await difference(reading, broker, began)
+    changes = await diff(reading, broker, began)
     await broker.put(DIRECTORY_USER, "okta/a", DirectoryUser("okta/a", group_ids=("looked up",)).to_data())
     await apply(changes, broker)
     users = [DirectoryUser.from_record(record) for record in await broker.page(DIRECTORY_USER, "", 10)]

@@ -6,7 +6,7 @@ import pytest
 
 from authenticate.directory import sync_run
 from authenticate.directory.snapshot import DirectorySnapshot, TimeBudget
-from authenticate.directory.sync_run import COMMAND, DirectoryReading, ReadOptions
+from authenticate.directory.sync_run import COMMAND, SyncOptions, SyncRun
 from databroker.leader_election import DoneElsewhere
 from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore
@@ -43,9 +43,9 @@ class Desk:
         self.broker = MemoryStore(lambda: self.now)
         self.source = Held()
 
-    async def read(self, options: ReadOptions | None = None, timeout: float = 60.0) -> DirectoryRunRecord:
+    async def read(self, options: SyncOptions | None = None, timeout: float = 60.0) -> DirectoryRunRecord:
         self.now += 10
-        return await DirectoryReading(self.source, self.broker, timeout, lambda: self.now, options or ReadOptions()).run()
+        return await SyncRun(self.source, self.broker, timeout, lambda: self.now, options or SyncOptions()).run()
 
     async def known(self) -> int:
         return len(await self.broker.page(DIRECTORY_USER, "", 1000))
@@ -62,7 +62,7 @@ async def desk() -> Desk:
 async def test_the_history_tells_what_came_of_each(desk: Desk) -> None:
     await desk.read()
     desk.source.users = 2
-    await desk.read(ReadOptions(COMMAND))
+    await desk.read(SyncOptions(COMMAND))
     desk.source.error = ProviderError("no")
     await desk.read()
     facts = [(run.triggered_by, run.users, run.added, run.changed, run.removed, run.requests, run.error) for run in await desk.history()]
@@ -75,7 +75,7 @@ async def test_the_history_tells_what_came_of_each(desk: Desk) -> None:
 
 
 async def test_the_history_has_a_bound(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sync_run, "RUNS_KEPT", 3)
+    monkeypatch.setattr(sync_run, "MAX_RUNS", 3)
     for _ in range(6):
         await desk.read()
     assert [run.started_at for run in await desk.history()] == [1040.0, 1050.0, 1060.0]
@@ -86,13 +86,13 @@ async def test_more_than_half_gone_stops_it_unless_by_force(desk: Desk) -> None:
     desk.source.users = 1
     assert "2 of 3 users would be removed" in (await desk.read()).error
     assert await desk.known() == 3
-    assert (await desk.read(ReadOptions(force=True))).removed == 2
+    assert (await desk.read(SyncOptions(force=True))).removed == 2
     assert await desk.known() == 1
 
 
 async def test_a_dry_run_shows_and_writes_nothing(desk: Desk) -> None:
     shown: list[int] = []
-    run = await desk.read(ReadOptions(dry_run=True, shown=lambda changes: shown.append(len(changes))))
+    run = await desk.read(SyncOptions(dry_run=True, on_diff=lambda changes: shown.append(len(changes))))
     assert (run.added, shown) == (3, [3])
     assert await desk.known() == 0
     assert await desk.history() == []

@@ -20,7 +20,7 @@ async def test_an_unexpected_form_is_an_error_and_no_crash(staged, document: obj
     stage = await staged("okta")
     stage.directory.fault = lambda request: as_json(document)
     with pytest.raises(DirectoryError):
-        await stage.source.fetch(TimeBudget(ends=float("inf")))
+        await stage.source.fetch(TimeBudget(deadline=float("inf")))
     with pytest.raises(ProviderError):
         await stage.source.look_up("okta/1", "")
 
@@ -33,6 +33,6 @@ async def test_a_look_up_tries_once_and_has_an_end(staged, monkeypatch: pytest.M
     assert len(stage.directory.requests) == 1
     assert stage.slept == []
     stage.directory.fault = lambda request: Answer(never=True)
-    monkeypatch.setattr(source_module, "LOOK_UP_SECONDS", 0.02)
+    monkeypatch.setattr(source_module, "LOOK_UP_TIMEOUT", 0.02)
     with pytest.raises(ProviderError, match="took longer"):
         await stage.source.look_up("okta/00u101", "")

@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from authenticate.portal import user_sessions as module
 from authenticate.portal.user_sessions import MAX_LISTED, list_user_sessions, other_sessions
-from authenticate.session.session_service import Sessions
+from authenticate.session.session_service import SessionService
 from databroker.projection.rows import LastSeen
 from databroker.records import SESSION, SessionRecord
 from databroker.store.memory import MemoryStore
@@ -23,11 +23,11 @@ def broker() -> MemoryStore:
 
 
 @pytest.fixture
-def sessions(tmp_path: Path, broker: MemoryStore) -> Sessions:
-    return Sessions(make_options(tmp_path), broker)
+def sessions(tmp_path: Path, broker: MemoryStore) -> SessionService:
+    return SessionService(make_options(tmp_path), broker)
 
 
-async def made(broker: MemoryStore, sessions: Sessions, id: str, **facts: Any) -> SessionRecord:
+async def made(broker: MemoryStore, sessions: SessionService, id: str, **facts: Any) -> SessionRecord:
     said = {
         "user_id": "oidc/1",
         "subject": "1",
@@ -37,12 +37,12 @@ async def made(broker: MemoryStore, sessions: Sessions, id: str, **facts: Any) -
         "issuer": MINIMAL["idp_provider_url"],
     }
     session = SessionRecord(id=id, **{**said, **facts})
-    await sessions.at_provider.remember(session)
+    await sessions.index.add(session)
     await broker.put(SESSION, id, session.to_data(), expires=session.expires_at)
     return session
 
 
-async def test_superseded_sessions_are_hidden(broker: MemoryStore, sessions: Sessions) -> None:
+async def test_superseded_sessions_are_hidden(broker: MemoryStore, sessions: SessionService) -> None:
     this = await made(broker, sessions, "this", issued_at=9.0, superseded_ids=("weak",))
     await made(broker, sessions, "weak")
     await made(broker, sessions, "old", issued_at=2.0)
@@ -53,7 +53,7 @@ async def test_superseded_sessions_are_hidden(broker: MemoryStore, sessions: Ses
     assert [each.id for each in await other_sessions(sessions, this, NOW)] == ["new", "old"]
 
 
-async def test_last_seen_if_available(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_last_seen_if_available(broker: MemoryStore, sessions: SessionService, monkeypatch: pytest.MonkeyPatch) -> None:
     this, _ = await made(broker, sessions, "this"), await made(broker, sessions, "other")
     monkeypatch.setattr(module, "last_seen_at", lambda ids: {"other": LastSeen(7.0, "wiki.example.com")})
     found = await list_user_sessions(sessions, broker, this, NOW)
@@ -69,7 +69,7 @@ async def test_last_seen_if_available(broker: MemoryStore, sessions: Sessions, m
     assert [each.last_seen_at for each in await list_user_sessions(sessions, broker, this, NOW)] == [None, None]
 
 
-async def test_list_is_limited(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_list_is_limited(broker: MemoryStore, sessions: SessionService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "last_seen_at", lambda ids: {})
     this = await made(broker, sessions, "this")
     for number in range(MAX_LISTED + 5):
@@ -79,7 +79,7 @@ async def test_list_is_limited(broker: MemoryStore, sessions: Sessions, monkeypa
 
 
 async def test_same_id_at_another_issuer_is_another_user(tmp_path: Path, broker: MemoryStore) -> None:
-    sessions = Sessions(make_options(tmp_path, idp_provider="azure", idp_provider_url=None), broker)
+    sessions = SessionService(make_options(tmp_path, idp_provider="azure", idp_provider_url=None), broker)
     ours, theirs = (
         f"https://login.microsoftonline.com/{digit * 8}-{digit * 4}-{digit * 4}-{digit * 4}-{digit * 12}/v2.0" for digit in "12"
     )
@@ -88,4 +88,4 @@ async def test_same_id_at_another_issuer_is_another_user(tmp_path: Path, broker:
     await made(broker, sessions, "mine", issuer=ours, **azure)
     await made(broker, sessions, "theirs", issuer=theirs, **azure)
     assert [each.id for each in await other_sessions(sessions, this, NOW)] == ["mine"]
-    assert await sessions.own(this, "theirs", NOW) is None
+    assert await sessions.get_for_user_of(this, "theirs", NOW) is None

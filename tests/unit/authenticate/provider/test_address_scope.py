@@ -17,7 +17,7 @@ from authenticate.provider import address_scope
 from authenticate.provider.address_scope import AddressRefused, AddressScope, address_kinds
 from authenticate.provider.client_registry import ProviderClients
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.par import pushed
+from authenticate.provider.par import push_params
 from authenticate.provider.provider_client import ProviderClient
 from authenticate.provider.provider_http import ProviderHttp
 from databroker.records import SessionRecord
@@ -33,7 +33,7 @@ SESSION = SessionRecord("s", "partner/a", "a", "partner", 0, 1, access_token="at
 @pytest.fixture(autouse=True)
 def this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine has loopback addresses alone: tests open no socket towards others."""
-    monkeypatch.setattr(address_scope, "_is_of_this_machine", lambda address: address.is_loopback)
+    monkeypatch.setattr(address_scope, "_is_local_address", lambda address: address.is_loopback)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_loopback_is_an_address_of_this_machine(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_public_address_of_this_machine_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address_scope, "_is_of_this_machine", lambda address: True)
+    monkeypatch.setattr(address_scope, "_is_local_address", lambda address: True)
     scope = AddressScope(FAR)
     with pytest.raises(AddressRefused, match="this machine"):
         scope.check("x.example", 443, [ipaddress.ip_address("8.8.8.8")])
@@ -124,7 +124,7 @@ class _HomeAnswer:
 )
 def test_an_endpoint_is_as_far_inside_as_the_provider_itself(home_is_at: str, endpoint_is_at: str, allowed: bool) -> None:
     scope, endpoint = AddressScope(FAR), [ipaddress.ip_address(endpoint_is_at)]
-    scope.learn(_HomeAnswer(f"{FAR}/.well-known/openid-configuration", home_is_at))  # type: ignore[arg-type]
+    scope.learn_from(_HomeAnswer(f"{FAR}/.well-known/openid-configuration", home_is_at))  # type: ignore[arg-type]
     if allowed:
         assert scope.check("keys.example", 443, endpoint) == endpoint
     else:
@@ -135,7 +135,7 @@ def test_an_endpoint_is_as_far_inside_as_the_provider_itself(home_is_at: str, en
 @pytest.mark.parametrize("url", ["https://10.0.0.9/x", "https://idp.partner.example:8443/x", "https://other.example/"])
 def test_only_the_configured_origin_says_where_the_provider_is(url: str) -> None:
     scope = AddressScope(FAR)
-    scope.learn(_HomeAnswer(url, "10.0.0.9"))  # type: ignore[arg-type]
+    scope.learn_from(_HomeAnswer(url, "10.0.0.9"))  # type: ignore[arg-type]
     with pytest.raises(AddressRefused):
         scope.check("x.example", 443, [ipaddress.ip_address("10.0.0.1")])
 
@@ -179,11 +179,11 @@ async def test_no_spelling_of_loopback_gets_there(tmp_path: Path, idp: FakeIdP, 
 Use = Callable[[ProviderClient, DiscoveryDocument], Awaitable[object]]
 USES: dict[str, Use] = {
     "token": lambda client, discovery: client.tokens({"code": "x"}, discovery, needs_id_token=True),
-    "pushed request": lambda client, discovery: pushed(client, discovery, {"state": "x"}),
+    "pushed request": lambda client, discovery: push_params(client, discovery, {"state": "x"}),
     "userinfo": lambda client, discovery: client.claims({}, "at", discovery),
     "keys": lambda client, discovery: client.key_set.keys(discovery.jwks_uri),
     "revocation": lambda client, discovery: client.provider.revoke(client, discovery, SESSION),
-    "own work": lambda client, discovery: client.for_our_own_work().post_as_client(discovery.token_endpoint, {}, discovery),
+    "own work": lambda client, discovery: client.for_background_work().post_as_client(discovery.token_endpoint, {}, discovery),
 }
 
 
@@ -191,7 +191,7 @@ USES: dict[str, Use] = {
 async def partner(tmp_path: Path) -> AsyncIterator[ProviderClient]:
     clients = ProviderClients(make_options(tmp_path), time.time)
     clients.configured = {"partner": a_provider("partner", "oidc", FAR)}
-    client = clients.of("partner")
+    client = clients.get("partner")
     assert client is not None
     yield client
     await clients.close()
@@ -202,7 +202,7 @@ async def test_a_far_provider_names_an_application_on_loopback(partner: Provider
     """The canary counts requests: a provider that turned hostile makes gate send none to this machine."""
     url = f"{idp.issuer}/wages/pay?to=mallory"
     discovery = DiscoveryDocument(FAR, url, url, url, frozenset({"RS256"}))
-    discovery = replace(discovery, userinfo_endpoint=url, revocation_endpoint=url, pushed_request_endpoint=url)
+    discovery = replace(discovery, userinfo_endpoint=url, revocation_endpoint=url, par_endpoint=url)
     with pytest.raises(ProviderError, match=r"a loopback address \(127\.0\.0\.1\)"):
         await USES[use](partner, discovery)
     assert idp.requests == []

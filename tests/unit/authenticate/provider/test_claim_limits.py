@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.provider import claim_limits
-from authenticate.provider.claim_limits import MAX_BYTES, MAX_DEPTH, MAX_MEMBERS, ClaimsTooLarge, check_claims, excess_of
+from authenticate.provider.claim_limits import MAX_BYTES, MAX_DEPTH, MAX_MEMBERS, ClaimsTooLarge, check_claims, find_excess
 from authenticate.session.session_refresh import RefreshStep, SessionEnded
 from databroker.records import USER
 from tests.support.authenticate_site import Site
@@ -91,5 +91,5 @@ async def test_a_session_whose_claims_grow_ends_at_the_refresh(site: Site) -> No
 
 
 def test_what_is_no_object_at_the_top_is_counted_alike() -> None:
-    assert excess_of({"a": ("x",) * 5}) == ""
+    assert find_excess({"a": ("x",) * 5}) == ""
     assert claim_limits.MAX_DEPTH < 50, "what walks claims by recursion must never reach its end"

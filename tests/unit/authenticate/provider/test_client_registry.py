@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from authenticate.provider.client_registry import ProviderClients
-from authenticate.provider.provider_errors import AnotherPerson
+from authenticate.provider.provider_errors import SubjectMismatch
 from databroker.records import SessionRecord
 from tests.support.options import make_options
 from tests.support.providers import a_provider
@@ -29,12 +29,12 @@ def session(provider: str, issuer: str) -> SessionRecord:
 
 
 async def test_a_client_is_made_when_somebody_needs_it(clients: ProviderClients) -> None:
-    assert clients.made == ()
-    corp = clients.of("corp")
+    assert clients.active == ()
+    corp = clients.get("corp")
     assert corp is not None
-    assert clients.of("corp") is corp
-    assert clients.made == (corp,)
-    assert clients.of("another") is None
+    assert clients.get("corp") is corp
+    assert clients.active == (corp,)
+    assert clients.get("another") is None
     await clients.close()
 
 
@@ -56,15 +56,15 @@ async def test_each_client_is_registered_by_itself(clients: ProviderClients) -> 
     ],
 )
 async def test_an_issuer_is_of_one_provider(clients: ProviderClients, issuer: str, id: str | None) -> None:
-    client = clients.of_issuer(issuer)
+    client = clients.for_issuer(issuer)
     assert (client.provider.id if client is not None else None) == id
     await clients.close()
 
 
 async def test_a_session_is_of_the_provider_that_vouched_for_it_or_of_none(clients: ProviderClients) -> None:
-    assert clients.of_session(session("corp", CORP)) is clients.of("corp")
-    assert clients.of_session(session("all", f"{MICROSOFT}/{TENANT}/v2.0")) is clients.of("all")
+    assert clients.for_session(session("corp", CORP)) is clients.get("corp")
+    assert clients.for_session(session("all", f"{MICROSOFT}/{TENANT}/v2.0")) is clients.get("all")
     for said in (session("corp", PARTNER), session("partner", CORP), session("gone", CORP), session("oidc", CORP), session("corp", "")):
-        with pytest.raises(AnotherPerson, match="no longer configured"):
-            clients.of_session(said)
+        with pytest.raises(SubjectMismatch, match="no longer configured"):
+            clients.for_session(said)
     await clients.close()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.discovery import is_safe, parse
+from authenticate.provider.discovery import is_secure_url, parse
 from foundation.errors import ProviderError
 
 ISSUER = "https://idp.example.com"
@@ -21,7 +21,7 @@ def test_the_document_of_the_issuer_is_read() -> None:
     discovery = parse(DOCUMENT, ISSUER)
     assert discovery.algorithms == {"RS256"}
     assert (discovery.userinfo_endpoint, discovery.revocation_endpoint, discovery.end_session_endpoint) == ("", "", "")
-    assert not discovery.sends_issuer
+    assert not discovery.sends_iss
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_what_the_code_flow_needs_must_be_there(key: str) -> None:
     "url", ["http://127.0.0.1:9400/x", "http://[::1]/x", "http://localhost:1/x", "http://idp.localhost/x", "https://a.example/x?y=z"]
 )
 def test_plain_http_is_for_a_provider_on_loopback(url: str) -> None:
-    assert is_safe(url, "http://127.0.0.1:9000")
-    assert is_safe(url, ISSUER) == url.startswith("https://")
+    assert is_secure_url(url, "http://127.0.0.1:9000")
+    assert is_secure_url(url, ISSUER) == url.startswith("https://")
 
 
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1.evil.example/", "http://localhost.evil.example/", "http://10.0.0.1/", "http://0.0.0.0/", "http://[::]/"]
 )
 def test_what_only_looks_like_loopback_is_not(url: str) -> None:
-    assert not is_safe(url, "http://127.0.0.1:9000")
+    assert not is_secure_url(url, "http://127.0.0.1:9000")

@@ -7,7 +7,7 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import generate_code_challenge
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from authenticate.provider.django_oidc import GateBackend, GateCallbackView, GateRequestView, check_sender, single_params
+from authenticate.provider.django_oidc import GateBackend, GateCallbackView, GateRequestView, check_response_issuer, parse_unique_params
 from foundation.errors import BadRequest
 
 
@@ -36,15 +36,15 @@ def test_the_code_challenge_is_that_of_rfc_7636_appendix_b() -> None:
 @pytest.mark.parametrize("query", ["a=1&a=1", "a=1&a=2", "a=1&b=2&%61=3", "code=&code=x", "a=%ff", "&".join(f"p{n}=1" for n in range(60))])
 def test_a_query_with_two_meanings_is_refused(query: str) -> None:
     with pytest.raises(BadRequest):
-        single_params(query)
+        parse_unique_params(query)
 
 
 def test_the_issuer_of_an_answer_is_compared_character_by_character() -> None:
-    check_sender({}, "https://idp.example")
-    check_sender({"iss": "https://idp.example"}, "https://idp.example")
+    check_response_issuer({}, "https://idp.example")
+    check_response_issuer({"iss": "https://idp.example"}, "https://idp.example")
     for other in ("https://idp.example/", "https://IDP.example", "https://idp.example.evil", ""):
         with pytest.raises(BadRequest):
-            check_sender({"iss": other}, "https://idp.example")
+            check_response_issuer({"iss": other}, "https://idp.example")
 
 
 async def test_request_parameters_are_added_and_never_replace_ours(tmp_path, site) -> None:

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from authenticate.provider.id_token import ExpectedIdToken, payload_of, verify, verify_userinfo
-from authenticate.provider.signed_token import UnknownKey
+from authenticate.provider.id_token import ExpectedIdToken, unverified_claims, verify, verify_userinfo
+from authenticate.provider.signed_token import SigningKeyNotFound
 from foundation.errors import ProviderError
 from tests.support.fake_idp import ABSENT, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, encoded, public_jwk, signed
 
@@ -71,8 +71,8 @@ def test_a_refreshed_token_may_lack_the_nonce_and_must_not_have_another() -> Non
 
 
 def test_what_was_verified_can_be_read_again() -> None:
-    assert payload_of(token())["sub"] == "alice"
-    assert payload_of("") == {}
+    assert unverified_claims(token())["sub"] == "alice"
+    assert unverified_claims("") == {}
 
 
 TENANT = "11111111-2222-3333-4444-555555555555"
@@ -95,7 +95,7 @@ def test_the_key_of_one_tenant_signs_for_no_other() -> None:
     good = token(iss=mine, tid=TENANT)
     for owner in (mine, SHARED.issuer):
         assert accepted(good, keys=[{**KEYS[0], "issuer": owner}], expected=SHARED)["sub"] == "alice"
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         verify(good, ({**KEYS[0], "issuer": other},), SHARED, NOW)
 
 
@@ -149,7 +149,7 @@ def test_a_key_of_another_kind_is_refused(kid: str) -> None:
 
 
 def test_a_key_of_another_issuer_with_the_same_id_is_refused() -> None:
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         accepted(token(key=OTHER_RSA_KEY))
 
 
@@ -163,13 +163,13 @@ def test_an_unknown_key_id_is_refused(kid: Any) -> None:
 def test_without_key_id_exactly_one_key_must_fit() -> None:
     assert accepted(token(header={"kid": ABSENT}))
     two = (*KEYS, public_jwk(OTHER_RSA_KEY, "RS256", "second"))
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         accepted(token(header={"kid": ABSENT}), keys=two)
     assert accepted(token(), keys=two)
 
 
 def test_two_keys_with_one_id_are_ambiguous() -> None:
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         accepted(token(), keys=(*KEYS, public_jwk(OTHER_RSA_KEY, "RS256", "rsa")))
 
 
@@ -177,29 +177,29 @@ def test_two_keys_with_one_id_are_ambiguous() -> None:
     "change", [{"use": "enc"}, {"alg": "RS512"}, {"kty": "EC"}, {"key_ops": ["encrypt"]}, {"key_ops": "verify"}, {"n": 5}, {"n": "AQAB"}]
 )
 def test_a_key_that_is_not_for_this_is_not_used(change: dict[str, Any]) -> None:
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         accepted(token(), keys=({**KEYS[0], **change},))
 
 
 def test_an_rsa_key_of_1024_bits_is_not_used() -> None:
     weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         accepted(token(key=weak), keys=(public_jwk(weak, "RS256", "rsa"),))
 
 
 def test_an_ec_key_of_another_curve_is_not_used() -> None:
     other = ec.generate_private_key(ec.SECP384R1())
     jwk = json.loads(jwt.get_algorithm_by_name("ES384").to_jwk(other.public_key())) | {"kid": "ec"}
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         accepted(token("ES256"), keys=(jwk,))
 
 
 @pytest.mark.parametrize("signature", [bytes(64), bytes(63) + b"\x01", bytes(31) + b"\x01" + bytes(32), b"", b"\x00", bytes(65)])
 def test_degenerate_ec_signatures_are_refused(signature: bytes) -> None:
     head = token("ES256").rpartition(".")[0]
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         accepted(f"{head}.{encoded(signature)}")
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         accepted(f"{head}.{encoded(encode_dss_signature(1, 1))}")
 
 

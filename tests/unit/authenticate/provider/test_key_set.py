@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from authenticate.provider.address_scope import AddressScope
-from authenticate.provider.key_set import ALGORITHMS, KeySet, fitting_key, parse
+from authenticate.provider.key_set import ALGORITHMS, KeySet, parse, select_key
 from authenticate.provider.provider_http import ProviderHttp
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import Clock, Site
@@ -43,13 +43,13 @@ async def test_newer_keys_are_fetched_at_most_every_ten_seconds(key_set: KeySet,
     for fetches in (2, 3):
         clock.ahead += 11
         for _ in range(50):
-            await key_set.newer_keys(f"{idp.issuer}/jwks")
+            await key_set.refetched_keys(f"{idp.issuer}/jwks")
         assert idp.count("/jwks") == fetches
 
 
 async def test_keys_that_were_just_fetched_are_fetched_again_for_a_key_that_is_not_among_them(key_set: KeySet, idp: FakeIdP) -> None:
     await key_set.keys(f"{idp.issuer}/jwks")
-    await asyncio.gather(*(key_set.newer_keys(f"{idp.issuer}/jwks") for _ in range(50)))
+    await asyncio.gather(*(key_set.refetched_keys(f"{idp.issuer}/jwks") for _ in range(50)))
     assert idp.count("/jwks") == 2
 
 
@@ -58,7 +58,7 @@ async def test_a_failed_renewal_leaves_the_known_keys_in_force(key_set: KeySet, 
     idp.bend.answers["/jwks"] = Answer(500)
     clock.ahead = 11
     with pytest.raises(ProviderError):
-        await key_set.newer_keys(f"{idp.issuer}/jwks")
+        await key_set.refetched_keys(f"{idp.issuer}/jwks")
     assert len(await key_set.keys(f"{idp.issuer}/jwks")) == 1
 
 
@@ -121,7 +121,7 @@ def test_there_is_a_key_for_each_algorithm() -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_token_is_verified_by_the_key_of_its_algorithm(algorithm: str) -> None:
     token = jwt.encode({"sub": "a"}, PRIVATE[algorithm], algorithm)
-    key = fitting_key((published(algorithm),), algorithm, "1")
+    key = select_key((published(algorithm),), algorithm, "1")
     assert key is not None
     assert jwt.decode(token, key, algorithms=[algorithm]) == {"sub": "a"}
 
@@ -130,7 +130,7 @@ def test_a_token_is_verified_by_the_key_of_its_algorithm(algorithm: str) -> None
     ("algorithm", "other"), [("ES256", "ES384"), ("ES384", "ES512"), ("ES512", "ES256"), ("ES384", "RS384"), ("RS512", "ES512")]
 )
 def test_a_key_of_another_kind_or_curve_does_not_fit(algorithm: str, other: str) -> None:
-    assert fitting_key((published(other),), algorithm, "1") is None
+    assert select_key((published(other),), algorithm, "1") is None
 
 
 def without_id(key: dict) -> dict:
@@ -158,7 +158,7 @@ SECOND = jwt.get_algorithm_by_name("ES256").to_jwk(ec.generate_private_key(ec.SE
     ],
 )
 def test_a_key_without_an_id_fits_where_it_is_the_only_one(keys: list[dict], kid: str | None, is_found: bool) -> None:
-    assert (fitting_key(tuple(keys), "ES256", kid) is not None) == is_found
+    assert (select_key(tuple(keys), "ES256", kid) is not None) == is_found
 
 
 async def test_a_token_with_key_id_is_fine_where_the_only_key_has_none(site: Site) -> None:
@@ -171,5 +171,5 @@ async def test_a_token_with_key_id_is_fine_where_the_only_key_has_none(site: Sit
 @pytest.mark.parametrize("kid", ["1", None])
 def test_a_key_that_is_published_twice_is_one_key_and_two_keys_are_not(kid: str | None) -> None:
     key, other = published("ES256"), {**published("ES256"), "use": "sig"}
-    assert fitting_key((key, dict(key)), "ES256", kid) is not None
-    assert fitting_key((key, other), "ES256", kid) is None
+    assert select_key((key, dict(key)), "ES256", kid) is not None
+    assert select_key((key, other), "ES256", kid) is None

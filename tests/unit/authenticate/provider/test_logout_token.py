@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.logout_token import EVENT, SignedOut, verify
-from authenticate.provider.signed_token import UnknownKey
+from authenticate.provider.logout_token import EVENT, LogoutRequest, verify
+from authenticate.provider.signed_token import SigningKeyNotFound
 from foundation.errors import ProviderError
 from tests.support.fake_idp import ABSENT, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, encoded, public_jwk, signed
 
@@ -24,13 +24,13 @@ def token(algorithm: str = "RS256", header: dict[str, Any] | None = None, key: A
     return signed(members, said, key or default_key, algorithm)
 
 
-def read(text: str, now: float = NOW, issuer: str = ISSUER) -> SignedOut:
+def read(text: str, now: float = NOW, issuer: str = ISSUER) -> LogoutRequest:
     return verify(text, KEYS, issuer, "gate", frozenset(PRIVATE), now)
 
 
 @pytest.mark.parametrize("algorithm", sorted(PRIVATE))
 def test_the_providers_word_is_taken_with_each_algorithm(algorithm: str) -> None:
-    assert read(token(algorithm)) == SignedOut(ISSUER, "alice", "s1", "j1", NOW, NOW + 180)
+    assert read(token(algorithm)) == LogoutRequest(ISSUER, "alice", "s1", "j1", NOW, NOW + 180)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_header_that_says_something_else_is_refused(header: dict[str, Any]) ->
 
 def test_only_the_providers_keys_sign() -> None:
     for forged in (token(key=OTHER_RSA_KEY), token(header={"kid": "ec"}), token(header={"kid": "unknown"}), token()[:-4] + "AAAA"):
-        with pytest.raises(UnknownKey):
+        with pytest.raises(SigningKeyNotFound):
             read(forged)
     with pytest.raises(ProviderError):
         read(f"{token().rpartition('.')[0]}.")
@@ -138,7 +138,7 @@ def test_an_id_token_signs_nobody_out() -> None:
 def test_a_token_is_remembered_for_as_long_as_it_is_good() -> None:
     for exp in (NOW - 30, NOW + 120, NOW + 3600, NOW + 1e9):
         text = token(exp=exp)
-        expires = read(text).expires
+        expires = read(text).expires_at
         assert read(text, expires - 0.1) is not None
         with pytest.raises(ProviderError):
             read(text, expires)
@@ -151,7 +151,7 @@ def test_a_shared_endpoint_speaks_for_each_of_its_tenants() -> None:
     shared, mine = "https://login.example/{tenantid}/v2.0", f"https://login.example/{TENANT}/v2.0"
     assert read(token(iss=mine), issuer=shared).issuer == mine
     others = ({**KEYS[0], "issuer": "https://login.example/21111111-2222-3333-4444-555555555555/v2.0"},)
-    with pytest.raises(UnknownKey):
+    with pytest.raises(SigningKeyNotFound):
         verify(token(iss=mine), others, shared, "gate", frozenset(PRIVATE), NOW)
     for iss in (shared, "https://login.example/evil/v2.0", f"https://evil.example/{TENANT}/v2.0"):
         with pytest.raises(ProviderError):

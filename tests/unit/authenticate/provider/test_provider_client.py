@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.par import pushed
+from authenticate.provider.par import push_params
 from authenticate.provider.provider_client import ProviderClient, with_query
 from authenticate.provider.token_response import error_text
 from databroker.records import SessionRecord
@@ -125,7 +125,7 @@ async def test_no_question_leaves_its_secrets_in_the_trouble_that_it_ends_in(cli
     told = str(logs)
     for question in (
         client.provider.userinfo(client, discovery, "access-token-1"),
-        pushed(client, discovery, {"state": "some-state"}),
+        push_params(client, discovery, {"state": "some-state"}),
     ):
         try:
             await question

@@ -103,11 +103,11 @@ async def test_only_a_caller_that_waits_takes_a_place(source: Source, clock: Clo
         yield
 
     remembered = SingleFlightCache(source.fetch, lifetime=100, stale=100, clock=clock)
-    await asyncio.gather(*(remembered.get(place=place) for _ in range(3)))
+    await asyncio.gather(*(remembered.get(slot=place) for _ in range(3)))
     assert taken == 3
     for clock.ahead in (0, 101):  # fresh, stale
-        await remembered.get(place=place)
+        await remembered.get(slot=place)
     assert taken == 3
     clock.ahead = 1000
-    await remembered.get(place=place)
+    await remembered.get(slot=place)
     assert taken == 4

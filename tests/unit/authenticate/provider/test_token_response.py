@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authenticate.provider.provider_http import ProviderResponse
-from authenticate.provider.token_response import GrantRefused, Tokens, bearer_error, parse
+from authenticate.provider.token_response import InvalidGrant, Tokens, bearer_error, parse
 from foundation.errors import ProviderError
 
 GOOD = {"access_token": "a", "id_token": "i", "refresh_token": "r", "token_type": "bearer", "expires_in": 60}
@@ -30,7 +30,7 @@ def test_only_a_refresh_may_come_without_an_id_token() -> None:
 @pytest.mark.parametrize(("expires_in", "expires"), [("60", 1060.0), (1.5, 1001.5), (None, None), (0, None), (-1, None), (True, None),
                                                      ("1e3", None), ("9" * 5000, None), (1e300, None), ([], None)])  # fmt: skip
 def test_an_expiry_that_is_none_is_not_believed(expires_in: Any, expires: float | None) -> None:
-    assert parsed(expires_in=expires_in).expires == expires
+    assert parsed(expires_in=expires_in).expires_at == expires
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a\r\nX: y", "é", "a" * 70_000, 1, ["a"]])
@@ -43,7 +43,7 @@ def test_a_token_that_could_not_be_sent_is_none(token: Any) -> None:
     ("status", "error"), [(400, "invalid_grant"), (403, "invalid_grant"), (200, "bad_verification_code"), (200, "bad_refresh_token")]
 )
 def test_a_grant_that_is_over_is_told_from_trouble(status: int, error: str) -> None:
-    with pytest.raises(GrantRefused):
+    with pytest.raises(InvalidGrant):
         parsed(status, error=error)
 
 
@@ -53,7 +53,7 @@ def test_a_grant_that_is_over_is_told_from_trouble(status: int, error: str) -> N
 def test_trouble_is_not_the_end_of_a_grant(status: int, error: Any) -> None:
     with pytest.raises(ProviderError) as caught:
         parsed(status, error=error)
-    assert not isinstance(caught.value, GrantRefused)
+    assert not isinstance(caught.value, InvalidGrant)
 
 
 @pytest.mark.parametrize(

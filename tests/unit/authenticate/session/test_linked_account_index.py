@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from authenticate.session.linked_account_index import CONCURRENCY, LinkedIndex
-from authenticate.session.session_service import Sessions
+from authenticate.session.linked_account_index import CONCURRENCY, LinkedAccountIndexer
+from authenticate.session.session_service import SessionService
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.records import SESSION, SESSION_INDEX, USER, SessionRecord, UserRecord
 from databroker.store.memory import MemoryStore
@@ -30,8 +30,8 @@ async def test_each_session_of_a_linked_account_is_indexed_and_what_makes_no_sen
         session = SessionRecord(f"s{number}", "corp/1", "1", "corp", 1000.0, 9e9, claims, issuer=issuer)
         await broker.put(SESSION, session.id, session.to_data())
     await broker.put(SESSION, "broken", {"provider": 7})
-    sessions = Sessions(options, broker)
-    await LinkedIndex(sessions, broker).run()
-    found = {id async for id in sessions.at_provider.sessions_of_linked(f"{VERIFIED_EMAIL}/{ANN}")}
+    sessions = SessionService(options, broker)
+    await LinkedAccountIndexer(sessions, broker).run()
+    found = {id async for id in sessions.index.session_ids_for_linked(f"{VERIFIED_EMAIL}/{ANN}")}
     assert len(found) == indexed
     assert bool(await broker.page(SESSION_INDEX, "", 1)) is bool(indexed)

@@ -23,7 +23,7 @@ async def idp() -> AsyncIterator[FakeKeycloak]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_session_refresh, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(other_session_refresh, "DELAYS", (0.0, 0.0))
 
 
 async def signed_in(site: Site, *people: str) -> list[str]:
@@ -57,7 +57,7 @@ async def test_all_sessions_that_ended_there_end(site: Site, idp: FakeKeycloak, 
     for sid in (first, *others):
         idp.end_session(sid)
     token = idp.logout_token(sid=first, sub="alice" if has_subject else ABSENT)
-    assert await site.service.provider_logout.by_token(token) == 1
+    assert await site.service.provider_logout.back_channel(token) == 1
     await until_signed_out(site)
     assert len(await sids(site, "bob")) == 1
     assert idp.refreshed == 0, "bob's was refreshed"
@@ -66,7 +66,7 @@ async def test_all_sessions_that_ended_there_end(site: Site, idp: FakeKeycloak, 
 async def test_a_sid_that_was_never_here_counts_as_well(site: Site, idp: FakeKeycloak) -> None:
     (only,) = await signed_in(site, "alice")
     idp.end_session(only)
-    assert await site.service.provider_logout.by_token(idp.logout_token(sid="of-another-client", sub="alice")) == 0
+    assert await site.service.provider_logout.back_channel(idp.logout_token(sid="of-another-client", sub="alice")) == 0
     await until_signed_out(site)
 
 
@@ -76,24 +76,24 @@ async def test_a_browser_that_signs_out_has_the_others_refreshed(site: Site, idp
     idp.bend.claims = {}
     _, other = await signed_in(site, "alice")
     idp.end_session(other)
-    assert await site.service.provider_logout.by_browser(idp.issuer, "a-session-that-nobody-guesses") == 1
+    assert await site.service.provider_logout.front_channel(idp.issuer, "a-session-that-nobody-guesses") == 1
     await until_signed_out(site)
 
 
 async def test_those_that_go_on_there_go_on(site: Site, idp: FakeKeycloak) -> None:
     first, *others = await signed_in(site, "alice", "alice", "alice")
     idp.end_session(first)
-    await site.service.provider_logout.by_token(idp.logout_token(sid=first))
+    await site.service.provider_logout.back_channel(idp.logout_token(sid=first))
     await eventually(lambda: idp.refreshed >= len(others))
     await until_done(site)
     assert await sids(site) == others
 
 
 async def test_a_provider_that_ends_the_others_later_is_asked_again(site: Site, idp: FakeKeycloak, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_session_refresh, "PAUSES", (0.0, 0.5))
+    monkeypatch.setattr(other_session_refresh, "DELAYS", (0.0, 0.5))
     first, other = await signed_in(site, "alice", "alice")
     idp.end_session(first)
-    await site.service.provider_logout.by_token(idp.logout_token(sid=first))
+    await site.service.provider_logout.back_channel(idp.logout_token(sid=first))
     await eventually(lambda: idp.refreshed == 1)
     idp.end_session(other)
     await until_signed_out(site)
@@ -102,14 +102,14 @@ async def test_a_provider_that_ends_the_others_later_is_asked_again(site: Site, 
 async def test_a_second_sign_out_reaches_sessions_that_began_after_the_first(
     site: Site, idp: FakeKeycloak, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(other_session_refresh, "PAUSES", (0.1, 0.1))
+    monkeypatch.setattr(other_session_refresh, "DELAYS", (0.1, 0.1))
     first, second = await signed_in(site, "alice", "alice")
     idp.end_session(first)
-    await site.service.provider_logout.by_token(idp.logout_token(sid=first))
+    await site.service.provider_logout.back_channel(idp.logout_token(sid=first))
     *_, later = await signed_in(site, "alice")
     for sid in (second, later):
         idp.end_session(sid)
-    await site.service.provider_logout.by_token(idp.logout_token(sid=second))
+    await site.service.provider_logout.back_channel(idp.logout_token(sid=second))
     await until_signed_out(site)
 
 
@@ -117,11 +117,11 @@ async def test_many_sign_outs_of_one_user_are_one_work(site: Site, idp: FakeKeyc
     first, second, third = await signed_in(site, "alice", "alice", "alice")
     for sid in (first, second):
         idp.end_session(sid)
-        await site.service.provider_logout.by_token(idp.logout_token(sid=sid))
+        await site.service.provider_logout.back_channel(idp.logout_token(sid=sid))
     assert len(site.service.provider_logout._others._pending) <= 1
     await until_done(site)
     assert await sids(site) == [third]
-    assert idp.refreshed <= 2 * len(other_session_refresh.PAUSES)
+    assert idp.refreshed <= 2 * len(other_session_refresh.DELAYS)
 
 
 @pytest.mark.parametrize("is_over", [True, False])
@@ -131,7 +131,7 @@ async def test_without_a_refresh_token_the_access_token_is_tried(site: Site, idp
     path, before = "/userinfo", idp.count("/userinfo")
     if is_over:
         idp.bend.answers[path] = Answer.json({"error": "invalid_token"}, 401)
-    await site.service.provider_logout.by_token(idp.logout_token(sid=first))
+    await site.service.provider_logout.back_channel(idp.logout_token(sid=first))
     await eventually(lambda: idp.count(path) > before)
     await until_done(site)
     assert await sids(site) == ([] if is_over else [other])

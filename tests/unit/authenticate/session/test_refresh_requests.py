@@ -5,24 +5,24 @@ from typing import Any
 
 import pytest
 
-from authenticate.session.refresh_requests import WantedRefreshes
+from authenticate.session.refresh_requests import RefreshRequests
 from databroker.records import TOKEN_REFRESH_REQUEST
 from tests.support.fake_idp import Answer
 from tests.support.renewals import Renewals
 
 
-async def wish(renewals: Renewals, wanted: WantedRefreshes, id: str = "session", **data: Any) -> None:
-    wanted.want(await renewals.broker.put(TOKEN_REFRESH_REQUEST, id, data))
+async def wish(renewals: Renewals, wanted: RefreshRequests, id: str = "session", **data: Any) -> None:
+    wanted.handle(await renewals.broker.put(TOKEN_REFRESH_REQUEST, id, data))
 
 
-async def fulfilled(renewals: Renewals, wanted: WantedRefreshes) -> None:
+async def fulfilled(renewals: Renewals, wanted: RefreshRequests) -> None:
     await asyncio.wait(set(wanted.running.values()))
     assert await renewals.broker.get(TOKEN_REFRESH_REQUEST, "session") is None
 
 
 async def test_tokens_that_are_not_due_are_refreshed_and_later_ones_are_left_alone(one: Renewals) -> None:
     await one.signed_in()
-    wanted = WantedRefreshes(one.refresh, one.broker)
+    wanted = RefreshRequests(one.refresh, one.broker)
     for _ in range(2):  # the second is equal, and too late
         await wish(one, wanted, tokens_received_at=0.0)
         await fulfilled(one, wanted)
@@ -31,7 +31,7 @@ async def test_tokens_that_are_not_due_are_refreshed_and_later_ones_are_left_alo
 
 async def test_a_wish_waits_for_a_refresh_that_is_under_way(one: Renewals) -> None:
     await one.signed_in()
-    wanted = WantedRefreshes(one.refresh, one.broker)
+    wanted = RefreshRequests(one.refresh, one.broker)
     lease = await one.broker.acquire("session refresh/session", 60.0)
     assert lease is not None
     await wish(one, wanted, tokens_received_at=0.0)
@@ -45,7 +45,7 @@ async def test_a_wish_waits_for_a_refresh_that_is_under_way(one: Renewals) -> No
 async def test_a_slow_provider_holds_up_its_own_refreshes_alone(one: Renewals, provider: str, is_held_up: bool) -> None:
     await one.signed_in("bob", "slow", provider=provider)
     await one.signed_in()
-    wanted = WantedRefreshes(one.refresh, one.broker, at_once=1)
+    wanted = RefreshRequests(one.refresh, one.broker, concurrency=1)
     lease = await one.broker.acquire("session refresh/slow", 60.0)
     assert lease is not None
     await wish(one, wanted, "slow", tokens_received_at=0.0)
@@ -60,14 +60,14 @@ async def test_a_slow_provider_holds_up_its_own_refreshes_alone(one: Renewals, p
 async def test_a_wish_that_can_not_be_fulfilled_is_gone_and_the_session_goes_on(one: Renewals) -> None:
     await one.signed_in()
     one.idp.bend.answers["/token"] = Answer(500)
-    wanted = WantedRefreshes(one.refresh, one.broker)
+    wanted = RefreshRequests(one.refresh, one.broker)
     await wish(one, wanted, tokens_received_at=0.0)
     await fulfilled(one, wanted)
     assert await one.session() is not None
 
 
 async def test_a_malformed_wish_and_one_for_nobody_are_gone(one: Renewals) -> None:
-    wanted = WantedRefreshes(one.refresh, one.broker)
+    wanted = RefreshRequests(one.refresh, one.broker)
     for data in ({}, {"tokens_received_at": 0.0}):
         await wish(one, wanted, **data)
         await fulfilled(one, wanted)
@@ -76,6 +76,6 @@ async def test_a_malformed_wish_and_one_for_nobody_are_gone(one: Renewals) -> No
 async def test_a_wish_that_came_before_the_elected_process_is_found(one: Renewals) -> None:
     await one.signed_in()
     await one.broker.put(TOKEN_REFRESH_REQUEST, "session", {"tokens_received_at": 0.0})
-    await one.worker._read_all()
-    await fulfilled(one, one.worker._wanted)
+    await one.worker._load_all()
+    await fulfilled(one, one.worker._refresh_requests)
     assert one.idp.refreshed == 1

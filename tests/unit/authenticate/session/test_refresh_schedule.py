@@ -28,7 +28,7 @@ def now() -> Now:
 
 @pytest.fixture
 def schedule(now: Now) -> RefreshSchedule:
-    return RefreshSchedule(600.0, now, chance=lambda: 0.5)
+    return RefreshSchedule(600.0, now, random_fraction=lambda: 0.5)
 
 
 @pytest.mark.parametrize(
@@ -57,35 +57,35 @@ def test_claims_can_be_read_while_there_is_a_token() -> None:
 
 
 def test_a_session_comes_up_when_it_is_due_and_once(schedule: RefreshSchedule, now: Now) -> None:
-    schedule.saw(SESSION, 1000.0)
+    schedule.on_session(SESSION, 1000.0)
     assert (schedule.next(), schedule.pop(1599.0)) == (1600.0, None)
     assert schedule.pop(1600.0) == ("s", RefreshDue(4540.0, 1600.0))
     assert (schedule.pop(9999.0), len(schedule)) == (None, 0)
     now.at = 1601.0
-    schedule.read(SESSION)
+    schedule.on_claims_read(SESSION)
     assert schedule.next() == 2201.0
 
 
 def test_a_change_of_the_record_does_not_put_off_the_reading(schedule: RefreshSchedule, now: Now) -> None:
-    schedule.saw(SESSION, 1000.0)
+    schedule.on_session(SESSION, 1000.0)
     now.at = 1500.0
-    schedule.saw(replace(SESSION, access_token_expires_at=1700.0), 1500.0)
+    schedule.on_session(replace(SESSION, access_token_expires_at=1700.0), 1500.0)
     assert schedule.next() == 1600.0
     assert schedule.pop(1600.0) == ("s", RefreshDue(1640.0, 1600.0))
 
 
 def test_after_a_pause_the_readings_are_spread(schedule: RefreshSchedule, now: Now) -> None:
     now.at = 40_000.0
-    schedule.saw(replace(SESSION, access_token_expires_at=41_000.0), 1000.0)
+    schedule.on_session(replace(SESSION, access_token_expires_at=41_000.0), 1000.0)
     assert schedule.next() == 40_300.0
 
 
 def test_what_has_ended_does_not_come_up(schedule: RefreshSchedule) -> None:
-    schedule.saw(SESSION, 1000.0)
+    schedule.on_session(SESSION, 1000.0)
     schedule.forget("s")
     assert (schedule.next(), schedule.pop(9999.0)) == (NEVER, None)
-    schedule.saw(SESSION, 1000.0)
-    schedule.saw(replace(SESSION, access_token="", refresh_token=""), 1100.0)
+    schedule.on_session(SESSION, 1000.0)
+    schedule.on_session(replace(SESSION, access_token="", refresh_token=""), 1100.0)
     assert len(schedule) == 0
 
 
@@ -93,13 +93,13 @@ def test_a_hundred_refreshes_of_each_leave_no_heap_behind(schedule: RefreshSched
     for round in range(100):
         now.at += 10.0
         for number in range(100):
-            schedule.read(replace(SESSION, id=f"s{number}", access_token_expires_at=5000.0 + round))
+            schedule.on_claims_read(replace(SESSION, id=f"s{number}", access_token_expires_at=5000.0 + round))
     assert len(schedule) == 100
     assert len(schedule._heap) <= 1201
 
 
 def test_it_says_how_many(schedule: RefreshSchedule) -> None:
-    schedule.saw(SESSION, 1000.0)
+    schedule.on_session(SESSION, 1000.0)
     assert repr(schedule) == "<RefreshSchedule 1 sessions>"
     schedule.clear()
     assert schedule.next() == NEVER

@@ -55,7 +55,7 @@ async def test_trouble_signs_nobody_out_before_the_token_expires(one: Renewals) 
         one.clock.ahead = 3545
         await eventually(lambda: _in_trouble(one))
         one.clock.ahead = 3590
-        await eventually(lambda: one.worker._failures["session"].failures == 2)
+        await eventually(lambda: one.worker._failures["session"].count == 2)
         assert await one.session() is not None
         one.idp.bend.answers.clear()
         one.clock.ahead = 3605  # the last try comes when the token expires

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.session.session_refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
+from authenticate.session.session_refresh import RefreshInProgress, RefreshStep, SessionEnded, SessionRefresh
 from databroker.records import SESSION, USER
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
@@ -42,7 +42,7 @@ async def test_a_hundred_at_once_in_two_processes_ask_the_provider_once(processe
     outcomes = await asyncio.gather(
         *(processes[number % 2].refresh.renew("session", RefreshStep.TOKENS) for number in range(100)), return_exceptions=True
     )
-    assert {type(outcome).__name__ for outcome in outcomes} <= {"SessionRecord", "RefreshUnderWay"}
+    assert {type(outcome).__name__ for outcome in outcomes} <= {"SessionRecord", "RefreshInProgress"}
     assert (idp.refreshed, idp.reused) == (1, 0)
     assert await processes[1].session() is not None
 
@@ -77,7 +77,7 @@ async def test_a_change_by_another_is_kept(one: Renewals) -> None:
     record = await one.broker.get(SESSION, "session")
     assert record is not None
     await one.broker.put(SESSION, "session", replace(session, user_agent="changed").to_data(), expires=session.expires_at)
-    written = await one.refresh._written(record, lambda current: replace(current, manually_refreshed_at=5.0))
+    written = await one.refresh._write(record, lambda current: replace(current, manually_refreshed_at=5.0))
     assert (written.data["user_agent"], written.data["manually_refreshed_at"]) == ("changed", 5.0)
 
 
@@ -185,7 +185,7 @@ async def test_keys_that_changed_a_moment_after_they_were_fetched_are_fetched_ag
     """Junk that anybody may send must not use up the look that a refreshed token has."""
     await expiring(one)
     discovery = await one.client.discovery()
-    await one.client.key_set.newer_keys(discovery.jwks_uri)
+    await one.client.key_set.refetched_keys(discovery.jwks_uri)
     one.idp.kid = "key-2"
     assert (await one.refresh.renew("session", RefreshStep.TOKENS)).unverified_id_token == ""
 
@@ -252,8 +252,8 @@ async def test_the_refresh_of_an_older_session_leaves_the_record_of_a_newer_sign
 
 async def test_while_one_renews_the_other_is_told(processes: list[Renewals]) -> None:
     await expiring(processes[0])
-    async with processes[0].refresh._alone("session"):
-        with pytest.raises(RefreshUnderWay):
+    async with processes[0].refresh._exclusive("session"):
+        with pytest.raises(RefreshInProgress):
             await processes[1].refresh.renew("session", RefreshStep.TOKENS)
     assert await processes[1].refresh.renew("session", RefreshStep.TOKENS)
 
@@ -264,16 +264,16 @@ async def test_giving_up_ends_only_what_nobody_has_renewed_since(one: Renewals) 
     assert seen is not None
     one.clock.ahead = 3601
     await one.refresh.renew("session", RefreshStep.TOKENS)
-    await one.refresh.give_up("session", seen.tokens_received_at, ProviderError("away"))
+    await one.refresh.end_if_expired("session", seen.tokens_received_at, ProviderError("away"))
     renewed = await one.session()
     assert renewed is not None
-    await one.refresh.give_up("session", renewed.tokens_received_at, ProviderError("away"))
+    await one.refresh.end_if_expired("session", renewed.tokens_received_at, ProviderError("away"))
     assert await one.session() is None
 
 
 async def test_by_hand_is_remembered_and_refreshes_at_once(one: Renewals) -> None:
     await one.signed_in()
-    renewed = await one.refresh.renew("session", RefreshStep.TOKENS, by_hand=True)
+    renewed = await one.refresh.renew("session", RefreshStep.TOKENS, manual=True)
     assert renewed.manually_refreshed_at == pytest.approx(one.clock(), abs=2)
     assert one.idp.refreshed == 1
 
@@ -282,13 +282,13 @@ async def test_a_provider_has_its_share_and_others_have_theirs(one: Renewals) ->
     """A provider that does not respond delays no other provider's refresh."""
     await one.signed_in(id="first")
     await one.signed_in(id="second")
-    of_two = SessionRefresh(lambda session: one.client, one.broker, one.clock, share=1)
+    of_two = SessionRefresh(lambda session: one.client, one.broker, one.clock, max_per_provider=1)
     one.idp.bend.holds["/userinfo"] = asyncio.Event()
     asked = one.idp.count("/userinfo")
     held = asyncio.create_task(of_two.renew("first", RefreshStep.CLAIMS))
     while one.idp.count("/userinfo") == asked:
         await asyncio.sleep(0.001)
-    with pytest.raises(RefreshUnderWay):
+    with pytest.raises(RefreshInProgress):
         await of_two.renew("second", RefreshStep.CLAIMS)
     one.idp.bend.holds["/userinfo"].set()
     await held

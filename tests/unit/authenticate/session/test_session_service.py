@@ -77,7 +77,7 @@ async def test_sessions_of_two_users_in_two_tabs_do_not_end_together(site: Site)
 async def test_whoever_signs_out_leaves_no_session_behind_that_their_request_carried(site: Site) -> None:
     own, other = await cookie_of(site), (await cookie_of(site)).partition(b"; ")[0]
     await cookie_of(site)
-    await site.service.sessions.end_carried([b"a=b; _gate=x", other + b"; " + own], HOST, site.clock())
+    await site.service.sessions.end_from_cookies([b"a=b; _gate=x", other + b"; " + own], HOST, site.clock())
     assert len(await site.sessions()) == 1
     assert await site.service.sessions.find([own], HOST, site.clock()) is None
 
@@ -89,7 +89,7 @@ async def test_a_person_ends_their_sessions_in_all_browsers_and_nobody_elses(sit
     await last.sign_in("alice")
     session = await site.service.sessions.find([of_jar(last.cookies).encode()], HOST, site.clock())
     assert session is not None
-    assert await site.service.sessions.end_all_of(session) == 3
+    assert await site.service.sessions.end_all_for(session) == 3
     assert [record.data["subject"] for record in await site.sessions()] == ["bob"]
 
 
@@ -198,14 +198,14 @@ async def test_one_sign_in_too_many_ends_the_oldest_session_of_the_account(site:
     assert len(await site.sessions()) == 4, "bob's has ended, too"
     (event,) = [line for line in logs if line["event"] == "oldest sessions ended: account limit"]
     assert (event["user_id"], event["sessions"], event["maximum"]) == ("oidc/alice", 1, 3)
-    await site.service.audit_trail.stop()
+    await site.service.audit_writer.stop()
     (entry,) = await in_database(lambda: list(AuditEntry.objects.values_list("actor_id", "action", "object_id")))
     assert entry == ("oidc/alice", AuditAction.END_OLDEST_SESSION, oldest)
 
 
 async def test_sessions_that_are_over_count_for_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_service, "MAX_SESSIONS", 2)
-    monkeypatch.setattr(session_service, "WRITE_TIME", -60.0)
+    monkeypatch.setattr(session_service, "WRITE_SECONDS", -60.0)
     await site.browser().sign_in("alice")
     (first,) = await of_alice(site)
     for _ in range(4):
@@ -214,7 +214,7 @@ async def test_sessions_that_are_over_count_for_nothing(site: Site, monkeypatch:
         await end_sessions(site.broker, [latest])
     assert await of_alice(site) == [first]
     session = SessionRecord.from_record((await site.sessions())[0])
-    assert len(await site.service.sessions.at_provider.of_account(session)) <= 3, "what is over stays in the index"
+    assert len(await site.service.sessions.index.entries_for_account(session)) <= 3, "what is over stays in the index"
 
 
 async def test_a_session_that_is_not_written_yet_stays_in_the_index(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +222,6 @@ async def test_a_session_that_is_not_written_yet_stays_in_the_index(site: Site, 
     await site.browser().sign_in("alice")
     session = SessionRecord.from_record((await site.sessions())[0])
     under_way = replace(session, id="under-way")
-    await site.service.sessions.at_provider.remember(under_way)
+    await site.service.sessions.index.add(under_way)
     assert await site.service.sessions.end_oldest(session, site.clock()) == []
-    assert set(await site.service.sessions.at_provider.of_account(session)) == {session.id, "under-way"}
+    assert set(await site.service.sessions.index.entries_for_account(session)) == {session.id, "under-way"}

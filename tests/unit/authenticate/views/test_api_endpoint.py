@@ -9,7 +9,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.db import OperationalError
 
-from authenticate.service import MOST_API_CALLS, MOST_OF_ONE_PROGRAM
+from authenticate.service import MAX_API_CALLS, MAX_API_CALLS_PER_ACCOUNT
 from databroker.models import Session
 from databroker.records import SERVICE_ACCOUNT
 from foundation.errors import BrokerError
@@ -96,22 +96,22 @@ async def test_without_store_all_calls_fail(api: ApiSite, monkeypatch: pytest.Mo
 
 
 async def test_concurrency_limit_per_account(api: ApiSite) -> None:
-    places = api.site.service.api_places
-    for _ in range(MOST_OF_ONE_PROGRAM):
+    places = api.site.service.api_slots
+    for _ in range(MAX_API_CALLS_PER_ACCOUNT):
         assert places.acquire("service_account/robot")
     response = await api.ask("GET", "routes")
     assert (response.status, response.headers["retry-after"]) == (429, "1")
     other = await api.account("other", ["routes:read"])
     assert (await api.ask("GET", "routes", token=other)).status == 200
-    for _ in range(MOST_API_CALLS - MOST_OF_ONE_PROGRAM):
+    for _ in range(MAX_API_CALLS - MAX_API_CALLS_PER_ACCOUNT):
         assert places.acquire("")
     await api.problem(429, "GET", "routes", token=other)
-    for _ in range(MOST_OF_ONE_PROGRAM):
+    for _ in range(MAX_API_CALLS_PER_ACCOUNT):
         places.release("service_account/robot")
     assert (await api.ask("GET", "routes")).status == 200
 
 
 async def test_a_place_is_free_again_whatever_came_of_a_call(api: ApiSite) -> None:
-    for path in ("routes", "routes?colour=red", "sessions/x", "nothing") * (MOST_OF_ONE_PROGRAM + 1):
+    for path in ("routes", "routes?colour=red", "sessions/x", "nothing") * (MAX_API_CALLS_PER_ACCOUNT + 1):
         await api.ask("GET", path)
     assert (await api.ask("GET", "routes")).status == 200

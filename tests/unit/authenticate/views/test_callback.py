@@ -413,7 +413,7 @@ async def test_an_address_without_its_mark_counts_only_where_the_provider_never_
 
 async def test_one_network_holds_no_more_than_its_share_of_the_provider(site: Site) -> None:
     """Made-up codes at a slow token endpoint: a rejected client consumes nothing, and all other users sign in."""
-    site.service.places_at_provider["oidc"] = ConcurrencyLimit(5, 2)
+    site.service.provider_slots["oidc"] = ConcurrencyLimit(5, 2)
     victim = site.browser()
     victims = await victim.to_provider()
     mallory, mine = site.browser(), site.browser()

@@ -85,5 +85,5 @@ async def test_a_provider_in_trouble_changes_nothing_but_counts(site: Site) -> N
 
 async def test_while_another_refreshes_it_waits(site: Site) -> None:
     browser, token = await signed_in(site)
-    async with site.service.refresh._alone((await the_session(site)).id):
+    async with site.service.refresh._exclusive((await the_session(site)).id):
         assert (await pressed(browser, token)).status == 429

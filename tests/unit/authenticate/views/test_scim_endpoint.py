@@ -433,7 +433,7 @@ async def test_what_is_pushed_is_in_the_audit_log_once_for_each_change(site: Sit
     assert (await ask(site, "DELETE", f"Groups/{group['id']}")).status == 204
     assert (await ask(site, "DELETE", f"Groups/{group['id']}")).status == 404
     assert (await ask(site, "POST", "Users", ann)).status == 409
-    await site.service.audit_trail.stop()
+    await site.service.audit_writer.stop()
     rows = await in_database(told)
     assert {row[:2] for row in rows} == {("the provider (SCIM)", "scim")}
     assert {row[2] for row in rows} == {"192.0.2.7"}
@@ -459,7 +459,7 @@ async def test_deactivation_works_without_audit(site: Site) -> None:
     user = await done(site, "POST", "Users", {"userName": "ann@example.com", "externalId": "id-of-ann"}, status=201)
     with capture_logs() as logged:
         await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "replace", "value": {"active": False}}))
-        await site.service.audit_trail.stop()
+        await site.service.audit_writer.stop()
     assert await groups_of(site, "id-of-ann") is None
     missing = [entry for entry in logged if entry["event"] == "audit log entry lost"]
     assert [(entry["action"], entry["log_level"]) for entry in missing] == [

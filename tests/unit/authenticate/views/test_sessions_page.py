@@ -57,7 +57,7 @@ def ends(page: str) -> list[str]:
 
 
 async def audited(site: Site) -> list[tuple[str, str, str, str]]:
-    await site.service.audit_trail.stop()
+    await site.service.audit_writer.stop()
     rows = await in_database(lambda: list(AuditEntry.objects.order_by("pk").values_list("actor", "actor_id", "action", "object_id")))
     assert all(entry.client_address == "192.0.2.7" for entry in await in_database(lambda: list(AuditEntry.objects.all())))
     return rows

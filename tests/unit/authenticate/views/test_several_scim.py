@@ -158,5 +158,5 @@ async def test_the_audit_log_names_the_provider(pushed: tuple[SeveralSite, str, 
     def told() -> list[tuple[str, str]]:
         return list(AuditEntry.objects.order_by("pk").values_list("actor", "object_id"))
 
-    await site.service.audit_trail.stop()
+    await site.service.audit_writer.stop()
     assert await in_database(told) == [("corp: the provider (SCIM)", "corp/ann"), ("corp: the provider (SCIM)", "corp/staff")]

@@ -133,7 +133,7 @@ async def test_what_a_sign_in_would_refuse_is_told(tmp_path: Path, idp: FakeIdP,
 async def test_an_endpoint_that_gate_will_not_request_is_reported(
     tmp_path: Path, idp: FakeIdP, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(address_scope, "_is_of_this_machine", lambda address: address.is_loopback)
+    monkeypatch.setattr(address_scope, "_is_local_address", lambda address: address.is_loopback)
     idp.bend.discovery = {key: "https://10.0.0.1/x"}
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert found[0] == ("idp_provider_url",)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.directory.vendors.azure_directory import ALL_ANEW_SECONDS
-from authenticate.directory.vendors.vendor_registry import vendor_of
+from authenticate.directory.vendors.azure_directory import FULL_SYNC_INTERVAL
+from authenticate.directory.vendors.vendor_registry import build_vendor
 from tests.support.fake_api import as_json
 from tests.support.options import make_options
 
@@ -43,7 +43,7 @@ async def test_after_a_day_everything_is_read_anew(staged) -> None:
     await stage.read()
     await stage.read()
     assert asked(stage)[-2:] != ["", ""]
-    stage.now += ALL_ANEW_SECONDS
+    stage.now += FULL_SYNC_INTERVAL
     await stage.read()
     assert any(not token for token in asked(stage)[-4:])
 
@@ -111,7 +111,7 @@ async def test_without_an_account_the_client_of_the_sign_in_asks(staged) -> None
 def test_whom_it_lists_are_one_tenant_s(tmp_path: Path, url: str, directory_id: str, issuer: str) -> None:
     account = {"client_id": "c", "client_secret": "s", "directory_id": directory_id}
     options = make_options(tmp_path, idp_provider="azure", idp_provider_url=url or None, idp_service_account=json.dumps(account))
-    vendor = vendor_of(options, options.first_provider, lambda: 0.0)
+    vendor = build_vendor(options, options.first_provider, lambda: 0.0)
     assert vendor is not None
     assert vendor.issuer == issuer
-    assert vendor.person("1", "", "", {}).user.issuer == issuer
+    assert vendor.build_member("1", "", "", {}).user.issuer == issuer

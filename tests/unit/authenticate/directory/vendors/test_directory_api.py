@@ -4,8 +4,8 @@ import pytest
 
 from authenticate.directory.snapshot import DirectoryError, TimeBudget
 from authenticate.directory.vendors import directory_api as api_module
-from authenticate.directory.vendors.directory_api import DirectoryApi, RateLimiter, parsed
-from authenticate.directory.vendors.vendor_credentials import FixedHeaders
+from authenticate.directory.vendors.directory_api import DirectoryApi, RateLimiter, parse_page
+from authenticate.directory.vendors.vendor_credentials import StaticHeaders
 from authenticate.provider.provider_http import ProviderResponse
 from foundation.errors import ProviderError
 
@@ -35,8 +35,8 @@ class Asked:
     def __init__(self, *answers: ProviderResponse | ProviderError, left: float = 100.0, attempts: int = 6):
         self.http = Http(*answers)
         self.slept: list[float] = []
-        self.budget = TimeBudget(ends=left, attempts=attempts, now=lambda: 0.0)
-        credentials = FixedHeaders({"Authorization": "secret"})
+        self.budget = TimeBudget(deadline=left, attempts=attempts, now=lambda: 0.0)
+        credentials = StaticHeaders({"Authorization": "secret"})
         self.api = DirectoryApi(
             BASE,
             self.http,
@@ -52,7 +52,7 @@ class Asked:
         self.slept.append(seconds)
 
     async def pages(self, next_page) -> list[object]:
-        return [page async for _, page in self.api.pages("/x", None, next_page)]
+        return [page async for _, page in self.api.iter_pages("/x", None, next_page)]
 
 
 @pytest.mark.parametrize(
@@ -149,16 +149,16 @@ async def test_a_pace_is_shared_by_all() -> None:
 
     pace = RateLimiter(10, now=lambda: now, sleep=sleep)
     for _ in range(4):
-        await pace.turn()
+        await pace.acquire()
     assert slept == [0.1, 0.2, 0.3]
     now = 100.0
-    await pace.turn()
+    await pace.acquire()
     assert len(slept) == 3
 
 
 def test_a_page_is_an_object_or_a_list() -> None:
-    assert parsed(ok(b' {"a": 1}'), BASE) == {"a": 1}
-    assert parsed(ok(b"[1]"), BASE) == [1]
+    assert parse_page(ok(b' {"a": 1}'), BASE) == {"a": 1}
+    assert parse_page(ok(b"[1]"), BASE) == [1]
     for body in (b"", b"1", b"<html>", b'{"a": NaN}', b'{"a": 1, "a": 2}'):
         with pytest.raises(DirectoryError):
-            parsed(ok(body), BASE)
+            parse_page(ok(body), BASE)

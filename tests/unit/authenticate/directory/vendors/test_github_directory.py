@@ -25,7 +25,7 @@ def test_a_server_of_ones_own_has_graphql_beside_the_rest() -> None:
 
 async def test_names_are_asked_for_once_and_a_few_at_a_time(staged, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = await staged("github")
-    monkeypatch.setattr(github_directory, "NAMES_AT_ONCE", 2)
+    monkeypatch.setattr(github_directory, "PROFILES_PER_RUN", 2)
     await stage.read()
     assert sum(request.path.startswith("/users/") for request in stage.directory.requests) == 2
     assert sum(not user.name for user in (await stage.users()).values()) == 1

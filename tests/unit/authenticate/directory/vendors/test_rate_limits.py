@@ -4,7 +4,7 @@ from email.utils import formatdate
 
 import pytest
 
-from authenticate.directory.vendors.rate_limits import LONGEST_PAUSE, is_limited, pause
+from authenticate.directory.vendors.rate_limits import MAX_BACKOFF, is_limited, retry_delay
 from authenticate.provider.provider_http import ProviderResponse
 
 NOW = 1_800_000_000.0
@@ -30,15 +30,15 @@ def answer(status: int, **headers: str) -> ProviderResponse:
     ],
 )
 def test_what_the_answer_says(given: ProviderResponse, seconds: float) -> None:
-    assert pause(given, 0, NOW, 0.0) == seconds
-    assert pause(given, 3, NOW, 0.5) == seconds + 0.5
+    assert retry_delay(given, 0, NOW, 0.0) == seconds
+    assert retry_delay(given, 3, NOW, 0.5) == seconds + 0.5
 
 
 @pytest.mark.parametrize("given", [None, answer(500), answer(429), answer(429, retry_after="soon"), answer(429, x_rate_limit_reset="-1")])
 def test_without_a_word_longer_each_time(given: ProviderResponse | None) -> None:
-    assert [pause(given, attempt, NOW, 1.0) for attempt in range(4)] == [1, 2, 4, 8]
-    assert pause(given, 30, NOW, 1.0) == LONGEST_PAUSE
-    assert pause(given, 1, NOW, 0.0) == 1.0
+    assert [retry_delay(given, attempt, NOW, 1.0) for attempt in range(4)] == [1, 2, 4, 8]
+    assert retry_delay(given, 30, NOW, 1.0) == MAX_BACKOFF
+    assert retry_delay(given, 1, NOW, 0.0) == 1.0
 
 
 def test_what_is_a_limit() -> None:

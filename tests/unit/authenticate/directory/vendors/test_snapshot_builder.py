@@ -4,30 +4,30 @@ import pytest
 
 from authenticate.directory.snapshot import DirectoryError
 from authenticate.directory.vendors import snapshot_builder
-from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder, entries, id_of, reached, text_of
+from authenticate.directory.vendors.snapshot_builder import DirectoryBuilder, ancestors, entries, parse_id, parse_text
 
 
 @pytest.mark.parametrize(("value", "id"), [("a", "a"), (7, "7"), ("00u1", "00u1"), ("auth0|é", "auth0|é")])
 def test_an_id_is_text_or_a_number(value: object, id: str) -> None:
-    assert id_of({"id": value}) == id
+    assert parse_id({"id": value}) == id
 
 
 @pytest.mark.parametrize("value", ["", None, True, 1.5, [], {}, "a\nb", " a", "x" * 256, "a\0"])
 def test_anything_else_is_no_id(value: object) -> None:
     with pytest.raises(DirectoryError):
-        id_of({"id": value})
+        parse_id({"id": value})
 
 
 @pytest.mark.parametrize("entry", [None, [], "x", 1, {}])
 def test_what_is_no_entry_has_no_id(entry: object) -> None:
     with pytest.raises(DirectoryError):
-        id_of(entry)
+        parse_id(entry)
 
 
 def test_text_for_people_is_one_line_and_has_an_end() -> None:
-    assert text_of({"name": " Zoë\n東京 \0"}, "name") == "Zoë 東京"
-    assert text_of({"a": "", "b": 5, "c": "C"}, "a", "b", "c") == "C"
-    assert len(text_of({"name": "x" * 1000}, "name")) == snapshot_builder.LONGEST_NAME
+    assert parse_text({"name": " Zoë\n東京 \0"}, "name") == "Zoë 東京"
+    assert parse_text({"a": "", "b": 5, "c": "C"}, "a", "b", "c") == "C"
+    assert len(parse_text({"name": "x" * 1000}, "name")) == snapshot_builder.MAX_NAME_LENGTH
 
 
 def test_a_page_without_its_list_is_an_error() -> None:
@@ -39,8 +39,8 @@ def test_a_page_without_its_list_is_an_error() -> None:
 
 def test_a_deep_chain_of_groups_is_climbed_and_a_circle_ends() -> None:
     parents = {str(number): {str(number + 1)} for number in range(5000)}
-    assert len(reached("0", parents)) == 5001
-    assert reached("a", {"a": {"b"}, "b": {"a", "c"}}) == {"a", "b", "c"}
+    assert len(ancestors("0", parents)) == 5001
+    assert ancestors("a", {"a": {"b"}, "b": {"a", "c"}}) == {"a", "b", "c"}
 
 
 def test_a_group_that_nobody_listed_is_no_group() -> None:

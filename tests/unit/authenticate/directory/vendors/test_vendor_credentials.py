@@ -5,7 +5,7 @@ import json
 import pytest
 
 from authenticate.directory.snapshot import DirectoryError
-from authenticate.directory.vendors.vendor_credentials import FetchedToken, FixedHeaders
+from authenticate.directory.vendors.vendor_credentials import AccessTokenCredentials, StaticHeaders
 from authenticate.provider.provider_http import ProviderResponse
 
 
@@ -14,7 +14,7 @@ class Endpoint:
         self.document = document
         self.asked = 0
         self.now = 0.0
-        self.token = FetchedToken(self._fetch, lambda: self.now)
+        self.token = AccessTokenCredentials(self._fetch, lambda: self.now)
 
     async def _fetch(self, api: object) -> ProviderResponse:
         self.asked += 1
@@ -37,12 +37,12 @@ async def test_a_token_is_kept_until_shortly_before_its_end() -> None:
 
 async def test_a_refused_token_is_fetched_anew() -> None:
     endpoint = Endpoint(access_token="a", expires_in="60")
-    assert not endpoint.token.forget()
+    assert not endpoint.token.invalidate()
     await endpoint.headers()
-    assert endpoint.token.forget()
+    assert endpoint.token.invalidate()
     await endpoint.headers()
     assert endpoint.asked == 2
-    assert not FixedHeaders({"Authorization": "x"}).forget()
+    assert not StaticHeaders({"Authorization": "x"}).invalidate()
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ async def test_what_is_no_token_is_not_used(document: dict[str, object]) -> None
 async def test_no_representation_shows_a_credential() -> None:
     endpoint = Endpoint(access_token="hunter2")
     await endpoint.headers()
-    assert "hunter2" not in repr(endpoint.token) + repr(FixedHeaders({"Authorization": "hunter2"}))
+    assert "hunter2" not in repr(endpoint.token) + repr(StaticHeaders({"Authorization": "hunter2"}))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.directory.vendors.vendor_registry import DIRECTORIES, vendor_of
+from authenticate.directory.vendors.vendor_registry import DIRECTORIES, build_vendor
 from config.settings.directory_account import PROVIDERS_WITH_DIRECTORY
 from config.settings.identity_providers import PLACEHOLDERS
 from tests.support.cloud import account_json
@@ -31,7 +31,7 @@ def test_its_address_follows_from_where_people_sign_in(tmp_path: Path, settings:
     every = {"api_key": "k", "private_token": "k", "client_id": "c", "secret": "s"}
     account = b64encode(json.dumps(every).encode()).decode()
     options = make_options(tmp_path, idp_service_account=account, **settings)
-    vendor = vendor_of(options, options.first_provider, lambda: 0.0)
+    vendor = build_vendor(options, options.first_provider, lambda: 0.0)
     assert vendor is not None
     assert vendor.base == base
 
@@ -40,7 +40,7 @@ def test_its_address_follows_from_where_people_sign_in(tmp_path: Path, settings:
 def test_a_data_broker_need_not_know_where_people_sign_in(tmp_path: Path, services: str, issuer: str) -> None:
     account = b64encode(json.dumps({**json.loads(account_json()), "impersonate_user": "admin@corp.example"}).encode()).decode()
     options = make_options(tmp_path, idp_provider="google", idp_provider_url=None, idp_service_account=account)
-    vendor = vendor_of(options.model_copy(update={"services": services}), options.first_provider, lambda: 0.0)
+    vendor = build_vendor(options.model_copy(update={"services": services}), options.first_provider, lambda: 0.0)
     assert vendor is not None
     assert vendor.issuer == issuer
 
@@ -51,13 +51,13 @@ def test_each_entry_has_a_directory_of_its_own(tmp_path: Path) -> None:
     gitlab = {"id": "partner", "provider": "gitlab", "service_account": '{"private_token": "k"}', "directory_url": "https://git.example"}
     plain = {"id": "plain", "provider": "oidc", "url": "https://idp.example", **keys}
     options = make_options(tmp_path, **dict.fromkeys(PLACEHOLDERS), identity_providers=[okta, {**gitlab, **keys}, plain])
-    found = {id: vendor_of(options, provider, lambda: 0.0) for id, provider in options.providers.items()}
+    found = {id: build_vendor(options, provider, lambda: 0.0) for id, provider in options.providers.items()}
     assert {id: str(vendor) for id, vendor in found.items()} == {
         "corp": "okta at corp.okta.com",
         "partner": "gitlab at git.example",
         "plain": "None",
     }
-    people = {id: vendor.person("1", "", "", {}).user for id, vendor in found.items() if vendor is not None}
+    people = {id: vendor.build_member("1", "", "", {}).user for id, vendor in found.items() if vendor is not None}
     assert [(user.id, user.issuer) for user in people.values()] == [
         ("corp/1", "https://corp.okta.com"),
         ("partner/1", "https://gitlab.com"),
@@ -66,4 +66,4 @@ def test_each_entry_has_a_directory_of_its_own(tmp_path: Path) -> None:
 
 def test_without_credentials_there_is_none(tmp_path: Path) -> None:
     options = make_options(tmp_path)
-    assert vendor_of(options, options.first_provider, lambda: 0.0) is None
+    assert build_vendor(options, options.first_provider, lambda: 0.0) is None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.kinds.kind_registry import provider_of
+from authenticate.provider.kinds.kind_registry import build_provider
 from foundation.errors import ProviderError
 from tests.support.options import make_options
 
@@ -13,7 +13,7 @@ OWN_TENANT = "https://login.microsoftonline.com/11111111-2222-3333-4444-55555555
 
 
 def provider(tmp_path: Path, url: str | None = None) -> Any:
-    return provider_of(make_options(tmp_path, idp_provider="azure", idp_provider_url=url).first_provider)
+    return build_provider(make_options(tmp_path, idp_provider="azure", idp_provider_url=url).first_provider)
 
 
 def test_a_person_is_known_by_oid(tmp_path: Path) -> None:

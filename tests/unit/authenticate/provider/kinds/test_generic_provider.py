@@ -12,7 +12,7 @@ import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.kinds.generic_provider import is_keycloak
-from authenticate.provider.kinds.kind_registry import provider_of
+from authenticate.provider.kinds.kind_registry import build_provider
 from authenticate.session.session_refresh import RefreshStep, SessionEnded
 from databroker.records import USER, SessionRecord, UserRecord
 from tests.support.authenticate_site import Browser, Site
@@ -29,9 +29,9 @@ ANY = DiscoveryDocument("https://idp.example", "", "https://idp.example/token", 
 
 def test_only_scopes_that_the_provider_has_are_asked_for_by_default(tmp_path: Path) -> None:
     published = DiscoveryDocument("", "", "", "", frozenset(), scopes=frozenset({"email", "phone"}))
-    assert provider_of(make_options(tmp_path).first_provider).asked_scopes(published) == ("openid", "email")
-    assert provider_of(make_options(tmp_path, idp_scopes=["openid", "x"]).first_provider).asked_scopes(published) == ("openid", "x")
-    assert "offline_access" in provider_of(make_options(tmp_path).first_provider).asked_scopes(ANY)
+    assert build_provider(make_options(tmp_path).first_provider).requested_scopes(published) == ("openid", "email")
+    assert build_provider(make_options(tmp_path, idp_scopes=["openid", "x"]).first_provider).requested_scopes(published) == ("openid", "x")
+    assert "offline_access" in build_provider(make_options(tmp_path).first_provider).requested_scopes(ANY)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_only_scopes_that_the_provider_has_are_asked_for_by_default(tmp_path: Pa
 )
 def test_only_tokens_whose_end_is_this_session_s_alone_are_revoked(tmp_path: Path, kind: str, hints: list[str]) -> None:
     session = SessionRecord("s", "x/1", "1", kind, 1.0, 2.0, access_token="at", refresh_token="rt")
-    provider = provider_of(make_options(tmp_path, idp_provider=kind).first_provider)
+    provider = build_provider(make_options(tmp_path, idp_provider=kind).first_provider)
     assert [hint for _, hint in provider.revocable_tokens(session, ANY)] == hints
 
 
@@ -80,7 +80,7 @@ async def test_a_sign_out_ends_this_browser_s_session_and_no_other(site: Site, i
     await revocations_are_done(site)
     assert idp.revoked == ["access_token"]
     idp.sign_out(at_provider)
-    assert (await site.service.refresh.renew(of_phone.id, RefreshStep.TOKENS, by_hand=True)).refresh_token
+    assert (await site.service.refresh.renew(of_phone.id, RefreshStep.TOKENS, manual=True)).refresh_token
     assert [record.id for record in await site.sessions()] == [of_phone.id]
     # Nothing of the other is left at the provider, either.
     assert idp._refresh(of_desk.data["refresh_token"]).status == 400
@@ -92,14 +92,14 @@ async def test_a_session_that_ended_there_ends_here(site: Site, idp: FakeKeycloa
     (record,) = await site.sessions()
     idp.end_session(record.data["claims"]["sid"])
     with pytest.raises(SessionEnded):
-        await site.service.refresh.renew(record.id, RefreshStep.TOKENS, by_hand=True)
+        await site.service.refresh.renew(record.id, RefreshStep.TOKENS, manual=True)
     assert await site.sessions() == []
 
 
 async def test_offline_access_is_not_asked_for_unless_the_operator_does(site: Site) -> None:
     provider, discovery = site.client.provider, await site.client.discovery()
-    assert provider.asked_scopes(discovery) == ("openid", "profile", "email")
-    assert provider.asked_scopes(replace(discovery, scopes=frozenset())) == ("openid", "profile", "email")
+    assert provider.requested_scopes(discovery) == ("openid", "profile", "email")
+    assert provider.requested_scopes(replace(discovery, scopes=frozenset())) == ("openid", "profile", "email")
 
 
 async def test_an_address_without_its_mark_is_not_vouched_for(site: Site) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.kinds.kind_registry import provider_of
-from authenticate.provider.provider_errors import AccessRefused
+from authenticate.provider.kinds.kind_registry import build_provider
+from authenticate.provider.provider_errors import InvalidAccessToken
 from authenticate.provider.provider_http import ProviderResponse
 from foundation.errors import ProviderError
 from tests.support.options import make_options
@@ -35,7 +35,7 @@ class Api:
 
 
 async def claims(tmp_path: Path, api: Api, url: str | None = None) -> dict[str, Any]:
-    provider = provider_of(make_options(tmp_path, idp_provider="github", idp_provider_url=url).first_provider)
+    provider = build_provider(make_options(tmp_path, idp_provider="github", idp_provider_url=url).first_provider)
     return await provider.userinfo(SimpleNamespace(http=api), DiscoveryDocument("", "", "", "", frozenset()), "token")  # type: ignore[arg-type]
 
 
@@ -70,8 +70,8 @@ async def test_an_answer_without_a_person_is_refused(tmp_path: Path, user: Any) 
 
 
 async def test_a_token_that_is_refused_is_told_from_trouble(tmp_path: Path) -> None:
-    with pytest.raises(AccessRefused):
+    with pytest.raises(InvalidAccessToken):
         await claims(tmp_path, Api(status=401))
     with pytest.raises(ProviderError) as caught:
         await claims(tmp_path, Api(status=500))
-    assert not isinstance(caught.value, AccessRefused)
+    assert not isinstance(caught.value, InvalidAccessToken)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from authenticate.provider.kinds.kind_registry import provider_of
+from authenticate.provider.kinds.kind_registry import build_provider
 from authenticate.provider.provider_http import ProviderResponse
 from tests.support.options import make_options
 
@@ -25,7 +25,7 @@ class Http:
 
 
 async def test_the_secret_goes_into_the_form_whatever_is_published(tmp_path: Path) -> None:
-    provider = provider_of(make_options(tmp_path, idp_provider="google", idp_provider_url=None).first_provider)
+    provider = build_provider(make_options(tmp_path, idp_provider="google", idp_provider_url=None).first_provider)
     found = await provider.discovery(Http())  # type: ignore[arg-type]
     assert found.token_auth_methods == {"client_secret_post"}
     assert found.token_endpoint == "https://oauth2.googleapis.com/token"

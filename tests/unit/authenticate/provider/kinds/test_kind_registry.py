@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.kinds.kind_registry import PROVIDERS, provider_of
+from authenticate.provider.kinds.kind_registry import PROVIDERS, build_provider
 from config.issuers import DEFAULT_URLS
 from config.settings import authenticate_settings as config
 from tests.support.options import make_options
@@ -35,8 +35,8 @@ def test_the_configuration_knows_the_same_providers() -> None:
 )
 def test_defaults(tmp_path: Path, name: str, issuer: str, scopes: tuple[str, ...], params: dict[str, str]) -> None:
     url = "https://idp.example" if name in config.PROVIDERS_WITHOUT_URL else None
-    provider = provider_of(make_options(tmp_path, idp_provider=name, idp_provider_url=url).first_provider)
-    assert (provider.id, provider.issuer, provider.asked_scopes(DISCOVERY)) == (name, issuer, scopes)
+    provider = build_provider(make_options(tmp_path, idp_provider=name, idp_provider_url=url).first_provider)
+    assert (provider.id, provider.issuer, provider.requested_scopes(DISCOVERY)) == (name, issuer, scopes)
     assert provider.request_params == {"access_type": "offline", **params}
 
 
@@ -50,31 +50,31 @@ def test_defaults(tmp_path: Path, name: str, issuer: str, scopes: tuple[str, ...
     ],
 )
 def test_a_server_of_ones_own_is_the_issuer(tmp_path: Path, kind: str, url: str, issuer: str) -> None:
-    assert provider_of(make_options(tmp_path, idp_provider=kind, idp_provider_url=url).first_provider).issuer == (issuer or url)
+    assert build_provider(make_options(tmp_path, idp_provider=kind, idp_provider_url=url).first_provider).issuer == (issuer or url)
 
 
 @pytest.mark.parametrize("user_id", ["auth0/google-oauth2|1", "okta/00u1"])
 def test_people_are_told_from_those_of_any_other_provider(tmp_path: Path, user_id: str) -> None:
     kind, _, subject = user_id.partition("/")
-    assert provider_of(make_options(tmp_path, idp_provider=kind).first_provider).user({"sub": subject}, 1.0).id == user_id
+    assert build_provider(make_options(tmp_path, idp_provider=kind).first_provider).user({"sub": subject}, 1.0).id == user_id
 
 
 @pytest.mark.parametrize("kind", ["onelogin", "gitlab"])
 def test_what_is_published_changes_no_vendor_s_scopes(tmp_path: Path, kind: str) -> None:
     """GitLab refuses a sign-in that asks for a scope it does not know, and gives a refresh token anyway."""
-    provider = provider_of(make_options(tmp_path, idp_provider=kind, idp_provider_url=None).first_provider)
+    provider = build_provider(make_options(tmp_path, idp_provider=kind, idp_provider_url=None).first_provider)
     published = replace(DISCOVERY, scopes=frozenset({"openid", "offline_access"}))
-    assert provider.asked_scopes(published) == provider.asked_scopes(DISCOVERY) == provider.default_scopes
+    assert provider.requested_scopes(published) == provider.requested_scopes(DISCOVERY) == provider.default_scopes
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_what_the_operator_writes_replaces_the_defaults(tmp_path: Path, name: str) -> None:
     written = {"idp_scopes": ["openid", "x"], "idp_request_params": {"hd": "corp.example"}, "idp_provider_url": "https://own.example/a"}
-    provider = provider_of(make_options(tmp_path, idp_provider=name, **written).first_provider)
-    assert provider.asked_scopes(DISCOVERY) == ("openid", "x")
+    provider = build_provider(make_options(tmp_path, idp_provider=name, **written).first_provider)
+    assert provider.requested_scopes(DISCOVERY) == ("openid", "x")
     assert provider.request_params == {"access_type": "offline", "hd": "corp.example"}
     assert provider.issuer.startswith("https://own.example/a")
-    assert provider_of(
+    assert build_provider(
         make_options(tmp_path, idp_provider=name, **{**written, "idp_request_params": {}}).first_provider
     ).request_params == {"access_type": "offline"}
 
@@ -129,5 +129,5 @@ GRAPH = "https://graph.microsoft.com/User.Read"
 def test_each_provider_names_what_it_gave_in_its_own_way(
     tmp_path: Path, kind: str, asked: str, given: str, needed: str, other: str
 ) -> None:
-    missing = provider_of(make_options(tmp_path, idp_provider=kind).first_provider).missing_scopes(asked.split(), given)
-    assert (" ".join(missing.needed), " ".join(missing.other)) == (needed, other)
+    missing = build_provider(make_options(tmp_path, idp_provider=kind).first_provider).missing_scopes(asked.split(), given)
+    assert (" ".join(missing.required), " ".join(missing.other)) == (needed, other)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.email_verification import merged
-from authenticate.provider.kinds.kind_registry import provider_of
+from authenticate.provider.email_verification import merge_claims
+from authenticate.provider.kinds.kind_registry import build_provider
 from tests.support.options import make_options
 
 
 def user(tmp_path: Path, **claims: Any) -> Any:
-    return provider_of(make_options(tmp_path).first_provider).user({"sub": "a", **claims}, 5.0)
+    return build_provider(make_options(tmp_path).first_provider).user({"sub": "a", **claims}, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ def test_only_true_is_verified_and_only_absence_is_unknown(tmp_path: Path, claim
 def test_an_address_that_either_source_does_not_vouch_for_stays_unverified(tmp_path: Path, doubt: Any) -> None:
     yes, no = {"email_verified": True}, {"email_verified": doubt}
     for id_token, userinfo in ((no, yes), (yes, no)):
-        assert user(tmp_path, **merged(id_token, userinfo)).email_verified is False
-    assert user(tmp_path, **merged({"email_verified": True}, {})).email_verified is True
-    assert user(tmp_path, **merged({}, {"email": "new@corp.example"})).email_verified is None
+        assert user(tmp_path, **merge_claims(id_token, userinfo)).email_verified is False
+    assert user(tmp_path, **merge_claims({"email_verified": True}, {})).email_verified is True
+    assert user(tmp_path, **merge_claims({}, {"email": "new@corp.example"})).email_verified is None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_email_verified_says_nothing_about_mail(tmp_path: Path, claims: dict[str
 
 @pytest.mark.parametrize("id_token", [{"email_verified": True}, {"email_verified": True, "email": "a@corp.example"}])
 def test_an_id_token_vouches_for_no_other_address_of_userinfo(tmp_path: Path, id_token: dict[str, Any]) -> None:
-    assert user(tmp_path, **merged(id_token, {"email": "b@corp.example"})).email_verified is False
+    assert user(tmp_path, **merge_claims(id_token, {"email": "b@corp.example"})).email_verified is False
 
 
 @pytest.mark.parametrize("email", [["a@corp.example"], {"a": 1}, 7, None, True])
@@ -68,14 +68,14 @@ def test_without_a_name_others_will_do(tmp_path: Path) -> None:
 
 def test_the_issuer_is_as_written(tmp_path: Path) -> None:
     for issuer in ("https://idp.example.com", "https://idp.example.com/", "https://idp.example.com/realms/x"):
-        assert provider_of(make_options(tmp_path, idp_provider_url=issuer).first_provider).issuer == issuer
+        assert build_provider(make_options(tmp_path, idp_provider_url=issuer).first_provider).issuer == issuer
 
 
 def test_a_word_for_one_address_does_not_vouch_for_another(tmp_path: Path) -> None:
     id_token = {"email": "old@corp.example", "email_verified": True}
-    assert user(tmp_path, **merged(id_token, {"email": "new@corp.example"})).email_verified is False
-    assert user(tmp_path, **merged(id_token, {"email": "new@corp.example", "email_verified": True})).email_verified is True
-    assert user(tmp_path, **merged(id_token, {"email": "old@corp.example"})).email_verified is True
+    assert user(tmp_path, **merge_claims(id_token, {"email": "new@corp.example"})).email_verified is False
+    assert user(tmp_path, **merge_claims(id_token, {"email": "new@corp.example", "email_verified": True})).email_verified is True
+    assert user(tmp_path, **merge_claims(id_token, {"email": "old@corp.example"})).email_verified is True
 
 
 def test_ping_names_the_address_mail(tmp_path: Path) -> None:
