@@ -101,7 +101,7 @@ def group(number: int, members: list[str]) -> dict[str, Any]:
 
 def audit_rows(directory: Path) -> int:
     with closing(sqlite3.connect(next((directory / "data").glob("*.sqlite3")))) as database:
-        return int(database.execute("SELECT count(*) FROM databroker_auditentry WHERE account = 'scim'").fetchone()[0])
+        return int(database.execute("SELECT count(*) FROM databroker_auditentry WHERE actor_id = 'scim'").fetchone()[0])
 
 
 if __name__ == "__main__":

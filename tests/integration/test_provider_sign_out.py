@@ -75,7 +75,7 @@ async def test_signing_out_at_the_provider_ends_everything_here(gate: tuple[Runn
         assert (await bob.get(running.url(APP, "/.gate/jwt"))).status_code == 200
 
 
-async def test_logout_by_sid_keeps_other_browsers(gate: tuple[RunningGate, CertifiedProvider], request: pytest.FixtureRequest) -> None:
+async def test_logout_token_ends_the_sessions_it_names(gate: tuple[RunningGate, CertifiedProvider], request: pytest.FixtureRequest) -> None:
     running, provider = gate
     async with running.client() as one, running.client() as other:
         for client in (one, other):

@@ -125,7 +125,7 @@ def fill(server: PostgresServer) -> None:
         with suppress(AssertionError):
             while True:
                 server.query(
-                    "INSERT INTO databroker_storedrecord (type, record_id, version, modified, is_deleted, data)"
+                    "INSERT INTO databroker_storedrecord (type, record_id, version, modified_at, is_deleted, data)"
                     f" SELECT 'filling', n, n, 0, true, {data} FROM generate_series({version - rows}, {version - 1}) n"
                 )
                 version -= rows

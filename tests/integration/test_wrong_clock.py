@@ -46,7 +46,7 @@ def kvstore(directory: Path) -> Iterator[Shared]:
 @contextmanager
 def postgresql(directory: Path) -> Iterator[Shared]:
     insert = (
-        "INSERT INTO databroker_storedrecord (type, record_id, version, modified, expires, is_deleted, data)"
+        "INSERT INTO databroker_storedrecord (type, record_id, version, modified_at, expires_at, is_deleted, data)"
         " VALUES ('used_id', gen_random_uuid()::text, 0, 1, 1, false, '')"
     )
     with PostgresServer() as server:
