@@ -264,7 +264,7 @@ class SplitUnderDaphne(Split):
         return python(*command, environment=clean_environment(GATE_CONFIG=str(config_file)))
 
     @staticmethod
-    def all_users() -> Iterator[tuple[str, int]]:
+    def instances() -> Iterator[tuple[str, int]]:
         yield from ((services, 0) for services in ("databroker", "authorize", "authenticate", "proxy"))
 
 

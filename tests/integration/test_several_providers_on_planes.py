@@ -133,7 +133,7 @@ async def test_split_services_keep_two_providers_apart_and_end_the_sessions_of_o
             for _ in range(4):
                 assert (await client.get(split.url("/corp/"))).status_code == (200 if id == "corp" else 403)
         configure(split, [entries[0]])
-        for service, number in split.everybody():
+        for service, number in split.instances():
             split.write(service, number)
         refused = 0
         async with asyncio.timeout(PATIENCE):

@@ -91,7 +91,7 @@ class Split:
     def __enter__(self) -> Self:
         self._stack.__enter__()
         try:
-            for services, number in self.everybody():
+            for services, number in self.instances():
                 self.begin(services, number)
             for child in self.children.values():
                 child.wait_for_line("gate is ready", 60)
@@ -104,7 +104,7 @@ class Split:
         self._stack.close()
 
     @staticmethod
-    def everybody() -> Iterator[tuple[str, int]]:
+    def instances() -> Iterator[tuple[str, int]]:
         yield "databroker", 0
         yield from itertools.product(("authorize", "authenticate", "proxy"), (0, 1))
 
