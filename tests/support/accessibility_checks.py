@@ -1,4 +1,4 @@
-"""What axe-core has against a page, as a phone and a desk show it, in light and in dark."""
+"""Accessibility checks by axe-core, on a phone and a desktop viewport, in the light and the dark scheme."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.support.browser import Browser
 
 AXE = Path(__file__).parent / "accessibility" / "node_modules" / "axe-core" / "axe.min.js"
-# Colours that are still on their way from one scheme to the other are none of a page's.
+# Waits for transitions between the schemes, because their intermediate colours are not those of the page.
 _RUN = """
 const done = arguments[arguments.length - 1];
 const settled = async () => {
@@ -18,7 +18,7 @@ settled().then(() => axe.run(document, {resultTypes: ["violations"]})).then(
   error => done([["critical", String(error), []]]));
 """
 SCHEMES, WIDTHS = ("light", "dark"), (390, 1440)
-IN_ADMIN = ((1280, "light"), (1280, "dark"), (420, "light"))  # on a phone, tables scroll in their own box
+IN_ADMIN = ((1280, "light"), (1280, "dark"), (420, "light"))  # tables scroll in their box on a phone
 PHONE_AND_DESK = tuple((width, scheme) for width in WIDTHS for scheme in SCHEMES)
 
 
@@ -30,7 +30,7 @@ def look(browser: Browser, width: int, scheme: str) -> None:
 
 
 def violations(browser: Browser) -> list[str]:
-    """The serious ones of the page that is open."""
+    """Return the serious violations of the open page."""
     if browser.driver.execute_script("return typeof axe") == "undefined":
         browser.driver.execute_script(AXE.read_text())
     rules: list[tuple[str, str, list[str]]] = browser.driver.execute_async_script(_RUN)
@@ -38,12 +38,12 @@ def violations(browser: Browser) -> list[str]:
 
 
 def overflow(browser: Browser) -> int:
-    """Pixels by which the page is too wide."""
+    """Return by how many pixels the page is too wide."""
     return browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
 
 
 def findings(browser: Browser, name: str, looks: Iterable[tuple[int, str]] = PHONE_AND_DESK, *, may_scroll: bool = False) -> list[str]:
-    """Of the page that is open in each of these looks, with a picture of each."""
+    """Return the findings for the open page in each viewport and scheme, and take a screenshot of each."""
     found = []
     for width, scheme in looks:
         look(browser, width, scheme)
@@ -55,5 +55,5 @@ def findings(browser: Browser, name: str, looks: Iterable[tuple[int, str]] = PHO
 
 
 def errors(browser: Browser) -> list[str]:
-    """What the browser complained of since it was asked last: a broken policy of the page among it."""
+    """Return the browser's console errors since the last call, violations of Content-Security-Policy included."""
     return [entry["message"] for entry in browser.driver.get_log("browser") if "favicon" not in entry["message"]]

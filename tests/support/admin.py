@@ -1,4 +1,4 @@
-"""The admin's pages for tests: a site of its own, a client that is signed in, and a `gate` for the pages to ask."""
+"""The admin's pages for tests: a separate site, a signed-in client, and a `gate` for the pages."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ MIDDLEWARE = [
 
 @async_only_middleware
 def by_urls_of_its_own(get_response: Callable[[HttpRequest], Awaitable[HttpResponse]]) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
-    """Not by ROOT_URLCONF: where that changes, Django forgets all that it knows of every list of URLs."""
+    """Pass the URLs per request, because a change of ROOT_URLCONF clears Django's caches of all URLconfs."""
 
     async def answer(request: HttpRequest) -> HttpResponse:
         request.urlconf = request.scope["urls"]
@@ -41,7 +41,7 @@ def by_urls_of_its_own(get_response: Callable[[HttpRequest], Awaitable[HttpRespo
 
 
 class ClientOfGate(AsyncClient):
-    """Its requests carry `gate` in their scope, as gateproject/asgi.py would."""
+    """Client whose requests have `gate` in their scope, as from gateproject/asgi.py."""
 
     def __init__(self, gate: SimpleNamespace, urls: ModuleType):
         super().__init__()
@@ -53,7 +53,7 @@ class ClientOfGate(AsyncClient):
 
 @cache
 def _urls(registers: tuple[Callable[[AdminSite], None], ...]) -> ModuleType:
-    """One for all tests of the same pages: Django keeps something in the context of the caller for each list of URLs that was ever made."""
+    """Return one URLconf for all tests of the same pages, because Django caches an entry for each."""
     site = AdminSite()
     for register in registers:
         register(site)
@@ -63,14 +63,14 @@ def _urls(registers: tuple[Callable[[AdminSite], None], ...]) -> ModuleType:
 
 
 class AdminPages:
-    """`get` and `post` what a person of the staff sees, or anybody else with `is_staff=False`."""
+    """Client of the pages: `get` and `post` as a staff user, or as another user with `is_staff=False`."""
 
     def __init__(self, *registers: Callable[[AdminSite], None], is_staff: bool = True, email: str = "", session_id: str = "", **gate: Any):
         self._client = ClientOfGate(SimpleNamespace(**{"client_address": "192.0.2.9", **gate}), _urls(registers))
         person = get_user_model().objects.create_user("ann" if is_staff else "bob", email, is_staff=is_staff)
         with override_settings(MIDDLEWARE=MIDDLEWARE):
             self._client.force_login(person)
-            if session_id:  # of the sign-in by which the admin was entered
+            if session_id:  # session id of the admin sign-in
                 session = self._client.session
                 session[SESSION_KEY] = session_id
                 session.save()
@@ -91,7 +91,7 @@ class AdminPages:
 
 
 def apps_shown_to_a_stranger(register: Callable[[AdminSite], None]) -> list[Any]:
-    """Django fills in the list of apps on the sign-in page too, where nobody has been let in yet."""
+    """Return the apps on the sign-in page, which Django also fills in for anonymous users."""
     site = AdminSite()
     register(site)
     request = AsyncRequestFactory().get("/admin/login/")
@@ -100,6 +100,6 @@ def apps_shown_to_a_stranger(register: Callable[[AdminSite], None]) -> list[Any]
 
 
 def text_of(response: HttpResponse) -> str:
-    """What a reader sees: no tags, no styles, single blanks."""
+    """Return the visible text: without tags and styles, with single spaces."""
     content = re.sub(r"(?s)<(script|style).*?</\1>", " ", response.content.decode())
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", content)).split())

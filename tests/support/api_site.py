@@ -1,4 +1,4 @@
-"""The API as programs call it, in one process: accounts with permissions, records, and the rows that the admin's tables have of them."""
+"""The API in one process: service accounts with permissions, records, and their rows in the admin's tables."""
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -18,7 +18,7 @@ ALL = tuple(PERMISSIONS)
 
 
 class ApiSite:
-    """`site` with programs; `token` is of `robot`, which may everything."""
+    """`site` with service accounts; `token` belongs to `robot`, which has every permission."""
 
     def __init__(self, site: Site):
         self.site = site
@@ -37,7 +37,7 @@ class ApiSite:
     async def account(
         self, name: str = "robot", permissions: Iterable[str] = ALL, groups: Iterable[str] = (), days: float | None = 30
     ) -> str:
-        """The token of a new account."""
+        """Create an account and return its token."""
         return await self.accounts.create(name, groups, None if days is None else days * 86400, "ops", permissions)
 
     async def ask(
@@ -61,7 +61,7 @@ class ApiSite:
         return json.loads(response.text) if response.text else None
 
     async def problem(self, status: int, method: str, path: str, document: Any = None, **how: Any) -> Mapping[str, Any]:
-        """The problem that this is answered with, in the form that all have."""
+        """Return the problem document of a response, after checking its form."""
         response = await self.ask(method, path, document, **how)
         assert response.status == status, response.text
         assert response.headers["content-type"] == "application/problem+json"
@@ -72,7 +72,7 @@ class ApiSite:
         return said
 
     async def signed_in(self, subject: str, id: str = "") -> SessionRecord:
-        """A session of a person, in the store alone."""
+        """Create a session of a user, in the store only."""
         now = self.site.clock()
         session = SessionRecord(
             id or f"{subject}-session",
@@ -91,5 +91,5 @@ class ApiSite:
         return session
 
     async def told(self) -> list[tuple[str, str, str]]:
-        """(who, action, of what) of each entry of the audit log."""
+        """Return (actor, action, target) of each entry of the audit log."""
         return await in_database(lambda: [(e.actor, e.action, e.object_id) for e in AuditEntry.objects.order_by("pk")])

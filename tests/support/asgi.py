@@ -1,4 +1,4 @@
-"""An ASGI client for tests: sends one request as messages, returns what came back."""
+"""ASGI client for tests: sends one request as messages and returns the response."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ CURL = {"accept": "*/*"}
 
 @dataclass
 class Answer:
-    """What `send` was given.  `ended` is True after the last body message."""
+    """The response from the `send` messages. `ended` is True after the last body message."""
 
     status: int = 0
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Answer:
 
 
 def http_scope(url: str, *, method: str = "GET", headers: dict[str, str] | None = None, client: str = "127.0.0.1") -> dict[str, Any]:
-    """`url` as `https://host/path?query`; header names in any case."""
+    """Build the scope of a request for `url` (`https://host/path?query`); header names in any case."""
     scheme, _, rest = url.partition("://")
     host, slash, target = rest.partition("/")
     path, _, query = f"{slash}{target}".partition("?")
@@ -80,7 +80,7 @@ def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}),
 
 
 def body_of(*chunks: bytes) -> Any:
-    """A `receive` that gives these chunks, then waits for ever."""
+    """Return a `receive` that returns these chunks, then blocks."""
     messages = [
         {"type": "http.request", "body": chunk, "more_body": index < len(chunks) - 1} for index, chunk in enumerate(chunks or (b"",))
     ]

@@ -1,4 +1,4 @@
-"""Commands that serve gate's ASGI application: Daphne's in its ways, and servers that know nothing of gate.  With TLS, all of them."""
+"""Commands that serve gate's ASGI application with TLS: Daphne in several ways, and other servers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ APPLICATION = "gateproject.asgi:application"
 
 
 def daphne(port: int, certificates: CertificateFiles) -> tuple[str | Path, ...]:
-    """TLS is the endpoint's."""
+    """Return the command of Daphne with a TLS endpoint."""
     endpoint = f"ssl:{port}:privateKey={certificates.key}:certKey={certificates.certificate}:interface=127.0.0.1"
     return ("-m", "daphne", "-e", endpoint, APPLICATION)
 
@@ -18,12 +18,12 @@ def daphne_with_configured_tls(port: int, certificates: CertificateFiles) -> tup
     return ("-m", "daphne", "-b", "127.0.0.1", "-p", str(port), APPLICATION)
 
 
-# What `daphne` has in its configuration, and every other server: TLS ends elsewhere than in the configuration.
+# Settings for all these servers: TLS is terminated outside of the configuration.
 TLS_ELSEWHERE = {"insecure_server": True, "certificate_file": None, "certificate_key_file": None}
 
 
 def uvicorn(port: int, certificates: CertificateFiles) -> tuple[str | Path, ...]:
-    """As it is by default, so it believes what a peer on loopback says of a client."""
+    """Return the command of uvicorn with its defaults, so that it trusts forwarded headers from loopback."""
     tls = ("--ssl-keyfile", certificates.key, "--ssl-certfile", certificates.certificate)
     return ("-m", "uvicorn", "--host", "127.0.0.1", "--port", str(port), *tls, APPLICATION)
 
@@ -43,7 +43,7 @@ def hypercorn(port: int, certificates: CertificateFiles) -> tuple[str | Path, ..
 
 
 def daphnes_own_classes(port: int, certificates: CertificateFiles) -> tuple[str | Path, ...]:
-    """Daphne's server as other programs start it, with its own connections: its parser, no lifespan, websockets by autobahn."""
+    """Return a command that starts Daphne's server class with its connection classes: its parser, no lifespan, WebSocket by autobahn."""
     return _with_daphnes_classes(f"ssl:{port}:privateKey={certificates.key}:certKey={certificates.certificate}:interface=127.0.0.1")
 
 
@@ -54,7 +54,7 @@ def _with_daphnes_classes(endpoint: str, **options: str) -> tuple[str, ...]:
 
 OTHERS = {"uvicorn": uvicorn, "hypercorn": hypercorn, "Daphne's own classes": daphnes_own_classes}
 
-# The same at a unix socket, of this name, without TLS.  The first is ours.
+# The same servers at a unix socket of this name, without TLS. The first is gate's command.
 AT_A_SOCKET: dict[str, Callable[[str], tuple[str, ...]]] = {
     "daphne": lambda name: ("-m", "daphne", "-u", name, APPLICATION),
     "uvicorn": lambda name: ("-m", "uvicorn", "--uds", name, APPLICATION),

@@ -1,4 +1,4 @@
-"""The authenticate host in one process: its pages, browsers that visit them, and a clock that tests turn."""
+"""The authenticate host in one process: its pages, browsers, and a clock that tests control."""
 
 import time
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ ROUTES = [
     {"from": "https://other.example.com:8443", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True},
     {"from": "https://*.wild.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True},
 ]
-ATTEMPT = "a" * 22  # a route host's attempt id
+ATTEMPT = "a" * 22  # attempt id of a route host
 
 
 class Clock:
@@ -70,7 +70,7 @@ class Site:
 
     @property
     def client(self) -> ProviderClient:
-        """The client of the one provider."""
+        """Client of the only provider."""
         (client,) = self.service.providers.all()
         return client
 
@@ -78,12 +78,12 @@ class Site:
         return Browser(self)
 
     def sign_in_url(self, target: str = f"{APP}/reports?year=2026&q=a%20b", attempt: str = ATTEMPT) -> str:
-        """As the data plane makes it for a route host."""
+        """Return the sign-in URL as the data plane builds it for a route host."""
         params = {"gate_redirect_uri": target, "gate_attempt": attempt}
         return self.service.signer.sign(f"{ORIGIN}/.gate/sign_in", params, self.clock())
 
     def hand_over(self, location: str, host_port: str = "app.example.com") -> Handoff:
-        """As the route host opens it."""
+        """Open a handoff token as the route host does."""
         token = parse_qs(urlsplit(location).query)["gate_session"][0]
         return HandoffTokens(self.options).open(token, host_port, self.clock())
 
@@ -155,7 +155,7 @@ class Response:
 
 
 class Browser:
-    """Keeps the cookies of the authenticate host; follows no redirect by itself."""
+    """Browser with the cookies of the authenticate host. It does not follow redirects."""
 
     def __init__(self, site: Site):
         self.site = site
@@ -176,11 +176,11 @@ class Browser:
         return await self.get(url, method="POST", form=form, **headers)
 
     async def to_provider(self, **arguments: str) -> str:
-        """Begin to sign in; returns the provider's authorization URL."""
+        """Start a sign-in and return the provider's authorization URL."""
         return (await self.get(self.site.sign_in_url(**arguments))).location
 
     async def sign_in(self, sub: str = "alice", **arguments: str) -> Response:
-        """The whole way; returns the callback's answer."""
+        """Sign in completely and return the response of the callback."""
         return await self.get(self.site.idp.pick(await self.to_provider(**arguments), sub))
 
     def _keep(self, response: Response) -> None:

@@ -1,4 +1,4 @@
-"""Broker clients for tests: a real store, reached over a line that can be cut, slowed, or led to another store."""
+"""Broker clients for tests: a real store behind a connection that can be cut, slowed, or switched to another store."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,12 +10,12 @@ from foundation.errors import BrokerError
 
 
 class BrokerOverALine:
-    """As its store, until the test touches the line.  `asked` lists every (type, id) that `get` carried."""
+    """Client of a store over a connection that a test can disturb. `asked` lists every (type, id) requested by `get`."""
 
     def __init__(self, store: StoreBackend):
         self.asked: list[tuple[str, str]] = []
-        self.held: asyncio.Event | None = None  # answers of `get` wait for it, after the store was read
-        self.silent: asyncio.Event | None = None  # what is asked for, or told, waits for it: nobody hears that the line is gone
+        self.held: asyncio.Event | None = None  # `get` waits for it after reading the store
+        self.silent: asyncio.Event | None = None  # all calls and changes wait for it: a stalled connection without an error
         self._cut = asyncio.Event()
         self._connect(store)
 

@@ -1,4 +1,4 @@
-"""Headless Chromium that trusts one certificate, starts with an empty profile, and can keep pictures of what it saw."""
+"""Headless Chromium with an empty profile that trusts one certificate and can take screenshots."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from tests.support.children import wait_until
 
 ARGUMENTS = (
     "--headless=new",
-    "--no-sandbox",  # its sandbox needs rights that containers and root do not have
+    "--no-sandbox",  # its sandbox needs privileges that containers and root do not have
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-quic",
@@ -29,19 +29,19 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
     "--window-size=1280,1000",
-    # One process for the pages of all sites: a process for each, begun whenever a sign-in leads on, is a sixth of the processor time.
+    # One process for all sites, because one per site, started at each redirect of a sign-in, takes a sixth of the CPU time.
     "--disable-site-isolation-trials",
     "--renderer-process-limit=1",
     "--host-resolver-rules=MAP *.localhost 127.0.0.1",
 )
 
-# As Debian has it; a start takes a quarter of the processor time, and a page half of it.
+# Debian's headless shell; it starts with a quarter of the CPU time and loads a page with half of it.
 HEADLESS_SHELL = Path("/usr/lib/chromium/chromium-headless-shell")
 
-# What the driver says, beside "stale element", of an element whose page goes while it is asked.
+# The driver's errors, apart from "stale element", for an element whose page is unloaded during the call.
 BETWEEN_PAGES = ("does not belong to the document", "No node with given id", "execution context", "etached from document")
 
-# Scrolls to an element, and says two frames later that it is there: what has come into view is laid out by then, and a click does not miss.
+# Scrolls to an element and returns two frames later: the layout is final by then, so that a click hits it.
 IN_PLACE = """
 const [element] = arguments;
 const isInPlace = element.isInPlace;
@@ -53,7 +53,7 @@ if (!isInPlace) {
 return isInPlace === true;
 """
 
-# The address of the page that is open, once all of it has been read.
+# The URL of the open page, once it is completely loaded.
 ADDRESS_OF_READ = "return document.readyState === 'loading' ? '' : document.URL;"
 
 Found = TypeVar("Found")
@@ -68,14 +68,14 @@ class Browser:
         self.driver.get(url)
 
     def sign_in(self, provider_url: str, url: str, person: str = "alice") -> None:
-        """Open `url` and pick this person at the development provider; ends at `url`."""
+        """Open `url` and sign in as this user at the development provider; ends at `url`."""
         self.open(url)
         self.wait_for_url(provider_url)
         self.click(f'button[value="{person}"]')
         self.wait_for_url(url)
 
     def forget_everything(self) -> None:
-        """A fresh person at the same machine: no cookies of any site."""
+        """Delete the cookies of all sites."""
         self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
         self.open("about:blank")
 
@@ -88,7 +88,7 @@ class Browser:
         return self._on_one_page(lambda: self.driver.find_element(By.CSS_SELECTOR, "body").text, "a page with a body")
 
     def find(self, selector: str) -> WebElement:
-        """The element, waiting for the page that has it."""
+        """Return the element, waiting for a page that has it."""
         return self._on_one_page(lambda: next(iter(self.driver.find_elements(By.CSS_SELECTOR, selector)), None), selector)
 
     def click(self, selector: str) -> None:
@@ -102,21 +102,21 @@ class Browser:
         self._on_one_page(clicked, f"{selector} to click on")
 
     def submit(self, selector: str) -> None:
-        """Click on what sends a form, and wait for the page that answers it, which may have the same address."""
+        """Click on a submit button and wait for the next page, which may have the same URL."""
         before = self._document()
         self.click(selector)
         wait_until(lambda: self._document() != before, f"the page that answers {selector}", 10)
 
     def _is_read(self, beginning: str) -> bool:
         read = self._on_one_page(lambda: str(self.driver.execute_script(ADDRESS_OF_READ)), "a page that is read")
-        return read.startswith((beginning, "chrome-error:"))  # a page that nothing serves has an address, too
+        return read.startswith((beginning, "chrome-error:"))  # an error page of the browser has a URL as well
 
     def _document(self) -> str:
-        """The driver's name of the document that is open: each page load has another."""
+        """Return the driver's id of the open document, which changes with each page load."""
         return self._on_one_page(lambda: self.driver.find_element(By.CSS_SELECTOR, "html").id, "a document")
 
     def _on_one_page(self, look: Callable[[], Found | None], what: str) -> Found:
-        """What `look` finds, waiting until there is something; a page that goes while it looks is no failure, it looks at the next one."""
+        """Return the first result of `look`. If the page is unloaded during a call, it is called again on the next page."""
         found: list[Found] = []
 
         def looked() -> bool:
@@ -135,7 +135,7 @@ class Browser:
 
     @contextmanager
     def without_scripts(self) -> Iterator[None]:
-        """Pages that are opened meanwhile run no script, as for people who allow none."""
+        """Disable JavaScript on pages that are opened within this context."""
         self._run_scripts(False)
         try:
             yield
@@ -147,9 +147,9 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not runs})
 
     def wait_for_url(self, beginning: str) -> None:
-        """Wait for a page whose address begins so.
+        """Wait for a page whose URL starts with `beginning`.
 
-        Chromium tells the new address before the new page stands in place of the old one; therefore the page itself is asked, too.
+        Chromium reports the new URL before the new page replaces the old one, so the page itself is queried as well.
         """
         try:
             wait_until(lambda: self.url.startswith(beginning) and self._is_read(beginning), f"a page at {beginning}", 10)
@@ -157,7 +157,7 @@ class Browser:
             raise AssertionError(f"{error}; at {self.url}:\n{self.text}") from None
 
     def picture(self, name: str) -> None:
-        """A screenshot of the whole page where GATE_SCREENSHOTS names a directory."""
+        """Take a screenshot of the complete page if GATE_SCREENSHOTS names a directory."""
         if directory := os.environ.get("GATE_SCREENSHOTS"):
             Path(directory).mkdir(parents=True, exist_ok=True)
             self.driver.save_screenshot(str(Path(directory) / f"{name}.png"))
@@ -165,7 +165,7 @@ class Browser:
 
 @contextmanager
 def headless_browser(profile: Path, *, trusted_spki: str) -> Iterator[Browser]:
-    """`profile` is an empty directory; `trusted_spki` is the hash of the one key whose certificate errors do not count."""
+    """Start a browser. `profile` is an empty directory; certificate errors of the key with the hash `trusted_spki` are ignored."""
     options = webdriver.ChromeOptions()
     options.binary_location = _program()
     for argument in (*ARGUMENTS, f"--user-data-dir={profile}", f"--ignore-certificate-errors-spki-list={trusted_spki}"):
@@ -180,7 +180,7 @@ def headless_browser(profile: Path, *, trusted_spki: str) -> Iterator[Browser]:
 
 @cache
 def _program() -> str:
-    """The headless shell, where it is of the version that the driver is for; else the whole browser."""
+    """Return the headless shell if its version matches the driver, else the full browser."""
     if HEADLESS_SHELL.exists() and _version(HEADLESS_SHELL) == _version("chromedriver"):
         return str(Path(__file__).with_name("headless_shell.sh"))
     return shutil.which("chromium") or shutil.which("google-chrome") or ""

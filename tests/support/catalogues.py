@@ -1,6 +1,6 @@
-"""Catalogues of languages (foundation/locale): brought after the texts in templates and code, and compiled; `make words` calls this.
+"""Translation catalogues (foundation/locale): updated from the texts in templates and code, and compiled, by `make words`.
 
-A text that is new has no translation until somebody writes one into the .po files; tests/repo/test_languages.py names it.
+A new text has no translation until it is added to the .po files; tests/repo/test_languages.py reports it.
 """
 
 import io
@@ -18,7 +18,7 @@ from foundation.web.languages import DOMAIN, LOCALE, TRANSLATED_LANGUAGES
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("foundation", "databroker", "authorize", "authenticate", "proxy", "gateproject")
-# How babel finds the texts of code, and those of templates: (files, reader), and the functions that are given one.
+# How babel extracts the texts of code and templates: (files, extractor), and the functions that take a text.
 SOURCES = (
     ([("**.py", "python")], {"Message": None, "Sentence": None}),
     ([("foundation/templates/**.html", "jinja2")], {"_": None, "gettext": None, "ngettext": (1, 2)}),
@@ -27,7 +27,7 @@ SOURCES = (
 
 @cache
 def texts() -> Catalog:
-    """Every text of ours for people, with the files that hold it."""
+    """Return every translatable text, with the files that contain it."""
     found = Catalog()
     for methods, keywords in SOURCES:
         for file, _, text, _, _ in extract_from_dir(ROOT, methods, keywords=keywords, directory_filter=_is_ours):
@@ -44,20 +44,20 @@ def path_of(language: str, ending: str) -> Path:
 
 
 def written(language: str) -> Catalog:
-    """Catalogue as it is written down."""
+    """Return the catalogue in the .po file."""
     with path_of(language, "po").open("rb") as file:
         return read_po(file, locale=language)
 
 
 def compiled(catalogue: Catalog) -> bytes:
     made = io.BytesIO()
-    catalogue.creation_date = catalogue.revision_date = datetime(2026, 1, 1, tzinfo=UTC)  # the same whenever it is made
+    catalogue.creation_date = catalogue.revision_date = datetime(2026, 1, 1, tzinfo=UTC)  # reproducible
     write_mo(made, catalogue)
     return made.getvalue()
 
 
 def renewed(language: str) -> Catalog:
-    """Catalogue with the texts of today, in the order of their files, with the translations that are written down."""
+    """Return a catalogue with the current texts in the order of their files, and the existing translations."""
     known, made = written(language), Catalog(locale=language, header_comment=f"# Texts of our pages in {language}.", fuzzy=False)
     for message in sorted(texts(), key=lambda message: (sorted(message.locations), str(message.id))):
         if message.id:
@@ -67,7 +67,7 @@ def renewed(language: str) -> Catalog:
 
 
 def po(catalogue: Catalog) -> bytes:
-    """What is written down: without dates, and without what changes with each line of code."""
+    """Return the content of the .po file, without dates and line numbers."""
     made = io.BytesIO()
     write_po(made, catalogue, width=0, omit_header=True, include_lineno=False)
     forms = f'"Plural-Forms: {catalogue.plural_forms}\\n"\n'

@@ -1,4 +1,4 @@
-"""npm `oidc-provider`, a certified OpenID provider that nobody here wrote, as a child process."""
+"""npm `oidc-provider`, a certified third-party OpenID provider, as a child process."""
 
 import json
 import shutil
@@ -9,13 +9,13 @@ from typing import Any
 from tests.support.children import Child
 
 DIRECTORY = Path(__file__).parent / "oidc_provider"
-# In the open: the whole request goes through the browser, which may change it.
+# Without PAR: the request goes through the browser, which can change it.
 OPEN_REQUESTS = {"pushedAuthorizationRequests": {"enabled": False}}
 CLIENT_ID, CLIENT_SECRET = "gate-tests", "not a secret"
 
 
 def why_not_here() -> str:
-    """What is missing, "" where nothing is."""
+    """Return what is missing to run it, "" if nothing is."""
     if shutil.which("node") is None:
         return "node is missing: apt-get install nodejs"
     if not (DIRECTORY / "node_modules" / "oidc-provider").is_dir():
@@ -26,7 +26,7 @@ def why_not_here() -> str:
 class CertifiedProvider:
     """`with CertifiedProvider(redirect_uri) as provider:` listens on a free loopback port, as `provider.url`.
 
-    `client` is further metadata of our client, as RFC 7591 names it; `features` are the provider's own, as its library names them.
+    `client` is additional client metadata (RFC 7591); `features` are the provider's, named as in its library.
     """
 
     def __init__(self, redirect_uri: str, *, features: Mapping[str, Any] | None = None, **client: Any):

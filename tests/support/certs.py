@@ -1,4 +1,4 @@
-"""A certificate authority for one test run, and the files that gate and its clients want from it."""
+"""A certificate authority for one test run, and the files for gate and its clients."""
 
 import base64
 import hashlib
@@ -37,7 +37,7 @@ class CertificateFiles:
 
     @property
     def spki_hash(self) -> str:
-        """What Chromium's --ignore-certificate-errors-spki-list wants."""
+        """Return the key's hash for Chromium's --ignore-certificate-errors-spki-list."""
         return spki_hash(self.issued.certificate)
 
 
@@ -47,7 +47,7 @@ def spki_hash(certificate) -> str:
 
 
 def certificate_files(directory: Path, *names: str, authority: Authority | None = None) -> CertificateFiles:
-    """Issue one certificate for all `names` into `directory`, by a throw-away authority unless one is given."""
+    """Write one certificate for all `names` to `directory`, issued by a temporary authority unless one is given."""
     now = datetime.now(UTC)
     authority = authority or Authority.create("throw-away test authority", permitted=PERMITTED, now=now)
     issued = authority.issue(*names, now=now)
@@ -59,7 +59,7 @@ def certificate_files(directory: Path, *names: str, authority: Authority | None 
 
 
 def self_signed_client(directory: Path, name: str) -> tuple[Path, Path]:
-    """A client certificate that is its own authority, and its key: for servers that trust exactly this one."""
+    """Return a self-signed client certificate and its key, for servers that trust exactly this one."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)

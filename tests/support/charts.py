@@ -1,4 +1,4 @@
-"""Charts: deploy/helm rendered by a real Helm, without a cluster."""
+"""The chart deploy/helm, rendered by a real Helm without a cluster."""
 
 import shutil
 import subprocess
@@ -18,19 +18,19 @@ NAMESPACE, RELEASE = "access", "gate"
 
 Manifest = dict[str, Any]
 
-# It would read all that it knows, two megabytes, anew for each manifest.
+# Cached, because it would parse two megabytes of schemas for each manifest.
 kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
 
 
 def helm(*arguments: str | Path, given: str = "") -> "subprocess.CompletedProcess[str]":
-    """`.ci/test-tools` has built it where the machine has none."""
+    """Return the Helm binary, which `.ci/test-tools` builds if it is not installed."""
     program = shutil.which("helm") or ROOT / "tests" / "support" / "helm" / "built" / "helm"
     return subprocess.run([program, *arguments], input=given, capture_output=True, text=True, timeout=60)
 
 
 @cache
 def rendered(text: str) -> Sequence[Manifest]:
-    """What values (as YAML) come to.  AssertionError where the chart refuses them."""
+    """Render the chart with values (as YAML). Raises AssertionError if the chart rejects them."""
     done = templated(text)
     assert done.returncode == 0, done.stderr
     return tuple(manifest for manifest in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if manifest)
@@ -41,5 +41,5 @@ def templated(text: str) -> "subprocess.CompletedProcess[str]":
 
 
 def of_kind(manifests: Sequence[Manifest], kind: str) -> dict[str, Manifest]:
-    """By name."""
+    """Return the manifests of this kind by name."""
     return {manifest["metadata"]["name"]: manifest for manifest in manifests if manifest["kind"] == kind}

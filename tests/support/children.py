@@ -1,4 +1,4 @@
-"""Child processes of tests: a clean environment, a free port, a bounded wait for what they say, no orphan."""
+"""Child processes of tests: clean environment, free ports, bounded waits for output, no orphans."""
 
 import atexit
 import json
@@ -20,17 +20,17 @@ ROOT = Path(__file__).parents[2]
 POLL = 0.02  # seconds
 
 
-# Below those that the kernel gives to outgoing connections: one of these could take a port before its server does.
+# Below the kernel's ephemeral ports: an outgoing connection could take such a port before its server binds it.
 PORTS = range(15_000, 32_768)
-_chosen = random.SystemRandom()  # the tests' own generator begins anew with each
-# A name of the kernel's for each port that was given to somebody, who may not have begun to listen yet: no other process that tests has it,
-# nor this one soon.
+_chosen = random.SystemRandom()  # a separate generator, because that of the tests is reseeded for each test
+# An abstract socket per allocated port, which reserves it among all test processes until its server listens,
+# and for some time in this process.
 _given: deque[socket.socket] = deque()
 
 
 @atexit.register
 def _give_back() -> None:
-    """What is left open is told of at the end, in some runs by a line for each."""
+    """Close the reservations, because leaked sockets are reported at the end."""
     for name in _given:
         name.close()
 
@@ -58,7 +58,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Without the settings that gate would read from it."""
+    """Return the environment without gate's settings."""
     kept = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
     return {name: os.environ[name] for name in kept if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | more
 
@@ -86,7 +86,7 @@ def _started(command: list[str], environment: dict[str, str]) -> subprocess.Pope
 
 
 class Child:
-    """A program under test; `lines` are its standard output and error as they came, while `is_read` is set."""
+    """A child process under test. `lines` are its standard output and error, while `is_read` is set."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Child:
     def lines(self) -> list[str]:
         if not self._has_ended and self.process.poll() is not None:
             self._has_ended = True
-            self._reader.join(1)  # what it said last may not be read yet
+            self._reader.join(1)  # the last output may not be read yet
         return self._lines
 
     @property
@@ -128,15 +128,15 @@ class Child:
 
     @property
     def events(self) -> list[dict]:
-        """The lines that are JSON objects: gate's log."""
-        with self._reading_events:  # each line once, however often somebody who waits looks
+        """Return the lines that are JSON objects, which is gate's log."""
+        with self._reading_events:  # each line is parsed once, however often a waiting test reads them
             new = self.lines[self._lines_read :]
             self._events += [json.loads(line) for line in new if line.startswith("{")]
             self._lines_read += len(new)
             return list(self._events)
 
     def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 20) -> None:
-        """As wait_until, but the child's end is a failure that shows what it said."""
+        """As wait_until, but fail with the child's output if it exits."""
         is_met = False
 
         def is_over() -> bool:
@@ -159,19 +159,19 @@ class Child:
         return next(line for line in self.lines if text in line)
 
     def stop(self, number: signal.Signals = signal.SIGTERM, timeout: float = 30) -> int:
-        """The exit status."""
+        """Stop the child and return its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.ended(timeout)
 
     def ended(self, timeout: float = 30) -> int:
-        """The exit status of who was told to stop before; a second signal may end a process that is about to end by itself."""
+        """Return the exit status of a child that was already signalled, because a second signal may kill a process that is exiting."""
         try:
             status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"still running {timeout:.0f} s after it was told to stop; it said:\n{self.output}") from None
+            raise AssertionError(f"still running {timeout:.0f} s after the signal to stop. Output:\n{self.output}") from None
         finally:
             self.is_read.set()
             self._reader.join(5)

@@ -1,4 +1,4 @@
-"""Client certificates of every kind, good and bad, and the files that TLS clients want from them."""
+"""Valid and invalid client certificates, and their files for TLS clients."""
 
 import ssl
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ CLIENT, SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUT
 
 @dataclass(frozen=True)
 class Issued:
-    """A certificate with its key; it can issue others whether it may or not."""
+    """A certificate with its key. It can issue others even if it is not a CA."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -41,7 +41,7 @@ class Issued:
         return path
 
     def shown_by(self, context: ssl.SSLContext, directory: Path, *beside: "Issued") -> ssl.SSLContext:
-        """The context, which shows this certificate and those beside it."""
+        """Return the context, which presents this certificate and its chain."""
         context.load_cert_chain(self.write(directory, *beside))
         return context
 

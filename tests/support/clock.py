@@ -1,12 +1,12 @@
-"""Time that passes when a test says so."""
+"""A clock that tests control."""
 
 import pytest
 
-NOW = 1_700_000_000.0  # in the past: servers have a clock of their own
+NOW = 1_700_000_000.0  # in the past, because servers use the system clock
 
 
 class Clock:
-    """Unix seconds."""
+    """The clock, in Unix seconds."""
 
     now = NOW
 

@@ -1,12 +1,12 @@
-"""Closing of servers of asyncio, so that no connection stays open that was accepted in the same moment."""
+"""Closing of asyncio servers without leaking a connection that is accepted concurrently."""
 
 import asyncio
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Close a server whose handler has begun on each connection that was accepted.
+    """Close a server after its handler has started for each accepted connection.
 
-    One that is closed before makes no connection of what it has just accepted (CPython 3.11, `Server._attach`), and leaves it open.
+    A server that is closed earlier leaks connections it has just accepted (CPython 3.11, `Server._attach`).
     """
     for listening in server.sockets:
         asyncio.get_running_loop().remove_reader(listening.fileno())

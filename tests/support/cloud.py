@@ -1,9 +1,9 @@
-"""A cloud's metadata server and token endpoint on loopback, answering as the vendor documents them.
+"""A cloud's metadata server and token endpoint on loopback, as documented by the vendor.
 
 async with Cloud() as cloud:
     settings = {"cloud_serverless_metadata_url": cloud.url}                       # the account of the machine
     settings = {"cloud_serverless_authentication_service_account_file": ...}      # with cloud.account_json() in it
-    cloud.bend = {"aud": "https://other"}; cloud.answer = (500, b"")              # what it does wrong
+    cloud.bend = {"aud": "https://other"}; cloud.answer = (500, b"")              # incorrect behaviour
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def account_json(token_uri: str = "https://oauth2.googleapis.com/token") -> byte
 
 
 class Cloud(FakeApi):
-    """`asked` holds the audiences of the tokens that were asked for; `gate` holds back the answers until it is set."""
+    """The server. `asked` contains the audiences of requested tokens; responses wait until `gate` is set."""
 
     def __init__(self, clock: Callable[[], float] = time.time):
         super().__init__()

@@ -1,4 +1,4 @@
-"""PyPI `moto` as Amazon Cognito: user pools, their API, keys and tokens.  It has no hosted pages, so nobody can sign in there by a browser.
+"""PyPI `moto` as Amazon Cognito: user pools, their API, keys and tokens. It has no hosted pages, so a browser can't sign in there.
 
 with Cognito() as cognito:
     pool = cognito.new_pool()
@@ -15,7 +15,7 @@ from tests.support.children import Child, free_port
 
 REGION = "eu-west-1"
 PASSWORD = "Passw0rd!of-tests"
-# moto looks at the region and the service only.
+# moto checks only the region and the service.
 CREDENTIALS = f"AWS4-HMAC-SHA256 Credential=tests/20260101/{REGION}/cognito-idp/aws4_request, SignedHeaders=host, Signature=none"
 
 
@@ -59,7 +59,7 @@ class Pool:
 
     @property
     def issuer(self) -> str:
-        """What its tokens and its discovery document say, wherever moto answers."""
+        """The issuer in its tokens and discovery document, independent of moto's address."""
         return f"https://cognito-idp.{REGION}.amazonaws.com/{self.id}"
 
     @property

@@ -1,4 +1,4 @@
-"""Cookie headers as browsers send them: the session's cookie of a host, and its companion."""
+"""Cookie headers as browsers send them: the session cookie of a host, and its binding cookie."""
 
 from collections.abc import Mapping
 
@@ -10,23 +10,23 @@ SESSION, COMPANION = "_gate", "__Host-_gate"
 
 
 def kept(set_cookies: list[str]) -> str:
-    """The Cookie header's value after these Set-Cookie values."""
+    """Return the value of the Cookie header after these Set-Cookie values."""
     return "; ".join(each.partition(";")[0] for each in set_cookies)
 
 
 def signed_in(cookies: SessionCookies, session_id: str, host_port: str, *, issued: float, expires: float) -> str:
-    """What the browser of a live session sends to this host."""
+    """Return the Cookie header that the browser of a live session sends to this host."""
     return kept(cookies.set_cookies(session_id, host_port, issued_at=issued, expires_at=expires, now=issued))
 
 
 def of_client(client: httpx.AsyncClient, host: str) -> str:
-    """`host` is without a port."""
+    """Return the cookies of a client for `host` (without a port)."""
     found = {each.name: each.value for each in client.cookies.jar if each.domain == host and each.name in (SESSION, COMPANION)}
     return of_jar({name: value or "" for name, value in found.items()})
 
 
 def values_of(client: httpx.AsyncClient, host: str) -> bytes:
-    """What stands behind `_gate=` in the Cookie header: the session's value, and the companion."""
+    """Return the values of `_gate` in a Cookie header: the session cookie and the binding cookie."""
     return of_client(client, host).removeprefix(f"{SESSION}=").encode()
 
 

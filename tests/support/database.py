@@ -1,4 +1,4 @@
-"""A database for tests: made once a session, empty at the start of each test that asks for it."""
+"""A database for tests: created once per session, and empty at the start of each test that uses it."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -14,16 +14,16 @@ from django.test.utils import setup_databases, teardown_databases
 
 Result = TypeVar("Result")
 
-# Django's own rows, written by `migrate` and cached by it for the life of the process.
+# Rows that Django's `migrate` writes and caches for the lifetime of the process.
 KEPT = {"django_content_type", "auth_permission"}
 
 
 @pytest.fixture(scope="session")
 def database_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    # A file, not SQLite's memory: threads must meet the locks that they meet in earnest.
+    # A file instead of memory, so that threads meet the same locks as in production.
     connections["default"].settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "gate.sqlite3")
     made = setup_databases(verbosity=0, interactive=False)
-    # SQLite tidies the files up when nobody has them open any more, which would be at the end of each test.
+    # One connection stays open, because SQLite would otherwise clean up the files at the end of each test.
     with closing(sqlite3.connect(connection.settings_dict["NAME"])) as open_all_the_time:
         open_all_the_time.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
         yield
@@ -32,7 +32,7 @@ def database_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def database(database_once: None) -> Iterator[None]:
-    # Before, and not after: what is done without asking for the database may be told in its audit log as well.
+    # Before the test, not after it: tests that do not use the database may also write to its audit log.
     empty_the_tables()
     yield
     connection.close()
@@ -55,13 +55,13 @@ def _tables() -> set[str]:
 
 
 def row(model: type[models.Model], **values: Any) -> Any:
-    """A row of a table that only shows records, as its one writer makes it."""
+    """Create a row of a read-only projection, as its writer does."""
     (made,) = model.rows.bulk_create([model(**values)])  # type: ignore[attr-defined]
     return made
 
 
 async def in_database(question: Callable[[], Result]) -> Result:
-    """Ask the ORM from a coroutine, leaving no connection open in the thread that asked."""
+    """Use the ORM from a coroutine, and close the connection of its thread."""
     return await sync_to_async(_ask)(question)
 
 

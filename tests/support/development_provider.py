@@ -1,4 +1,4 @@
-"""The demo's identity provider as a child process: pick a person, no password."""
+"""The demo's identity provider as a child process: users sign in without a password."""
 
 import json
 import re
@@ -21,7 +21,7 @@ class DevelopmentProvider:
         self.url = f"http://localhost:{announcement['port']}"
 
     def change(self, person: Person) -> None:
-        """From now on the provider says this about them."""
+        """Change the claims of a user."""
         claims = {name: value for name, value in person.claims().items() if name != "sub"}
         httpx.put(f"{self.url}/users/{person.sub}", json=claims, trust_env=False).raise_for_status()
 
@@ -36,14 +36,14 @@ class DevelopmentProvider:
 
 
 async def pick_person(client: httpx.AsyncClient, page: httpx.Response, sub: str) -> httpx.Response:
-    """What a click on a person's name does; `page` is the provider's.  Returns its redirect back to gate."""
+    """Submit the form for a user on the provider's `page`, and return its redirect to gate."""
     if not re.search(rf'name="sub" value="{re.escape(sub)}"', page.text):
         raise AssertionError(f"{page.url} does not offer {sub}: {page.status_code}\n{page.text[:2000]}")
     return await client.post(page.url, data={"sub": sub})
 
 
 async def tokens_of(provider_url: str, sub: str) -> dict[str, str]:
-    """As a program of this person gets them that is the provider's client, too."""
+    """Return the tokens that another client of the provider gets for this user."""
     redirect_uri = "http://localhost:7000/cb"
     asked = {
         "client_id": "gate-tests",

@@ -1,4 +1,4 @@
-"""A vendor's directory, a data broker, and a clock that sleeping turns.
+"""A vendor's directory, a data broker, and a clock that is advanced by sleeping.
 
 async with FakeDirectory.of("okta") as directory:
     stage = Stage(directory, tmp_path)
@@ -19,11 +19,11 @@ from tests.support.fake_directories import FakeDirectory
 from tests.support.options import make_options
 
 Records = dict[str, Any]
-LONG = 60.0  # seconds that a reading may take
+LONG = 60.0  # timeout of a sync in seconds
 
 
 class Stage:
-    """One directory, a data broker, and a clock that sleeping turns."""
+    """One directory, a data broker, and a clock that is advanced by sleeping."""
 
     def __init__(self, directory: FakeDirectory, tmp_path: Path, **settings: Any):
         self.directory = directory
@@ -34,7 +34,7 @@ class Stage:
         self.source = self.new_source()
 
     def new_source(self) -> DirectorySource:
-        """That remembers nothing."""
+        """Return a source without state."""
         vendor = build_vendor(self.options, self.options.first_provider, self.clock)
         assert vendor is not None
         return DirectorySource(self.options, vendor, self.clock, sleep=self.sleep)
@@ -47,11 +47,11 @@ class Stage:
         self.now += seconds
 
     async def read(self, timeout: float = LONG) -> DirectoryRunRecord:
-        self.now += 1  # what is written later is newer
+        self.now += 1  # later writes are newer
         return await SyncRun(self.source, self.broker, timeout, self.clock).run()
 
     async def read_anew(self, timeout: float = LONG) -> DirectoryRunRecord:
-        """As after a restart, and by force, so that nothing but the failure itself keeps what is known."""
+        """Sync as after a restart and with `force`, so that only the failure itself retains the existing records."""
         self.now += 1
         source = self.new_source()
         try:

@@ -1,7 +1,7 @@
-"""Envoy Gateway's words for Envoy: what its controller makes of the objects in examples/envoy_gateway, as far as gate has to do with it.
+"""Envoy Gateway's configuration of Envoy: renders the objects in examples/envoy_gateway like its controller, as far as gate needs.
 
-The controller needs a cluster.  This follows what version 1.8 renders: a filter for each SecurityPolicy, disabled but on the routes of its
-target, which say its context extensions; paths and headers by ClientTrafficPolicy; each PathPrefix ends at a slash.
+The controller needs a cluster. This follows the output of version 1.8: a filter per SecurityPolicy, enabled only on the routes of
+its target, which have its context extensions; paths and headers by ClientTrafficPolicy; each PathPrefix ends at a slash.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class GatewayPlace:
-    """Where the Envoy is, and what its clusters lead to; `hosts` are the example's names -> those here."""
+    """Addresses of the Envoy and of its clusters; `hosts` maps the example's names to those of the test."""
 
     port: int
     gate_port: int
@@ -47,7 +47,7 @@ def _of(kind: str) -> list[Config]:
 
 
 def configuration(place: GatewayPlace, route_ids: Mapping[str, str]) -> Config:
-    """Bootstrap of the Envoy; `route_ids` are gate's, by prefix of the application: each has a policy like the example's."""
+    """Return the bootstrap of the Envoy. `route_ids` are gate's, by path prefix; each has a policy like the example's."""
     filters: list[Config] = []
     hosts: dict[str, list[Config]] = {}
     (application,) = [route for route in _of("HTTPRoute") if route["metadata"]["namespace"] != "gate"]
@@ -102,7 +102,7 @@ def _ext_authz(asked: Config) -> Config:
 
 
 def _extensions(asked: Config, token: str, route_id: str) -> dict[str, str]:
-    """A reference is to a Secret that holds the token; the value is the route's id, which the example leaves open."""
+    """Return the context extensions: the token comes from a Secret, the route's id replaces the example's placeholder."""
     values = {"ValueRef": token, "Value": route_id}
     return {each["name"]: values[each["type"]] for each in asked["contextExtensions"]}
 

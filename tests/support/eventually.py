@@ -1,4 +1,4 @@
-"""Waiting for what happens by itself; only a failing test waits long."""
+"""Waiting for conditions; only a failing test waits long."""
 
 import asyncio
 import inspect
@@ -8,7 +8,7 @@ PATIENCE = 30.0  # seconds
 
 
 async def eventually(condition: Callable[[], object], what: str = "") -> None:
-    """`condition` may be a coroutine function."""
+    """Wait until `condition`, which may be a coroutine function, is true."""
     try:
         async with asyncio.timeout(PATIENCE):
             while not (await found if inspect.isawaitable(found := condition()) else found):

@@ -1,4 +1,4 @@
-"""How many examples does a property have in this run?  `@examples(20)`; GATE_EXAMPLES=50 tries fifty times as many."""
+"""Number of examples of a property test: `@examples(20)`; GATE_EXAMPLES=50 multiplies it by fifty."""
 
 import os
 

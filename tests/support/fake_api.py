@@ -1,4 +1,4 @@
-"""A small HTTP server on loopback for vendors' APIs: keeps what it was asked, and fails where and how a test says.
+"""A small HTTP server on loopback for vendors' APIs: records requests, and fails as a test configures.
 
 async with SomeApi() as api:
     api.url
@@ -38,7 +38,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """`body` None is a connection that breaks off before the answer; with `is_cut` it breaks off within."""
+    """A response. With `body` None the connection is reset before it, with `is_cut` within it."""
 
     status: int = 200
     body: bytes | None = b""
@@ -104,7 +104,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
 
 
 async def _write(writer: asyncio.StreamWriter, answer: Answer) -> bool:
-    """False where the connection ends with it."""
+    """Write a response; return False if the connection ends with it."""
     if answer.body is None:
         return False
     headers = {"Content-Length": str(len(answer.body) + answer.is_cut), **answer.headers}

@@ -1,4 +1,4 @@
-"""One small company, as the directory of each vendor tells of it: pages, credentials and deltas as the vendors document them.
+"""The directory of one small company at each vendor: pagination, credentials and deltas as the vendors document them.
 
 async with FakeDirectory.of("okta") as directory:
     options = make_options(tmp_path, **directory.settings())
@@ -22,14 +22,14 @@ from tests.support.cloud import ACCOUNT, account_json
 from tests.support.fake_api import Answer, FakeApi, Request, as_json
 from tests.support.fake_idp import RSA_KEY
 
-PAGE = 2  # entries of one page, whatever is asked for
+PAGE = 2  # entries per page, regardless of the request
 TENANT = "11111111-2222-3333-4444-555555555555"
 NUMBERS = {"ann": 101, "bob": 102, "carol": 103, "zoe": 104, "dan": 105, "engineering": 7, "backend": 101, "empty": 9}
 
 
 @dataclass
 class Company:
-    """Who is in `backend` is in `engineering`, too, where the vendor knows groups in groups; carol is in none, nobody in `empty`."""
+    """Members of `backend` are in `engineering` as well if the vendor has nested groups; carol is in no group, `empty` has no members."""
 
     users: dict[str, tuple[str, str]] = field(
         default_factory=lambda: {
@@ -48,7 +48,7 @@ class Company:
         return direct | ({self.inside[group] for group in direct if self.inside.get(group) in self.groups} if is_nested else set())
 
     def everybody_in(self, group: str) -> list[str]:
-        """With those of the groups inside it."""
+        """Return the members, those of nested groups included."""
         inner = [child for child, parent in self.inside.items() if parent == group and child in self.groups]
         return list(dict.fromkeys(itertools.chain(*(self.members.get(each, ()) for each in (group, *inner)))))
 
@@ -56,14 +56,14 @@ class Company:
 class FakeDirectory(FakeApi):
     provider: ClassVar[str]
     knows_nesting: ClassVar[bool] = False
-    lists_everybody: ClassVar[bool] = True  # also who is in no group
+    lists_everybody: ClassVar[bool] = True  # includes users without groups
     knows_emails: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__()
         self.company = Company()
         self.token = "token-1"
-        self.foreign = ""  # an origin that next links lead to
+        self.foreign = ""  # origin of the next links
 
     @staticmethod
     def of(provider: str) -> "FakeDirectory":
@@ -87,7 +87,7 @@ class FakeDirectory(FakeApi):
         return str(NUMBERS[group])
 
     def group_named(self, group: str) -> tuple[str, str]:
-        """Name and e-mail as the vendor tells them."""
+        """Return name and email as the vendor returns them."""
         return group, ""
 
     def expected_user(self, user: str) -> DirectoryUser:
@@ -128,7 +128,7 @@ class FakeDirectory(FakeApi):
         return f"{self.foreign or self.url}{request.path}?{urlencode({**request.query, **query})}"
 
     def linked(self, request: Request, entries: list[Any]) -> Answer:
-        """A list in pages, the next of which the Link header names."""
+        """Return a paginated list with Link headers."""
         start = int(request.query.get("after", 0))
         links = [f'<{self.next_url(request, after=start)}>; rel="self"']
         if start + PAGE < len(entries):
@@ -147,7 +147,7 @@ class Google(FakeDirectory):
         return f"{group}@corp.example", f"{group}@corp.example"
 
     def issue(self, request: Request) -> Answer:
-        times = {"verify_iat": False, "verify_exp": False}  # tests have a clock of their own
+        times = {"verify_iat": False, "verify_exp": False}  # tests use another clock
         claims = jwt.decode(request.form["assertion"], RSA_KEY.public_key(), ["RS256"], audience=f"{self.url}/token", options=times)
         is_ours = (claims["iss"], claims["sub"]) == (ACCOUNT, "admin@corp.example")
         is_narrow = all(scope.endswith(".readonly") for scope in claims["scope"].split())
@@ -206,7 +206,7 @@ class Azure(FakeDirectory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: dict[str, Company] = {}  # by delta token, what was known then
+        self.told: dict[str, Company] = {}  # state by delta token
         self._tokens = itertools.count(1)
 
     def account(self) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class Azure(FakeDirectory):
 
     def _user(self, user: str) -> dict[str, Any]:
         name, email = self.company.users[user]
-        # As a guest has it, whose address only the name tells.
+        # A guest: the address is only in the user name.
         guest = {"mail": None, "userPrincipalName": f"{email.replace('@', '_')}#EXT#@corp.onmicrosoft.com"}
         return {"id": self.user_id(user), "displayName": name, **(guest if user == "bob" else {"mail": email, "userPrincipalName": email})}
 
@@ -276,7 +276,7 @@ class Azure(FakeDirectory):
             old, new = (self._members(company, group) if group in company.groups else set() for company in (before, self.company))
             changes = [{"@odata.type": "#microsoft.graph.user", "id": id} for id in sorted(new - old)]
             changes += [{"@odata.type": "#microsoft.graph.user", "id": id, "@removed": {"reason": "deleted"}} for id in sorted(old - new)]
-            # A large group comes in pieces, the name with the first.
+            # A large group is split over several entries; the first has the name.
             if group not in before.groups:
                 yield {"id": self.group_id(group), "displayName": group, **({"members@delta": changes[:1]} if changes else {})}
                 changes = changes[1:]
@@ -301,7 +301,7 @@ class Okta(FakeDirectory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.changed: dict[str, str] = {}  # group -> when its members changed last
+        self.changed: dict[str, str] = {}  # group -> time of the last change of its members
 
     def account(self) -> dict[str, Any]:
         return {"api_key": "okta-key"}
@@ -391,7 +391,7 @@ class OneLogin(FakeDirectory):
 
 
 class GitHub(FakeDirectory):
-    """A team's members are those of its child teams, too."""
+    """GitHub's directory. A team includes the members of its child teams."""
 
     provider = "github"
     knows_nesting = True
@@ -436,7 +436,7 @@ class GitHub(FakeDirectory):
 
 
 class GitLab(FakeDirectory):
-    """Who is in a group is in the groups below it: here `engineering` lies below `backend`, so that the company is the same."""
+    """GitLab's directory. Members of a group are members of its subgroups: `engineering` is below `backend`, for the same memberships."""
 
     provider = "gitlab"
     knows_nesting = True
@@ -527,7 +527,7 @@ class Auth0(FakeDirectory):
 
 
 class ByName(Okta):
-    """Who signs in as alice is alice here, too."""
+    """Directory whose user ids are the subjects of the sign-in."""
 
     def user_id(self, user: str) -> str:
         return user

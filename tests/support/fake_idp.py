@@ -1,8 +1,8 @@
-"""A small OpenID provider on loopback whose every answer can be bent.
+"""A small OpenID provider on loopback whose responses can be overridden.
 
 idp = await FakeIdP.started()
 idp.bend.claims = {"iss": "https://evil.example"}     # into the next ID tokens; a value of ABSENT removes the claim
-callback_url = idp.pick(authorization_url, "alice")   # what the person's click at the provider leads to
+callback_url = idp.pick(authorization_url, "alice")   # the redirect after the user's sign-in at the provider
 """
 
 import asyncio
@@ -30,7 +30,7 @@ PEOPLE: dict[str, dict[str, Any]] = {
     "alice": {"name": "Alice Adams", "email": "alice@corp.example", "email_verified": True, "groups": ["engineering"]},
     "bob": {"name": "Bob Brown", "email": "bob@corp.example", "email_verified": True, "groups": ["sales"]},
 }
-# Made once: an RSA key takes long enough to be felt in every test.
+# Generated once, because an RSA key is slow to generate.
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER_RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
@@ -52,17 +52,17 @@ class Answer:
 
 @dataclass
 class Bend:
-    """What this provider does other than it should."""
+    """Deviations of this provider from correct behaviour."""
 
     discovery: dict[str, Any] = field(default_factory=dict)
     header: dict[str, Any] = field(default_factory=dict)
     claims: dict[str, Any] = field(default_factory=dict)
     userinfo: dict[str, Any] = field(default_factory=dict)
-    signed_userinfo: dict[str, Any] | None = None  # further claims of a signed response, instead of a JSON object
-    tokens: dict[str, Any] = field(default_factory=dict)  # members of the token endpoint's answer
-    token: Callable[[dict[str, Any], dict[str, Any]], str] | None = None  # (header, claims) -> a whole ID token
-    answers: dict[str, Answer | Callable[[], Answer]] = field(default_factory=dict)  # by path, instead of everything else
-    holds: dict[str, asyncio.Event] = field(default_factory=dict)  # by path, what its answer waits for
+    signed_userinfo: dict[str, Any] | None = None  # additional claims of a signed response, instead of a JSON object
+    tokens: dict[str, Any] = field(default_factory=dict)  # members of the token response
+    token: Callable[[dict[str, Any], dict[str, Any]], str] | None = None  # (header, claims) -> complete ID token
+    answers: dict[str, Answer | Callable[[], Answer]] = field(default_factory=dict)  # responses by path, which replace all others
+    holds: dict[str, asyncio.Event] = field(default_factory=dict)  # events by path for which the response waits
 
 
 @dataclass
@@ -84,10 +84,10 @@ class FakeIdP:
         self.algorithm = "RS256"
         self.kid = "key-1"
         self.clock: Callable[[], float] = time.time
-        self.rotates = True  # each refresh token works once; a second use ends the grant
-        self.lifetime = 3600  # of access tokens, in seconds
+        self.rotates = True  # each refresh token is valid once; its reuse ends the grant
+        self.lifetime = 3600  # lifetime of access tokens in seconds
         self._codes: dict[str, dict[str, Any]] = {}
-        self._grants: dict[str, dict[str, Any]] = {}  # by refresh token, also those used up
+        self._grants: dict[str, dict[str, Any]] = {}  # by refresh token, used ones included
         self._access_tokens: dict[str, str] = {}
         self._server: asyncio.Server | None = None
 
@@ -111,18 +111,18 @@ class FakeIdP:
         return sum(request.path == path for request in self.requests)
 
     def pick(self, authorization_url: str, sub: str, **more: str) -> str:
-        """The person agrees; returns the URL that the provider sends the browser to.  `more` are further parameters of it."""
+        """Sign in as a user and return the URL of the provider's redirect. `more` are its additional parameters."""
         asked = {name: values[0] for name, values in parse_qs(urlsplit(authorization_url).query).items()}
         code = secrets.token_urlsafe(16)
         self._codes[code] = {"sub": sub, **asked}
         return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.issuer, **more})}"
 
     def serve_discovery_at(self, path: str, issuer: str) -> None:
-        """As a provider whose document lies elsewhere than its issuer says."""
+        """Serve the discovery document at another URL than the issuer's."""
         self.bend.answers[path] = lambda: Answer.json({**self._discovery(), "issuer": issuer})
 
     def signed_in(self, sub: str) -> dict[str, Any]:
-        """What the token endpoint would give for the code of a sign-in with the nonce `nonce`."""
+        """Return the token response for the code of a sign-in with this nonce."""
         answer = self._tokens({"client_id": CLIENT_ID, "sub": sub, "nonce": "nonce"})
         return json.loads(answer.body)
 
@@ -136,7 +136,7 @@ class FakeIdP:
             "exp": int(now) + 600,
             "iat": int(now),
             "nonce": asked.get("nonce", ABSENT),
-            "auth_time": int(now) if "max_age" in asked else ABSENT,  # as the standard allows: only where it is asked for
+            "auth_time": int(now) if "max_age" in asked else ABSENT,  # as the standard allows: only if requested
             "at_hash": encoded(digest[: len(digest) // 2]),
             **PEOPLE[asked["sub"]],
             **self.bend.claims,
@@ -149,7 +149,7 @@ class FakeIdP:
         return signed(header, claims, self.signing_key, self.algorithm)
 
     def logout_token(self, *, header: dict[str, Any] | None = None, **claims: Any) -> str:
-        """As this provider sends it to tell of a sign-out; a claim of ABSENT is left out."""
+        """Return a logout token of this provider; a claim of ABSENT is omitted."""
         now = int(self.clock())
         said = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 120, "jti": secrets.token_urlsafe(16)}
         said |= {"events": {LOGOUT_EVENT: {}}, **claims}
@@ -168,7 +168,7 @@ class FakeIdP:
                 if not self.keeps_connections:
                     break
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client went away, or the test is over
+            pass  # the client has disconnected, or the test has ended
         finally:
             writer.close()
 
@@ -222,7 +222,7 @@ class FakeIdP:
             return Answer.json({"error": "invalid_client"}, 401)
         if form.get("grant_type") == "refresh_token":
             return self._refresh(form.get("refresh_token", ""))
-        asked = self._codes.pop(form.get("code", ""), None)  # a code works once
+        asked = self._codes.pop(form.get("code", ""), None)  # a code is valid once
         challenge = encoded(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
         if asked is None or asked["redirect_uri"] != form.get("redirect_uri") or asked.get("code_challenge") != challenge:
             return Answer.json({"error": "invalid_grant"}, 400)
@@ -234,7 +234,7 @@ class FakeIdP:
             return Answer.json({"error": "invalid_grant"}, 400)
         if grant["refresh_token"] != refresh_token:
             self.reused += 1
-            grant["is_over"] = True  # RFC 9700 4.14.2: a token used twice was stolen
+            grant["is_over"] = True  # RFC 9700 4.14.2: the reuse of a token means that it was stolen
             return Answer.json({"error": "invalid_grant"}, 400)
         self.refreshed += 1
         return self._tokens({name: value for name, value in grant["asked"].items() if name != "nonce"}, grant)
@@ -258,7 +258,7 @@ class FakeIdP:
         return Answer.json({name: value for name, value in tokens.items() if value is not ABSENT})
 
     def give_access(self, access_token: str, subject: str) -> None:
-        """A token that a program has of this person, without a sign-in here."""
+        """Return an access token of this user for another client, without a sign-in."""
         self._access_tokens[access_token] = subject
 
     def _revoke(self, request: Request) -> Answer:
@@ -283,7 +283,7 @@ class FakeIdP:
 
 
 def signed(header: dict[str, Any], claims: dict[str, Any], key: Any, algorithm: str) -> str:
-    """A token of exactly this header and these claims, signed with `algorithm` whatever the header says."""
+    """Return a token with exactly this header and these claims, signed with `algorithm` regardless of the header."""
     signing_input = f"{encoded(json.dumps(header).encode())}.{encoded(json.dumps(claims).encode())}".encode()
     implementation = jwt.get_algorithm_by_name(algorithm)
     return f"{signing_input.decode()}.{encoded(implementation.sign(signing_input, key))}"

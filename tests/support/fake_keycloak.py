@@ -1,10 +1,10 @@
-"""A provider that behaves as Keycloak 26.0 was measured to, where it differs from others: how sessions and tokens hang together.
+"""A provider with the behaviour measured for Keycloak 26.0 where it differs from others: relations of sessions and tokens.
 
 | what happens | ends |
 |---|---|
-| revocation of a refresh token | all sessions of its person |
+| revocation of a refresh token | all sessions of its user |
 | revocation of an access token | that token |
-| `end_session_endpoint` with an ID token | the session of its `sid`, unless it is an offline one |
+| `end_session_endpoint` with an ID token | the session of its `sid`, unless it is an offline session |
 """
 
 import json
@@ -27,13 +27,13 @@ class FakeKeycloak(FakeIdP):
         return super().issuer + REALM
 
     def sign_out(self, end_session_url: str) -> None:
-        """The browser arrives there."""
+        """Open the logout URL as the browser does."""
         url = urlsplit(end_session_url)
         assert url.path == f"{PROTOCOL}/logout"
         self.end_session(unverified_claims(parse_qs(url.query)["id_token_hint"][0])["sid"])
 
     def end_session(self, sid: str) -> None:
-        """Also by an administrator there."""
+        """End a session, as an administrator can do as well."""
         for grant in self._grants.values():
             if grant["asked"]["sid"] == sid and not grant["is_offline"]:
                 grant["is_over"] = True

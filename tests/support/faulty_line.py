@@ -1,4 +1,4 @@
-"""A line to a server on loopback that a test makes slow, silent or broken: the partitions and slow machines of a real network."""
+"""Faults of a network: a relay to a server on loopback that a test can slow down, stall or cut."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ TICK = 0.01
 
 
 class FaultyLine:
-    """Listens at `port`, leads to `server_port`.  Its methods come from any thread and hold for connections old and new."""
+    """Relay from `port` to `server_port`. Its methods are thread-safe and apply to existing and new connections."""
 
     def __init__(self, server_port: int):
         self._server_port = server_port
@@ -26,20 +26,20 @@ class FaultyLine:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def silence(self) -> None:
-        """Nothing passes any more, and nobody is told: connections stay open, what is sent is lost."""
+        """Drop all data without closing connections."""
         self._is_silent = True
 
     def cut(self) -> None:
-        """Every connection breaks, and new ones break at once."""
+        """Reset all connections, and new ones immediately."""
         self._is_cut = True
         self._loop.call_soon_threadsafe(self._break)
 
     def slow_down(self, seconds: float) -> None:
-        """Each piece, both ways, comes so much later."""
+        """Delay each chunk by this time, in both directions."""
         self._delay = seconds
 
     def mend(self) -> None:
-        """For new connections; those that lost something stay dead."""
+        """Relay new connections again; those that lost data stay unusable."""
         self._is_silent = self._is_cut = False
         self._delay = 0.0
 

@@ -1,7 +1,7 @@
-"""`-p tests.support.forks --forks=3`: tests in three processes at once, each forked from the one that has collected them.
+"""`-p tests.support.forks --forks=3`: tests in three concurrent processes, forked from the process that has collected them.
 
-A process takes the next file when it is done with one, because the tests of a file share what they start.  pytest-xdist does the same for
-twice the price: with it each process collects anew, and six messages go to and fro for each test.
+A process takes one file at a time, because the tests of a file share fixtures. pytest-xdist does the same at twice the cost:
+each of its processes collects the tests again, and exchanges six messages per test.
 """
 
 import importlib
@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 _NUMBER = struct.Struct("I")
-WORTH_TELLING = 0.1  # seconds that were spent before a test or after it, for the list of those that took longest
+WORTH_TELLING = 0.1  # seconds spent in setup or teardown, for the list of the slowest tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--forks", type=int, default=0, help="so many processes that test at once")
+    parser.addoption("--forks", type=int, default=0, help="number of concurrent test processes")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,11 +33,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     assert threading.active_count() == 1, "a file of tests starts a thread when it is imported"
     files = [list(tests) for _, tests in groupby(session.items, lambda item: item.path)]
     queue, filling = os.pipe()
-    os.write(filling, b"".join(map(_NUMBER.pack, range(len(files)))))  # a pipe holds the numbers of sixteen thousand
+    os.write(filling, b"".join(map(_NUMBER.pack, range(len(files)))))  # a pipe has room for sixteen thousand numbers
     os.close(filling)
     session.config.get_terminal_writer().flush()
     if (prepared := sys.modules.get("tests.support.prepared")) is not None:
-        prepared.begin()  # one for all of them
+        prepared.begin()  # shared by all processes
     processes: dict[Connection, int] = {}
     for _ in range(min(count, len(files))):
         line, telling = Pipe(duplex=False)
@@ -75,7 +75,7 @@ def _listen(session: pytest.Session, lines: list[Connection], queue: int) -> Non
                 untold.pop(report.nodeid, None)
                 hook.pytest_runtest_logreport(report=report)
             while session.shouldfail and os.read(queue, 4096):
-                pass  # nobody takes another file
+                pass  # no process takes another file
     if session.shouldfail:
         return
     for name, location in untold.items():
@@ -84,7 +84,7 @@ def _listen(session: pytest.Session, lines: list[Connection], queue: int) -> Non
 
 
 class Teller:
-    """In a process that tests, in the place of pytest's reporter: tells the first one."""
+    """Replacement of pytest's reporter in a test process: sends the results to the first process."""
 
     def __init__(self, line: Connection):
         self._line, self._reports = line, list[pytest.TestReport]()
@@ -105,10 +105,10 @@ class Teller:
 
 def _test(session: pytest.Session, items: Iterator[pytest.Item], line: Connection) -> bool:
     config, plugins = session.config, session.config.pluginmanager
-    config.workerinput = {}  # type: ignore[attr-defined] - with it, the parts of pytest know that another process tells the results
+    config.workerinput = {}  # type: ignore[attr-defined] - marks a worker whose results another process reports
     plugins.unregister(plugins.getplugin("terminalreporter"))
     plugins.register(Teller(line))
-    # What two processes can't share: the file that catches output, and the event loop that Daphne makes when it is imported.
+    # Processes can't share the file that captures output, and the event loop that Daphne creates at import.
     capturing = plugins.getplugin("capturemanager")
     capturing.stop_global_capturing()
     capturing.start_global_capturing()

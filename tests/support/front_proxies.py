@@ -1,4 +1,4 @@
-"""gate behind a front proxy, started from the files in examples/forward_auth: TLS ends in the proxy, gate listens on loopback."""
+"""gate behind a front proxy, started from the files in examples/forward_auth. The proxy terminates TLS; gate listens on loopback."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,7 +28,7 @@ class _PlainGate(RunningGate):
 
 
 class _BehindBuilder(GateBuilder):
-    """Its URLs name the front proxy's port."""
+    """Builder of a gate whose URLs have the front proxy's port."""
 
     def __init__(self, provider_url: str, gate_port: int):
         super().__init__(provider_url)
@@ -41,9 +41,9 @@ class _BehindBuilder(GateBuilder):
 
 @dataclass(frozen=True)
 class Front:
-    """`url(path)` is the application's; `port` the front proxy's; `gate.log` what gate said.
+    """gate and a front proxy: `url(path)` is a URL of the application, `port` the front proxy's, `gate.log` gate's log.
 
-    `unauthorized` is what programs without a session get: some proxies turn each 401 into the way to sign in.
+    `unauthorized` is the status for clients without a session, because some proxies redirect each 401 to sign-in.
     """
 
     port: int
@@ -65,7 +65,7 @@ class Front:
 
 @dataclass(frozen=True)
 class Place:
-    """What an example must be told to run here instead of in production."""
+    """Values with which an example runs here instead of in production."""
 
     directory: Path
     port: int
@@ -74,7 +74,7 @@ class Place:
     certificates: CertificateFiles
 
     def fill(self, name: str, **more: str) -> Path:
-        """The example's text with this place's names; every name that is replaced must be there."""
+        """Return the example with these names. Every replaced name must be present."""
         text = (EXAMPLES / name).read_text()
         replaced = {
             **more,
@@ -108,9 +108,9 @@ def front(
     unauthorized: int = 401,
     **settings: Any,
 ) -> Iterator[Front]:
-    """gate, and in front of it the proxy that `start` starts.  alice's group may use the application; bob's may not.
+    """Start gate, and the proxy of `start` in front of it. alice's group can access the application, bob's can't.
 
-    `first` are keys of routes of the application that stand in front of the others.
+    `first` are the keys of routes of the application that precede the others.
     """
     port, gate_port = free_port(), free_port()
     builder = _BehindBuilder(provider_url, gate_port)

@@ -1,4 +1,4 @@
-"""Every front that asks gate: proxies that ask by forward auth, and Envoys of somebody else's that ask by ext_authz."""
+"""Every external proxy that uses gate: by forward auth, and Envoys by ext_authz."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ FORWARD_AUTH = {
     "Ingress-NGINX": ingress_nginx.start,
 }
 EXT_AUTHZ = ("Envoy", "Envoy Gateway")
-# It throws a refusal's text away, and sends everybody to sign in.
+# It drops the text of a denial, and redirects to sign-in.
 WITHOUT_TEXT = "Ingress-NGINX"
 
 
@@ -37,7 +37,7 @@ def started(name: str, directory: Path, provider_url: str, app_url: str) -> Iter
 
 
 async def session_of(front: AnyFront, person: str) -> str:
-    """The Cookie of this person, who may see /anybody/ at least."""
+    """Return the Cookie header of this user, who can access at least /anybody/."""
     async with front.client() as client:
         await sign_in(client, front.url("/anybody/"), person)
         return of_client(client, APP)

@@ -1,4 +1,4 @@
-"""The whole product on loopback: `python manage.py rungate` as a child, with TLS, a data directory of its own, and free ports.
+"""The complete product on loopback: `python manage.py rungate` as a child process, with TLS, a separate data directory and free ports.
 
 with DevelopmentProvider() as provider:
     gate = (
@@ -41,9 +41,9 @@ from tests.support.prepared import manage, python
 
 AUTHENTICATE_HOST = "authenticate.localhost"
 HTML = {"Accept": "text/html"}
-PATIENCE = 30  # seconds; only a failing test waits that long, or one on a machine that stands still
+PATIENCE = 30  # seconds; only a failing test waits that long, or one on a stalled machine
 
-# Arguments of Python by which something serves gate on a port, perhaps with certificates; the configuration is in its environment.
+# Builds the Python arguments that serve gate on a port, optionally with certificates; the configuration is in the environment.
 ServerCommand = Callable[[int, CertificateFiles], tuple[str | Path, ...]]
 
 
@@ -63,7 +63,7 @@ class GateBuilder:
             "idp_scopes": ["openid", "profile", "email"],
             "shared_secret": _secret(),
             "cookie_secret": _secret(),
-            # So that suites which were written for one data plane can be run over another.
+            # So that suites written for one data plane can run over another.
             "data_plane": os.environ.get("GATE_TESTED_DATA_PLANE", "embedded"),
             "workers": os.environ.get("GATE_TESTED_WORKERS", "1"),
         }
@@ -72,23 +72,26 @@ class GateBuilder:
         return f"https://{host}:{self.port}{path}"
 
     def route(self, host: str, *, to: str | None = None, **keys: Any) -> Self:
-        """`host` without a port; the other route keys as in the configuration file."""
+        """Add a route. `host` is without a port; the other keys are as in the configuration file."""
         where = {"to": to} if to is not None else {}
         self.policy.append({"from": self.url(host, ""), **where, **keys})
         return self
 
     def setting(self, **settings: Any) -> Self:
-        """Settings by their file key; None takes one out."""
+        """Set settings by their file key; None removes one."""
         self.settings |= settings
         return self
 
     def start(self, directory: Path, command: "ServerCommand | None" = None, **environment: str) -> "RunningGate":
-        """Returns when gate answers; raises AssertionError with its log where it does not.  `command` is `manage.py rungate` by default."""
+        """Start gate and wait until it responds. `command` is `manage.py rungate` by default.
+
+        Raises AssertionError with gate's log if it does not start.
+        """
         certificates = certificate_files(directory, self.authenticate_host, *self._route_hosts())
         return RunningGate(self, self.write(directory, certificates), certificates, environment, command)
 
     def beside(self) -> "GateBuilder":
-        """Another process of the same gate: its routes, secrets and provider, on a port of its own that people do not see."""
+        """Start another process of the same gate, with its routes, secrets and provider, on an internal port."""
         other = copy.copy(self)
         port = free_port()
         other.settings = {**self.settings, "address": f"127.0.0.1:{port}"}
@@ -131,7 +134,7 @@ class RunningGate:
         try:
             self.child.wait_for(self._answers, "gate answers /ping", 60)
             if command is None and builder.settings.get("data_plane") == "envoy":
-                self.wait_for_event("gate is ready")  # Envoy listens before it may forward
+                self.wait_for_event("gate is ready")  # Envoy listens before it can forward
         except BaseException:
             self.child.__exit__()
             raise
@@ -156,13 +159,13 @@ class RunningGate:
             return False
 
     def client(self, **options: Any) -> httpx.AsyncClient:
-        """A browser without a window: keeps cookies, dials loopback for every name, and follows no redirect by itself."""
+        """Return an HTTP client that stores cookies, dials loopback for every name, and does not follow redirects."""
         transport = EverythingOnLoopback(verify=self.certificates.client_context(), trust_env=False)
         return httpx.AsyncClient(transport=transport, **{"timeout": PATIENCE, **options})
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """gate's log so far, an object a line; `event` is the sentence."""
+        """Return gate's log until now, one object per line; `event` is the message."""
         return self.child.events
 
     def wait_for_event(self, event: str, matches: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
@@ -188,7 +191,7 @@ class EverythingOnLoopback(LoopbackTransport):
 
 
 async def follow(client: httpx.AsyncClient, response: httpx.Response, *, limit: int = 12) -> httpx.Response:
-    """Follow redirects as a browser does, to the first page that is none."""
+    """Follow redirects as a browser does, until a response is not one."""
     for _ in range(limit):
         if response.next_request is None:
             return response
@@ -197,20 +200,20 @@ async def follow(client: httpx.AsyncClient, response: httpx.Response, *, limit: 
 
 
 async def sign_in(client: httpx.AsyncClient, url: str, sub: str) -> httpx.Response:
-    """Open `url`, pick the person at the provider, and come back; returns the page where the browser ends up."""
+    """Open `url`, sign in as the user at the provider, and return the page where the browser ends."""
     page = await follow(client, await client.get(url, headers=HTML))
     return await follow(client, await pick_person(client, page, sub))
 
 
 async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> httpx.Response:
-    """Press the button of the dashboard."""
+    """Press the sign-out button of the dashboard."""
     page = await follow(client, await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers=HTML))
     (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
     return await client.post(gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data={"_gate_csrf": token})
 
 
 async def led_to(client: httpx.AsyncClient, url: str, origin: str) -> str:
-    """Open `url`, and follow redirects up to the one that leads to this origin; returns where it leads."""
+    """Open `url`, follow redirects up to one that leads to this origin, and return its target."""
     response = await client.get(url, headers=HTML)
     while response.next_request is not None and not str(response.next_request.url).startswith(origin):
         response = await client.send(response.next_request)
@@ -220,7 +223,7 @@ async def led_to(client: httpx.AsyncClient, url: str, origin: str) -> str:
 
 @cache
 def _migrated_data_dir() -> Path:
-    """Data directory of a gate that has been started before: making the tables is a quarter of the processor time of a first start."""
+    """Return a data directory with tables, because creating them takes a quarter of the CPU time of a first start."""
     directory = Path(tempfile.mkdtemp(prefix="gate-tests-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     data, config = directory / "data", directory / "config.yaml"
@@ -237,7 +240,7 @@ def _secret() -> str:
 
 
 async def status_or_cut(client: httpx.AsyncClient, url: str, **options: Any) -> int | None:
-    """The status of an answer; None of one that was cut, as the one is that is on its way when its session or access ends."""
+    """Return the status of a response; None if it was cut because its session or access ended."""
     try:
         return (await client.get(url, **options)).status_code
     except (httpx.RemoteProtocolError, httpx.ReadError):

@@ -1,4 +1,4 @@
-"""Temporary access at a running gate: by the command, and by the buttons of its page."""
+"""Temporary access at a running gate, by the command and by the buttons of its page."""
 
 import re
 from pathlib import Path

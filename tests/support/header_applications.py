@@ -1,4 +1,4 @@
-"""Applications that believe a header of the proxy before them, as their makers document it, each below a path of its own.
+"""Applications that trust a header of the proxy before them, as documented by their vendors, each below a separate path.
 
 `python -m tests.support.header_applications PORT DIRECTORY AUDIENCE KEY_SET_URL` serves them on loopback, without TLS.
 """
@@ -28,7 +28,7 @@ def calendar(directory: Path) -> WSGI:
 
 
 def site(directory: Path) -> WSGI:
-    """Django with RemoteUserMiddleware, whose `header` its documentation says to set for a proxy's own."""
+    """Django with RemoteUserMiddleware, whose `header` is set as its documentation describes for a custom header."""
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(directory / "site.sqlite3")}
     applications = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions"]
     middleware = ["django.contrib.sessions.middleware.SessionMiddleware", "django.contrib.auth.middleware.AuthenticationMiddleware"]
@@ -51,7 +51,7 @@ def site(directory: Path) -> WSGI:
 
 
 def iap(audience: str, key_set: str) -> WSGI:
-    """What Google documents for applications behind IAP, with the key set of gate."""
+    """Application behind Google's IAP, by its documentation, with the key set of gate."""
     from google.auth.transport import requests
     from google.oauth2 import id_token
 
@@ -63,7 +63,7 @@ def iap(audience: str, key_set: str) -> WSGI:
 
 
 def cloudflare(audience: str, key_set: str) -> WSGI:
-    """What Cloudflare documents for applications behind Access: the token of the header, and never the bare address."""
+    """Application behind Cloudflare Access, by its documentation: it uses the token in the header, not the plain address."""
     keys = jwt.PyJWKClient(key_set)
 
     def who(environ: dict[str, Any]) -> str:

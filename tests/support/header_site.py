@@ -1,4 +1,4 @@
-"""Pages of a Django site that signs people in by a proxy's header (tests/support/header_applications.py)."""
+"""Pages of a Django site that signs users in by a proxy's header (tests/support/header_applications.py)."""
 
 from django.contrib.auth.middleware import RemoteUserMiddleware
 from django.http import HttpRequest, HttpResponse

@@ -1,4 +1,4 @@
-"""Client of HTTP/3 on loopback, by aioquic: nobody here wrote it."""
+"""HTTP/3 client on loopback, by the third-party library aioquic."""
 
 import asyncio
 from collections import defaultdict
@@ -20,7 +20,7 @@ PATIENCE = 10.0  # seconds
 
 @dataclass
 class Http3Answer:
-    """Answer as far as it has come; `is_whole` or `is_reset` once it has ended."""
+    """Response as far as received; `is_whole` or `is_reset` once it has ended."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Http3Client(QuicConnectionProtocol):
     def send(
         self, authority: str, path: str = "/", method: str = "GET", headers: Iterable[tuple[str, str]] = (), body: bytes = b""
     ) -> Http3Answer:
-        """Send a request, and return its answer, which comes by and by."""
+        """Send a request and return its response, which is filled in as it arrives."""
         stream = self._quic.get_next_available_stream_id()
         pseudo = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", path)]
         self.http.send_headers(stream, [(name.encode(), value.encode()) for name, value in [*pseudo, *headers]], end_stream=not body)
@@ -89,7 +89,7 @@ class Http3Client(QuicConnectionProtocol):
 async def http3_client(
     port: int, server_name: str, authority: Path, *, idle_timeout: float = PATIENCE, tickets: list[SessionTicket] | None = None
 ) -> AsyncIterator[Http3Client]:
-    """Connection to loopback, whose session tickets are put into `tickets`; ConnectionError where there is none by QUIC."""
+    """Connect to loopback; session tickets are added to `tickets`. Raises ConnectionError if QUIC is not served."""
     configuration = QuicConfiguration(alpn_protocols=H3_ALPN, is_client=True, server_name=server_name, idle_timeout=idle_timeout)
     configuration.load_verify_locations(str(authority))
     keep = None if tickets is None else tickets.append

@@ -9,21 +9,21 @@ from typing import Self
 from tests.support.children import ROOT, Child, clean_environment, free_port
 
 BASE = "docker.io/library/python:3.13-slim"
-SUITE = "trixie"  # whose python3 is 3.13
+SUITE = "trixie"  # with Python 3.13
 PACKAGES = "python3,python3-venv,ca-certificates"
 OF_THIS_MACHINE = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")  # how pip reaches its index
 STORAGE = '[storage]\ndriver = "vfs"\ngraphroot = "{0}/graph"\nrunroot = "{0}/run"\n'
 
 
 class ImageBuilder:
-    """Storage of images in a directory of its own."""
+    """Storage of images in a separate directory."""
 
     def __init__(self, directory: Path):
         self._directory = directory
         (directory / "storage.conf").write_text(STORAGE.format(directory))
         self.environment = clean_environment(
             CONTAINERS_STORAGE_CONF=str(directory / "storage.conf"),
-            BUILDAH_ISOLATION="chroot",  # needs no privilege that a container of a CI job lacks
+            BUILDAH_ISOLATION="chroot",  # works without the privileges that a CI container lacks
             DOCKER_HOST=f"unix://{directory}/none",
         )
 
@@ -50,7 +50,7 @@ class ImageBuilder:
 
 
 class Container:
-    """Container of an image.  Its processes run as the image's user, on the host's network."""
+    """Container of an image. Its processes run as the image's user, on the host's network."""
 
     def __init__(self, builder: ImageBuilder, image: str):
         self._builder = builder
@@ -76,7 +76,7 @@ class Container:
 
 
 class Contained(Child):
-    """Main process of a container.  Its first line is its number: buildah passes no signals on."""
+    """Main process of a container. Its first line of output is its process id, because buildah does not forward signals."""
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         if self.process.poll() is None and self.lines:

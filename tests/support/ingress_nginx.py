@@ -1,7 +1,7 @@
-"""Ingress NGINX's words for nginx: what its controller makes of the Ingresses in examples/ingress_nginx, as far as gate has to do with it.
+"""Ingress NGINX's configuration of nginx: renders the Ingresses in examples/ingress_nginx like its controller, as far as gate needs.
 
-The controller needs a cluster.  This follows the template of its last version, 1.15: the question goes to `auth-url` with $http_host and
-the URI as the client wrote it, a 401 leads to `auth-signin`, and each of `auth-response-headers` replaces the client's.
+The controller needs a cluster. This follows the template of its last version, 1.15: the auth request goes to `auth-url` with
+$http_host and the client's raw URI, a 401 redirects to `auth-signin`, and each of `auth-response-headers` replaces the client's.
 """
 
 import string
@@ -100,7 +100,7 @@ def ingresses() -> list[dict[str, Any]]:
 
 
 def removed_headers() -> str:
-    """What the controller makes of the ConfigMap that its `proxy-set-headers` names."""
+    """Return what the controller renders for the ConfigMap in its `proxy-set-headers`."""
     (config,) = [each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each and each["kind"] == "ConfigMap"]
     return " ".join(f'proxy_set_header {name} "{value}";' for name, value in config["data"].items())
 
@@ -143,7 +143,7 @@ def _location(ingress: dict[str, Any], path: dict[str, Any], place: Place) -> st
 
 
 def _of_here(text: str, place: Place) -> str:
-    """The Host of the application has its port here."""
+    """Add the port to the Host of the application."""
     for old, new in {
         "https://app.example.com": f"https://{APP}:{place.port}",
         "Host app.example.com": f"Host {APP}:{place.port}",

@@ -1,4 +1,4 @@
-"""An authority in this process that signs what it is asked to, and its OCSP responses: for tests of who asks."""
+"""An in-process certificate authority that signs any request, and its OCSP responses, for tests of its clients."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Issuer:
         return builder.not_valid_before(begins).not_valid_after(begins + timedelta(days=days))
 
     def issue(self, csr_pem: bytes, begins: datetime, *, days: float = 90, responder: str | None = None) -> bytes:
-        """The chain for a request, with the extensions that it asks for; PEM."""
+        """Return the chain (PEM) for a request, with the requested extensions."""
         csr = x509.load_pem_x509_csr(csr_pem)
         builder = self._built(csr.subject, csr.public_key(), begins, days)
         for extension in csr.extensions:
@@ -55,7 +55,7 @@ class Issuer:
         return leaf.public_bytes(Encoding.PEM) + self.certificate.public_bytes(Encoding.PEM)
 
     def named_responder(self, begins: datetime, *extensions: x509.ExtensionType) -> "Issuer":
-        """Another key, whose certificate this one has signed."""
+        """Return another key with a certificate signed by this one."""
         responder = Issuer("responder")
         builder = self._built(responder.name, responder.key.public_key(), begins, 30)
         for extension in extensions:
@@ -72,7 +72,7 @@ class Issuer:
         status: ocsp.OCSPCertStatus = ocsp.OCSPCertStatus.GOOD,
         shows_itself: bool = False,
     ) -> bytes:
-        """OCSP, DER."""
+        """Return an OCSP response (DER)."""
         assert chain.issuer is not None
         is_revoked = status is ocsp.OCSPCertStatus.REVOKED
         builder = ocsp.OCSPResponseBuilder().add_response(
@@ -93,7 +93,7 @@ class Issuer:
 
 @dataclass
 class AuthorityInMemory:
-    """Takes the place of `Authority`.  `asked` is what came: host and challenge; `failures` are raised first, one for each."""
+    """Replacement of `Authority`. `asked` lists requests as (host, challenge); `failures` are raised first, one per request."""
 
     clock: Clock
     issuer: Issuer = field(default_factory=Issuer)

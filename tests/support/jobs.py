@@ -1,4 +1,4 @@
-"""An issuer of tokens for CI jobs that is not the provider: its keys are a file, and it signs what it is asked to."""
+"""An issuer of tokens for CI jobs other than the provider: its keys are in a file, and it signs any claims."""
 
 import json
 import time
@@ -14,7 +14,7 @@ NAME = "job-keys.json"
 
 
 def route_keys(directory: Path) -> dict[str, Any]:
-    """What a route says that lets in the jobs of one repository; writes the file with the issuer's keys."""
+    """Return the keys of a route that allows the jobs of one repository, and write the file with the issuer's keys."""
     file = directory / NAME
     file.write_text(json.dumps({"keys": [public_jwk(EC_KEY, "ES256", "job-1")]}))
     trusted = {"bearer_token": "jwt", "bearer_token_issuer": ISSUER, "bearer_token_audience": [AUDIENCE]}
@@ -23,14 +23,14 @@ def route_keys(directory: Path) -> dict[str, Any]:
 
 
 def token_of_job(key: Any = EC_KEY, **claims: Any) -> str:
-    """Good for ten minutes."""
+    """Return a token that is valid for ten minutes."""
     now = int(time.time())
     said = {"iss": ISSUER, "aud": AUDIENCE, "sub": f"repo:{REPOSITORY}", "repository": REPOSITORY, "iat": now, "exp": now + 600}
     person = {"email": "job@ci.example.com", "email_verified": True}
     return signed({"typ": "JWT", "alg": "ES256", "kid": "job-1"}, {**said, **person, **claims}, key, "ES256")
 
 
-# What says something else than it should, or was signed by somebody else.
+# Tokens with other claims, or of another signer.
 REFUSED_JOBS = (
     lambda: token_of_job(iss="https://evil.example"),
     lambda: token_of_job(iss=f"{ISSUER}/"),

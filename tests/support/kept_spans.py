@@ -1,4 +1,4 @@
-"""A tracer whose spans can be looked at; chance and time are what the test says."""
+"""A tracer whose spans are recorded, with randomness and time controlled by the test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

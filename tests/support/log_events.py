@@ -15,11 +15,11 @@ LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "erro
 
 class LogEvent(NamedTuple):
     name: str
-    level: str  # empty where the level depends on a value
+    level: str  # empty if the level depends on a value
 
 
 class UnnamedEvent(Exception):
-    """A log call whose event is not a literal: nobody could list it or search for it."""
+    """A log call whose event is not a literal, so that it can't be listed or searched for."""
 
 
 def log_events(packages: tuple[str, ...] = PACKAGES) -> set[LogEvent]:
@@ -53,7 +53,7 @@ class _Module:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "BoundedLog":
                 levels = [keyword.value for keyword in node.keywords if keyword.arg == "level"]
                 yield from self._named(node.args[0], ast.literal_eval(levels[0]) if levels else "warning")
-            elif isinstance(node, ast.Dict):  # a line that is written without the logger
+            elif isinstance(node, ast.Dict):  # a line written without the logger
                 for key, value in zip(node.keys, node.values, strict=True):
                     if isinstance(key, ast.Constant) and key.value == "event":
                         yield from self._named(value, "")
@@ -68,7 +68,7 @@ class _Module:
                 yield from self._named(node.args[0], "")
 
     def _calls_by_alias(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[LogEvent]:
-        """Events of `tell = log.warning if ... else log.error; tell("...")`."""
+        """Return the events of `log_event = log.warning if ... else log.error; log_event("...")`."""
         inner = list(ast.walk(function))
         aliases = {
             target.id

@@ -1,4 +1,4 @@
-"""Next steps: what an error page of ours leads to, as a person or a reader of plain text finds it."""
+"""Next steps that an error page of gate offers, as HTML or plain text."""
 
 import re
 
@@ -8,7 +8,7 @@ _LINK = re.compile(r'<a class="button[^"]*" href="([^"]+)">([^<]+)</a>')
 
 
 def next_steps(page: str) -> list[str]:
-    """Advice, and the words of each link but the one to whom to write: that alone helps nobody on."""
+    """Return the advice and the text of each link, without the contact link, which alone is no next step."""
     if "<html" in page:
         return [*_ADVICE.findall(page), *(words for _, words in _LINK.findall(page) if words != HELP)]
     _status, _reason, *more = page.splitlines()

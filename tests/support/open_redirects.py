@@ -1,4 +1,4 @@
-"""URLs that have sent people to strangers: each must be refused as a redirect target, or stay on a host of ours."""
+"""URLs known from open redirects: each must be rejected as a redirect target, or stay on a host of gate."""
 
 OPEN_REDIRECTS = (
     "https://evil.example", "https://evil.example/", "http://evil.example/", "//evil.example/", "///evil.example/", "////evil.example",

@@ -28,7 +28,7 @@ MINIMAL: dict[str, Any] = {
 
 
 def make_options(directory: Path, **settings: Any) -> Options:
-    """Loads a file in `directory`; a setting given as None is left out."""
+    """Load options from a file in `directory`; a setting of None is omitted."""
     chosen = {key: value for key, value in {**MINIMAL, "data_dir": str(directory / "data"), **settings}.items() if value is not None}
     path = directory / "config.yaml"
     path.write_text(yaml.dump(chosen, Dumper=yaml.CSafeDumper))
@@ -36,5 +36,5 @@ def make_options(directory: Path, **settings: Any) -> Options:
 
 
 def parse_options(content: bytes, extension: str, environ: Mapping[str, str], directory: Path) -> Options:
-    """Options as of `load_options`, for the bytes of a configuration file in `directory`."""
+    """Return the options of `load_options` for the content of a configuration file in `directory`."""
     return require_options(check_content(content, extension, environ, directory))

@@ -1,4 +1,4 @@
-"""A program of another user, where we may start one (as root); else one of ours, which then counts as another's."""
+"""A process of another user if the tests run as root, else of the same user, which is then treated as another."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ OTHER = NOBODY if os.getuid() == 0 else os.getuid()
 
 
 def said_by(port: int, said: bytes, address: str = "127.0.0.1") -> subprocess.Popen[bytes]:
-    """Bash, which says this and then repeats on its standard output what it hears."""
+    """Return a Bash process that prints this and then echoes its standard input."""
     more: dict[str, Any] = {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
     script = f"exec 3<>/dev/tcp/{address}/{port}; cat >&3; cat <&3"
     process = subprocess.Popen(["/bin/bash", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", **more)

@@ -1,4 +1,4 @@
-"""Somebody's own Envoy that asks gate by ext_authz, as the files in examples/ext_authz or examples/envoy_gateway say: TLS ends in it."""
+"""An operator's Envoy that uses gate by ext_authz, as in examples/ext_authz or examples/envoy_gateway. It terminates TLS."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ APP, AUTHENTICATE = "app.localhost", "authenticate.localhost"
 
 @dataclass(frozen=True)
 class OwnEnvoy:
-    """`port` is the Envoy's; `gate` may be stopped and begun again; `clients` issues certificates that /certified/ wants."""
+    """The Envoy. `port` is its port; `gate` can be restarted; `clients` issues certificates that /certified/ requires."""
 
     directory: Path
     port: int
@@ -78,7 +78,7 @@ class OwnEnvoy:
 
 
 def filled(text: str, names: dict[str, str]) -> str:
-    """The example with its lines for client certificates, and with these names; each must be there."""
+    """Return the example with its lines for client certificates, and with these names. Every replaced name must be present."""
     text = text.replace("#: ", "").replace("#:\n", "")
     for old, new in names.items():
         assert old in text, old
@@ -90,9 +90,10 @@ def filled(text: str, names: dict[str, str]) -> str:
 def own_envoy(
     directory: Path, provider_url: str, app_url: str, *, envoy_names: dict[str, str] | None = None, is_of_gateway: bool = False
 ) -> Iterator[OwnEnvoy]:
-    """alice's group may use the application; bob may use /anybody/ and, with a certificate, /certified/; jobs may use /jobs/.
+    """Start gate and an Envoy.
 
-    `is_of_gateway`: configured by Envoy Gateway, which passes no certificates on.
+    alice's group can access the application; bob can access /anybody/ and, with a certificate, /certified/; jobs can access /jobs/.
+    `is_of_gateway`: configured by Envoy Gateway, which does not forward client certificates.
     """
     port, gate_port, grpc_port = free_port(), free_port(), free_port()
     certificates, clients = certificate_files(directory, AUTHENTICATE, APP), authority()

@@ -1,4 +1,4 @@
-"""Layouts of routes as people write them, and whom each lets in, worked out by hand from plainly written paths."""
+"""Typical layouts of routes, and who is allowed for which plain path, determined by hand."""
 
 import re
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Written:
-    """A route as somebody writes it: one condition, open to everybody or not, and what its policy denies of paths."""
+    """A route: one condition, public or not, and the paths that its policy denies."""
 
     condition: tuple[str, str]
     is_open: bool
     denied: dict[str, str] = field(default_factory=dict)  # operator: operand
 
     def keys(self) -> dict[str, Any]:
-        """As the configuration has them, but for where it leads and who is let in where not everybody is."""
+        """Return the keys of the configuration, without the upstream and the allowed users."""
         name, value = self.condition
         who = {"allow_public_unauthenticated_access": True} if self.is_open else {}
         policy = {"policy": [{"deny": {"http_path": self.denied}}]} if self.denied else {}

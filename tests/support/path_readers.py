@@ -1,6 +1,6 @@
-"""How servers and frameworks read the path of a request, modelled one by one: the target's path in, what they serve out.
+"""Models of how servers and frameworks interpret request paths: the path of the target in, the served path out.
 
-None where the reader refuses.  Each is a default setup, or a usual one; nothing here is shared with the product.
+None means that the parser rejects it. Each model is a default or common setup; it shares no code with the product.
 """
 
 import re
@@ -9,12 +9,12 @@ from urllib.parse import quote, unquote, urlparse, urlsplit
 
 Reader = Callable[[str], str | None]
 
-# Stands for an encoded slash that a reader left alone; `%2F` itself is then what somebody encoded twice.
+# Placeholder for an encoded slash that a parser did not decode, to distinguish it from `%2F` after double encoding.
 _KEPT_SLASH = "\ue000"
 
 
 def resolved(path: str) -> str:
-    """Dot segments out, as a file system would (RFC 3986 5.2.4 for paths without empty segments)."""
+    """Remove dot segments as a file system does (RFC 3986 5.2.4 for paths without empty segments)."""
     kept: list[str] = []
     for segment in path.split("/")[1:]:
         if segment == "..":
@@ -35,7 +35,7 @@ def without_parameters(path: str) -> str:
 
 
 def tomcat(path: str) -> str | None:
-    """CoyoteAdapter: parameters out of the bytes, then decoding, where an encoded solidus is refused, then normalising."""
+    """CoyoteAdapter: removes parameters from the bytes, decodes (rejecting an encoded solidus), then normalizes."""
     path = without_parameters(path)
     return None if "%2F" in path.upper() else resolved(single_slashes(unquote(path)))
 
@@ -49,18 +49,18 @@ def tomcat_that_passes_slashes(path: str) -> str:
 
 
 def jetty(path: str) -> str:
-    """Parameters out, decoded, dots resolved; empty segments stay."""
+    """Removes parameters, decodes, resolves dots; empty segments are retained."""
     return resolved(unquote(without_parameters(path)))
 
 
 def spring_behind_tomcat(path: str) -> str | None:
-    """UrlPathHelper cuts once more in what was decoded."""
+    """UrlPathHelper removes parameters again after decoding."""
     served = tomcat_that_decodes_slashes(path)
     return single_slashes(without_parameters(served))
 
 
 def request_uri_filter(path: str) -> str:
-    """Decodes the request's URI and takes what stands before the first semicolon, as filters of Java applications do."""
+    """Decodes the request's URI and uses the part before the first semicolon, as filters of Java applications do."""
     return resolved(single_slashes(unquote(path).split(";")[0]))
 
 
@@ -69,22 +69,22 @@ def raw_request_uri_filter(path: str) -> str:
 
 
 def cleaner_that_decodes_first(path: str) -> str:
-    """Decodes, then cuts the parameters of each segment: `decode` and `removeSemicolonContent` in the other order."""
+    """Decodes, then removes the parameters of each segment: `decode` and `removeSemicolonContent` in reverse order."""
     return single_slashes(without_parameters(unquote(path)))
 
 
 def django(path: str) -> str:
-    """PATH_INFO is decoded once, and nothing else."""
+    """Decodes PATH_INFO once, without normalization."""
     return unquote(path)
 
 
 def express(path: str) -> str:
-    """`parseurl` and `path-to-regexp` look at the path as it is written."""
+    """`parseurl` and `path-to-regexp` match the raw path."""
     return path
 
 
 def node_url(path: str) -> str:
-    """`new URL(request.url, base).pathname`: two slashes begin a host."""
+    """`new URL(request.url, base).pathname`: two slashes start a host."""
     found = re.match(r"//+[^/]*", path)
     return (path[found.end() :] or "/") if found else path
 
@@ -103,18 +103,18 @@ def nginx(path: str) -> str:
 
 
 def nginx_that_hands_on_uri(path: str) -> str:
-    """`proxy_pass http://application$uri`: what was decoded is parsed again, and decoded again."""
+    """`proxy_pass http://application$uri`: the decoded path is parsed and decoded again."""
     return resolved(single_slashes(unquote(re.split(r"[?#]", nginx(path))[0])))
 
 
 def iis(path: str) -> str | None:
-    """Refuses what would change if it were decoded once more; a backslash is a slash."""
+    """Rejects paths that another decoding would change; a backslash is a slash."""
     once = unquote(path)
     return None if unquote(once) != once else resolved(single_slashes(once.replace("\\", "/")))
 
 
 def asp_net_framework(path: str) -> str | None:
-    """IIS, and then the cookieless part of the path is taken out: `(S(session))`, `(A(name))`, `(F(ticket))`, or several in one."""
+    """IIS, then removal of the cookieless part of the path: `(S(session))`, `(A(name))`, `(F(ticket))`, or several in one."""
     found = iis(path)
     if found is None:
         return None
@@ -123,12 +123,12 @@ def asp_net_framework(path: str) -> str | None:
 
 
 def asp_net(path: str) -> str:
-    """Kestrel decodes all but the slash."""
+    """Kestrel decodes everything except the slash."""
     return resolved(all_but_slashes(path))
 
 
 def python_urlparse(path: str) -> str | None:
-    """`urlparse` splits the last segment's parameters off, and takes two slashes for a host."""
+    """`urlparse` splits off the last segment's parameters, and treats two slashes as a host."""
     try:
         return unquote(urlparse(path).path) or "/"
     except ValueError:
@@ -143,7 +143,7 @@ def python_urlsplit_of_decoded(path: str) -> str | None:
 
 
 def python_urlsplit_behind_nginx(path: str) -> str | None:
-    """The same behind a `proxy_pass http://application$uri` with `merge_slashes off`."""
+    """`urlsplit` behind `proxy_pass http://application$uri` with `merge_slashes off`."""
     return python_urlsplit_of_decoded(unquote(path))
 
 
@@ -175,7 +175,7 @@ UNDECODED = (express, node_url)
 
 
 def served(reader: Reader, path: str) -> str | None:
-    """What the reader serves, as somebody would write it plainly: only what can't stand in a path is encoded."""
+    """Return the path that the parser serves in plain form: only characters that are invalid in a path are encoded."""
     found = reader(path)
     if found is None or reader in UNDECODED:
         return found

@@ -1,4 +1,4 @@
-"""A real certificate authority for tests (Let's Encrypt's pebble): it validates hosts by connecting to them, on ports of our own."""
+"""A real certificate authority for tests (Let's Encrypt's pebble), which validates hosts on configured ports."""
 
 import json
 import shutil
@@ -16,9 +16,9 @@ RESOLVER = shutil.which("pebble-challtestsrv") or "pebble-challtestsrv"
 
 
 class Pebble:
-    """Finds every host on 127.0.0.1: TLS-ALPN-01 at `tls_port`, HTTP-01 at `http_port`.
+    """The server. It resolves every host to 127.0.0.1: TLS-ALPN-01 at `tls_port`, HTTP-01 at `http_port`.
 
-    `nonces_refused` is the part of good nonces that it refuses, in percent; `settings` go into its configuration file.
+    `nonces_refused` is the percentage of valid nonces that it rejects; `settings` are added to its configuration file.
     """
 
     def __init__(self, directory: Path, *, tls_port: int, http_port: int | None = None, nonces_refused: int = 5, **settings: Any):
@@ -51,7 +51,7 @@ class Pebble:
             raise
 
     def start(self) -> None:
-        """Also again after `stop`: then it knows no accounts and has new roots."""
+        """Start it, also after `stop`: then it has no accounts and new roots."""
         self.child = Child(PROGRAM, "-config", self._config, "-dnsserver", f"127.0.0.1:{self._dns}", environment=self._environment)
         self.child.wait_for_line("ACME directory available at")
         self.child.wait_for(self._answers, "pebble answers")
@@ -73,7 +73,7 @@ class Pebble:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Gate's, so that it asks this authority."""
+        """Return gate's settings for this authority."""
         return {"autocert": True, "autocert_ca": self.directory, "autocert_trusted_ca_file": str(self._files.authority)}
 
     @property
@@ -86,19 +86,19 @@ class Pebble:
 
     @property
     def roots(self) -> str:
-        """PEM."""
+        """Return the roots (PEM)."""
         return self._get(self._management, "/roots/0").text
 
     def client_context(self) -> ssl.SSLContext:
-        """Trusts what this authority issues."""
+        """Return a TLS context that trusts this authority."""
         return ssl.create_default_context(cadata=self.roots)
 
     def issuer(self) -> tuple[str, str]:
-        """The certificate that signs, and its key, PEM: to sign OCSP responses in its name."""
+        """Return the issuing certificate and its key (PEM), to sign OCSP responses in its name."""
         return self._get(self._management, "/intermediates/0").text, self._get(self._management, "/intermediate-keys/0").text
 
     def resolve(self, host: str, address: str) -> None:
-        """Where this host is from now on."""
+        """Set the address of this host."""
         body = {"host": host, "addresses": [address]}
         httpx.post(f"http://127.0.0.1:{self._dns_management}/add-a", json=body, trust_env=False).raise_for_status()
 

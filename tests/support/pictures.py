@@ -1,4 +1,4 @@
-"""`make images`: the pictures of README.md, taken from the demo by a real browser, in light and in dark."""
+"""`make images`: screenshots for README.md, of the demo in a real browser, in the light and the dark scheme."""
 
 import base64
 import tempfile
@@ -10,7 +10,7 @@ from tests.support.children import ROOT
 
 IMAGES = ROOT / "docs" / "images"
 SCHEMES = ("light", "dark")
-# Around the pictures of pages, as behind windows.
+# Background around the screenshots of pages.
 _BEHIND = {"light": "#eef1f5", "dark": "#0d1117"}
 
 

@@ -1,4 +1,4 @@
-"""Random routes, people and requests out of few words, so that rules and cases meet often."""
+"""Random routes, users and requests from a small vocabulary, so that rules often match."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ SUBJECTS = ["1", "2", "ann@corp.com", "corp"]
 GROUPS = ["g1", "g2", "payroll", "audit", "pay", "1001"]
 CLAIMS = ["team", "realm.role", r"realm\.role", "realm", "level", "acr"]
 VALUES = ["a", "b", "ab", "1", 1, 0, True, False, 2.5]
-# What providers send besides texts, numbers and truth values.
+# Values that providers send in addition to strings, numbers and booleans.
 ODD = [None, {}, {"a": "b"}, {"role": {"name": "a"}}, [], ["a"]]
 TEXTS = ["a", "b", "ab", "g", "pay", "1", "corp"]
 PATTERNS = ["a.*", ".*b", "[ab]+", "g[0-9]", ".*", "(a|b)", ".*corp.*"]
@@ -54,7 +54,7 @@ class Cases:
                 route[key] = made()
         if self._random.random() < 0.85:
             route["policy"] = [{self._one(["allow", "allow", "deny"]): self.expression(0)} for _ in range(self._random.randint(1, 3))]
-        # Beside these, lists that let people in would have no effect, which is an error.
+        # With these, allow lists would have no effect, which is an error.
         lets_in = any(key.startswith("allowed_") for key in route) or any("allow" in block for block in route.get("policy", ()))
         if not lets_in and self._random.random() < 0.6:
             route[self._one(["allow_any_authenticated_user", "allow_public_unauthenticated_access"])] = True
@@ -98,7 +98,7 @@ class Cases:
         )
 
     def _claims(self) -> dict[str, Any]:
-        """Claims as a provider sends them: `realm.role` is a role inside of a realm, and the name of another claim."""
+        """Return claims as a provider sends them: `realm.role` is a role in a realm, and the name of another claim."""
         names = self._some(["team", "realm", "realm.role", "level", "acr"], least=0)
         claims = {name: self._value(["a", "b", 1] if name == "acr" else VALUES, "a") for name in names}
         if "realm" in claims and self._random.random() < 0.7:
@@ -106,7 +106,7 @@ class Cases:
         return claims
 
     def _value(self, values: list[Any], one: Any) -> Any:
-        """One value or a list, now and then with what no rule can compare."""
+        """Return one value or a list, sometimes with values that no rule can compare."""
         odd = self._random.random() < 0.3
         if self._random.random() < 0.4:
             return self._one(ODD if odd else [one, *values])

@@ -1,6 +1,6 @@
-"""What docs/reference/policy-language.md says, once more: a slow reader of written policies that shares no code with the product.
+"""Reference implementation of docs/reference/policy-language.md: a slow evaluator that shares no code with the product.
 
-Answers are True, False or None (unknown); before sign-in a question on the person is OPEN.
+Results are True, False or None (unknown). Before sign-in, conditions on the user are OPEN.
 """
 
 import base64
@@ -24,7 +24,7 @@ ABSENT = object()
 
 @dataclass
 class Person:
-    email: str  # "" where it is missing or not verified
+    email: str  # "" if missing or not verified
     provider: str
     subject: str
     groups: set[str]
@@ -38,7 +38,7 @@ class Person:
         return self.groups | self.group_names | {str(each) for each in self._claimed() if each != "" and is_group(each)}
 
     def is_in_others(self) -> bool:
-        """Whether they may be in groups that nobody can name."""
+        """Whether the user may be in unknown groups."""
         return self.groups_claim is None or not all(map(is_group, self._claimed()))
 
     def _claimed(self) -> list[Any]:
@@ -59,7 +59,7 @@ class Asked:
 
 
 def outcome(route: dict[str, Any], asked: Asked) -> str:
-    """ "allowed", "sign in" or "forbidden": over all that signing in could turn out, where nobody has."""
+    """Return "allowed", "sign in" or "forbidden"; without a session, over all possible results of a sign-in."""
     blocks = route.get("policy", [])
     denies = [block["deny"] for block in blocks if "deny" in block]
     allows = [block["allow"] for block in blocks if "allow" in block]
@@ -96,7 +96,7 @@ def listed(route: dict[str, Any], person: Person) -> bool:
 
 
 def possible(expression: dict[str, Any], asked: Asked) -> set[bool | None]:
-    """Every answer that an expression may still have: one, unless nobody has signed in."""
+    """Return every possible result of an expression: one, unless there is no session."""
     ((key, content),) = expression.items()
     if key in ("and", "or", "nor"):
         combined = itertools.product(*(possible(part, asked) for part in content))
@@ -211,7 +211,7 @@ def listed_values(value: Any) -> list[Any]:
 
 
 def found(claims: dict[str, Any], path: str) -> Any:
-    """The value at a dotted path; a dot of a name has a backslash before it."""
+    """Return the value at a dotted path; a dot in a name is escaped by a backslash."""
     value: Any = claims
     for name in re.split(r"(?<!\\)\.", path):
         value = value.get(name.replace("\\.", "."), ABSENT) if isinstance(value, dict) else ABSENT
@@ -219,7 +219,7 @@ def found(claims: dict[str, Any], path: str) -> Any:
 
 
 def names_another(claims: dict[str, Any], path: str) -> bool:
-    """Whether a claim has this path if dots are dots, with or without a backslash."""
+    """Return whether a claim has this path if the backslashes are ignored, so that dots in names are ambiguous."""
     return path.replace("\\", "") in set(paths(claims))
 
 
@@ -231,7 +231,7 @@ def paths(claims: dict[str, Any], before: str = "") -> Iterator[str]:
 
 
 def holds_nothing(value: Any) -> bool:
-    """null, an empty list, an empty map, and a list of these."""
+    """Return whether the value is null, an empty list or map, or a list of these."""
     return all(each in (None, {}, []) for each in listed_values(value))
 
 
@@ -258,7 +258,7 @@ def age(operator: str, limit: str, seconds: float) -> bool:
 
 
 def path(operator: str, operands: list[str], asked: str) -> bool | None:
-    """It holds where it holds of what every server serves for it."""
+    """Evaluate a path condition: true if it is true for the interpretation of every server."""
     answers = {fits(operator, operands, each) for each in (asked, *(served(reader, asked) for reader in READERS.values())) if each}
     return answers.pop() if len(answers) == 1 else None
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests, with a database of its own; as root it runs as the user postgres, because it refuses root."""
+"""A real PostgreSQL for tests, with a separate database. For root it runs as the user postgres, because it rejects root."""
 
 import atexit
 import glob
@@ -35,7 +35,7 @@ def _run(*command: str) -> None:
 
 
 def _directory() -> Path:
-    """Of PostgreSQL's user; pytest's own are closed to other users."""
+    """Return a directory of PostgreSQL's user, because pytest's are not accessible to other users."""
     directory = Path(tempfile.mkdtemp(prefix="postgresql-"))
     if not os.geteuid():
         user = pwd.getpwnam("postgres")
@@ -45,7 +45,7 @@ def _directory() -> Path:
 
 @cache
 def _never_started() -> str:
-    """Data of a server that never ran: to copy it costs a quarter of making it."""
+    """Return the data of a server that was never started, because a copy takes a quarter of the time of initdb."""
     directory = _directory()
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     data = str(directory / "data")
@@ -54,7 +54,7 @@ def _never_started() -> str:
 
 
 class PostgresServer:
-    """Sorts text as a language does, not by bytes: what relies on the order of ids must say so itself."""
+    """The server. It uses a language's collation, not bytes, so that code that relies on byte order must request it."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -75,7 +75,7 @@ class PostgresServer:
         return f"postgresql://gate@127.0.0.1:{self.port}/postgres"
 
     def let_files_end_at(self, size: int | None) -> None:
-        """As where the disk is full: writing beyond that many bytes of a file fails, also for connections to come; None for no such end."""
+        """Simulate a full disk: writes beyond this size of a file fail, also for new connections; None removes the limit."""
         server = self.child.process.pid
         begun = Path(f"/proc/{server}/task/{server}/children").read_text().split()
         for process in (str(server), *begun):
@@ -88,7 +88,7 @@ class PostgresServer:
         self.child = self._start()
 
     def query(self, text: str) -> str:
-        """What the last of these statements finds, as text: a line for each row, with | between columns."""
+        """Return the result of the last statement as text: one line per row, with | between columns."""
         try:
             with psycopg.connect(self.url, autocommit=True, connect_timeout=20, options="-c statement_timeout=20000") as connection:
                 found = connection.execute(text.encode()).pgresult

@@ -1,8 +1,8 @@
-"""Prepared process: a program of the tree forked from an interpreter that has imported what we depend on, at less than half the price.
+"""Fork server: starts a program of the tree by a fork of an interpreter with imported dependencies, at less than half the cost.
 
-What is imported beforehand is other people's (LIBRARIES), and what of ours defines things and does nothing yet (DEFINITIONS, and
-prepared_pages.py): no module of ours reads its environment when it is imported, but for the settings.  Everything else runs in the new
-process, from the first line of the program on.
+Preloaded are libraries (LIBRARIES), and modules of gate that only contain definitions (DEFINITIONS, and prepared_pages.py): none of
+gate's modules reads the environment at import, except for the settings. Everything else runs in the new process, from the first
+line of the program on.
 """
 
 import atexit
@@ -27,7 +27,7 @@ from foundation.version import version
 from tests.support import prepared_pages
 from tests.support.children import ROOT, Child, clean_environment
 
-# None of them starts a thread, opens a descriptor that stays, or reads Django's settings.
+# None of them starts a thread, leaves a descriptor open, or reads Django's settings.
 LIBRARIES = """
     acme.client aiohttp anyio._backends._asyncio asgiref.sync autobahn.wamp.protocol autobahn.websocket.protocol channels.routing
     cryptography.x509 cryptography.x509.ocsp cryptography.hazmat.primitives.serialization.pkcs12
@@ -39,18 +39,18 @@ LIBRARIES = """
     tomllib twisted.internet.endpoints twisted.internet.ssl twisted.internet.tcp twisted.logger twisted.protocols.tls twisted.web.http
     uvicorn uvicorn.middleware.wsgi yaml
 """.split()  # noqa: SIM905 - easier to read
-# They need no settings of Django's, and bring most of what a gate is made of.
+# They need no Django settings, and import most of gate.
 DEFINITIONS = """
     authenticate.bearer_token_verification authenticate.directory.provider_directory authenticate.scim.scim_directory
     authenticate.session.refresh_worker authorize.config_checks config.options config.inspect.config_diff proxy.autocert.certificate_renewal
     proxy.envoy.ext_authz_server proxy.service
 """.split()  # noqa: SIM905 - easier to read
-# What an interpreter or the loader reads when it starts, and a fork would not.
+# Variables that the interpreter or the loader reads at its start, and a fork would ignore.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "GLIBC", "PATH")
 
 
 class PreparedProcess:
-    """As much of subprocess.Popen as tests use.  `status` tells the process id and, when it has ended, its exit status."""
+    """The part of subprocess.Popen that tests use. `status` delivers the process id, and at the end the exit status."""
 
     def __init__(self, status: int, stdout: IO[str] | None):
         self._status = os.fdopen(status)
@@ -83,13 +83,13 @@ class PreparedProcess:
 
 
 class _Preparer:
-    """The process that is forked from; begun when the first asks, or before this process is forked, for all of them."""
+    """The fork server, started for the first request, or before this process is forked, for all processes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        # Here, so that it is the last to end: it tells of what ended before it.
+        # Registered here so that it ends last, because it reports the exit of the others.
         atexit.register(self._end)
 
     def begin(self) -> None:
@@ -98,7 +98,7 @@ class _Preparer:
                 self._line = self._begun()
 
     def start(self, arguments: list[str], environment: dict[str, str]) -> PreparedProcess:
-        """Its standard output and error are one, to be read."""
+        """Start a process; its standard output and error are one stream."""
         output, says = os.pipe()
         status = self._ordered(arguments, environment, says, says)
         os.close(says)
@@ -108,7 +108,7 @@ class _Preparer:
         return PreparedProcess(self._ordered(arguments, environment, output, error), None)
 
     def _ordered(self, arguments: list[str], environment: dict[str, str], output: int, error: int) -> int:
-        """The descriptor that tells of the process."""
+        """Request a process, and return the descriptor that reports its state."""
         status, tells = os.pipe()
         self.begin()
         assert self._line is not None
@@ -137,9 +137,9 @@ begin = _preparer.begin
 
 
 def python(*arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
-    """What `python` does with these arguments: a file, or `-m` and a module, or `-c` and a program.
+    """Start Python with these arguments: a file, or `-m` and a module, or `-c` and code.
 
-    Started afresh where its environment asks more of the interpreter than ours.
+    It is not forked if its environment configures the interpreter differently.
     """
     environment = environment or clean_environment()
     if not _is_prepared_for(environment):
@@ -148,7 +148,7 @@ def python(*arguments: str | Path, environment: dict[str, str] | None = None) ->
 
 
 def run(*arguments: str | Path, environment: dict[str, str] | None = None, timeout: float = 60) -> "subprocess.CompletedProcess[str]":
-    """As `python`, to its end: its status, and what it said on standard output and on standard error."""
+    """Run as `python` to the end, and return the status, standard output and standard error."""
     environment = environment or clean_environment()
     assert _is_prepared_for(environment), "it has to be started afresh"
     command = [str(each) for each in arguments]
@@ -164,7 +164,7 @@ def run(*arguments: str | Path, environment: dict[str, str] | None = None, timeo
 
 
 def manage(*arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
-    """As `python`; with another interpreter where suites are run over it."""
+    """Start `manage.py` as `python` does, or with another interpreter if suites run over it."""
     if interpreter := os.environ.get("GATE_TESTED_PYTHON"):
         return Child(interpreter, "manage.py", *arguments, environment=environment)
     return python("manage.py", *arguments, environment=environment)
@@ -179,17 +179,17 @@ def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _wait_for_orders(line: socket.socket) -> list[str]:
-    """Returns in each process that is to be another program, with its arguments; ends when nobody asks any more."""
-    with warnings.catch_warnings(record=True):  # of libraries about each other
+    """Return in each forked process, with its arguments. Exits when the last client is gone."""
+    with warnings.catch_warnings(record=True):  # warnings of libraries about each other
         for name in (*LIBRARIES, *DEFINITIONS):
             importlib.import_module(name)
         prepared_pages.define()
-    version()  # asks git, once
+    version()  # runs git once
     assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"
     assert "twisted.internet.reactor" not in sys.modules
     assert "gateproject.settings" not in sys.modules
     gc.freeze()
-    running: dict[int, tuple[int, int]] = {}  # descriptor of a process -> its id, and the descriptor that tells of it
+    running: dict[int, tuple[int, int]] = {}  # descriptor of a process -> its id, and the descriptor for its status
     while True:
         for ready in select.select([line, *running], [], [])[0]:
             if ready is not line:
@@ -209,7 +209,7 @@ def _wait_for_orders(line: socket.socket) -> list[str]:
 
 
 def _tell(status: int, number: int) -> None:
-    with suppress(BrokenPipeError):  # nobody asks any more
+    with suppress(BrokenPipeError):  # the last client is gone
         os.write(status, f"{number}\n".encode())
 
 
@@ -229,7 +229,7 @@ def _become(arguments: list[str], environment: dict[str, str], output: int, erro
 
 
 def _do(program: str, *arguments: str) -> None:
-    """As `python` does."""
+    """Execute the program as `python` does."""
     if program == "-m":
         sys.argv = list(arguments)
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
@@ -243,11 +243,11 @@ def _do(program: str, *arguments: str) -> None:
 
 
 def _end(status: int) -> NoReturn:
-    """As an interpreter ends, but that it does not take apart all that it has: of a fork, that copies most of what it was forked with."""
-    threading._shutdown()  # waits for threads that are no daemons
+    """Exit like an interpreter, without freeing its objects, because that would copy most pages shared with the fork server."""
+    threading._shutdown()  # waits for non-daemon threads
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody reads any more, or it was closed
+        with suppress(OSError, ValueError):  # the reader is gone, or it was closed
             stream.flush()
     os._exit(status)
 

@@ -1,7 +1,7 @@
-"""What can't be defined without Django's settings (models, pages, the admin), defined beforehand under those of no configuration.
+"""Preloading of modules that need Django's settings (models, pages, the admin), with placeholder settings.
 
-None of it keeps what it reads there: of which database, of which host, is asked when a page is.  The settings are forgotten then, and the
-process that is forked loads its own and sets Django up as ever; it finds its applications' modules imported.
+None of them caches a setting: the database and the host are read per page. The settings are then cleared; the forked process loads
+its settings and sets up Django as usual, with the modules of its applications already imported.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from django.utils.functional import empty
 from foundation.web.languages import LANGUAGES
 
 SETTINGS = "gateproject.settings"
-# Of this application the import alone makes an event loop.
+# The import of this application creates an event loop.
 _AT_WORK_ALREADY = "daphne"
 PAGES = """
     authenticate.access_requests.access_request_service daphne.ws_protocol
@@ -41,14 +41,14 @@ def define() -> None:
     for name in PAGES:
         importlib.import_module(name)
     for language in LANGUAGES:
-        with translation.override(language):  # the catalogues of all applications are read
+        with translation.override(language):  # reads the catalogues of all applications
             translation.gettext("")
     translation.deactivate()
     _forget()
 
 
 def _install(names: list[str]) -> None:
-    """The half of django.setup() that imports."""
+    """Do the part of django.setup() that imports."""
     for name in names:
         config = AppConfig.create(name)
         config.apps = apps
@@ -65,7 +65,7 @@ def _forget() -> None:
     apps.apps_ready = apps.models_ready = apps.ready = False
     apps.app_configs.clear()
     apps.clear_cache()
-    del connections["default"]  # asked how long a table's name may be; it was never open
+    del connections["default"]  # it was only queried for the maximum length of a table name; it was never opened
     del connections.settings
     connections._settings = None
     settings._wrapped = empty

@@ -1,4 +1,4 @@
-"""A whole gate with two development providers, among which its people choose."""
+"""A complete gate with two development providers, between which users select."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def entry(id: str, provider: DevelopmentProvider, *domains: str, **more: Any) ->
 async def signed_in(
     gate: RunningGate | Split, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider, who: str = "alice"
 ) -> httpx.Response:
-    """This person of this provider, who opens the route for everybody."""
+    """Sign in as this user of this provider on the route for all users."""
     is_split = isinstance(gate, Split)
     page = await follow(client, await client.get(gate.url() if is_split else gate.url(OPEN), headers=HTML))
     assert "Choose how to sign in" in page.text

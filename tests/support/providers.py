@@ -1,4 +1,4 @@
-"""Providers for tests, as a configuration names them: `a_provider("corp", domains=frozenset({"corp.example"}))`."""
+"""Configured providers for tests: `a_provider("corp", domains=frozenset({"corp.example"}))`."""
 
 from typing import Any
 

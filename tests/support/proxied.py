@@ -1,4 +1,4 @@
-"""The data plane over real services and a canary upstream, driven by ASGI messages."""
+"""The data plane over real services and a raw upstream, driven by ASGI messages."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ from tests.support.upstream import CanaryUpstream
 
 @dataclass
 class Proxied:
-    """`ask` sends one request; what reached the upstream is in `canary.requests`."""
+    """Data plane under test: `ask` sends one request; `canary.requests` contains those that reached the upstream."""
 
     canary: CanaryUpstream
     broker: MemoryStore
@@ -44,7 +44,7 @@ class Proxied:
 async def proxied(
     directory: Path, *routes: dict[str, Any], canary: CanaryUpstream | None = None, **settings: Any
 ) -> AsyncIterator[Proxied]:
-    """Routes as in the configuration; `to` is the canary unless given, `from` is https://app.example.com unless given."""
+    """Build a data plane for these routes. `to` defaults to the raw upstream, `from` to https://app.example.com."""
     async with canary or CanaryUpstream() as upstream:
         policy = [{"from": "https://app.example.com", **({} if "redirect" in route else {"to": upstream.url}), **route} for route in routes]
         options = make_options(directory, insecure_server=True, policy=policy, **settings)

@@ -1,4 +1,4 @@
-"""Texts of the product that tests quote: wordings that could not change in one place."""
+"""Texts of the product that tests quote, so that a change of wording would need changes in several places."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ MIN_WORDS = 5
 def quotes_in(source: str) -> Iterator[tuple[int, str]]:
     """Yield line and first words of each string of a test that repeats five words of the product in a row.
 
-    A string that is the name of a log event is a fact, and not a quote.
+    The name of a log event is not a quotation.
     """
     for line, text in _strings(source):
         quoted = next((run for run in _runs(text.replace("\\", "")) if run in _product()), None)

@@ -1,4 +1,4 @@
-"""A client that sends exactly the bytes it is given, and reads one response by its framing."""
+"""HTTP/1.1 client that sends exactly the given bytes, and reads responses by their framing."""
 
 import socket
 import ssl
@@ -9,7 +9,7 @@ WAIT = 10.0  # seconds; only a failing test waits that long
 
 
 class Broken(Exception):
-    """The connection ended within a response; `received` is what came of it."""
+    """The connection ended within a response; `received` is the part that arrived."""
 
     def __init__(self, received: bytes):
         super().__init__(f"ended after {received[-200:]!r}")
@@ -31,7 +31,7 @@ class RawResponse:
 
 
 class RawClient:
-    """`response()` raises Broken where the server closed before the response's end."""
+    """Client of one connection. `response()` raises Broken if the server closes before the end of the response."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, server_name: str | None = None):
         self.socket: socket.socket = self.connected(host, port)
@@ -59,7 +59,7 @@ class RawClient:
         return self
 
     def offer(self, data: bytes, limit: int, *, patience: float = 0.5) -> int:
-        """Send `data` over and over until the server takes no more; returns the bytes it took."""
+        """Send `data` repeatedly until the server accepts no more; return the number of accepted bytes."""
         self.socket.settimeout(patience)
         taken = 0
         try:
@@ -72,14 +72,14 @@ class RawClient:
         return taken
 
     def response(self, method: str = "GET") -> RawResponse:
-        """The next final response, to a request of this method."""
+        """Return the next final response to a request of this method."""
         while True:
             response = self.one_response(method)
             if response.status >= 200:
                 return response
 
     def one_response(self, method: str = "GET") -> RawResponse:
-        """The next response, also an informational one (status 100)."""
+        """Return the next response, which may be informational (status 1xx)."""
         head = self._until(b"\r\n\r\n").decode("latin-1")
         status_line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
         headers = [(name, value.strip(" \t")) for name, _, value in (line.partition(":") for line in lines)]
@@ -92,7 +92,7 @@ class RawClient:
         return RawResponse(status, headers, self.exactly(int(response.header("content-length") or 0)))
 
     def chunk(self) -> bytes:
-        """The next chunk's data, empty at the end of the body."""
+        """Return the data of the next chunk, empty at the end of the body."""
         size = int(self._until(b"\r\n"), 16)
         return self.exactly(size + 2)[:-2]
 
@@ -103,7 +103,7 @@ class RawClient:
         return taken
 
     def rest(self) -> bytes:
-        """Everything until the server closes."""
+        """Return everything until the server closes."""
         try:
             while True:
                 self._receive()
@@ -112,7 +112,7 @@ class RawClient:
             return taken
 
     def is_closed(self, within: float = WAIT) -> bool:
-        """Whether the server closes, without another byte, within these seconds."""
+        """Return whether the server closes within these seconds without sending more."""
         if self._buffer:
             return False
         self.socket.settimeout(within)
@@ -142,18 +142,20 @@ class RawClient:
 
 
 def ask(port: int, data: bytes, method: str = "GET") -> tuple[RawResponse, bool]:
-    """Send on a connection of its own: the response, and whether the server closed after it."""
+    """Send on a new connection; return the response, and whether the server closed after it."""
     with RawClient(port) as client:
         response = client.send(data).response(method)
         return response, response.announces_close and client.is_closed()
 
 
 class SlowReader(RawClient):
-    """Takes little at once: its window is that of a buffer of 4 KiB."""
+    """Client with a small window: its receive buffer is 4 KiB."""
 
     def connected(self, host: str, port: int) -> socket.socket:
         client = socket.socket()
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects, for the window that it announces
+        client.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, 4096
+        )  # before it connects, because the buffer determines the announced window
         client.settimeout(WAIT)
         client.connect((host, port))
         return client

@@ -1,4 +1,4 @@
-"""An HTTP/2 client that sends exactly the pseudo-headers and headers it is given, one request after the other."""
+"""HTTP/2 client that sends exactly the given pseudo-headers and headers, one request at a time."""
 
 import socket
 import ssl
@@ -13,7 +13,7 @@ from tests.support.raw_http import WAIT, Broken, RawResponse
 
 
 class RawHttp2Client:
-    """`ask()` raises Broken where the server resets it; `trailers` are those of the last answer."""
+    """Client of one connection. `ask()` raises Broken if the server resets the stream; `trailers` are those of the last response."""
 
     def __init__(self, port: int, tls: ssl.SSLContext, server_name: str):
         tls.set_alpn_protocols(["h2"])
@@ -42,7 +42,7 @@ class RawHttp2Client:
         body: bytes | None = None,
         trailers: tuple[tuple[str, str], ...] = (),
     ) -> RawResponse:
-        """What comes after the head comes in frames of its own, a little later."""
+        """Send a request; the parts after the head are sent later, in separate frames."""
         stream = self._h2.get_next_available_stream_id()
         where = [] if method == "CONNECT" else [(":scheme", "https"), (":path", target)]  # RFC 9113 8.5
         pseudo = [(":method", method), *where, (":authority", authority)]

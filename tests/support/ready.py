@@ -1,4 +1,4 @@
-"""A report of readiness without a trouble."""
+"""A readiness report without problems."""
 
 from foundation.readiness import ComponentStatus, ReadinessReport
 

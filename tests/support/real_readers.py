@@ -1,7 +1,7 @@
-"""One request, read by every kind of server there is: real applications behind gate, each of which says what it made of the same bytes.
+"""Real servers behind gate, each of which reports how it interpreted the same request.
 
-`Readers` starts them (`.ci/test-tools` has built them), `FanOut` is the upstream in front of them: it hands each request that reaches it to
-all of them, byte for byte, and keeps what they said by the request's `X-Case`.
+`Readers` starts them (`.ci/test-tools` builds them). `FanOut` is the upstream in front of them: it sends each request to all of
+them unchanged, and records their reports by the request's `X-Case`.
 """
 
 import socket
@@ -24,7 +24,7 @@ WAIT = 10.0  # seconds; only a failing test waits that long
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one application made of a request: which of its handlers it ran, for which method and path.  Empty where it ran none."""
+    """How one application handled a request: its handler, method and path; empty if no handler ran."""
 
     handler: str = ""
     method: str = ""
@@ -32,7 +32,10 @@ class Served:
 
 
 class Readers:
-    """`ports` by name: Tomcat, Django under two servers, Express, Go's ServeMux, nginx.  The application is at each of `mounts`."""
+    """The servers, with `ports` by name: Tomcat, Django under two servers, Express, Go's ServeMux, nginx.
+
+    Their application is at each of `mounts`.
+    """
 
     def __init__(self, directory: Path, mounts: Sequence[str]):
         self._directory, self._mounts = directory, mounts
@@ -105,7 +108,7 @@ def is_there(port: int) -> bool:
 
 
 def asked(port: int, head: bytes) -> Served:
-    """What the application at this port says to these bytes, on a connection of its own."""
+    """Send these bytes to the application at this port on a new connection, and return its report."""
     with socket.create_connection(("127.0.0.1", port), WAIT) as connection:
         connection.sendall(head)
         answer = b""
@@ -120,7 +123,7 @@ def asked(port: int, head: bytes) -> Served:
 
 @dataclass
 class Arrived:
-    """One request as it came out of gate, and what became of it by name of the reader."""
+    """One request as forwarded by gate, and how each server handled it."""
 
     head: bytes
     served: dict[str, Served] = field(default_factory=dict)
@@ -139,7 +142,7 @@ class Arrived:
 
 
 class FanOut:
-    """The upstream `url`; `arrived` by the value of `X-Case`.  Its requests have no body."""
+    """The upstream at `url`; `arrived` by the value of `X-Case`. Its requests have no body."""
 
     def __init__(self, readers: dict[str, int]):
         self._readers = readers
@@ -160,7 +163,7 @@ class FanOut:
             daemon_threads, allow_reuse_address, request_queue_size = True, True, 128
 
             def handle_error(self, *_: Any) -> None:
-                """Connections that end in the middle are none."""
+                """Ignore connections that end early."""
 
         self._server = Server(("127.0.0.1", free_port()), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"

@@ -1,4 +1,4 @@
-"""A real Redis for tests: one server as a child, plain or with TLS, that can be killed, stopped and started again."""
+"""A real Redis for tests: a child process, with or without TLS, that can be killed, stopped and started again."""
 
 import shutil
 import signal
@@ -13,7 +13,7 @@ PROGRAM = shutil.which("redis-server") or "redis-server"
 
 
 class RedisServer:
-    """Keeps its append-only file in `directory`; `arguments` are those of redis-server.  It may read that file for `patience` seconds."""
+    """The server. Its append-only file is in `directory`; `arguments` are those of redis-server. Loading may take `patience` seconds."""
 
     def __init__(
         self, directory: Path, *arguments: str, tls: CertificateFiles | None = None, port: int | None = None, patience: float = 20.0
@@ -23,8 +23,8 @@ class RedisServer:
         self.port = port or free_port()
         self.tls = tls
         directory.mkdir(parents=True, exist_ok=True)
-        self.client_pair = self_signed_client(directory, "redis-client")  # with TLS, the one that is let in
-        # The nodes of a cluster talk to each other on this one; by default 10,000 above the other, which may be anybody's.
+        self.client_pair = self_signed_client(directory, "redis-client")  # with TLS, the accepted client certificate
+        # Port of the cluster bus. The default is the port plus 10,000, which may be in use.
         self._cluster_port = str(free_port())
         if "--cluster-enabled" in arguments:
             arguments = (*arguments, "--cluster-port", self._cluster_port)
@@ -47,7 +47,7 @@ class RedisServer:
         return f"{'kvstores' if self.tls else 'kvstore'}://localhost:{self.port}/0"
 
     def meet(self, other: "RedisServer") -> None:
-        """Both are nodes of one cluster."""
+        """Make both nodes of one cluster."""
         self.command("CLUSTER", "MEET", "127.0.0.1", str(other.port), other._cluster_port)
 
     def kill(self) -> None:
@@ -65,7 +65,7 @@ class RedisServer:
         self.child.process.send_signal(signal.SIGCONT)
 
     def command(self, *words: str) -> str:
-        """What redis-cli answers."""
+        """Return the output of redis-cli."""
         command = ["redis-cli", "-h", "localhost", "-p", str(self.port), *self._tls_of_cli(), *words]
         done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=10)
         assert done.returncode == 0, f"redis-cli {words}: {done.stdout}{done.stderr}"

@@ -1,4 +1,4 @@
-"""The configuration of a running gate is changed, and the test goes on when gate has said what it makes of it."""
+"""Configuration changes of a running gate, which wait until gate has logged the result."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def rewrite(path: Path, **changes: object) -> None:
 
 @contextmanager
 def hears(gate: RunningGate, event: str) -> Iterator[list[dict[str, Any]]]:
-    """What is done inside brings the event about; afterwards the list holds all of that name since then."""
+    """Wait for a log event that the body causes. Afterwards the list contains all events of that name since the start."""
     found: list[dict[str, Any]] = []
     before = len(gate.log)
     yield found
@@ -35,12 +35,12 @@ def hears(gate: RunningGate, event: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def reload(gate: RunningGate, **changes: object) -> None:
-    """It is in force, and an Envoy has all that follows from it."""
+    """Reload and wait until the configuration is in force, also in an Envoy."""
     before = len(gate.log)
     with hears(gate, RELOADED):
         rewrite(gate.config_file, **changes)
     events = [entry["event"] for entry in gate.log]
     if _TAKES_TIME in events[before:]:
-        # After that line: it may have taken what went before just now.
+        # After that line, because Envoy may just have accepted an earlier version.
         begun = len(events) - events[::-1].index(_TAKES_TIME)
         gate.child.wait_for(lambda: any(entry["event"] == _TAKEN for entry in gate.log[begun:]), f"{_TAKEN!r}")

@@ -1,4 +1,4 @@
-"""Sessions at a bendable provider, and what renews them: as in one process of gate, over a store that others may share."""
+"""Sessions of a fake provider, and their refresh as in one process of gate, over a store that can be shared."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.options import make_options
 
 
 class Renewals:
-    """`await renewals.signed_in("alice")` is a session as the callback makes it; `refresh` and `worker` are what is tested."""
+    """`await renewals.signed_in("alice")` creates a session as the callback does; `refresh` and `worker` are under test."""
 
     def __init__(self, directory: Path, idp: FakeIdP, store: StoreBackend, clock: Clock, **settings: Any):
         self.idp, self.clock = idp, clock

@@ -1,4 +1,4 @@
-"""A route host in one process: our pages there, as browsers with cookies meet them."""
+"""A route host in one process: gate's pages there, and browsers with cookies."""
 
 import time
 from http.cookies import SimpleCookie
@@ -36,7 +36,7 @@ ROUTES = [
 
 
 class RouteSite:
-    """`ahead` moves the clock, in seconds."""
+    """Site of a route host. `ahead` is the offset of the clock in seconds."""
 
     def __init__(self, directory: Path, django_pages: ASGIHandler, **settings: Any):
         self.ahead = 0.0
@@ -71,7 +71,7 @@ class RouteSite:
 
 
 class RouteBrowser:
-    """Keeps cookies for each host; follows no redirect by itself."""
+    """Browser with cookies per host. It does not follow redirects."""
 
     def __init__(self, site: RouteSite):
         self.site = site
@@ -96,7 +96,7 @@ class RouteBrowser:
                     jar[name] = morsel.value
 
     def begin(self, host: str) -> str:
-        """As the data plane does for a page that needs a session; returns the attempt id."""
+        """Start a sign-in as the data plane does for a page that needs a session; return the attempt id."""
         attempt_id, set_cookies = self.site.proxy.sign_in_attempts.start({}, host, [], self.site.clock())
         self.keep(host, set_cookies)
         return attempt_id

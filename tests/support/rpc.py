@@ -1,4 +1,4 @@
-"""A data broker behind real gRPC on loopback: its server, a client of it, and what a hostile caller would send."""
+"""A data broker behind real gRPC on loopback: its server, a client, and requests of a hostile caller."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -19,7 +19,7 @@ from foundation.values import HostPort, Url
 from tests.support.options import make_options
 
 HEARTBEAT = 0.05
-# A test machine may be busy for longer than a heartbeat.
+# Longer than usual, because a test machine may be busy for longer than a heartbeat.
 SILENCE = 5.0
 
 
@@ -52,7 +52,7 @@ async def remote_broker(store: StoreBackend, options: Options) -> AsyncIterator[
 
 
 class OverGrpc:
-    """A store as its remote clients see it; server and connection begin with the first call, and end with `close`."""
+    """A store as remote clients use it. Server and connection start with the first call and end with `close`."""
 
     def __init__(self, store: StoreBackend):
         self._store = store
@@ -71,7 +71,7 @@ class OverGrpc:
         return self._client
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name in ("clean", "clock_skew"):  # no client may ask for these
+        if name in ("clean", "clock_skew"):  # not available to clients
             return getattr(self._store, name)
 
         async def call(*values: Any, **named: Any) -> Any:

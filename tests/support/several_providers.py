@@ -8,18 +8,18 @@ from config.settings.identity_providers import PLACEHOLDERS
 from tests.support.authenticate_site import Site
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 
-# What stands in the place of a setting of `Site` that this one leaves out.
+# Marks a setting of `Site` that this one omits.
 WITHOUT = dict.fromkeys(("idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret", "groups_claim"))
 
 
 def entry(id: str, idp: FakeIdP, **more: Any) -> dict[str, Any]:
-    """Entry of `identity_providers`, which speaks for the addresses of its own domain."""
+    """Return an entry of `identity_providers` that is authoritative for its domain."""
     said = {"provider": "oidc", "url": idp.issuer, "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "domains": [f"{id}.example"]}
     return {"id": id, "title": id.title(), **said, **more}
 
 
 def several(*ids: str) -> dict[str, Any]:
-    """Settings of providers that nobody asks anything."""
+    """Return settings of providers that are never contacted."""
     said = {"provider": "oidc", "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
     entries = [{"id": id, "url": f"https://idp.{id}.example", "domains": [f"{id}.example"], **said} for id in ids]
     return {**dict.fromkeys(PLACEHOLDERS), "identity_providers": entries}

@@ -1,6 +1,6 @@
-"""A browser without a screen: signs a person in at a running gate, following every redirect by hand.
+"""HTTP client that signs a user in at a running gate and follows redirects like a browser.
 
-Host names are dialled at 127.0.0.1 whatever DNS says; each host has its own cookies, as browsers keep them without `cookie_domain`.
+All host names are dialled at 127.0.0.1. Each host has separate cookies, as in browsers without `cookie_domain`.
 """
 
 import html
@@ -20,7 +20,7 @@ _ATTRIBUTE = re.compile(r"([a-z-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')", re.IGNORE
 
 
 class SignInFailed(AssertionError):
-    """The steps did not lead back to the first URL; the message tells them."""
+    """The sign-in did not lead back to the first URL; the message lists the steps."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Step:
     status: int
 
     def __str__(self) -> str:
-        """Without the query, which holds tokens."""
+        """Return the step without the query, which contains tokens."""
         return f"{self.method} {self.url.partition('?')[0]} -> {self.status}"
 
 
 class Browser:
-    """`with Browser() as browser: browser.sign_in("https://hello.localhost:8443/", "alice")`; `steps` tells the way it took."""
+    """`with Browser() as browser: browser.sign_in("https://hello.localhost:8443/", "alice")`; `steps` lists the requests."""
 
     def __init__(self, *, authority: str | None = None, dial: Mapping[str, str] | None = None, timeout: float = 10.0):
-        """`authority` is the file of a certificate authority to trust; without it no certificate is checked.
+        """Initialize. `authority` is the file of a trusted certificate authority; without it certificates are not verified.
 
-        `dial` maps host names to the origin that is really connected to (`http://127.0.0.1:8000`), for a gate behind a balancer.
+        `dial` maps host names to the dialled origin (`http://127.0.0.1:8000`), for a gate behind a load balancer.
         """
         self._dial = dial or {}
         self.cookies: dict[str, dict[str, str]] = {}
@@ -54,9 +54,9 @@ class Browser:
         self._client.close()
 
     def sign_in(self, url: str, person: str) -> httpx.Response:
-        """Opens `url`, picks `person` at the provider, and returns what `url` answers in the end, whatever its status.
+        """Open `url`, sign in as `person` at the provider, and return the final response of `url`, with any status.
 
-        Raises SignInFailed when the way ends elsewhere.
+        Raises SignInFailed if the sign-in ends elsewhere.
         """
         response = self.follow(url)
         if form := _picking_form(response.text, person):
@@ -67,7 +67,7 @@ class Browser:
         return response
 
     def follow(self, url: str, *, method: str = "GET", data: dict[str, str] | None = None) -> httpx.Response:
-        """Sends one request and follows its redirects to their end."""
+        """Send one request and follow its redirects to the end."""
         for _ in range(MAX_STEPS):
             response = self.request(method, url, data=data)
             if response.status_code not in (301, 302, 303, 307, 308):
@@ -80,7 +80,7 @@ class Browser:
     def request(
         self, method: str, url: str, *, data: dict[str, str] | None = None, headers: dict[str, str] | None = None
     ) -> httpx.Response:
-        """One request as a browser's navigation, without following."""
+        """Send one request like a browser's navigation, without following redirects."""
         parts = urlsplit(url)
         sent = {"host": parts.netloc, "accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate", **(headers or {})}
         if cookie := self.cookie_header(parts.hostname):
@@ -89,14 +89,14 @@ class Browser:
         port = origin.port if parts.hostname in self._dial else parts.port
         dialled = httpx.URL(url).copy_with(scheme=origin.scheme, host="127.0.0.1", port=port)
         response = self._client.request(method, dialled, data=data, headers=sent, extensions={"sni_hostname": parts.hostname})
-        # The client keeps a jar of its own, by the address that is dialled: one for all hosts.
+        # Not the client's jar, which is keyed by the dialled address and so shared by all hosts.
         self._client.cookies.clear()
         self._keep_cookies(parts.hostname, response)
         self.steps.append(Step(method, url, response.status_code))
         return response
 
     def cookie_header(self, host: str) -> str:
-        """The Cookie header for `host`; ports do not count (RFC 6265 8.5)."""
+        """Return the Cookie header for `host`; cookies are not isolated by port (RFC 6265 8.5)."""
         return "; ".join(f"{name}={value}" for name, value in self.cookies.get(host, {}).items())
 
     def _keep_cookies(self, host: str, response: httpx.Response) -> None:
@@ -118,7 +118,7 @@ def _context(authority: str | None) -> ssl.SSLContext:
 
 
 def _picking_form(page: str, person: str) -> tuple[str, dict[str, str]] | None:
-    """(action, fields) of the form on the provider's page that signs `person` in: a button with that value, or a field `sub`."""
+    """Return (action, fields) of the form on the provider's page that signs `person` in: a button with that value, or a field `sub`."""
     forms = [(_attributes(form["attributes"]).get("action", ""), _controls(form["content"])) for form in _FORM.finditer(page)]
     for action, controls in forms:
         if any(control.get("value") == person for control in controls):

@@ -1,4 +1,4 @@
-"""People who are signed in, in a real store: records as the authenticate service writes them, and their cookies."""
+"""Signed-in users in a real store: records as the authenticate service writes them, and their cookies."""
 
 import time
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tests.support.cookies import signed_in
 
 @dataclass
 class SignedIn:
-    """`cookie(host_port)` is the Cookie header value that this browser sends there."""
+    """A signed-in user. `cookie(host_port)` is the Cookie header that the browser sends there."""
 
     session: SessionRecord
     options: Options
@@ -26,7 +26,7 @@ class SignedIn:
 
 
 async def put_session(broker: BrokerClient, id: str, data: Mapping[str, Any]) -> None:
-    """Write a session where its user's are found, as a sign-in does."""
+    """Write and index a session as a sign-in does."""
     await broker.put(SESSION_INDEX, f"{user_key(str(data['user_id']))}/{id}", {"subject": ""})
     await broker.put(SESSION, id, data, expires=data.get("expires_at"))
 

@@ -1,4 +1,4 @@
-"""Source text as a tree."""
+"""Syntax trees of source text."""
 
 import ast
 import gc
@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 
 def parsed(source: str, mode: Literal["exec", "eval"] = "exec") -> Any:
-    """As `ast.parse`: ast.Module, or ast.Expression for "eval"; with the collector at rest.
+    """Parse as `ast.parse` does (ast.Module, or ast.Expression for "eval"), with garbage collection disabled.
 
-    CPython before 3.11.8 counts the depth of its conversion from C in one place for all: a collection in the middle of it that lets other
-    code convert something leaves "AST constructor recursion depth mismatch" (a SystemError).
+    CPython before 3.11.8 has one global counter for the depth of the conversion from C. A collection during it that runs another
+    conversion causes "AST constructor recursion depth mismatch" (a SystemError).
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""The whole product as seven processes on loopback: two of each stateless service, one data broker on a real Redis, TLS everywhere."""
+"""The complete product as seven processes on loopback: two of each stateless service, one data broker on a real Redis, with TLS."""
 
 import base64
 import itertools
@@ -19,7 +19,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.reloading import replace
 
 AUTHENTICATE_HOST, ROUTE_HOST = "authenticate.localhost", "hello.localhost"
-# gRPC's resolver gives both for "localhost", as it would give every replica's address for a service's name.
+# gRPC's resolver returns both for "localhost", as it would return the addresses of all replicas for a service name.
 ADDRESSES = ("127.0.0.1", "[::1]")
 
 
@@ -31,7 +31,7 @@ class Split:
         redis: RedisServer,
         policy: list[dict[str, Any]],
         *,
-        database_url: str,  # of authenticate, which has the admin, and of authorize, which tells it what it decided
+        database_url: str,  # of authenticate, which has the admin, and of authorize, which writes its decisions there
         **more: Any,
     ):
         self.directory = directory
@@ -114,7 +114,7 @@ class Split:
 
     @contextmanager
     def without(self, services: Iterable[str], number: int) -> Iterator[None]:
-        """While these instances are killed; afterwards they run again."""
+        """Kill these instances within this context; afterwards they run again."""
         for each in services:
             self.kill(each, number)
         try:
@@ -124,13 +124,13 @@ class Split:
                 child.wait_for_line("gate is ready", 60)
 
     def client(self, **options: Any) -> httpx.AsyncClient:
-        """A browser whose every request may reach the other instance of the service that it is for."""
+        """Return a client whose requests alternate between the instances of a service."""
         transport = EitherInstance(verify=self.certificates.client_context(), trust_env=False)
         return httpx.AsyncClient(transport=transport, timeout=30, **options)
 
 
 class EitherInstance(httpx.AsyncHTTPTransport):
-    """Each request goes to the next of the addresses, or to the other where nobody listens, as behind a balancer."""
+    """Send each request to the next address, or to the other if it refuses connections, like a load balancer."""
 
     def __init__(self, **options: Any):
         super().__init__(**options)

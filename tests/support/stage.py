@@ -1,4 +1,4 @@
-"""Fixtures of what stands around a gate: the identity provider and the upstreams, started once."""
+"""Fixtures of the environment of a gate: the identity provider and the upstreams, started once."""
 
 from collections.abc import Iterator
 

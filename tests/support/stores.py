@@ -1,4 +1,4 @@
-"""The stores in Django's database, and the sealed one, for the contract of all stores; PostgreSQL is started once."""
+"""The stores in Django's database, and the sealed store, for the contract tests of all stores. PostgreSQL is started once."""
 
 from collections.abc import Callable, Iterator
 
@@ -41,7 +41,7 @@ def database_on_postgresql(postgresql: PostgresServer, monkeypatch: pytest.Monke
 
 
 def use_postgresql(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the connections of new threads."""
+    """Use PostgreSQL for the connections of new threads."""
     settings = connections.configure_settings({"default": _postgresql(parse_database_url(url))})
     monkeypatch.setitem(connections.settings, "default", settings["default"])
 

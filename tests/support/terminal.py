@@ -1,4 +1,4 @@
-"""A terminal of its own for a program, as a person has it."""
+"""A pseudo-terminal for a program."""
 
 import codecs
 import os
@@ -20,7 +20,7 @@ class Terminal:
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
             os.chdir(ROOT)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # which is ignored in what a shell runs in the background
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # SIGINT is ignored in background processes of a shell
             os.execve(sys.executable, [sys.executable, *map(str, command)], clean_environment(PYTHONUNBUFFERED="1"))
         self.shown = ""
         self._answered = 0
@@ -38,7 +38,7 @@ class Terminal:
             self.shown += decoder.decode(got)
 
     def answer(self, question: str, answer: str = "") -> None:
-        """Type a line after the program has written `question` since the last one, and waits."""
+        """Wait until the program has written `question` since the last line, then type a line."""
 
         def waits() -> bool:
             return question in self.shown[self._answered :] and self.shown.endswith((": ", "? ", "] ", ". "))

@@ -1,6 +1,6 @@
-"""Tracing back-ends for tests: a real HTTP server and a real UDP socket, and readers of each wire format that our encoders don't share.
+"""Tracing back-ends for tests: a real HTTP server and a real UDP socket, with parsers that share no code with gate's encoders.
 
-Thrift is read by what Apache's compiler made of Jaeger's own definitions, OTLP by OpenTelemetry's own messages.
+Thrift is parsed by Apache's generated code for Jaeger's definitions, OTLP by OpenTelemetry's messages.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.transport.TTransport import TMemoryBuffer
 
-# The rest of that package is for an OpenTelemetry of long ago and can't be imported; what the compiler made of the definitions can.
+# The rest of that package needs an old OpenTelemetry and can't be imported, unlike the generated modules.
 _PACKAGE = "opentelemetry-exporter-jaeger-thrift"
 sys.path.append(str(importlib.metadata.distribution(_PACKAGE).locate_file("opentelemetry/exporter/jaeger/thrift/gen")))
 Agent = importlib.import_module("agent.Agent")
@@ -30,7 +30,7 @@ Batch = importlib.import_module("jaeger.ttypes").Batch
 
 @dataclass(frozen=True)
 class EnvoyRequestHead:
-    """A span as its back-end understands it; ids are numbers, a root's `parent` is 0."""
+    """A span as parsed by its back-end; ids are numbers, the `parent` of a root is 0."""
 
     service: str
     name: str
@@ -51,7 +51,7 @@ class Taken:
 
 
 class TraceBackend:
-    """An HTTP server; `status` is its answer, and while `is_slow` is set it doesn't give it."""
+    """An HTTP server that responds with `status`, or not at all while `is_slow` is set."""
 
     def __init__(self, status: int = 200):
         self.status = status
@@ -102,7 +102,7 @@ class TraceBackend:
 
 
 class TraceAgent:
-    """A UDP socket that reads as Jaeger's agent does."""
+    """A UDP socket that parses spans as Jaeger's agent does."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -128,16 +128,16 @@ class TraceAgent:
 def until(
     spans: Callable[[], list[EnvoyRequestHead]], found: Callable[[list[EnvoyRequestHead]], bool], seconds: float = 30
 ) -> list[EnvoyRequestHead]:
-    """What the back-end was told, as soon as that is enough."""
+    """Return the received spans as soon as there are enough."""
     deadline = time.monotonic() + seconds
     while not found(told := spans()):
-        assert time.monotonic() < deadline, f"the back-end was told no more than {[(span.name, span.tags) for span in told]}"
+        assert time.monotonic() < deadline, f"the back-end received only {[(span.name, span.tags) for span in told]}"
         time.sleep(0.05)
     return told
 
 
 def read_zipkin(spans: list[dict[str, Any]]) -> list[EnvoyRequestHead]:
-    """https://zipkin.io/zipkin-api/: ids in hexadecimal, times in microseconds, tags are text."""
+    """Parse spans by https://zipkin.io/zipkin-api/: ids are hexadecimal, times in microseconds, tags are strings."""
     told = []
     for span in spans:
         assert isinstance(span["timestamp"], int)
@@ -150,7 +150,7 @@ def read_zipkin(spans: list[dict[str, Any]]) -> list[EnvoyRequestHead]:
 
 
 def read_datadog(body: bytes) -> list[EnvoyRequestHead]:
-    """The agent's v0.4: lists of lists of maps, ids of 64 bits, `meta` holds text and `metrics` numbers."""
+    """Parse spans of the Datadog agent's v0.4: lists of lists of maps, 64-bit ids, strings in `meta` and numbers in `metrics`."""
     told = []
     for trace in msgpack.unpackb(body):
         assert len({span["trace_id"] for span in trace}) == 1
@@ -202,7 +202,7 @@ def _unsigned(value: int) -> int:
 
 
 def read_otlp(document: dict[str, Any]) -> list[EnvoyRequestHead]:
-    """OTLP/HTTP's JSON: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding."""
+    """Parse the JSON of OTLP/HTTP: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding."""
     told = []
     for resource in document["resourceSpans"]:
         service = _values(resource["resource"]["attributes"])["service.name"]
@@ -215,7 +215,7 @@ def read_otlp(document: dict[str, Any]) -> list[EnvoyRequestHead]:
 
 
 def _values(attributes: list[dict[str, Any]]) -> dict[str, Any]:
-    """A 64-bit number is text there."""
+    """Convert attribute values; 64-bit numbers are strings there."""
     return {pair["key"]: int(pair["value"]["intValue"]) if "intValue" in pair["value"] else _only(pair["value"]) for pair in attributes}
 
 

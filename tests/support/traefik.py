@@ -1,7 +1,7 @@
-"""What Traefik 3 sends and does by its documentation of forwardAuth and of forwarded headers; its own binary is in no Debian package.
+"""Traefik 3 as documented for forwardAuth and forwarded headers, because its binary is not in a Debian package.
 
-Reads the same dynamic configuration: rules of Host and PathPrefix, one forwardAuth, headers to take away behind it, one server for
-each service.
+It reads the same dynamic configuration: rules of Host and PathPrefix, one forwardAuth, headers to remove after it, one server per
+service.
 """
 
 import http.client
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import yaml
 
 HOP_BY_HOP = {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"}
-# Removed from every request of an untrusted client at the entry point.
+# Removed from each request of an untrusted client at the entry point.
 FORWARDED = {f"x-forwarded-{name}" for name in ("for", "proto", "host", "port", "server", "uri", "method", "prefix")} | {"x-real-ip"}
 NOT_COPIED = {*HOP_BY_HOP, "host", "content-length"}
 
@@ -50,7 +50,7 @@ class Traefik:
         return max(matching, key=lambda router: router.get("priority", len(router["rule"])), default=None)
 
     def permission(self, method: str, target: str, headers: Pairs, client: str) -> tuple[int, Pairs, bytes, Pairs]:
-        """(status, headers, body) of the answer, and the request's headers as they go on from there."""
+        """Return (status, headers, body) of the forwardAuth response, and the headers of the forwarded request."""
         forward_auth = self.http["middlewares"]["gate"]["forwardAuth"]
         assert forward_auth["trustForwardHeader"] is False
         address = urlsplit(forward_auth["address"])
@@ -78,7 +78,7 @@ class Traefik:
                 headers = [pair for pair in given if pair[0].lower() not in FORWARDED]
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 router = traefik.router(self.headers.get("Host", "").partition(":")[0].lower(), self.path.partition("?")[0])
-                if len(self.headers.get_all("Host", [])) != 1:  # as Go's net/http
+                if len(self.headers.get_all("Host", [])) != 1:  # like Go's net/http
                     self.reply(400, [], b"400 Bad Request")
                     return
                 if router is None:

@@ -1,4 +1,4 @@
-"""Servers on loopback with which a connection fails in one way each: `with server(plain_http) as port`."""
+"""Faulty servers on loopback, one for each kind of connection failure: `with server(plain_http) as port`."""
 
 import socket
 import ssl
@@ -13,7 +13,7 @@ Talk = Callable[[socket.socket], None]
 
 @contextmanager
 def server(talk: Talk) -> Iterator[int]:
-    """`talk` to each who connects, on a thread of their own; the port."""
+    """Run `talk` in a thread per connection, and yield the port."""
     listening = socket.create_server(("127.0.0.1", 0))
     open_ones: list[socket.socket] = []
 

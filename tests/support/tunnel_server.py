@@ -1,4 +1,4 @@
-"""What `manage.py tunnel` speaks to, in a thread: TLS by OpenSSL itself, so that one direction may end before the other."""
+"""Server for `manage.py tunnel`, in a thread. It uses OpenSSL directly, so that one direction can close before the other."""
 
 import contextlib
 import socket
@@ -16,7 +16,7 @@ Script = Callable[["Spoken"], None]
 
 
 class Spoken:
-    """One connection; `head` is what was asked."""
+    """One connection; `head` is the request head."""
 
     def __init__(self, tls: SSL.Connection):
         self._tls = tls
@@ -28,7 +28,7 @@ class Spoken:
         self._tls.sendall(data)
 
     def hear(self) -> bytes:
-        """Empty once the other side has said everything."""
+        """Receive data; empty after the other side has closed its direction."""
         try:
             return self._tls.recv(65536)
         except SSL.ZeroReturnError:

@@ -1,4 +1,4 @@
-"""CONNECT by raw bytes over TLS, one direction of which may end before the other; and how a program gets its token without a browser."""
+"""CONNECT by raw bytes over TLS with half-closed connections, and programmatic login without a browser."""
 
 import re
 import socket
@@ -17,14 +17,14 @@ NOWHERE = "http://localhost:9/back?state=mine"
 
 
 class TunnelClient(RawClient):
-    """TLS by OpenSSL itself: `finish` ends our direction alone, as Go's CloseWrite does.  Nothing of the server is verified."""
+    """Tunnel client on OpenSSL: `finish` closes only the sending direction, as Go's CloseWrite does. The server is not verified."""
 
     def __init__(self, port: int, server_name: str):
         super().__init__(port)
         self._tls = SSL.Connection(SSL.Context(SSL.TLS_CLIENT_METHOD), self.socket)
         self._tls.set_tlsext_host_name(server_name.encode())
         self._tls.set_connect_state()
-        self.socket.settimeout(None)  # OpenSSL wants to block; the socket's own timeouts bound it
+        self.socket.settimeout(None)  # OpenSSL blocks; socket timeouts bound it
         seconds = int(WAIT).to_bytes(8, "little") + bytes(8)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self.socket.setsockopt(socket.SOL_SOCKET, option, seconds)
@@ -35,7 +35,7 @@ class TunnelClient(RawClient):
         return self
 
     def open(self, authority: str, *lines: str, ahead: bytes = b"", host: str | None = None) -> int:
-        """The status; what follows a 200 is the tunnel's."""
+        """Send CONNECT and return the status; data after a 200 belongs to the tunnel."""
         head = "\r\n".join([f"CONNECT {authority} HTTP/1.1", f"Host: {host or authority}", *lines, "", ""])
         self.send(head.encode() + ahead)
         status = int(self._until(b"\r\n").split(b" ")[1])
@@ -43,15 +43,15 @@ class TunnelClient(RawClient):
         return status
 
     def finish(self) -> None:
-        """close_notify: we have said everything."""
+        """Send close_notify, which ends the sending direction."""
         self._tls.shutdown()
 
     def ends(self) -> bytes:
-        """Everything until the server ends its direction, or breaks off."""
+        """Return everything until the server closes its direction or resets."""
         return self.rest()
 
     def breaks_off(self) -> bool:
-        """Whether the server ends without saying so: by a reset, or without close_notify (RFC 8446 6.1)."""
+        """Return whether the server ends with a reset, or without close_notify (RFC 8446 6.1)."""
         try:
             while self._tls.recv(65536):
                 pass
@@ -64,7 +64,7 @@ class TunnelClient(RawClient):
     def _receive(self) -> None:
         try:
             data = self._tls.recv(65536)
-        except SSL.Error:  # also its close_notify
+        except SSL.Error:  # its close_notify as well
             data = b""
         if not data:
             raise Broken(self._buffer)
@@ -72,7 +72,7 @@ class TunnelClient(RawClient):
 
 
 async def token_of(client: httpx.AsyncClient, pages: str, sub: str) -> str:
-    """`pages` is the origin where browsers reach the host; `client` keeps the person's cookies."""
+    """Return a token by programmatic login. `pages` is the browser origin of the host; `client` has the user's cookies."""
     answer = await client.get(f"{pages}/.gate/api/v1/login?gate_redirect_uri={quote(NOWHERE, safe='')}")
     assert answer.status_code == 200, answer.text
     page = await follow(client, await client.get(answer.text))
@@ -85,6 +85,6 @@ async def token_of(client: httpx.AsyncClient, pages: str, sub: str) -> str:
 
 
 async def agree(client: httpx.AsyncClient, page: httpx.Response) -> httpx.Response:
-    """`page` asks whether a program may act for its person."""
+    """Give consent on the consent `page`."""
     fields = {name: unescape(value) for name, value in re.findall(r'<input[^>]*name="([^"]+)"[^>]*value="([^"]*)"', page.text)}
     return await client.post(str(page.url), data=fields, headers={"Origin": f"https://{urlsplit(str(page.url)).netloc}"})

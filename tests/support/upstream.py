@@ -1,4 +1,4 @@
-"""What listens behind a route: each upstream records what it received, and answers as its test needs."""
+"""Upstreams for tests: each records the requests it receives, and responds as the test needs."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ _SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """`head` is raw, with its empty line; `body` is unframed."""
+    """A received request: `head` is raw, with its empty line; `body` is unframed."""
 
     head: bytes
     body: bytes
@@ -50,12 +50,12 @@ class ReceivedRequest:
         return [(name, value.removeprefix(b" ")) for name, _, value in (line.partition(b":") for line in lines)]
 
     def values(self, name: bytes) -> list[bytes]:
-        """Every value whose header's folded name is the folded `name`: what an upstream behind CGI would see."""
+        """Return every value of headers whose CGI name equals that of `name`."""
         return [value for candidate, value in self.headers if _fold(candidate) == _fold(name)]
 
 
 class Conversation:
-    """One connection, from the upstream's side."""
+    """One connection on the upstream's side."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._reader, self._writer = reader, writer
@@ -71,7 +71,7 @@ class Conversation:
         return await self._reader.readexactly(size)
 
     async def ended(self) -> None:
-        """Waits until the proxy has closed its side."""
+        """Wait until the proxy has closed its side."""
         with suppress(ConnectionError):
             while await self._reader.read(65536):
                 pass
@@ -103,7 +103,7 @@ class Conversation:
 
 
 class CanaryUpstream:
-    """`answer` is sent to every request; a `script` speaks on each connection instead.  Without a `port` it is one that is free."""
+    """Raw upstream: sends `answer` to every request, or runs `script` on each connection. Without `port` it uses a free one."""
 
     def __init__(self, answer: bytes = OK, *, script: Script | None = None, tls: ssl.SSLContext | None = None, port: int = 0):
         self.requests: list[ReceivedRequest] = []
@@ -121,13 +121,13 @@ class CanaryUpstream:
 
     async def __aexit__(self, *_: object) -> None:
         self._is_closed = True
-        await stop_accepting(self._server)  # what was accepted just now comes to _accept, which ends it
+        await stop_accepting(self._server)  # a connection accepted concurrently reaches _accept, which closes it
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_closed:  # it came when the end had begun
+        if self._is_closed:  # it arrived during the shutdown
             writer.transport.abort()
             return
         self.connections += 1
@@ -137,7 +137,7 @@ class CanaryUpstream:
         try:
             await self._script(conversation)
         except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
-            pass  # the proxy hung up, or the test is over
+            pass  # the proxy has disconnected, or the test has ended
         finally:
             self._tasks.discard(task)
             conversation.reset()
@@ -149,7 +149,7 @@ class CanaryUpstream:
 
 
 class ThreadedUpstream:
-    """Serves in a thread of its own while it is entered."""
+    """Upstream that serves in a thread within its context."""
 
     def __init__(self, server: socketserver.ThreadingTCPServer) -> None:
         self._server = server
@@ -168,7 +168,7 @@ class ThreadedUpstream:
 
 
 class SampleUpstream(ThreadedUpstream):
-    """`hits` counts every request that arrived, `posted` holds what was posted; `pages` are HTML, by path."""
+    """HTTP upstream: `hits` counts requests, `posted` contains the bodies of POST requests; `pages` are HTML by path."""
 
     def __init__(self) -> None:
         upstream = self
@@ -203,7 +203,7 @@ class SampleUpstream(ThreadedUpstream):
                 self.wfile.write(body)
 
             def drip(self) -> None:
-                """A response that never ends by itself."""
+                """Send a response without an end."""
                 self.send_response(200)
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
@@ -221,9 +221,9 @@ class SampleUpstream(ThreadedUpstream):
 
 
 class RecordingUpstream(ThreadedUpstream):
-    """Keeps every byte: `received` has each request with its body and trailers in their framing, `by_case` the last of each `X-Case`.
+    """Upstream that records every byte: `received` has each request with framed body and trailers, `by_case` the last per `X-Case`.
 
-    A handshake is accepted, whatever asks for `text/event-stream` gets one event, everything else is 200; one request a connection.
+    It accepts handshakes, sends one event to requests for `text/event-stream`, and 200 to others; one request per connection.
     """
 
     def __init__(self) -> None:
@@ -250,7 +250,7 @@ class RecordingUpstream(ThreadedUpstream):
                 return _EVENTS if b"event-stream" in named.get(b"accept", b"") else _CLOSED
 
             def _lines(self) -> bytes:
-                """To an empty line, or the end."""
+                """Read lines up to an empty line or the end."""
                 found = b""
                 while line := self.rfile.readline():
                     found += line
@@ -259,7 +259,7 @@ class RecordingUpstream(ThreadedUpstream):
                 return found
 
             def _chunks(self) -> bytes:
-                """With their frames, and the trailers behind the last."""
+                """Read chunks with their framing, and the trailers after the last."""
                 found = b""
                 while line := self.rfile.readline():
                     found += line
@@ -275,11 +275,11 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address, request_queue_size = True, 128
 
     def handle_error(self, *_: Any) -> None:
-        """Connections that end in the middle are none."""
+        """Ignore connections that end early."""
 
 
 class TcpUpstream:
-    """`accepted()` is the next connection; with `is_echo` each is served instead, and `greeting` is said first."""
+    """TCP upstream: `accepted()` returns the next connection. With `is_echo` connections are echoed instead, after `greeting`."""
 
     def __init__(self, *, is_echo: bool = False, greeting: bytes = b""):
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=2048)

@@ -1,6 +1,6 @@
-"""Identity providers that nobody here wrote, as a person meets them: `await vendor.pick(url)` is the callback URL after the click.
+"""Third-party identity providers: `await vendor.pick(url)` signs in and returns the callback URL.
 
-npm `oidc-provider` (certified) and npm `emulate` as Google, Microsoft, GitHub and Okta; the rest is the bendable provider.
+npm `oidc-provider` (certified), and npm `emulate` as Google, Microsoft, GitHub and Okta; others are the fake provider.
 """
 
 import html
@@ -21,16 +21,16 @@ from tests.support.children import Child, free_port
 EMULATORS = Path(__file__).parent / "emulators"
 CLIENT_ID, CLIENT_SECRET = "gate-tests", "not-a-secret"  # some emulators do not decode Basic credentials
 ALICE = "alice@corp.example"
-ROBOT_TOKEN = "ghp_robot_of_gate_tests"  # of an owner of GitHub's organisation `corp`
+ROBOT_TOKEN = "ghp_robot_of_gate_tests"  # token of an owner of GitHub's organisation `corp`
 _FORM = re.compile(r'<form\b[^>]*action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
 _FIELD = re.compile(r'<input[^>]*name="([^"]*)"[^>]*value="([^"]*)"')
 
 
 @dataclass(frozen=True)
 class Vendor:
-    """`settings` are gate's; `user_id` is a pattern where the vendor numbers people.
+    """A provider. `settings` are gate's; `user_id` is a pattern if the vendor numbers users.
 
-    Not `tells_strangers`: this emulator takes any access token for its first person's.
+    `tells_strangers` is False for an emulator that treats any access token as its first user's.
     """
 
     name: str
@@ -64,7 +64,7 @@ def emulators(redirect_uri: str) -> Iterator[Emulators]:
 
 
 class OktaAdministration:
-    """Of the emulator, and what gate is told of its directory."""
+    """Administration of the Okta emulator, and gate's settings for its directory."""
 
     def __init__(self, url: str):
         self.url = url
@@ -93,7 +93,7 @@ class OktaAdministration:
 
 
 async def pick_in_form(authorization_url: str, person: str = "alice") -> str:
-    """Opens the page, presses the person's button, and goes on until the browser is sent away from the provider."""
+    """Open the page, press the user's button, and follow until the provider redirects the browser away."""
     async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
         response = await client.get(authorization_url)
         for _ in range(8):
@@ -116,4 +116,4 @@ def _form_of(page: str, person: str) -> tuple[str, dict[str, str]]:
             fields = {html.unescape(name): html.unescape(value) for name, value in _FIELD.findall(match[2])}
             return html.unescape(match[1]), fields
     assert f'value="{person}"' in page, f"nobody to pick: {page}"
-    return "", {"sub": person}  # the smallest interaction of oidc_provider/server.mjs
+    return "", {"sub": person}  # the minimal interaction of oidc_provider/server.mjs

@@ -1,4 +1,4 @@
-"""Websockets by their bytes: frames, handshakes, and an application behind gate that speaks them, well or badly."""
+"""Raw WebSocket: frames, handshakes, and an application behind gate with valid and invalid behaviour."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ from typing import Self
 from tests.support.raw_http import Broken, RawClient, RawResponse
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
-ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # RFC 6455 1.3 has this pair
+ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # the example of RFC 6455 1.3
 MASK = b"\x11\x22\x33\x44"
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
@@ -43,7 +43,7 @@ class Frame:
 
 
 def read_frame(exactly) -> Frame:
-    """`exactly(size)` gives so many bytes."""
+    """Read one frame; `exactly(size)` returns this many bytes."""
     first, second = exactly(2)
     size = second & 0x7F
     if size > 125:
@@ -79,7 +79,7 @@ def accept_for(key: bytes) -> bytes:
 
 
 def handshake(host: str, path: str = "/", *lines: str, leave_out: str = "", **changed: str) -> bytes:
-    """`changed` replaces a header (`sec_websocket_version="8"`), `leave_out` names one that is not sent."""
+    """Return a handshake; `changed` replaces a header (`sec_websocket_version="8"`), `leave_out` is one that is omitted."""
     headers = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": KEY.decode()}
     headers |= {name.replace("_", "-"): value for name, value in changed.items()}
     headers.pop(leave_out, None)
@@ -88,10 +88,10 @@ def handshake(host: str, path: str = "/", *lines: str, leave_out: str = "", **ch
 
 
 class RawWebSocket(RawClient):
-    """A client that says exactly what it is told to."""
+    """Client that sends exactly the given bytes."""
 
     def open(self, host: str, path: str = "/", *lines: str, ahead: bytes = b"", **changed: str) -> RawResponse:
-        """The answer to the handshake; `ahead` is sent in the same piece."""
+        """Return the response to the handshake; `ahead` is sent in the same segment."""
         self.send(handshake(host, path, *lines, **changed) + ahead)
         return self.one_response()
 
@@ -110,9 +110,9 @@ class _Conversation(RawClient):
 
 
 class SocketUpstream:
-    """An application behind gate with a thread for each connection: what it does is chosen by the path of the handshake.
+    """An application behind gate with a thread per connection. The path of the handshake selects its behaviour.
 
-    `heads` are the requests that arrived, `heard` the bytes after each; `/hold` opens and only listens.
+    `heads` are the received request heads, `heard` are the bytes after each. `/hold` only reads.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class SocketUpstream:
             request_queue_size = 64
 
             def handle_error(self, *_: object) -> None:
-                pass  # gate hung up
+                pass  # gate has disconnected
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -151,7 +151,7 @@ class SocketUpstream:
         self.sent = 0
 
     def frames(self) -> list[Frame]:
-        """What the last connection heard."""
+        """Return the frames that the last connection received."""
         return frames_in(self.heard[-1]) if self.heard else []
 
     def _converse(self, client: _Conversation) -> None:
@@ -184,18 +184,18 @@ class SocketUpstream:
         return answers.get(path.partition("?")[0], good + b"\r\n")
 
     def _hold(self, client: _Conversation, number: int) -> None:
-        """Listens until gate hangs up; answers no Close."""
+        """Read until gate disconnects, without responding to a Close."""
         while data := client.socket.recv(65536):
             self.heard[number] += data
 
     def _polite(self, client: _Conversation, number: int) -> None:
-        """Echoes, and answers a Close with the same."""
+        """Echo, and respond to a Close with the same."""
         while (frame := read_frame(client.exactly)).opcode != CLOSE:
             client.send(from_server(frame.opcode, frame.payload, is_final=frame.is_final))
         client.send(from_server(CLOSE, frame.payload))
 
     def _flood(self, client: _Conversation, number: int) -> None:
-        """Sends as much as is taken."""
+        """Send until gate accepts no more."""
         while True:
             client.send(from_server(BINARY, b"x" * 65526))
             self.sent += 65536
@@ -209,7 +209,7 @@ class SocketUpstream:
         self._hold(client, number)
 
     def _unfinished(self, client: _Conversation, number: int) -> None:
-        """Begins a frame of 100 bytes, and ends it when it hears something."""
+        """Start a frame of 100 bytes, and finish it when data arrives."""
         client.send(bytes((0x82, 100)) + b"a" * 40)
         self.heard[number] += client.socket.recv(65536)
         client.send(b"b" * 60 + from_server(TEXT, b"after the end"))
@@ -219,12 +219,12 @@ class SocketUpstream:
         client.send(from_server(TEXT, b"last words"))
 
     def _sleeps(self, client: _Conversation, number: int) -> None:
-        """Takes nothing until the end of the test."""
+        """Read nothing until the end of the test."""
         threading.Event().wait(8)
 
 
 def ended(client: RawClient) -> bool:
-    """Whether the connection ends without another byte."""
+    """Return whether the connection ends without another byte."""
     try:
         return client.rest() == b""
     except (Broken, ssl.SSLError):

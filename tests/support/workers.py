@@ -1,4 +1,4 @@
-"""A gate of several processes: which are they, and a connection to the one that is meant."""
+"""A gate with several worker processes, and connections to a specific one."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,14 +17,14 @@ _numbers = count()
 
 
 def processes(gate: RunningGate) -> list[int]:
-    """The first, then the other workers."""
+    """Return the workers, the first process first."""
     children = Path(f"/proc/{gate.child.process.pid}/task/{gate.child.process.pid}/children")
     return [int(id) for id in children.read_text().split()]
 
 
 @asynccontextmanager
 async def client_of(gate: RunningGate, worker: int, cookies: httpx.Cookies) -> AsyncIterator[httpx.AsyncClient]:
-    """A client whose one connection is to this worker."""
+    """Return a client whose only connection is to this worker."""
     for _ in range(300):
         async with gate.client(cookies=cookies) as client:
             path = f"/which/{next(_numbers)}"
@@ -39,7 +39,7 @@ async def client_of(gate: RunningGate, worker: int, cookies: httpx.Cookies) -> A
 
 
 async def on_each(gate: RunningGate, cookies: httpx.Cookies) -> list[int]:
-    """Status of the application's page from each worker."""
+    """Return the status of the application's page from each worker."""
     found = []
     for worker in range(1, WORKERS + 1):
         async with client_of(gate, worker, cookies) as client:
@@ -48,7 +48,7 @@ async def on_each(gate: RunningGate, cookies: httpx.Cookies) -> list[int]:
 
 
 def metric(page: str, name: str, **labels: str) -> float:
-    """Sum of the samples that have these labels."""
+    """Return the sum of the samples with these labels."""
     lines = [line for line in page.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
     return sum(float(line.rpartition(" ")[2]) for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items()))
 

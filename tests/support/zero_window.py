@@ -1,4 +1,4 @@
-"""Clients that ask and do not read, over HTTP/1.1 and HTTP/2, and an upstream that counts who it is connected to."""
+"""Clients that send requests without reading responses, over HTTP/1.1 and HTTP/2, and an upstream that counts its connections."""
 
 import asyncio
 import contextlib
@@ -18,11 +18,11 @@ PIECE = b"x" * 65536
 
 
 class EndlessUpstream:
-    """`/events` is a stream of events that comes piece by piece as `more` is set; `/think` an answer that begins, and `/pause` one of
-    plain text that goes on, when `more` is set; every other path an answer that never ends.
+    """Upstream of streaming responses, by path.
 
-    Over HTTP/2 only what begins with `/think` is different: no answer begins.  `open` tells by path how many are being answered.
-    `speaks_http2`: by prior knowledge, and nothing else.
+    `/events` sends an event each time `more` is set. `/think` starts its response, and `/pause` continues one of plain text, when
+    `more` is set. Every other path has a response without an end. Over HTTP/2 only `/think` differs: its response never starts.
+    `open` counts the active responses by path. With `speaks_http2` it speaks only HTTP/2 with prior knowledge.
     """
 
     def __init__(self, *, speaks_http2: bool = False, content_type: str = "application/octet-stream") -> None:
@@ -46,7 +46,7 @@ class EndlessUpstream:
         await self._server.wait_closed()
 
     async def is_open(self, path: str, count: int) -> None:
-        """Wait until so many are."""
+        """Wait until this many are open."""
         await eventually(lambda: self.open[path] == count)
 
     async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,7 +94,7 @@ class EndlessUpstream:
             self.more.clear()
 
     async def _answer_http2(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """As much as the window takes; Envoy opens it no further where its client does not read."""
+        """Send as much as the window allows; Envoy does not extend it while its client does not read."""
         connection = H2Connection(H2Configuration(client_side=False))
         connection.initiate_connection()
         paths: dict[int, str] = {}
@@ -123,7 +123,7 @@ Headers = dict[str, str]
 
 
 class Silent1:
-    """So many connections, on each one request over HTTP/1.1, whose answer is not read."""
+    """`count` connections over HTTP/1.1, each with one request whose response is not read."""
 
     def __init__(self, port: int, host: str, path: str, count: int, headers: Headers):
         self._where, self._count = ("127.0.0.1", port), count
@@ -148,7 +148,7 @@ class Silent1:
 
 
 class Silent2:
-    """So many streams over HTTP/2, a hundred on a connection, with a window of zero."""
+    """`count` streams over HTTP/2 with a window of zero, a hundred per connection."""
 
     def __init__(self, port: int, host: str, path: str, count: int, headers: Headers):
         self._port, self._count = port, count
@@ -177,7 +177,7 @@ class Silent2:
             writer.transport.abort()
 
     async def _listen(self, connection: H2Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Heads and what the connection itself needs; no window is ever opened."""
+        """Process heads and connection frames without ever extending a window."""
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 for event in connection.receive_data(data):
@@ -191,7 +191,7 @@ def plain_request(host: str, path: str, headers: Headers) -> bytes:
 
 
 async def events(port: int, host: str, headers: Headers) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client that listens to `/events`, with the head and the first event read."""
+    """Return a client of `/events` that has read the head and the first event."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(plain_request(host, "/events", headers))
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")

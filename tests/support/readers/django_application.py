@@ -1,4 +1,4 @@
-"""The application as Django reads paths, for any ASGI server: `MOUNTS` in the environment says below which prefixes it is, by spaces."""
+"""Django application that reports how Django parses paths, for any ASGI server. `MOUNTS` lists its prefixes, separated by spaces."""
 
 import os
 from urllib.parse import quote
