@@ -99,7 +99,7 @@ async def test_restarted_server_keeps_records_and_restarts_readers(tmp_path: Pat
 
 async def test_hanging_server_blocks_no_one_and_recovers(tmp_path: Path, clock: Clock) -> None:
     with RedisServer(tmp_path) as server:
-        store = open_kvstore(server, clock, deadline=0.2)
+        store = open_kvstore(server, clock, deadline=1)
         begin = (await store.put(SESSION, "a", {})).version
         reader = asyncio.create_task(following(store, begin, 1))
         await asyncio.sleep(0.01)
