@@ -142,8 +142,9 @@ class BearerTokens:
         return cls(options, clock) if is_needed else None
 
     async def verify(self, route_id: str, token: str, client_address: str = "") -> BearerSession | InvalidToken:
-        """The person, or a InvalidToken for a token that this route does not accept; ProviderError where that can't be told now. `asker`
-        is the client's address, or "".
+        """Return the user's session, or an InvalidToken for a token that this route does not accept.
+
+        `client_address` is "" if unknown.  Raises ProviderError if the token cannot be verified now.
         """
         policy = self._policies.get(route_id)
         if policy is None:

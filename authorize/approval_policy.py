@@ -19,7 +19,7 @@ _EMPTY_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
 def may_request(route: Route, identity: Identity) -> bool:
     """Return whether this user may request access to a route.
 
-    `identity_providers` excludes users of other providers, whoever approves.
+    `identity_providers` excludes users of other providers, even with an approval.
     """
     return route.access_requests is not None and _is_user_of(route, identity)
 

@@ -79,4 +79,4 @@ def require_same_route(check: AuthorizationResult, route_id: str) -> None:
     """Raise BrokerError if the data plane matched another route, because it forwards by its own match."""
     decided_id = check.decision.route.id if check.decision.route is not None else ""
     if route_id and route_id != decided_id:
-        raise BrokerError("the route of the data plane differs from the one of authorize. Configure both alike")
+        raise BrokerError("the data plane and authorize selected different routes. Configure both alike")

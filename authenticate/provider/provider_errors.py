@@ -1,4 +1,4 @@
-"""Errors of a provider that callers tell apart."""
+"""Errors of a provider that callers handle differently."""
 
 from foundation.errors import ProviderError
 

@@ -56,7 +56,7 @@ class EvaluationContext:
         return self.epoch_second
 
     def load_header_values(self) -> dict[bytes, bytes | None]:
-        """Return the value of each header.  None if it is repeated, because upstreams differ in the one that they use."""
+        """Return the value of each header.  None if it is repeated, because upstreams differ in which value they use."""
         values = dict[bytes, bytes | None]()
         for name, value in self.request.headers:
             values[name] = None if name in values else value

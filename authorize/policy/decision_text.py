@@ -83,7 +83,7 @@ def route_candidates(
 ) -> list[RouteCandidate]:
     """Return the routes of the request's host, in order, up to the first match.
 
-    Each is matched in a table of its own, so that the result equals that of the real table.
+    Each route is matched in a separate table, so that the result equals that of the real table.
     """
     fitting = {index for index, route in enumerate(policy) if _has_host(request, route, default_ports)}
     exact_hosts = {index for index in fitting if not policy[index].from_.host.startswith("*.") and policy[index].mode != SHADOW}

@@ -22,7 +22,7 @@ _DECISIONS_BOOST = 0.0001  # a match in a title counts a thousand times a match 
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the linked files outside `docs/`; a directory stands for its README.md. Move decisions to the end of the navigation."""
+    """Add the linked files outside `docs/`; a link to a directory means its README.md. Move decisions to the end of the navigation."""
     pages = sorted(files.documentation_pages(), key=lambda file: (file.src_uri.startswith(_DECISIONS), file_sort_key(file)))
     config["nav"] = nest_paths(page.src_uri for page in pages)
     for page in pages:

@@ -1,6 +1,6 @@
 """Percent-escapes of a path as private characters, processed by C code.
 
-In the private encoding `%2F` is the character U+012F, for digits of either case.  Other characters remain unchanged.
+The private encoding of `%2F` is the character U+012F, for digits of either case.  Other characters remain unchanged.
 """
 
 from collections.abc import Container
