@@ -109,7 +109,7 @@ class AuthenticateService:
     async def start(self, *, is_primary: bool = True) -> None:
         """Start the background work.
 
-        If not `alone`, another process of this gate does the work that is done once, and only the writers of this process start.
+        Unless `is_primary`, another process of this gate does the work that is done once, and only the writers of this process start.
         """
         self.audit_writer.start()
         self._access_webhook.start()

@@ -61,7 +61,7 @@ class EntryPoint:
         return cls(CONNECT if is_tcp else "GET", address.host, port, path, (b"host", host.encode()))
 
     def build_request(self, portal_request: PolicyRequest, headers: Headers) -> PolicyRequest:
-        """Return the request that the client of `asker` would send.
+        """Return the request that the client of `portal_request` would send.
 
         `headers` are its ambient headers, which it sends to every host.
         """
@@ -90,8 +90,8 @@ class EntryPoints:
     ) -> tuple[AccessibleRoute, ...]:
         """Return the accessible routes that are listed in the portal, in their order.
 
-        `asker` is the request for the list.  A route is listed only if that client's GET of its entry page, or its CONNECT, would be
-        allowed.
+        `portal_request` is the request for the list.  A route is listed only if that client's GET of its entry page, or its CONNECT,
+        would be allowed.
         """
         headers, found, started = ambient_headers(portal_request.headers), [], time.monotonic()
         for index, route in enumerate(self._routes):

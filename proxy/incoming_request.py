@@ -146,7 +146,7 @@ class BodyTooLarge(BadRequest):
 
 
 def limit_body(receive: Receive, max_bytes: int) -> Receive:
-    """ASGI `receive` for a reader that gathers the whole body, as Django does, on disk if need be: BodyTooLarge beyond `most` bytes."""
+    """ASGI `receive` for a reader that gathers the whole body, as Django does, on disk if need be: BodyTooLarge beyond `max_bytes`."""
     received = 0
 
     async def receive_some() -> dict[str, Any]:

@@ -78,10 +78,10 @@ class RouteForwarding:
         return selection.upstream, selection
 
     def build_request(self, incoming: IncomingRequest, carry: Forward, credentials: tuple[Header, ...], hash_key: str) -> OutgoingRequest:
-        """Outgoing request for one that may pass, with `credentials` of ours that its upstream wants to see.
+        """Return the upstream request of an allowed request, with gate's `credentials` for the upstream.
 
-        `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, or on a shared
-        connection, and NoHealthyUpstream.
+        `hash_key` identifies the client for sticky balancing.  Raises BadRequest if the request is ambiguous or cannot be forwarded on a
+        shared connection, and NoHealthyUpstream.
         """
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]

@@ -93,7 +93,7 @@ def _parent(resource: dict[str, Any], path: Path) -> dict[str, Any] | None:
 
 
 def _ensure_parent(resource: dict[str, Any], path: Path) -> dict[str, Any]:
-    """As `_holder`; what is missing on the way is made."""
+    """Return the same object as `_parent`, and create missing objects on the way."""
     node = resource
     for step in path[:-1]:
         key = find_key(node, step)

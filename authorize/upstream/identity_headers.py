@@ -127,7 +127,7 @@ def identity_header_names(options: Options) -> tuple[bytes, ...]:
 def attested_claims(identity: Identity | None, issuer: str, audience: str, groups: Iterable[str]) -> dict[str, Any]:
     """Return the claims of the assertion.
 
-    `iss` and `aud` are `host`, or `host:port` if the port is not the default.  Times are in Unix seconds.
+    `iss` and `aud` are the host, or `host:port` if the port is not the default.  Times are in Unix seconds.
     """
     claims: dict[str, Any] = {"iss": issuer, "aud": audience}
     if identity is None:

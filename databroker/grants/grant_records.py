@@ -47,7 +47,7 @@ class AccessGrant(RecordValue):
         return max(self.expires_at, self.original_expires_at) + KEPT
 
     def is_expired(self, now: float) -> bool:
-        """Whether it ended by itself, within the last day: what was revoked has no `until`."""
+        """Whether it expired within the last day: a revoked grant has no `expires_at`."""
         return 0.0 < self.expires_at <= now < self.retained_until
 
     @classmethod

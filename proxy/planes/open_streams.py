@@ -67,7 +67,7 @@ class OpenStreams:
         asks_provider: bool = False,
         ends: float = math.inf,
     ) -> Stream:
-        """Open a stream.  `judged_at` is what `changes` was before it was judged: what came since may have ended its access."""
+        """Open a stream.  `decided_at_change` is the `change_count` before its decision: a later change may have ended its access."""
         if decided_at_change != self.change_count:
             self._recheck.set()
         stream = Stream(incoming=incoming, session_id=session_id, expires_by_time=is_timed, needs_provider=asks_provider, expires_at=ends)
@@ -103,9 +103,9 @@ class OpenStreams:
         self._recheck.set()
 
     async def run(self, reauthorize: Callable[[IncomingRequest], Awaitable[float]]) -> None:
-        """Judge open streams anew whenever something may have changed, and now and then where time alone may, for ever.
+        """Authorize open streams again after each change, and periodically those that time alone may end.  Runs until cancelled.
 
-        `goes_on_until` says for how long one may, as far as that is known beforehand; 0 where it may not.
+        `reauthorize` returns until when a stream may continue, as far as that is known, or 0 if it must end.
         """
         unjudged: set[Stream] = set()
         while True:

@@ -13,7 +13,7 @@ ROBOTS = "User-agent: *\nDisallow: /"
 
 
 async def respond(handler: RequestHandler, incoming: IncomingRequest, options: Options, send: Send, *, is_healthy: bool = True) -> None:
-    """Answer; `is_well` is what a question about our health gets, and no more: who asks here may be anybody."""
+    """Send a built-in page.  A health check gets `is_healthy` and no reason, because any client may ask."""
     path = incoming.request.path
     if handler is RequestHandler.NOT_FOUND:
         await send_denial(incoming, UNKNOWN_ADDRESS, send)

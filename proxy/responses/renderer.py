@@ -24,7 +24,7 @@ async def send_response(send: Send, status: int, headers: Headers, body: bytes, 
 async def send_text(
     incoming: IncomingRequest, send: Send, status: int, text: str, *, content_type: str = "text/plain", no_store: bool = False
 ) -> None:
-    """Plain-text response.  `is_for_now`: it says how things are at this moment, so nothing on the way may keep it."""
+    """Send a plain-text response.  With `no_store` no cache may store it, because it describes this moment."""
     headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff"), *incoming.site.headers]
     headers += [(b"cache-control", b"no-store")] if no_store else []
     await send_response(send, status, headers, text.encode(), head_only=incoming.is_head)

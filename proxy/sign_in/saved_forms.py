@@ -100,9 +100,9 @@ class SavedForms:
     async def save(
         self, incoming: IncomingRequest, receive: Receive, now: float, *, is_replayable: bool = True
     ) -> SavedForm | NotSaved | None:
-        """Keep a form; None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying.
+        """Save a form.  Return None without saving if no page of the same origin sent it.
 
-        `can_be_sent`: the button of our page, when it is pressed, comes to this data plane.
+        `is_replayable`: the button of gate's page sends the form to this data plane.
         """
         if incoming.request.method != "POST" or self._broker is None or not self._is_same_origin(incoming):
             return None
