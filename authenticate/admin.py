@@ -20,8 +20,8 @@ from authenticate.service import page_context
 from authenticate.views.actors import actor_for
 from authenticate.views.view_helpers import get_session
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from databroker.admin.read_only_admin import SESSION_KEY, PageAdmin
-from databroker.audit_log import AuditLogAway, administrator_log
+from databroker.admin.read_only_admin import SESSION_KEY, TablelessAdmin
+from databroker.audit_log import AuditLogUnavailable, administrator_log
 from databroker.grants.grant_records import AccessGrant, UserGrants
 from databroker.grants.grant_store import AccessError, GrantStore
 from databroker.grants.request_store import AccessRequestStore, StoredAccessRequest
@@ -47,7 +47,7 @@ class AccessForAWhile(models.Model):
         verbose_name = verbose_name_plural = "temporary access"
 
 
-class AccessForAWhileAdmin(PageAdmin):
+class AccessForAWhileAdmin(TablelessAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "POST":
             self._do(request)
@@ -65,7 +65,7 @@ class AccessForAWhileAdmin(PageAdmin):
         except AccessError as error:
             text = str(error)
             self.message_user(request, f"{text[:1].upper()}{text[1:]}.", messages.WARNING)
-        except AuditLogAway:
+        except AuditLogUnavailable:
             self.message_user(request, AUDIT_LOG_UNAVAILABLE, messages.ERROR)
         except BrokerError:
             self.message_user(request, BROKER_UNAVAILABLE, messages.ERROR)
@@ -99,8 +99,8 @@ async def _perform(request: HttpRequest) -> str:
 async def _context(request: HttpRequest) -> dict[str, Any]:
     gate = page_context(request)
     broker, clock = gate.broker, gate.authenticate.clock
-    waiting = await take(AccessRequestStore(broker, clock).all())
-    given, expired = [await take(GrantStore(broker, clock).list(expired=expired)) for expired in (False, True)]
+    waiting = await take(AccessRequestStore(broker, clock).iter_pending())
+    given, expired = [await take(GrantStore(broker, clock).iter_grants(expired=expired)) for expired in (False, True)]
     caller = await admin_actor(request)
     waiting.sort(key=lambda held: held.request.requested_at)
     given.sort(key=lambda each: each[1].expires_at)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import structlog
 
 from config.options import Options
-from databroker.broker_client import BrokerClient, every
+from databroker.broker_client import BrokerClient, iter_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER, Record
 from foundation.backoff import retry
 from foundation.errors import GateError
@@ -41,7 +41,7 @@ class RemovedDirectories:
         await retry(self._delete, unable, INITIAL_BACKOFF)
 
     async def _delete(self) -> None:
-        found = [record for type in _DIRECTORY_TYPES async for record in every(self._broker, type) if self._is_candidate(record)]
+        found = [record for type in _DIRECTORY_TYPES async for record in iter_records(self._broker, type) if self._is_candidate(record)]
         gone = [(record.type, record.id) for record in (found if self._has_entries else self._select_orphans(found))]
         # Records that identify the removed directories are deleted last, so that an interrupted cleanup can be repeated.
         for part in ((DIRECTORY_USER,), (DIRECTORY_GROUP,), _PREFIXED_TYPES):

@@ -5,7 +5,7 @@ from collections import defaultdict
 import structlog
 
 from config.options import Options
-from databroker.broker_client import BrokerClient, every
+from databroker.broker_client import BrokerClient, iter_records
 from databroker.end_sessions import end_sessions
 from databroker.records import SESSION, Record, SessionRecord
 from databroker.session_reader import vouches
@@ -37,7 +37,7 @@ class RemovedProviders:
 
     async def _end(self) -> None:
         ids_by_provider = defaultdict[str, list[str]](list)
-        async for record in every(self._broker, SESSION):
+        async for record in iter_records(self._broker, SESSION):
             if (provider := self._removed_provider(record)) is not None:
                 ids_by_provider[provider].append(record.id)
         for provider, ids in ids_by_provider.items():

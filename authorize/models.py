@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from databroker.models import LONGEST_ID
+from databroker.models import MAX_ID_LENGTH
 
 
 class LoggedDecision(models.Model):
@@ -10,7 +10,7 @@ class LoggedDecision(models.Model):
 
     request_id = models.CharField("request id", max_length=32, db_index=True)
     decided_at = models.DateTimeField("time", db_index=True)
-    user_id = models.CharField("user id", max_length=LONGEST_ID, blank=True)
+    user_id = models.CharField("user id", max_length=MAX_ID_LENGTH, blank=True)
     display_name = models.CharField("user", max_length=255, blank=True)
     method = models.CharField(max_length=32, blank=True)
     url = models.TextField("URL, without its query")

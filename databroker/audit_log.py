@@ -29,13 +29,13 @@ from foundation.web.plain_text import sanitize_text
 log = structlog.get_logger(__name__)
 
 Providers: TypeAlias = Mapping[str, ProviderConfig]
-PUSHED = "the provider (SCIM)"
+SCIM_ACTOR = "the provider (SCIM)"
 # Key of Django's session for the id of the user who entered the admin by single sign-on.
 USER_ID_KEY = "gate_user"
 # At the beginning of a cell, or of another one where a spreadsheet splits at semicolons, tabs or lines, quotes or no quotes.
 _FORMULA = re.compile(r"""(^|[;\t\r\n])(?=[\s"']*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r])""")
 # Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.
-STRANGERS_PAUSE = timedelta(minutes=1)
+ANONYMOUS_INTERVAL = timedelta(minutes=1)
 AUDIT_COLUMNS = ("occurred_at", "actor", "actor_kind", "actor_id", "client_address", "action", "object_type", "object_id", "object_repr")
 
 
@@ -84,7 +84,7 @@ class Actor:
     name: str
 
 
-class AuditLogAway(GateError):
+class AuditLogUnavailable(GateError):
     """The audit log can't be written: what can't be recorded must not be done."""
 
     status = 503
@@ -103,12 +103,12 @@ class AuditLog:
         """Write an entry for each (id, name), which are rows of `model`.  AuditLogAway."""
         now, kind = self.clock(), str(model._meta.verbose_name)
         texts = {"client_address": self.address, "action": action, "object_type": kind}
-        entries = [_entry(self.actor, now, **texts, object_id=id, object_repr=words) for id, words in objects]
+        entries = [_build_entry(self.actor, now, **texts, object_id=id, object_repr=words) for id, words in objects]
         try:
             await sync_to_async(AuditEntry.objects.bulk_create)(entries, batch_size=100)
         except Error as error:
             log.error("audit log write failed", action=str(action), by=self.actor.id, reason=str(error).partition("\n")[0])
-            raise AuditLogAway("audit log write failed") from error
+            raise AuditLogUnavailable("audit log write failed") from error
         for entry in entries if self.fields else ():
             did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id, **self.fields}
             if self.actor.kind is ActorKind.SERVICE_ACCOUNT:
@@ -123,7 +123,7 @@ class AuditLog:
         try:
             yield
         except GateError:
-            with suppress(AuditLogAway):  # which has its own line in the log
+            with suppress(AuditLogUnavailable):  # which has its own line in the log
                 await self.record(action.failure, model, objects)
             raise
 
@@ -148,19 +148,21 @@ def administrator_log(request: HttpRequest) -> AuditLog:
     return AuditLog(actor, client, fields=fields)
 
 
-def program_log(account: str, address: str, clock: Callable[[], float], request_id: str) -> AuditLog:
+def service_account_log(account: str, address: str, clock: Callable[[], float], request_id: str) -> AuditLog:
     """Return the audit log in the name of a program that calls the API."""
     actor = Actor(ActorKind.SERVICE_ACCOUNT, f"service_account/{account}", f"{account} (API)")
     return AuditLog(actor, address, clock, {"by": actor.id, "request_id": request_id})
 
 
-def record_action(request: HttpRequest, message: str, *, object_repr: str, object_id: str = "", stranger: Actor | None = None) -> None:
+def record_action(
+    request: HttpRequest, message: str, *, object_repr: str, object_id: str = "", non_administrator: Actor | None = None
+) -> None:
     """Record one action: `message` says what was done ("entered the admin"), `object_repr` to what or whom, for people; `object_id` for
     programs.
 
     `stranger` is the one who acts, where they are not let in to the admin.
     """
-    record_actions(request, message, [(object_id, object_repr)], stranger=stranger)
+    record_actions(request, message, [(object_id, object_repr)], non_administrator=non_administrator)
 
 
 def record_actions(
@@ -169,38 +171,41 @@ def record_actions(
     objects: Iterable[tuple[str, str]],
     model: type[Model] | None = None,
     *,
-    stranger: Actor | None = None,
+    non_administrator: Actor | None = None,
 ) -> None:
     """Record one action on several (id, name), which are rows of `model`."""
-    actor, address = stranger or administrator(request), page_context(request).client_address
+    actor, address = non_administrator or administrator(request), page_context(request).client_address
     kind = "" if model is None else str(model._meta.verbose_name)
     entries = [
-        _entry(actor, client_address=address, action=message, object_type=kind, object_id=id, object_repr=words) for id, words in objects
+        _build_entry(actor, client_address=address, action=message, object_type=kind, object_id=id, object_repr=words)
+        for id, words in objects
     ]
     for entry in entries:
         did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id}
         log.info("admin action", **did, by=entry.actor, by_kind=entry.actor_kind, by_id=entry.actor_id, client=address)
-    if stranger is not None:
+    if non_administrator is not None:
         entries = [entry for entry in entries if not _is_repeated(entry)]
     AuditEntry.objects.bulk_create(entries, batch_size=100)
 
 
-def record_command(by: str, message: str, name: str, model: type[Model], words: str = "") -> None:
+def record_command(username: str, message: str, name: str, model: type[Model], description: str = "") -> None:
     """Record what `by` does with a command, whose own log is their terminal; `words` say to what, where its name says too little.
 
     It leaves no connection behind in the thread in which it is called.
     """
-    actor = Actor(ActorKind.COMMAND_LINE, by, f"{by} (command line)")
+    actor = Actor(ActorKind.COMMAND_LINE, username, f"{username} (command line)")
     try:
-        _entry(actor, action=message, object_type=str(model._meta.verbose_name), object_id=name, object_repr=words or name).save()
+        _build_entry(
+            actor, action=message, object_type=str(model._meta.verbose_name), object_id=name, object_repr=description or name
+        ).save()
     finally:
         connection.close()
 
 
-def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str, provider: str = "") -> AuditEntry:
+def scim_entry(moment: float, address: str, action: str, kind: str, id: str, words: str, provider: str = "") -> AuditEntry:
     """Entry of a change that the provider, that one of several, made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
-    actor = Actor(ActorKind.PROVIDER, provider or "scim", f"{provider}: {PUSHED}" if provider else PUSHED)
-    return _entry(actor, moment, client_address=address, action=action, object_type=kind, object_id=id, object_repr=words)
+    actor = Actor(ActorKind.PROVIDER, provider or "scim", f"{provider}: {SCIM_ACTOR}" if provider else SCIM_ACTOR)
+    return _build_entry(actor, moment, client_address=address, action=action, object_type=kind, object_id=id, object_repr=words)
 
 
 def session_entry(
@@ -212,7 +217,7 @@ def session_entry(
         kind, id, words = User._meta.verbose_name, person.user_id, actor.name
     else:
         kind, id, words = Session._meta.verbose_name, session.id, f"{actor.name}, from {session.client_address or 'an unknown address'}"
-    return _entry(actor, moment, client_address=address, action=action, object_type=str(kind), object_id=id, object_repr=words)
+    return _build_entry(actor, moment, client_address=address, action=action, object_type=str(kind), object_id=id, object_repr=words)
 
 
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:
@@ -221,7 +226,7 @@ def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers
     return unambiguous_name(verified_email(user_id, claims, providers), name if isinstance(name, str) else "", user_id)
 
 
-def _entry(actor: Actor, moment: float | None = None, **texts: str) -> AuditEntry:
+def _build_entry(actor: Actor, moment: float | None = None, **texts: str) -> AuditEntry:
     """Entry at `moment` (Unix seconds), else now; its texts are cut to the length of their columns.
 
     Names come from outside: what no database stores, and what turns the text around it, is replaced.
@@ -236,31 +241,31 @@ def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[s
     """CSV lines (RFC 4180), every cell in quotes.  What a spreadsheet would take for a formula is written as text: names and addresses come
     from outside.
     """
-    writer = csv.writer(_Line(), quoting=csv.QUOTE_ALL)
+    writer = csv.writer(_EchoWriter(), quoting=csv.QUOTE_ALL)
     yield writer.writerow(names)
     for row in rows:
-        yield writer.writerow([_plain(value) for value in row])
+        yield writer.writerow([_escape_formula(value) for value in row])
 
 
-class _Line:
+class _EchoWriter:
     """A file that gives each written line back."""
 
     def write(self, line: str) -> str:
         return line
 
 
-def _plain(value: Any) -> str:
+def _escape_formula(value: Any) -> str:
     text = value.isoformat() if isinstance(value, datetime) else str(value)
     return _FORMULA.sub(r"\1'", text)
 
 
-def name_of(session: Session) -> str:
+def session_label(session: Session) -> str:
     """A session's name that still says something when it is gone."""
-    person = user_of(session) or session.user_id or "an unknown user"
+    person = session_user(session) or session.user_id or "an unknown user"
     return f"{person}, from {session.client_address or 'an unknown address'}"
 
 
-def user_of(session: Session) -> User | None:
+def session_user(session: Session) -> User | None:
     """The user of a session; None also where there is no record of the one that it names."""
     try:
         return session.user
@@ -270,4 +275,4 @@ def user_of(session: Session) -> User | None:
 
 def _is_repeated(entry: AuditEntry) -> bool:
     same = {"actor_id": entry.actor_id, "object_id": entry.object_id, "object_repr": entry.object_repr, "action": entry.action}
-    return AuditEntry.objects.filter(**same, occurred_at__gt=timezone.now() - STRANGERS_PAUSE).exists()
+    return AuditEntry.objects.filter(**same, occurred_at__gt=timezone.now() - ANONYMOUS_INTERVAL).exists()

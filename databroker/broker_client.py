@@ -12,8 +12,8 @@ from foundation.errors import BrokerError
 from foundation.web.page_context import PageContext, request_context
 
 # Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
-CLOCK_SKEW = 60.0
-AT_ONCE = 500  # records of a page
+CLOCK_SKEW_SECONDS = 60.0
+PAGE_SIZE = 500  # records of a page
 
 
 class BrokerClient(RecordStore, Leases, Protocol):
@@ -32,7 +32,7 @@ class BrokerPageContext(PageContext, Protocol):
 page_context: Callable[[Any], BrokerPageContext] = request_context
 
 
-class ForgettingBroker:
+class InvalidatingBroker:
     """Client around another, whose deletions `forget` hears of at once, as (type, id): no sign-out waits for the change stream."""
 
     def __init__(self, client: BrokerClient, forget: Callable[[str, str], None]):
@@ -60,11 +60,11 @@ async def consume_once(client: BrokerClient, id: str, expires: float) -> bool:
     The caller checks `expires` (Unix seconds) itself: the id is forgotten a minute after it.
     """
     try:
-        record = await client.put(USED_ID, id, {}, expires=expires + CLOCK_SKEW, only_if_version=0)
+        record = await client.put(USED_ID, id, {}, expires=expires + CLOCK_SKEW_SECONDS, only_if_version=0)
     except VersionConflict:
         return False
     # A record that expired before it was written guards nothing: the next caller would succeed as well.
-    return record.modified < expires + CLOCK_SKEW
+    return record.modified < expires + CLOCK_SKEW_SECONDS
 
 
 # What `update` writes: a record's data, and when it expires.
@@ -90,7 +90,7 @@ async def update(
     raise VersionConflict(f"the {type} was changed concurrently too often")
 
 
-async def every(client: BrokerClient, type: str, after: str = "", limit: int = AT_ONCE) -> AsyncGenerator[Record]:
+async def iter_records(client: BrokerClient, type: str, after: str = "", limit: int = PAGE_SIZE) -> AsyncGenerator[Record]:
     """Every record of a type, behind the id `after`, in order of id; everything else has its turn between two pages of `limit`."""
     while page := await client.page(type, after, limit):
         for record in page:
@@ -99,7 +99,7 @@ async def every(client: BrokerClient, type: str, after: str = "", limit: int = A
         await asyncio.sleep(0)
 
 
-async def version_of(client: BrokerClient) -> int:
+async def current_version(client: BrokerClient) -> int:
     """The broker's version now: what its change stream tells a reader without a place."""
     try:
         async with aclosing(client.changes(ANEW)) as changes:

@@ -37,7 +37,7 @@ class GroupsClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedWords:
+class ProviderClaims:
     """What counts of the words of all providers: those claims, and addresses that are the provider's to tell."""
 
     claims: tuple[GroupsClaim, ...]

@@ -11,13 +11,13 @@ from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-LOOK_EVERY = 10.0  # seconds
+POLL_INTERVAL = 10.0  # seconds
 # Less than what answers to questions take and clocks without a fault differ by.
-BORNE = 5.0
-AGAIN_AFTER = 60  # looks until a difference that lasts is said again
+MAX_SKEW_SECONDS = 5.0
+LOG_EVERY = 60  # looks until a difference that lasts is said again
 
 
-class ClockWatch:
+class ClockSkewMonitor:
     """Log and metric of the skew; `tell` is given each measured one, in seconds: positive where our clock is ahead.
 
     `answers` says whether the store does, to which nobody else here may have anything to say.
@@ -25,22 +25,22 @@ class ClockWatch:
 
     def __init__(self) -> None:
         self.skew = 0.0
-        self.answers = HealthTracker()
+        self.store_health = HealthTracker()
         self._since = 0  # looks since it differs
 
     @property
-    def differs(self) -> bool:
-        return abs(self.skew) > BORNE
+    def exceeds_limit(self) -> bool:
+        return abs(self.skew) > MAX_SKEW_SECONDS
 
-    def tell(self, skew: float) -> None:
+    def observe(self, skew: float) -> None:
         metrics.clock_skew.set(skew)
         self.skew = skew
-        if not self.differs:
+        if not self.exceeds_limit:
             if self._since:
                 log.info("clock skew resolved")
             self._since = 0
             return
-        if self._since % AGAIN_AFTER == 0:
+        if self._since % LOG_EVERY == 0:
             log.error("clock skew exceeds limit", seconds_ahead=round(skew, 1))
         self._since += 1
 
@@ -48,8 +48,8 @@ class ClockWatch:
         """Measure for ever; the log hears elsewhere of a store that is away."""
         while True:
             try:
-                self.tell(await store.clock_skew())
-                self.answers.mark_up()
+                self.observe(await store.clock_skew())
+                self.store_health.mark_up()
             except BrokerError as error:
-                self.answers.mark_down(str(error))
-            await asyncio.sleep(LOOK_EVERY)
+                self.store_health.mark_down(str(error))
+            await asyncio.sleep(POLL_INTERVAL)

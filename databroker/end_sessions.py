@@ -8,10 +8,10 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
-from databroker.broker_client import BrokerClient, every
+from databroker.broker_client import BrokerClient, iter_records
 from databroker.records import SESSION, SESSION_INDEX, Record
 
-AT_ONCE = 16  # calls of the broker
+CONCURRENCY = 16  # calls of the broker
 INDEX_PAGE = 100  # records; hardly any account has more sessions
 
 
@@ -28,55 +28,55 @@ def user_key(user_id: str) -> str:
 async def index_entries(broker: BrokerClient, key: str) -> AsyncGenerator[Record]:
     """Yield the index entries under a key, also those of sessions that have ended."""
     prefix = f"{key}/"
-    async with aclosing(every(broker, SESSION_INDEX, prefix, INDEX_PAGE)) as entries:
+    async with aclosing(iter_records(broker, SESSION_INDEX, prefix, INDEX_PAGE)) as entries:
         async for entry in entries:
             if not entry.id.startswith(prefix):
                 return
             yield entry
 
 
-def session_id_of(entry: Record) -> str:
+def indexed_session_id(entry: Record) -> str:
     return entry.id.partition("/")[2]
 
 
-async def session_ids_of_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
+async def session_ids_for_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
     """Return the ids of a user's live sessions.  `account` maps the user ids that are one account's to one value.
 
     Each session is indexed before it is written, so none is missed; its record says whose it is.
     """
-    found = await _records(broker, [session_id_of(entry) async for entry in index_entries(broker, user_key(user_id))])
+    found = await _records(broker, [indexed_session_id(entry) async for entry in index_entries(broker, user_key(user_id))])
     return [record.id for record in found if account(str(record.data.get("user_id"))) == account(user_id)]
 
 
-async def end_sessions_of_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
+async def end_sessions_for_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
     """End all sessions of a user; return the ids of those that lived, as `end_sessions`."""
-    return await end_sessions(broker, await session_ids_of_user(broker, user_id, account))
+    return await end_sessions(broker, await session_ids_for_user(broker, user_id, account))
 
 
 # enforcement-point: Sign-in and sign-out: End of sessions
-async def end_sessions(broker: BrokerClient, ids: Iterable[str], over: list[str] | None = None) -> list[str]:
+async def end_sessions(broker: BrokerClient, ids: Iterable[str], deleted: list[str] | None = None) -> list[str]:
     """End these, and with them the weaker ones that the same browsers had before (`SessionRecord.superseded_ids`):
     who is out is out at every host.
 
     The ids of those that lived.  `over` grows with each that is over, so that it is right also where the broker fails halfway
     (BrokerError).  Who names the others goes last: asked again after a failure, this finds all that is left.
     """
-    chosen, over, lived = list(dict.fromkeys(ids)), over if over is not None else [], list[str]()
-    earlier = await earlier_of(broker, chosen)
+    chosen, deleted, lived = list(dict.fromkeys(ids)), deleted if deleted is not None else [], list[str]()
+    earlier = await superseded_by(broker, chosen)
     for wave in ([id for id in earlier if id not in chosen], chosen):
-        for start in range(0, len(wave), AT_ONCE):
-            lived += await _delete(broker, wave[start : start + AT_ONCE], over)
+        for start in range(0, len(wave), CONCURRENCY):
+            lived += await _delete(broker, wave[start : start + CONCURRENCY], deleted)
     return lived
 
 
-async def earlier_of(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
+async def superseded_by(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
     """The ids of the live sessions that these grew out of."""
     records = await _records(broker, ids)
     earlier = dict.fromkeys(id for record in records for id in record.data.get("superseded_ids", ()))
     return [record.id for record in await _records(broker, list(earlier))]
 
 
-async def batches(ids: AsyncIterable[str], size: int = AT_ONCE) -> AsyncIterator[list[str]]:
+async def batched(ids: AsyncIterable[str], size: int = CONCURRENCY) -> AsyncIterator[list[str]]:
     """The items in lists of a bounded length."""
     waiting = list[str]()
     async for id in ids:
@@ -90,14 +90,14 @@ async def batches(ids: AsyncIterable[str], size: int = AT_ONCE) -> AsyncIterator
 
 async def _records(broker: BrokerClient, ids: Sequence[str]) -> list[Record]:
     found: list[Record | None] = []
-    for start in range(0, len(ids), AT_ONCE):
-        found += await asyncio.gather(*(broker.get(SESSION, id) for id in ids[start : start + AT_ONCE]))
+    for start in range(0, len(ids), CONCURRENCY):
+        found += await asyncio.gather(*(broker.get(SESSION, id) for id in ids[start : start + CONCURRENCY]))
     return [record for record in found if record is not None]
 
 
-async def _delete(broker: BrokerClient, ids: Sequence[str], over: list[str]) -> list[str]:
+async def _delete(broker: BrokerClient, ids: Sequence[str], deleted: list[str]) -> list[str]:
     outcomes = await asyncio.gather(*(broker.delete(SESSION, id) for id in ids), return_exceptions=True)
-    over += [id for id, outcome in zip(ids, outcomes, strict=True) if not isinstance(outcome, BaseException)]
+    deleted += [id for id, outcome in zip(ids, outcomes, strict=True) if not isinstance(outcome, BaseException)]
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome

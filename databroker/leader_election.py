@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE = 0.1
 # Work is taken away this part of the way through the lease: clocks differ, and to stop takes a moment.
-CAUTION = 0.9
+LEASE_SAFETY_FACTOR = 0.9
 
 
 async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[Any, Any, None]], *, ttl: float = 30.0) -> None:
@@ -44,16 +44,16 @@ async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[An
             await asyncio.sleep(ttl / 3 if lease is None else next(waits))
 
 
-class DoneElsewhere(BrokerError):
+class LeaseHeldElsewhere(BrokerError):
     """Another process holds the lease."""
 
 
-async def run_alone(client: Leases, name: str, work: Callable[[], Coroutine[Any, Any, T]], *, ttl: float = 30.0) -> T:
+async def run_exclusive(client: Leases, name: str, work: Callable[[], Coroutine[Any, Any, T]], *, ttl: float = 30.0) -> T:
     """Run `work()` once while nobody else does; DoneElsewhere where somebody does, BrokerError where the lease was lost under it."""
     asked = asyncio.get_running_loop().time()
     lease = await client.acquire(name, ttl)
     if lease is None:
-        raise DoneElsewhere(f"another process does this: {name}")
+        raise LeaseHeldElsewhere(f"another process does this: {name}")
     task, is_ours = await _done_while_held(client, lease, work, asked, ttl)
     if task.cancelled() or not is_ours:
         raise BrokerError(f"another process may do this now: {name}")
@@ -87,14 +87,14 @@ async def _done_while_held(
 async def _renew_while(task: asyncio.Task[Any], client: Leases, lease: Lease, asked: float, ttl: float) -> bool:
     """True when the task has ended, False when the lease is lost, or may be."""
     now = asyncio.get_running_loop().time
-    ends = asked + ttl * CAUTION
+    ends = asked + ttl * LEASE_SAFETY_FACTOR
     while not (await asyncio.wait({task}, timeout=min(ttl / 3, ends - now())))[0]:
         asked = now()
         try:
             async with asyncio.timeout_at(ends):
                 if not await client.renew(lease, ttl):
                     return False
-            ends = asked + ttl * CAUTION
+            ends = asked + ttl * LEASE_SAFETY_FACTOR
         except BrokerError as error:
             log.warning("lease renewal failed", work=lease.name, reason=str(error))
         except TimeoutError:

@@ -12,31 +12,31 @@ from django.utils import timezone
 from foundation.email_address import unambiguous_name
 
 # "<provider>/<subject>"; OpenID Connect allows a subject of 255 characters.
-LONGEST_ID = 320
+MAX_ID_LENGTH = 320
 
 
-class ShownRecords(models.QuerySet[Any]):
+class ProjectionQuerySet(models.QuerySet[Any]):
     """Rows that show what the data broker keeps.  To change them would change nothing but what the admin shows, so it is refused."""
 
     def update(self, **values: object) -> int:
-        raise TypeError(_elsewhere(self.model))
+        raise TypeError(_read_only_message(self.model))
 
     def delete(self) -> tuple[int, dict[str, int]]:
-        raise TypeError(_elsewhere(self.model))
+        raise TypeError(_read_only_message(self.model))
 
     def bulk_create(self, *arguments: Any, **options: Any) -> list[Any]:
-        raise TypeError(_elsewhere(self.model))
+        raise TypeError(_read_only_message(self.model))
 
     def bulk_update(self, *arguments: Any, **options: Any) -> int:
-        raise TypeError(_elsewhere(self.model))
+        raise TypeError(_read_only_message(self.model))
 
 
-class ShownRecord(models.Model):
+class ProjectedRecord(models.Model):
     """Row that shows a record; `elsewhere` says what changes the record."""
 
-    elsewhere = "use `gate sync`, or let the user sign in"
+    change_with = "use `gate sync`, or let the user sign in"
 
-    objects = ShownRecords.as_manager()
+    objects = ProjectionQuerySet.as_manager()
     rows = models.Manager()
 
     class Meta:
@@ -44,22 +44,22 @@ class ShownRecord(models.Model):
 
     def save_base(self, *arguments: Any, **options: Any) -> None:
         """What `save` calls, and `loaddata`."""
-        raise TypeError(_elsewhere(type(self)))
+        raise TypeError(_read_only_message(type(self)))
 
     def delete(self, *arguments: Any, **options: Any) -> tuple[int, dict[str, int]]:
-        raise TypeError(_elsewhere(type(self)))
+        raise TypeError(_read_only_message(type(self)))
 
 
-def _elsewhere(model: Any) -> str:
+def _read_only_message(model: Any) -> str:
     return f"the table of {model._meta.verbose_name_plural} is a copy of the data broker's records: {model.elsewhere}"
 
 
-class Group(ShownRecord):
+class Group(ProjectedRecord):
     """A group that the directory has a record of (`name`, `email`, and the `issuer` of whose people it is), or that a claim names, or
     both.
     """
 
-    id = models.CharField(primary_key=True, max_length=LONGEST_ID)
+    id = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
     name = models.CharField(max_length=255, blank=True)
     email = models.CharField("e-mail", max_length=255, blank=True)
     in_directory = models.BooleanField(default=True)
@@ -74,13 +74,13 @@ class Group(ShownRecord):
         return self.name or self.id
 
 
-class User(ShownRecord):
+class User(ProjectedRecord):
     """A person who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>".
 
     `email` is verified and their provider's to assert; any other address is `unauthoritative_email`, by which no user is named or found.
     """
 
-    id = models.CharField(primary_key=True, max_length=LONGEST_ID)
+    id = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
     email = models.CharField("e-mail", max_length=255, blank=True)
     unauthoritative_email = models.CharField(max_length=255, blank=True, default="")
     name = models.CharField(max_length=255, blank=True)
@@ -98,7 +98,7 @@ class User(ShownRecord):
         return unambiguous_name(self.email, self.name, self.id)
 
 
-class Membership(ShownRecord):
+class Membership(ProjectedRecord):
     """A user in a group, as the directory says, or the claim of their last sign-in, or both.  That of a directory outlives its group's row,
     so that a group that vanishes from the directory for one run comes back with its members.
     """
@@ -113,10 +113,10 @@ class Membership(ShownRecord):
         indexes = [models.Index(fields=["group"], name="claimed_membership_by_group", condition=models.Q(from_claim=True))]
 
 
-class Session(ShownRecord):
+class Session(ProjectedRecord):
     elsewhere = "use `gate end-sessions` or the admin's actions"
 
-    id = models.CharField(primary_key=True, max_length=LONGEST_ID)
+    id = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
     user = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="sessions")
     started_at = models.DateTimeField(null=True)
     expires_at = models.DateTimeField(null=True)
@@ -137,7 +137,7 @@ class Session(ShownRecord):
         return self.id
 
 
-class ServiceAccount(ShownRecord):
+class ServiceAccount(ProjectedRecord):
     elsewhere = "use `gate service-account`"
 
     id = models.CharField("name", primary_key=True, max_length=63)
@@ -158,7 +158,7 @@ class ServiceAccount(ShownRecord):
         return self.id
 
 
-class DirectoryRun(ShownRecord):
+class DirectoryRun(ProjectedRecord):
     """A reading of a whole directory; the latest few hundred of each are kept."""
 
     elsewhere = "each directory sync writes one"
@@ -207,11 +207,11 @@ class AuditEntry(models.Model):
     occurred_at = models.DateTimeField(default=timezone.now)
     actor = models.CharField(max_length=255)
     actor_kind = models.CharField(max_length=32, blank=True, default="")
-    actor_id = models.CharField("id", max_length=LONGEST_ID, blank=True)
+    actor_id = models.CharField("id", max_length=MAX_ID_LENGTH, blank=True)
     client_address = models.CharField(max_length=64, blank=True)
     action = models.CharField(max_length=255)
     object_type = models.CharField(max_length=64, blank=True)
-    object_id = models.CharField(max_length=LONGEST_ID, blank=True)
+    object_id = models.CharField(max_length=MAX_ID_LENGTH, blank=True)
     object_repr = models.CharField(max_length=255, blank=True)
 
     objects = AppendOnly.as_manager()

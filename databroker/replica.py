@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from databroker.broker_client import BrokerClient, version_of
+from databroker.broker_client import BrokerClient, current_version
 from databroker.record_cache import RecordCache, WriteCount, to_decide_by
 from databroker.records import ACCESS_GRANT, DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, RecordChange, StartOver
@@ -197,7 +197,7 @@ class Replica:
             asked, life = asyncio.get_running_loop().time(), self.life
             with suppress(BrokerError, TimeoutError):
                 async with asyncio.timeout(most):
-                    version = await version_of(self._client)
+                    version = await current_version(self._client)
                     while self._is_following and self.life == life and self._position < version:
                         await self._moved.wait()
                 if self._is_following and self.life == life:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from databroker.broker_client import BrokerClient, ForgettingBroker
-from databroker.claims import CountedWords
-from databroker.clock_skew import ClockWatch
+from databroker.broker_client import BrokerClient, InvalidatingBroker
+from databroker.claims import ProviderClaims
+from databroker.clock_skew import ClockSkewMonitor
 from databroker.leader_election import run_elected
 from databroker.projection import last_seen, rows
 from databroker.projection.projection import Projection
@@ -47,7 +47,7 @@ class DataBrokerService:
         has_replica: bool = True,
         has_tables: bool = True,
         tells_activity: bool | None = None,
-        counted: CountedWords | None = None,
+        counted: ProviderClaims | None = None,
     ):
         """The records are in `store`, or `remote`: then another process clears the expired ones away.
 
@@ -62,14 +62,14 @@ class DataBrokerService:
         self._store = store
         client = _client(store, remote)
         self.replica = Replica(client, clock=clock, staleness=staleness)
-        self.client: BrokerClient = ForgettingBroker(client, self.replica.forget)
+        self.client: BrokerClient = InvalidatingBroker(client, self.replica.forget)
         self.activity = last_seen.Activity(rows.write_seen, clock=clock, interval=activity_interval)
         self._projection = Projection(self.client, counted)
         self._following: asyncio.Task[None] | None = None
-        self._clock = ClockWatch()
+        self._clock = ClockSkewMonitor()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def use(self, secrets: Sequence[bytes], staleness: float, counted: CountedWords | None = None) -> None:
+    def use(self, secrets: Sequence[bytes], staleness: float, counted: ProviderClaims | None = None) -> None:
         """Take over a new `shared_secret`, `session_staleness`, or what counts of providers' words: by that the tables are made anew."""
         if counted != self._projection.counted:
             self._projection.counted = counted
@@ -95,7 +95,7 @@ class DataBrokerService:
 
     def readiness(self) -> ComponentStatus:
         """Readiness: not without a word of the store, or of the other process, within the staleness."""
-        name, replica, store = PART, self.replica, self._clock.answers
+        name, replica, store = PART, self.replica, self._clock.store_health
         if self._has_replica and not replica.is_following:
             reason = (
                 f"no change stream since {format_utc(replica.health.changed_at)}: {replica.health.error}"
@@ -109,7 +109,7 @@ class DataBrokerService:
             return failing(name, NOT_YET)
         if not self._has_replica and store.error:
             return failing(name, f"the store is unavailable since {format_utc(store.changed_at)}: {store.error}")
-        if self._clock.differs:
+        if self._clock.exceeds_limit:
             skew = self._clock.skew
             return degraded(
                 name,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from databroker.broker_client import BrokerClient, every
+from databroker.broker_client import BrokerClient, iter_records
 from databroker.permissions import PERMISSIONS, in_order, unknown_permissions
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.store.base import VersionConflict
@@ -109,7 +109,7 @@ class ServiceAccounts:
             raise NoSuchAccount(f"service account {name} not found")
 
     async def list(self) -> list[ServiceAccountRecord]:
-        read = [ServiceAccountRecord.parse(record) async for record in every(self._broker, SERVICE_ACCOUNT)]
+        read = [ServiceAccountRecord.parse(record) async for record in iter_records(self._broker, SERVICE_ACCOUNT)]
         return [account for account in read if account is not None]
 
 

@@ -89,7 +89,11 @@ class GateAdminSite(AdminSite):
         if not may_administer(request, identity):
             stranger = Actor(ActorKind.USER, identity.user_id, identity.display_name)
             record_action(
-                request, "was denied access to the admin", object_repr=identity.display_name, object_id=identity.user_id, stranger=stranger
+                request,
+                "was denied access to the admin",
+                object_repr=identity.display_name,
+                object_id=identity.user_id,
+                non_administrator=stranger,
             )
             reason = f"You are signed in as {identity.display_name}, who is not an administrator of this gate."
             advice = "The settings admin_allowed_users and admin_allowed_groups list the administrators."

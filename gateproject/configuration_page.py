@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from config.inspect.redaction import DisplayedValue, effective_route, effective_settings
 from config.inspect.source_map import SourceMap
 from config.options import Options
-from databroker.admin.read_only_admin import PageAdmin
+from databroker.admin.read_only_admin import TablelessAdmin
 from proxy.admin import search_routes, status_context
 from proxy.service import page_context
 
@@ -28,7 +28,7 @@ class Configuration(models.Model):
         verbose_name = verbose_name_plural = "configuration"
 
 
-class ConfigurationAdmin(PageAdmin):
+class ConfigurationAdmin(TablelessAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
         options, places, wanted = gate.options, gate.in_force.places, request.GET.get("route", "").strip()

@@ -16,7 +16,7 @@ from authenticate.access_requests.access_request_service import route_title
 from authenticate.admin import take
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
-from databroker.admin.directory_run_admin import last_readings
+from databroker.admin.directory_run_admin import latest_runs
 from databroker.grants.request_store import AccessRequestStore
 from databroker.models import DirectoryRun, Session, User
 from foundation.errors import BrokerError
@@ -111,7 +111,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
         sessions=Session.objects.exclude(expires_at__lte=timezone.now()).count(),  # expired rows are deleted with a delay
         signed_in=User.objects.filter(last_sign_in_at__gte=timezone.now() - DAY).count(),
         configuration=gate.configuration,
-        directories=last_readings(gate.options),
+        directories=latest_runs(gate.options),
         has_directory=any(
             provider.has_group_records or provider.directory_file is not None for provider in gate.options.providers.values()
         ),
@@ -143,7 +143,7 @@ def _failing(gate: ProxyPageContext) -> tuple[tuple[str, str], ...]:
 def _waiting(gate: ProxyPageContext) -> int | None:
     """Return the number of pending access requests, at most MOST_WAITING."""
     try:
-        return len(async_to_sync(take)(AccessRequestStore(gate.broker).all(), MOST_WAITING))
+        return len(async_to_sync(take)(AccessRequestStore(gate.broker).iter_pending(), MOST_WAITING))
     except BrokerError:
         return None
 

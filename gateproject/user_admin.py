@@ -15,8 +15,8 @@ from authenticate.access_requests.access_request_service import format_duration
 from authenticate.portal.programmatic_clients import list_clients
 from authorize.identity.identity_builder import grant_subject_for_user
 from authorize.models import LoggedDecision
-from databroker.admin.group_admin import origin_of
-from databroker.admin.read_only_admin import SHOWN
+from databroker.admin.group_admin import membership_origin
+from databroker.admin.read_only_admin import MAX_LINKS
 from databroker.admin.session_admin import UserAdmin
 from databroker.broker_client import page_context
 from databroker.grants.grant_store import GrantStore
@@ -67,10 +67,13 @@ class UserDetailsAdmin(UserAdmin):
     @admin.display(description="groups")
     def member_of(self, user: Any) -> SafeString | str:
         """Return the groups, each with its source."""
-        found = list(Membership.objects.filter(user=user).select_related("group").order_by("group__name", "group_id")[: SHOWN + 1])
-        lines = [(self.link(each.group), origin_of(each.from_claim, each.from_directory, user.pk, user.options)) for each in found[:SHOWN]]
-        every = self.list_of(Group, members__id__exact=user.pk)
-        more = format_html('<div><a href="{}">Show all</a></div>', every) if len(found) > SHOWN else ""
+        found = list(Membership.objects.filter(user=user).select_related("group").order_by("group__name", "group_id")[: MAX_LINKS + 1])
+        lines = [
+            (self.row_link(each.group), membership_origin(each.from_claim, each.from_directory, user.pk, user.options))
+            for each in found[:MAX_LINKS]
+        ]
+        every = self.changelist_url(Group, members__id__exact=user.pk)
+        more = format_html('<div><a href="{}">Show all</a></div>', every) if len(found) > MAX_LINKS else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else self.get_empty_value_display()
 
     @admin.display(description="temporary access")
@@ -105,7 +108,7 @@ class UserDetailsAdmin(UserAdmin):
         if isinstance(user.let_in, str):
             return user.let_in
         lines = [
-            (program.redirect_host, program.host, time_element(program.authorized_at), self.link(session, "this session"))
+            (program.redirect_host, program.host, time_element(program.authorized_at), self.row_link(session, "this session"))
             for session, let_in in user.let_in
             for program in let_in
         ]
@@ -116,10 +119,10 @@ class UserDetailsAdmin(UserAdmin):
     def accounts(self, user: User) -> SafeString | str:
         """Return the service accounts by the names of this user in `created_by`, each of which is unique to the user."""
         names = {str(user), unambiguous_name("", user.name, user.pk), user.pk}
-        found = list(ServiceAccount.objects.filter(created_by__in=names).order_by("pk")[: SHOWN + 1])
-        lines = [(self.link(each), _account_words(each)) for each in found[:SHOWN]]
-        every = self.list_of(ServiceAccount, q=user.email or user.pk)
-        more = format_html('<div><a href="{}">Show all</a></div>', every) if len(found) > SHOWN else ""
+        found = list(ServiceAccount.objects.filter(created_by__in=names).order_by("pk")[: MAX_LINKS + 1])
+        lines = [(self.row_link(each), _account_words(each)) for each in found[:MAX_LINKS]]
+        every = self.changelist_url(ServiceAccount, q=user.email or user.pk)
+        more = format_html('<div><a href="{}">Show all</a></div>', every) if len(found) > MAX_LINKS else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else "None."
 
     def _access_lines(self, lines: Lines | str) -> SafeString | str:
@@ -144,8 +147,8 @@ async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
     if record is None:
         return [], []
     holder = grant_subject_for_user(UserRecord.from_record(record), user.options.providers)
-    held = await GrantStore(broker).of(*holder)
-    asked = [each.request for each in await AccessRequestStore(broker).of_person(*holder)]
+    held = await GrantStore(broker).active_for(*holder)
+    asked = [each.request for each in await AccessRequestStore(broker).list_for(*holder)]
     given = [
         (each.route_name or each.route, time_element(each.expires_at), f"{each.reason} (granted by {each.granted_by})") for each in held
     ]

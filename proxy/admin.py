@@ -18,7 +18,7 @@ from config.reference.setting_catalog import format_duration
 from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
 from config.routes.route_identity_headers import sends_identity
-from databroker.admin.read_only_admin import PageAdmin
+from databroker.admin.read_only_admin import TablelessAdmin
 from proxy.service import page_context
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
@@ -63,7 +63,7 @@ class Row:
     links: tuple[Link, ...]
 
 
-class RouteAdmin(PageAdmin):
+class RouteAdmin(TablelessAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
         pages = {page: reverse(f"{self.admin_site.name}:{page}") for page in (DECISIONS, USERS, REPLAY)}

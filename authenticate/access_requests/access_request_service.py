@@ -22,7 +22,7 @@ from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.audit_log import AuditAction, AuditLog
 from databroker.broker_client import BrokerClient
 from databroker.grants.grant_records import AccessGrant, GrantSubject, UserGrants
-from databroker.grants.grant_store import TRIES, AccessBusy, AccessError, GrantStore, checked_why
+from databroker.grants.grant_store import MAX_ATTEMPTS, AccessError, GrantConflict, GrantStore, validate_reason
 from databroker.grants.request_store import APPROVED, AccessApproval, AccessRequest, AccessRequestStore, StoredAccessRequest, end_early
 from databroker.models import User
 from databroker.records import SessionRecord, UserRecord
@@ -119,7 +119,7 @@ class AccessRequestService:
             )
         if not may_request(route, actor.identity):
             raise NotPermitted(Message("this application does not accept users of your identity provider"))
-        reason = checked_why(why) if why.strip() or settings.reason == REQUIRED else DEFAULT_REASON
+        reason = validate_reason(why) if why.strip() or settings.reason == REQUIRED else DEFAULT_REASON
         holder = actor.grant_subject
         request = AccessRequest(
             request_id=secrets.token_hex(16),
@@ -134,7 +134,7 @@ class AccessRequestService:
             email=actor.email,
             account_id=actor.session.user_id,
         )
-        await self._requests.require_place(request)
+        await self._requests.check_quota(request)
         async with actor.audited(AuditAction.REQUEST_ACCESS, request):
             await self._requests.add(request)
         self._notify(
@@ -153,13 +153,13 @@ class AccessRequestService:
             raise AccessError(
                 Message("emergency access is limited to %(duration)s", duration=format_duration(settings.max_duration.total_seconds()))
             )
-        now, holder, reason = self._clock(), actor.grant_subject, checked_why(why)
+        now, holder, reason = self._clock(), actor.grant_subject, validate_reason(why)
         granted_by, until = f"{actor.name} (break-glass)", now + seconds
         access = AccessGrant(secrets.token_hex(16), route.grant_key, now, until, granted_by, reason, route_title(route))
         text = f"{actor.name}, {access.route_name}, for {format_duration(seconds)}: {reason}"
         async with actor.audit.step(AuditAction.BREAK_GLASS, User, [(holder.id, text)]):
             log.warning("break-glass access used", user_id=holder.id, route=access.route_name, until=until)
-            await self._grants.give(UserRecord(holder.id, name=actor.name, issuer=holder.issuer), access)
+            await self._grants.grant(UserRecord(holder.id, name=actor.name, issuer=holder.issuer), access)
         line = f"EMERGENCY: {actor.name} used break-glass access to {access.route_name} for {format_duration(seconds)}: {reason}"
         self._send_event(AccessEvent(BREAK_GLASS_USED, actor.name, holder.id, access.route_name, reason, actor.name, line, until))
 
@@ -195,7 +195,7 @@ class AccessRequestService:
 
     async def _write_approval(self, actor: AccessActor, held: StoredAccessRequest, identities: IdentityLookup) -> AccessRequest:
         """Write this approval, retrying on concurrent changes.  Raises RequestNotFound if another actor has closed the request."""
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             route = self._require_approver(actor, held.request)
             if held.request.state == APPROVED:
                 raise RequestNotFound(_REQUEST_CLOSED)
@@ -206,7 +206,7 @@ class AccessRequestService:
                 held = await self._get(held.id, held.request.request_id)
                 continue
             return changed
-        raise AccessBusy(_CONFLICT)
+        raise GrantConflict(_CONFLICT)
 
     async def revoke(self, actor: AccessActor, user_id: str, id: str) -> None:
         """Revoke a grant of the actor, or of a route that the actor approves."""
@@ -236,16 +236,16 @@ class AccessRequestService:
         now = self._clock()
         if not any(self.rules.may_approve(route.grant_key, actor.identity, now) for route in self.rules.routes):
             return
-        async for held in self._requests.all():
+        async for held in self._requests.iter_pending():
             if self.can_decide(actor, held.request):
                 yield held
 
     async def list_for(self, actor: AccessActor) -> list[StoredAccessRequest]:
-        return await self._requests.of_person(*actor.grant_subject)
+        return await self._requests.list_for(*actor.grant_subject)
 
     async def grants_visible_to(self, actor: AccessActor) -> AsyncGenerator[tuple[UserGrants, AccessGrant]]:
         """Yield grants that this actor has or may revoke."""
-        async for held, access in self._grants.list():
+        async for held, access in self._grants.iter_grants():
             if self._may_revoke(actor, held, access):
                 yield held, access
 
@@ -316,8 +316,8 @@ class AccessRequestService:
         )
         try:
             async with actor.audited(AuditAction.GRANT_ACCESS, request):
-                await self._grants.give(UserRecord(request.user_id, name=request.display_name, issuer=request.issuer), access, approved)
-        except AccessBusy:
+                await self._grants.grant(UserRecord(request.user_id, name=request.display_name, issuer=request.issuer), access, approved)
+        except GrantConflict:
             raise
         except AccessError:  # the grant can no longer be created, so repeating does not help
             await self._mark_closed(held)

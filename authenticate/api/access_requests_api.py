@@ -51,7 +51,7 @@ async def list_requests(call: ApiCall) -> AccessRequestList:
     query: AccessRequestQuery = call.query
     after, actor = decode_cursor(LIST_NAME, query.cursor), actor_for(call)
     found: list[StoredAccessRequest] = []
-    async for held in AccessRequestStore(call.context.broker, call.context.clock).all():
+    async for held in AccessRequestStore(call.context.broker, call.context.clock).iter_pending():
         if (after is not None and held.id <= after[0]) or query.user_id not in (None, held.request.user_id):
             continue
         found.append(held)

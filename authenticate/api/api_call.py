@@ -7,7 +7,7 @@ from typing import Any
 from authenticate.access_requests.access_request_service import AccessRequestService, IdentityLookup
 from authenticate.api.api_authenticator import ApiPrincipal
 from config.options import Options
-from databroker.audit_log import AuditLog, program_log
+from databroker.audit_log import AuditLog, service_account_log
 from databroker.broker_client import BrokerClient
 
 
@@ -37,4 +37,4 @@ class ApiCall:
     @property
     def audit(self) -> AuditLog:
         """Audit log with the service account as actor."""
-        return program_log(self.principal.account.name, self.context.client_address, self.context.clock, self.context.request_id)
+        return service_account_log(self.principal.account.name, self.context.client_address, self.context.clock, self.context.request_id)

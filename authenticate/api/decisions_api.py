@@ -12,7 +12,7 @@ from authenticate.api.api_problems import invalid_input
 from authenticate.api.api_types import DateTimeParam, PageQuery, PlainText, ResponseModel, Timestamp, to_rfc3339
 from authenticate.api.cursors import decode_cursor, encode_cursor
 from authorize.models import LoggedDecision
-from databroker.admin.row_search import MOST_WORDS
+from databroker.admin.row_search import MAX_TERMS
 
 LIST_NAME = "decisions"
 # Query parameter -> column.
@@ -85,7 +85,7 @@ def _page(query: DecisionQuery, before: int | None) -> list[LoggedDecision]:
         rows = rows.filter(decided_at__gte=query.after)
     if query.before is not None:
         rows = rows.filter(decided_at__lt=query.before)
-    for word in (query.q or "").split()[:MOST_WORDS]:
+    for word in (query.q or "").split()[:MAX_TERMS]:
         matches = Q(display_name__holds=word) | Q(user_id__holds=word) | Q(route_name__holds=word) | Q(url__icontains=word)
         rows = rows.filter(matches)
     return list(rows.defer("snapshot").order_by("-pk")[: query.limit + 1])

@@ -67,7 +67,7 @@ async def revoke_grant(call: ApiCall) -> None:
 
 
 def _iter_grants(call: ApiCall, *, expired: bool = False) -> AsyncIterator[StoredGrant]:
-    return GrantStore(call.context.broker, call.context.clock).list(expired=expired)
+    return GrantStore(call.context.broker, call.context.clock).iter_grants(expired=expired)
 
 
 def _to_response(call: ApiCall, each: StoredGrant) -> GrantResource:

@@ -13,7 +13,7 @@ from authenticate.api.cursors import decode_cursor, encode_cursor
 from config.options import Options
 from databroker.admin import row_search
 from databroker.audit_log import AuditAction, name_in_claims
-from databroker.end_sessions import earlier_of, end_sessions, end_sessions_of_user
+from databroker.end_sessions import end_sessions, end_sessions_for_user, superseded_by
 from databroker.models import Session, User
 from databroker.records import SESSION, Record
 
@@ -111,7 +111,9 @@ async def end_session(call: ApiCall) -> None:
     if record is None:
         raise not_found("session")
     # Superseded sessions end with it, so they are in the audit log too.
-    targets = {id: id for id in await earlier_of(call.context.broker, [record.id])} | {record.id: _describe(record, call.context.options)}
+    targets = {id: id for id in await superseded_by(call.context.broker, [record.id])} | {
+        record.id: _describe(record, call.context.options)
+    }
     ended: list[str] = []
     async with call.audit.step(AuditAction.END_SESSION, Session, targets.items()):
         try:
@@ -126,7 +128,7 @@ async def end_user_sessions(call: ApiCall) -> EndSessionsResult:
     user_id = call.body.user_id
     target = [(user_id, str(await User.objects.filter(pk=user_id).afirst() or user_id))]
     async with call.audit.step(AuditAction.END_ALL_SESSIONS, User, target):
-        return EndSessionsResult(ended=len(await end_sessions_of_user(call.context.broker, user_id)))
+        return EndSessionsResult(ended=len(await end_sessions_for_user(call.context.broker, user_id)))
 
 
 def _describe(record: Record, options: Options) -> str:

@@ -16,7 +16,7 @@ from config.issuers import applies_to_issuer
 from config.options import Options
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
-from databroker.leader_election import DoneElsewhere, run_elected
+from databroker.leader_election import LeaseHeldElsewhere, run_elected
 from databroker.provider_scope import own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser, Record
 from databroker.store.base import VersionConflict
@@ -169,7 +169,7 @@ class SyncScheduler:
                     else:
                         self._health.mark_up()
                     wait = backoff_delay(failures - 1, RETRY_INTERVAL, self._interval) if failures else self._interval
-            except DoneElsewhere:
+            except LeaseHeldElsewhere:
                 wait = RETRY_INTERVAL
             except BrokerError as error:
                 log.warning("directory sync skipped: data broker unavailable", provider=self._source.provider.id, reason=str(error))

@@ -12,7 +12,7 @@ from authenticate.directory.snapshot import DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import SYNC_COMMAND, DirectoryChanges, Progress, apply, check_removals, diff
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
-from databroker.leader_election import run_alone
+from databroker.leader_election import run_exclusive
 from databroker.provider_scope import own_records
 from databroker.records import DIRECTORY_RUN, DirectoryRunRecord
 from foundation.errors import BrokerError, ProviderError
@@ -60,7 +60,7 @@ class SyncRun:
 
         Raises DoneElsewhere if another process has the lease, or BrokerError.
         """
-        return await run_alone(self._broker, LEASE, self._run)
+        return await run_exclusive(self._broker, LEASE, self._run)
 
     @property
     def _broker(self) -> BrokerClient:

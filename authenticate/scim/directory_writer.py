@@ -10,7 +10,7 @@ from authenticate.scim.resources import get_display_name, get_email
 from config.issuers import applies_to_issuer
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
-from databroker.end_sessions import end_sessions_of_user
+from databroker.end_sessions import end_sessions_for_user
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ class DirectoryWriter:
 
     async def end_sessions(self, subject: str) -> None:
         user_id = self.user_id(subject)
-        for id in await end_sessions_of_user(self._broker, user_id, self._provider.deactivation_id):
+        for id in await end_sessions_for_user(self._broker, user_id, self._provider.deactivation_id):
             log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the user")
 
     async def _deactivate(self, id: str, issuer: str) -> None:

@@ -24,7 +24,7 @@ from authenticate.scim.resources import MAX_TEXT_LENGTH, get_attributes, has_act
 from authenticate.scim.scim_errors import ScimError, invalid, not_found
 from config.issuers import applies_to_issuer
 from config.provider_config import ProviderConfig
-from databroker.broker_client import BrokerClient, every
+from databroker.broker_client import BrokerClient, iter_records
 from databroker.provider_scope import own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, SessionRecord
 from databroker.session_reader import find_directory_record, person_of
@@ -70,7 +70,7 @@ class ScimDirectory:
         return await self.index.find_ids(type, attribute, value)
 
     async def all(self, type: str) -> AsyncGenerator[Record]:
-        async for record in every(self.broker, type):
+        async for record in iter_records(self.broker, type):
             if type not in (SCIM_USER, SCIM_GROUP) or _SCOPED_ID_MARK not in record.id:
                 yield record
 

@@ -3,7 +3,7 @@
 import structlog
 
 from authenticate.session.session_service import SessionService
-from databroker.broker_client import BrokerClient, every
+from databroker.broker_client import BrokerClient, iter_records
 from databroker.records import SESSION, SessionRecord
 from foundation.backoff import retry
 from foundation.errors import GateError
@@ -34,7 +34,7 @@ class LinkedAccountIndexer:
 
     async def _index_all(self) -> None:
         page = list[SessionRecord]()
-        async for record in every(self._broker, SESSION):
+        async for record in iter_records(self._broker, SESSION):
             if (session := SessionRecord.parse(record)) is not None:
                 page.append(session)
             if len(page) == CONCURRENCY:

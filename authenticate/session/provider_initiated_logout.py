@@ -14,7 +14,7 @@ from authenticate.provider.signed_token import InvalidSignedToken
 from authenticate.session.other_session_refresh import OtherSessionRefresh
 from authenticate.session.session_index import MAX_SIGN_IN_SECONDS, SessionIndex
 from databroker.broker_client import BrokerClient, consume_once
-from databroker.end_sessions import batches, end_sessions
+from databroker.end_sessions import batched, end_sessions
 from databroker.records import SESSION, USED_ID
 from foundation.errors import BadRequest
 from foundation.telemetry.logs import BoundedLog
@@ -111,7 +111,7 @@ class ProviderLogout:
 
     async def _end(self, ids: AsyncGenerator[str]) -> int:
         ended = 0
-        async for batch in batches(ids):
+        async for batch in batched(ids):
             for id in await end_sessions(self._broker, batch):
                 ended += 1
                 log.info("session ended", session_id=id, reason="the user signed out at the provider")

@@ -11,7 +11,7 @@ from authenticate.provider.provider_errors import InvalidAccessToken
 from authenticate.session.refresh_requests import RefreshRequests
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
 from authenticate.session.session_refresh import RefreshInProgress, RefreshStep, SessionEnded, SessionRefresh
-from databroker.broker_client import BrokerClient, every
+from databroker.broker_client import BrokerClient, iter_records
 from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, report_malformed
 from databroker.store.base import ANEW, StartOver
 from foundation.backoff import backoff_delay, backoff_delays
@@ -191,9 +191,9 @@ class RefreshWorker:
 
     async def _load_all(self) -> None:
         self._schedule.clear()
-        async for record in every(self._broker, SESSION):
+        async for record in iter_records(self._broker, SESSION):
             self._on_session(record.id, record)
-        async for record in every(self._broker, TOKEN_REFRESH_REQUEST):
+        async for record in iter_records(self._broker, TOKEN_REFRESH_REQUEST):
             self._refresh_requests.handle(record)
 
     def _on_session(self, session_id: str, record: Record | None) -> None:

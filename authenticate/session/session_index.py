@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection
 
 from databroker.broker_client import BrokerClient, Edited, update
-from databroker.end_sessions import index_entries, index_key, session_id_of, user_key
+from databroker.end_sessions import index_entries, index_key, indexed_session_id, user_key
 from databroker.records import LOGOUT_MARKER, SESSION_INDEX, LogoutMarker, Record, SessionIndexEntry, SessionRecord
 
 # Longest time that a sign-in takes. Logout markers expire after it.
@@ -36,7 +36,7 @@ class SessionIndex:
         keys = [index_key("", "attempt", attempt) for attempt in attempts]
         entry, ends = SessionIndexEntry(subject=_text_claim(session, "sub")).to_data(), session.issued_at + MAX_SIGN_IN_SECONDS
         await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=ends) for key in keys))
-        return {session_id_of(entry) for key in keys async for entry in index_entries(self._broker, key)} - {session.id}
+        return {indexed_session_id(entry) for key in keys async for entry in index_entries(self._broker, key)} - {session.id}
 
     async def remove(self, session: SessionRecord, linked_id: str = "") -> None:
         keys = _index_keys(session, linked_id)
@@ -49,7 +49,7 @@ class SessionIndex:
         """
         async for entry in index_entries(self._broker, index_key(issuer, "sid", sid) if sid else index_key(issuer, "sub", subject)):
             if not subject or SessionIndexEntry.from_record(entry).subject == subject:
-                yield session_id_of(entry)
+                yield indexed_session_id(entry)
 
     async def subjects(self, issuer: str, sid: str) -> set[str]:
         """Return the subjects of the sessions with this `sid`: one, unless the provider assigns the `sid` to several users."""
@@ -59,7 +59,7 @@ class SessionIndex:
     async def entries_for_account(self, session: SessionRecord) -> dict[str, float]:
         """Return the ids of indexed sessions of this account, including ended ones, with the time of their entry."""
         key = user_key(session.user_id)
-        return {session_id_of(entry): entry.modified async for entry in index_entries(self._broker, key)}
+        return {indexed_session_id(entry): entry.modified async for entry in index_entries(self._broker, key)}
 
     async def remove_ended(self, account: SessionRecord, session_id: str) -> None:
         """Remove an ended session from the index of its account."""
@@ -69,7 +69,7 @@ class SessionIndex:
         """Yield the ids of sessions that started with this linked id. Their records decide whether they still have it."""
         for key in _linked_keys(linked_id):
             async for entry in index_entries(self._broker, key):
-                yield session_id_of(entry)
+                yield indexed_session_id(entry)
 
     async def mark_logged_out(self, issuer: str, *, subject: str, sid: str, issued: float, now: float) -> None:
         """Mark a sign-out for sign-ins in progress, whose sessions are not written yet. The marker of a later sign-out is retained."""

@@ -12,7 +12,7 @@ from authenticate.session.session_index import SessionIndex
 from authorize.identity.identity_builder import linked_id_for
 from config.options import Options
 from databroker.broker_client import BrokerClient, Edited, update
-from databroker.end_sessions import batches, end_sessions, session_ids_of_user
+from databroker.end_sessions import batched, end_sessions, session_ids_for_user
 from databroker.records import SESSION, USER, Record, SessionRecord
 from databroker.session_reader import SessionReader, user_of, vouches
 from foundation.crypto.session_cookie import SessionCookies
@@ -177,7 +177,7 @@ class SessionService:
 
         A linked account may belong to another user since its session started, so each is checked.
         """
-        for id in (*await session_ids_of_user(self._broker, session.user_id), session.id):
+        for id in (*await session_ids_for_user(self._broker, session.user_id), session.id):
             yield id
         accounts = {session.user_id}
         async for id in self.index.session_ids_for_linked(await self.linked_id(session)):
@@ -190,14 +190,14 @@ class SessionService:
                 continue
             accounts.add(found.user_id)
             # A later sign-in may have verified the address: then the account's other sessions belong to this user as well.
-            for other in await session_ids_of_user(self._broker, found.user_id):
+            for other in await session_ids_for_user(self._broker, found.user_id):
                 if await self.get_for_user_of(session, other, 0.0) is not None:
                     yield other
 
     async def list_for_user_of(self, session: SessionRecord, now: float) -> list[SessionRecord]:
         """Return all live sessions of this session's user, in every browser, including this one."""
         found: dict[str, SessionRecord] = {}
-        async for ids in batches(self._session_ids_for(session)):
+        async for ids in batched(self._session_ids_for(session)):
             for own in await asyncio.gather(*(self.get_for_user_of(session, id, now) for id in dict.fromkeys(ids) if id not in found)):
                 if own is not None:
                     found[own.id] = own
@@ -231,7 +231,7 @@ class SessionService:
 
     async def end_all_for(self, session: SessionRecord) -> int:
         """End all sessions of this user, in every browser, with the client applications that use them. Return how many ended."""
-        ended = [id async for ids in batches(self._session_ids_for(session)) for id in await end_sessions(self._broker, ids)]
+        ended = [id async for ids in batched(self._session_ids_for(session)) for id in await end_sessions(self._broker, ids)]
         log.info("signed out on all devices", user_id=session.user_id, sessions=len(ended))
         return len(ended)
 

@@ -18,8 +18,8 @@ from authorize.approval_policy import may_request
 from authorize.route_settings import RouteLinks
 from config.routes.route import Route
 from config.routes.route_access_requests import REQUIRED
-from databroker.audit_log import AuditLogAway
-from databroker.grants.grant_records import LONGEST_WHY, AccessGrant, UserGrants
+from databroker.audit_log import AuditLogUnavailable
+from databroker.grants.grant_records import MAX_REASON_LENGTH, AccessGrant, UserGrants
 from databroker.grants.grant_store import AccessError
 from databroker.grants.request_store import StoredAccessRequest
 from databroker.records import SessionRecord
@@ -71,7 +71,7 @@ async def _change(request: HttpRequest, service: AuthenticateService, actor: Acc
         await _dispatch(request, service, actor)
     except AccessError as error:
         return responses.render_error(request, error.status, Sentence("%(error)s.", error=error.message), links=BACK)
-    except AuditLogAway:
+    except AuditLogUnavailable:
         reason = Message("The audit log is unavailable. Nothing was changed; try again in a minute.")
         return responses.render_error(request, 503, reason, advice=RETRY_LATER, links=BACK)
     except BrokerError as error:
@@ -138,7 +138,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, actor: Acces
         to_review=[_request_row(held, service) for held in sorted(pending, key=lambda held: held.request.requested_at)[:MAX_LISTED]],
         more=max(0, len(pending) - MAX_LISTED),
         grants=[_grant_row(each, actor) for each in granted[:MAX_LISTED]],
-        longest_why=LONGEST_WHY,
+        longest_why=MAX_REASON_LENGTH,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])
 

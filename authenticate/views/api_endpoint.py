@@ -14,7 +14,7 @@ from authenticate.api.api_problems import ApiProblem
 from authenticate.api.openapi import openapi_document
 from authenticate.api.request_parsing import allowed_methods, find_operation, parse_body, parse_query
 from authenticate.service import AuthenticateService, page_context
-from databroker.audit_log import AuditLogAway
+from databroker.audit_log import AuditLogUnavailable
 from foundation.errors import BrokerError, GateError
 from foundation.web import responses
 from foundation.web.problem_details import PROBLEM, problem_document
@@ -37,7 +37,7 @@ async def api(request: HttpRequest, path: str) -> HttpResponse:
         if problem.reason:
             log.warning("API token rejected", reason=problem.reason, request_id=page_context(request).request_id)
         return _problem(request, problem)
-    except (BrokerError, Error, AuditLogAway) as error:
+    except (BrokerError, Error, AuditLogUnavailable) as error:
         reason = str(error).partition("\n")[0]
         log.error("API call failed", path=path[:100], reason=reason, request_id=page_context(request).request_id)
         return _problem(request, ApiProblem(503, UNAVAILABLE).with_header("Retry-After", str(BrokerError.retry_after)))

@@ -16,7 +16,7 @@ from authenticate.scim.scim_directory import ScimDirectory, ScimGroups, ScimUser
 from authenticate.scim.scim_errors import ScimError, not_found
 from authenticate.scim.scim_query import SEARCH, AttributeSelection, ScimQuery
 from authenticate.service import AuthenticateService, page_context
-from databroker.audit_log import pushed_entry
+from databroker.audit_log import scim_entry
 from databroker.records import Record
 from foundation.auth_challenges import INVALID_TOKEN
 from foundation.errors import BrokerError
@@ -184,5 +184,5 @@ async def _audit(request: HttpRequest, resources: ScimResources, what: str, reco
     id, text = audit_text.describe_object(record, provider.id, provider.record_id_prefix)
     provider_scope = provider.id if provider.is_entry else ""
     await gate.authenticate.audit_writer.enqueue(
-        pushed_entry(record.modified, gate.client_address, action, resources.noun, id, text, provider_scope)
+        scim_entry(record.modified, gate.client_address, action, resources.noun, id, text, provider_scope)
     )

@@ -11,7 +11,7 @@ from authenticate.views import view_helpers
 from authenticate.views.actors import count_pending_requests
 from authenticate.views.portal_pages import STYLE, portal_files
 from authenticate.views.profile import build_user_profile
-from databroker.admin.record_details import claim_text
+from databroker.admin.record_details import format_claim
 from databroker.audit_log import AuditAction, session_entry
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
@@ -133,7 +133,7 @@ def _shared_claims(service: AuthenticateService, profile: Mapping[str, Any]) -> 
     }
     for name in service.options.jwt_claims_headers:
         if name in claims and name not in ("sub", "user", "name", "email", "groups"):
-            shared[name] = claim_text(name, claims[name])
+            shared[name] = format_claim(name, claims[name])
     return list(shared.items())
 
 
@@ -142,5 +142,5 @@ def _claims(all_claims: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[
     about: list[tuple[str, str]] = []
     technical: list[tuple[str, str]] = []
     for name, value in all_claims.items():
-        (technical if name in _TECHNICAL else about).append((name, claim_text(name, value)))
+        (technical if name in _TECHNICAL else about).append((name, format_claim(name, value)))
     return about, technical

@@ -18,7 +18,7 @@ from authorize.explain.simulation import (
 )
 from authorize.models import LoggedDecision
 from authorize.route_settings import default_ports
-from databroker.admin.directory_run_admin import last_reading
+from databroker.admin.directory_run_admin import describe_last_success
 from databroker.models import Session, User
 from foundation.errors import BrokerError
 
@@ -63,7 +63,7 @@ class ExplainForm:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
             raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or allowed and not sampled.")
-        directory = last_reading(row.decided_at.timestamp(), page.options.record_id_prefix_for(row.user_id))
+        directory = describe_last_success(row.decided_at.timestamp(), page.options.record_id_prefix_for(row.user_id))
         return {**explain_logged(row, page.options, page.configuration.checksum), "directory": directory}
 
     def _explain_simulated(self, page: AuthorizePageContext) -> Explanation:
@@ -75,7 +75,7 @@ class ExplainForm:
         explanation = explain(request, found.identity, page.options, page.authorize.routes, now)
         note = " ".join(filter(None, (found.note, explanation["note"])))
         prefix = page.options.record_id_prefix_for(found.identity.user_id) if found.identity is not None else ""
-        return {**explanation, "directory": last_reading(now, prefix), "note": note}
+        return {**explanation, "directory": describe_last_success(now, prefix), "note": note}
 
 
 NO_ACCOUNT = "Service account not found, or expired."

@@ -8,7 +8,7 @@ from authorize.identity.service_account_loader import load_account_identity
 from authorize.policy.identity import Identity
 from config.options import Options
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
-from databroker.broker_client import BrokerClient, every
+from databroker.broker_client import BrokerClient, iter_records
 from databroker.records import SESSION, USER, Record
 from databroker.replica import Replica
 from foundation.auth_challenges import InvalidToken
@@ -61,7 +61,7 @@ async def recorded_user(
 
 async def _sessions(ids: Collection[str], broker: BrokerClient, session_ids: Collection[str] | None) -> list[Record]:
     if session_ids is None:
-        records = [record async for record in every(broker, SESSION)]
+        records = [record async for record in iter_records(broker, SESSION)]
     else:
         records = [record for id in session_ids if (record := await broker.get(SESSION, id)) is not None]
     return _newest_first([record for record in records if record.data.get("user_id") in ids], "issued_at")

@@ -15,7 +15,7 @@ from authorize.models import LoggedDecision
 from authorize.policy.compiled_route import route_name
 from authorize.policy.decision import Outcome
 from config.routes.route import Route
-from databroker.admin.row_search import MOST_WORDS
+from databroker.admin.row_search import MAX_TERMS
 from foundation.values import parse_ip
 
 FIELDS = ("user", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")
@@ -119,7 +119,7 @@ def search(rows: QuerySet[LoggedDecision], text: str) -> QuerySet[LoggedDecision
     Request ids and complete e-mail addresses are matched by index only.  Raises ValueError.
     """
     is_found_by_index = False
-    for word in text.replace("\x00", "").split()[:MOST_WORDS]:
+    for word in text.replace("\x00", "").split()[:MAX_TERMS]:
         if moment := next((lookup for beginning, lookup in _TIMES.items() if word.startswith(beginning)), None):
             rows = rows.filter(**{moment: _moment(word)})
         elif (named := _named(word)) and rows.filter(**named).exists():

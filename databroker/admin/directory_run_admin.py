@@ -14,7 +14,7 @@ from databroker.models import DirectoryRun
 from foundation.web.times import time_element
 
 
-def last_reading(now: float, prefix: str = "") -> str:
+def describe_last_success(now: float, prefix: str = "") -> str:
     """Words about the last reading that had succeeded at `now` (Unix seconds), and how long ago that was; "" where there was none.
 
     `prefix`: what the ids of records of this directory begin with.
@@ -95,7 +95,7 @@ class DirectoryRunAdmin(ReadOnlyAdmin):
         return run.error or "read"
 
 
-def last_readings(options: Options) -> list[DirectoryRun]:
+def latest_runs(options: Options) -> list[DirectoryRun]:
     """The last reading of each directory, failed or not, by the names of their providers; of a sole one alone."""
     prefixes = [provider.record_id_prefix for provider in options.providers.values() if provider.has_directory]
     found = (DirectoryRun.objects.filter(id__startswith=prefix).order_by("-started_at").first() for prefix in prefixes)

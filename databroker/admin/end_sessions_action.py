@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from asgiref.sync import async_to_sync
 from django.http import HttpRequest
 
-from databroker.audit_log import AuditAction, name_of, record_actions
+from databroker.audit_log import AuditAction, record_actions, session_label
 from databroker.broker_client import page_context
-from databroker.end_sessions import earlier_of, end_sessions, session_ids_of_user
+from databroker.end_sessions import end_sessions, session_ids_for_user, superseded_by
 from databroker.models import Session, User
 from foundation.errors import BrokerError
 
-AT_ONCE = 500
+BATCH_SIZE = 500
 # An administrator waits for the page no longer than this; what is left then is ended by asking again.
 TIMEOUT = 15.0
 
@@ -35,10 +35,10 @@ class EndSessionsAction:
     def end_sessions(self, ids: Iterable[str]) -> None:
         """End these; BrokerError where the broker fails; `ended` counts those that had ended by then."""
         left = list(ids)
-        for start in range(0, len(left), AT_ONCE):
-            if self._is_over():
+        for start in range(0, len(left), BATCH_SIZE):
+            if self._has_timed_out():
                 return
-            self._end(left[start : start + AT_ONCE])
+            self._end(left[start : start + BATCH_SIZE])
 
     def end_all_sessions(self, user_ids: Iterable[str]) -> None:
         """End all sessions of these people, also those that have no row yet."""
@@ -50,24 +50,24 @@ class EndSessionsAction:
         record_actions(self.request, AuditAction.END_ALL_SESSIONS, whom, User)
         try:
             for id, _ in whom:
-                if self._is_over():
+                if self._has_timed_out():
                     break
-                self.end_sessions(async_to_sync(session_ids_of_user)(page_context(self.request).broker, id))
+                self.end_sessions(async_to_sync(session_ids_for_user)(page_context(self.request).broker, id))
         except BrokerError:
             record_actions(self.request, AuditAction.END_ALL_SESSIONS.failure, whom, User)
             raise
         if not self.is_complete:
             record_actions(self.request, AuditAction.END_ALL_SESSIONS.failure, whom, User)
 
-    def _is_over(self) -> bool:
+    def _has_timed_out(self) -> bool:
         if self.clock() >= self._until:
             self.is_complete = False
         return not self.is_complete
 
     def _end(self, chosen: Sequence[str]) -> None:
         broker = page_context(self.request).broker
-        ids = list(dict.fromkeys([*async_to_sync(earlier_of)(broker, chosen), *chosen]))
-        names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
+        ids = list(dict.fromkeys([*async_to_sync(superseded_by)(broker, chosen), *chosen]))
+        names = {row.pk: session_label(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
         # First the log: what can't be told of must not be done.
         record_actions(self.request, AuditAction.END_SESSION, [(id, names.get(id, id)) for id in ids], Session)
         over: list[str] = []

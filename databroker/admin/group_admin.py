@@ -17,12 +17,12 @@ from databroker.admin.read_only_admin import ReadOnlyAdmin
 from databroker.broker_client import page_context
 from databroker.models import Group, Membership, User
 
-READ_ONLY = "Groups are read-only here: they come from {sources}, and rules (allowed_groups) use them."
-BEARERS = " Groups that exist only in bearer tokens are not listed."
-NONE_YET = "No groups yet from {sources}."
-BY_CLAIM = " The provider sends the claim in the ID token or userinfo response; some require a scope for it (idp_scopes)."
-NOBODYS = "a directory that is no longer configured"
-NO_SOURCE = "No user has groups. Configure {ways}."
+READ_ONLY_HELP = "Groups are read-only here: they come from {sources}, and rules (allowed_groups) use them."
+BEARER_HELP = " Groups that exist only in bearer tokens are not listed."
+EMPTY_HELP = "No groups yet from {sources}."
+CLAIM_HELP = " The provider sends the claim in the ID token or userinfo response; some require a scope for it (idp_scopes)."
+ORPHANED = "a directory that is no longer configured"
+UNCONFIGURED_HELP = "No user has groups. Configure {ways}."
 
 
 class OriginFilter(admin.SimpleListFilter):
@@ -51,7 +51,7 @@ class GroupAdmin(ReadOnlyAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         options = page_context(request).options
-        return super().changelist_view(request, {"about": about(options, is_empty=not Group.objects.exists()), **(extra_context or {})})
+        return super().changelist_view(request, {"about": help_text(options, is_empty=not Group.objects.exists()), **(extra_context or {})})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:
         options = page_context(request).options
@@ -59,9 +59,9 @@ class GroupAdmin(ReadOnlyAdmin):
         size = Coalesce(Subquery(members.values("number")), 0, output_field=IntegerField())
         # What a column shows knows its row and no request.
         words = {
-            "claim": Value(_claim(options)),
-            "directory": _by_directory(options, _directory),
-            "our_issuer": _by_directory(options, lambda provider: provider.issuer),
+            "claim": Value(_describe_claims(options)),
+            "directory": _group_providers(options, _describe_directory),
+            "our_issuer": _group_providers(options, lambda provider: provider.issuer),
         }
         return super().get_queryset(request).annotate(size=size, **words)
 
@@ -77,45 +77,45 @@ class GroupAdmin(ReadOnlyAdmin):
 
     @admin.display(description="members")
     def people(self, group: Group) -> SafeString:
-        return self.links(group.members.order_by("email", "id"), self.list_of(User, groups__id__exact=group.pk))
+        return self.row_links(group.members.order_by("email", "id"), self.changelist_url(User, groups__id__exact=group.pk))
 
     @admin.display(description="changes")
     def changes(self, group: Any) -> str:
-        return READ_ONLY.format(sources=self.origin(group))
+        return READ_ONLY_HELP.format(sources=self.origin(group))
 
 
-def about(options: Options, *, is_empty: bool) -> str:
+def help_text(options: Options, *, is_empty: bool) -> str:
     """Where groups come from, and why they can't be changed here; where there are none, what to configure."""
     claim = any(provider.groups_claim for provider in options.providers.values())
-    directories = [_directory(provider) for provider in options.providers.values() if _has_directory(provider)]
-    sources = " and ".join([_claim(options)] * bool(claim) + directories)
+    directories = [_describe_directory(provider) for provider in options.providers.values() if _has_directory(provider)]
+    sources = " and ".join([_describe_claims(options)] * bool(claim) + directories)
     if not sources:
-        return NO_SOURCE.format(ways=describe_group_sources(options))
+        return UNCONFIGURED_HELP.format(ways=describe_group_sources(options))
     if is_empty:
-        return NONE_YET.format(sources=sources) + (BY_CLAIM if claim else "")
-    return READ_ONLY.format(sources=sources) + (BEARERS if claim else "")
+        return EMPTY_HELP.format(sources=sources) + (CLAIM_HELP if claim else "")
+    return READ_ONLY_HELP.format(sources=sources) + (BEARER_HELP if claim else "")
 
 
-def origin_of(from_claim: bool, from_directory: bool, user_id: str, options: Options) -> str:
+def membership_origin(from_claim: bool, from_directory: bool, user_id: str, options: Options) -> str:
     """Who says that this person is in a group."""
     provider = options.providers.get(user_id.partition("/")[0], options.first_provider)
-    return "; ".join([_claim(options)] * from_claim + [_directory(provider)] * from_directory)
+    return "; ".join([_describe_claims(options)] * from_claim + [_describe_directory(provider)] * from_directory)
 
 
-def _claim(options: Options) -> str:
+def _describe_claims(options: Options) -> str:
     named = ((provider.groups_claim, provider.issuer) for provider in options.providers.values() if provider.groups_claim)
     return " and ".join(f"the claim “{claim}” of {issuer}" for claim, issuer in named)
 
 
-def _by_directory(options: Options, words: Callable[[ProviderConfig], str]) -> Any:
+def _group_providers(options: Options, words: Callable[[ProviderConfig], str]) -> Any:
     """Words about the provider whose directory a group's row is of."""
     if options.identity_providers is None:
         return Value(words(options.first_provider))
     whose = [When(id__startswith=each.record_id_prefix, then=Value(words(each))) for each in options.providers.values()]
-    return Case(*whose, default=Value(NOBODYS), output_field=CharField())
+    return Case(*whose, default=Value(ORPHANED), output_field=CharField())
 
 
-def _directory(provider: ProviderConfig) -> str:
+def _describe_directory(provider: ProviderConfig) -> str:
     if provider.directory_file:
         return f"directory_file of {provider.id}" if provider.is_entry else "directory_file"
     return f"{'SCIM' if provider.has_scim else 'the directory'} of {provider.issuer}"

@@ -27,8 +27,8 @@ from databroker.records import Record
 from foundation.web.times import TimeForm, time_element
 
 # From here on nobody sees a row more or less.
-LARGE = 10_000
-KEPT_SECONDS = 30
+CACHE_ABOVE = 10_000
+CACHE_SECONDS = 30
 
 
 class CachedPaginator(Paginator):
@@ -44,11 +44,11 @@ class CachedPaginator(Paginator):
             return 0
         key = f"count:{hashlib.sha256(query.encode()).hexdigest()}"
         known = cache.get(key)
-        if isinstance(known, int) and known >= LARGE:
+        if isinstance(known, int) and known >= CACHE_ABOVE:
             return known
         counted: int = self.object_list.count()
-        if counted >= LARGE:
-            cache.set(key, counted, KEPT_SECONDS)
+        if counted >= CACHE_ABOVE:
+            cache.set(key, counted, CACHE_SECONDS)
         return counted
 
 
@@ -56,7 +56,7 @@ class CachedPaginator(Paginator):
 SESSION_KEY = "gate_session"
 # Those of our links and of Django's list filters.
 _LOOKUPS = frozenset({"exact", "gte", "lt", "isnull"})
-SHOWN = 100  # the full list of a group's members has pages, this one has an end
+MAX_LINKS = 100  # the full list of a group's members has pages, this one has an end
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -101,35 +101,35 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Redirect to the audit log of this object."""
-        return HttpResponseRedirect(self.list_of(AuditEntry, object_id=unquote(object_id)))
+        return HttpResponseRedirect(self.changelist_url(AuditEntry, object_id=unquote(object_id)))
 
     def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
         """Page of our own in the admin's frame."""
         request.current_app = self.admin_site.name
         return TemplateResponse(request, template, {**self.admin_site.each_context(request), "title": title, "opts": self.opts, **context})
 
-    def record(self, request: HttpRequest, type: str, id: str) -> Record | None:
+    def get_record(self, request: HttpRequest, type: str, id: str) -> Record | None:
         """Raises BrokerError."""
         return async_to_sync(page_context(request).broker.get)(type, id)
 
     def url(self, model: type[Model], page: str, *args: str) -> str:
         return reverse(f"{self.admin_site.name}:databroker_{model._meta.model_name}_{page}", args=[quote(arg) for arg in args])
 
-    def list_of(self, model: type[Model], **lookups: str) -> str:
+    def changelist_url(self, model: type[Model], **lookups: str) -> str:
         return f"{self.url(model, 'changelist')}?{urlencode(lookups)}"
 
-    def link(self, row: Model, text: str = "") -> SafeString:
+    def row_link(self, row: Model, text: str = "") -> SafeString:
         return format_html('<a href="{}">{}</a>', self.url(type(row), "change", row.pk), text or str(row))
 
-    def links(self, rows: QuerySet, everything: str) -> SafeString:
+    def row_links(self, rows: QuerySet, everything: str) -> SafeString:
         """Links to the first hundred; `everything` is the address of the list that has them all."""
-        first = list(rows[: SHOWN + 1])
-        lines = format_html_join("", "<div>{}</div>", ((self.link(row, _summary(row)),) for row in first[:SHOWN]))
-        more = format_html('<div><a href="{}">All of them</a></div>', everything) if len(first) > SHOWN else ""
+        first = list(rows[: MAX_LINKS + 1])
+        lines = format_html_join("", "<div>{}</div>", ((self.row_link(row, _row_label(row)),) for row in first[:MAX_LINKS]))
+        more = format_html('<div><a href="{}">All of them</a></div>', everything) if len(first) > MAX_LINKS else ""
         return format_html("{}{}", lines, more) if first else format_html("{}", self.get_empty_value_display())
 
 
-class PageAdmin(ReadOnlyAdmin):
+class TablelessAdmin(ReadOnlyAdmin):
     """Admin of a page that is no list of rows.  Its model has no table: the index lists models, so a page needs one to be listed by."""
 
     def get_urls(self) -> list[Any]:
@@ -137,7 +137,7 @@ class PageAdmin(ReadOnlyAdmin):
         return [url for url in super().get_urls() if (url.name or "").endswith("_changelist")]
 
 
-def _summary(row: Model) -> str:
+def _row_label(row: Model) -> str:
     if not isinstance(row, Session):
         return str(row)
     since = time_element(row.started_at, "long") if row.started_at else "an unknown time"

@@ -15,7 +15,7 @@ from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
 # What the store has of each type that was asked for.
-Answer = tuple[Record | None, ...]
+StoredRecords = tuple[Record | None, ...]
 Facts = list[tuple[str, str]]
 
 # What ties tokens together or comes with them; `_claim_sources` holds access tokens of other servers (OpenID Connect Core 5.6.2).
@@ -23,17 +23,17 @@ _HIDDEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "jti", "sid"
 _SECRET_NAME = re.compile(r"token|secret|password|credential|assertion|private|api_?key|cookie", re.IGNORECASE)
 _JWT = re.compile(r"eyJ[\w-]{8,}\.[\w-]+\.")
 # Claims that are moments, in Unix seconds (RFC 7519 4.1; OpenID Connect Core 2 and 5.1).
-_MOMENTS = frozenset({"auth_time", "exp", "iat", "nbf", "updated_at"})
-HIDDEN = "(not shown)"
-LONGEST = 1000
+_TIME_CLAIMS = frozenset({"auth_time", "exp", "iat", "nbf", "updated_at"})
+REDACTED = "(not shown)"
+MAX_VALUE_LENGTH = 1000
 
 # Every field of a session that may leave the store for a page.  A field that is added is a secret until it is written here.
-SHOWN_FIELDS = ("provider", "issued_at", "expires_at", "access_token_expires_at", "tokens_received_at", "manually_refreshed_at")
+DISCLOSED_FIELDS = ("provider", "issued_at", "expires_at", "access_token_expires_at", "tokens_received_at", "manually_refreshed_at")
 
 
 def session_facts(data: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a session's record that a page may have, and whether it can be refreshed at all."""
-    return {**{name: data.get(name) for name in SHOWN_FIELDS}, "can_be_refreshed": bool(data.get("refresh_token"))}
+    return {**{name: data.get(name) for name in DISCLOSED_FIELDS}, "can_be_refreshed": bool(data.get("refresh_token"))}
 
 
 def claims(data: Mapping[str, Any]) -> Facts:
@@ -41,22 +41,22 @@ def claims(data: Mapping[str, Any]) -> Facts:
     said = data.get("claims")
     if not isinstance(said, Mapping):
         return []
-    secrets = tuple(_secrets(data))
-    return [(str(name), _shown(str(name), value, secrets)) for name, value in sorted(said.items()) if name not in _HIDDEN_CLAIMS]
+    secrets = tuple(_token_values(data))
+    return [(str(name), _disclosed_text(str(name), value, secrets)) for name, value in sorted(said.items()) if name not in _HIDDEN_CLAIMS]
 
 
-def claim_text(name: str, value: Any) -> str:
+def format_claim(name: str, value: Any) -> str:
     """A claim as people read it: moments as times, plain lists without brackets; what is nested stays JSON."""
     if isinstance(value, str):
         return value
-    if name in _MOMENTS and isinstance(value, int | float) and (known := moment(value)):
+    if name in _TIME_CLAIMS and isinstance(value, int | float) and (known := moment(value)):
         return time_element(known)
     if isinstance(value, list) and value and all(isinstance(each, str | int | float) for each in value):
-        return ", ".join(claim_text("", each) for each in value)
+        return ", ".join(format_claim("", each) for each in value)
     return json.dumps(value, ensure_ascii=False)
 
 
-def broker_answer(question: Callable[[], Answer]) -> Answer | str:
+def fetch_or_message(question: Callable[[], StoredRecords]) -> StoredRecords | str:
     """The broker's answer for a page; where it is away, words that say so."""
     try:
         return question()
@@ -64,41 +64,41 @@ def broker_answer(question: Callable[[], Answer]) -> Answer | str:
         return "The data broker is unavailable."
 
 
-def shown_claims(answer: Answer | str) -> SafeString | str:
+def render_claims(answer: StoredRecords | str) -> SafeString | str:
     if isinstance(answer, str):
         return answer
     return _facts(fact for record in answer if record is not None for fact in claims(record.data))
 
 
-def shown_facts(answer: Answer | str) -> SafeString | str:
+def render_session_facts(answer: StoredRecords | str) -> SafeString | str:
     """A session's life at the provider."""
     if isinstance(answer, str):
         return answer
     (record,) = answer
-    return _facts(_described(session_facts(record.data))) if record is not None else "It ended."
+    return _facts(_session_rows(session_facts(record.data))) if record is not None else "It ended."
 
 
 def _facts(facts: Iterable[tuple[str, str]]) -> SafeString | str:
     return format_html_join("", "<div><b>{}</b>: {}</div>", facts) or "-"
 
 
-def _described(facts: Mapping[str, Any]) -> Facts:
+def _session_rows(facts: Mapping[str, Any]) -> Facts:
     """A session's life at the provider, in words."""
     return [
         ("signed in at", str(facts["provider"] or "an unknown provider")),
-        ("access token until", _time_of(facts["access_token_expires_at"])),
-        ("last refreshed", _time_of(facts["tokens_received_at"])),
-        ("last manual refresh", _time_of(facts["manually_refreshed_at"])),
+        ("access token until", _format_time(facts["access_token_expires_at"])),
+        ("last refreshed", _format_time(facts["tokens_received_at"])),
+        ("last manual refresh", _format_time(facts["manually_refreshed_at"])),
         ("can be refreshed", "yes" if facts["can_be_refreshed"] else "no"),
     ]
 
 
-def _time_of(seconds: Any) -> str:
+def _format_time(seconds: Any) -> str:
     known = moment(seconds)
     return time_element(known) if known else "-"
 
 
-def _secrets(data: Mapping[str, Any]) -> Iterator[str]:
+def _token_values(data: Mapping[str, Any]) -> Iterator[str]:
     """Texts of the record's fields that hold tokens, in case a provider repeats one as a claim."""
     for field in fields(SessionRecord):
         value = data.get(field.name)
@@ -106,16 +106,16 @@ def _secrets(data: Mapping[str, Any]) -> Iterator[str]:
             yield value
 
 
-def _shown(name: str, value: Any, secrets: tuple[str, ...]) -> str:
-    text = claim_text(name, _without_secrets(value))
+def _disclosed_text(name: str, value: Any, secrets: tuple[str, ...]) -> str:
+    text = format_claim(name, _without_secrets(value))
     if _SECRET_NAME.search(name) or _JWT.search(text) or any(secret in text for secret in secrets):
-        return HIDDEN
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+        return REDACTED
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: HIDDEN if _SECRET_NAME.search(str(name)) else _without_secrets(each) for name, each in value.items()}
+        return {name: REDACTED if _SECRET_NAME.search(str(name)) else _without_secrets(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_without_secrets(each) for each in value]
     return value

@@ -8,8 +8,8 @@ from django.utils.text import smart_split, unescape_string_literal
 
 from databroker.models import Group, Membership, User
 
-MOST_WORDS = 8  # each is one more look at every row
-FEW = 1000
+MAX_TERMS = 8  # each is one more look at every row
+SMALL_RESULT = 1000
 
 
 @CharField.register_lookup
@@ -37,11 +37,11 @@ def sessions(rows: QuerySet, text: str) -> QuerySet:
     """Sessions by person, route, the beginning of a client address, or the whole id."""
 
     def with_word(word: str) -> Q:
-        people = User.objects.filter(_people(word)).values("pk")
+        people = User.objects.filter(_matching_users(word)).values("pk")
         itself = Q(pk=word) | Q(user__id__holds=word) | Q(client_address__startswith=word.lower()) | Q(last_host__holds=word)
         return itself | Q(user_id__in=people)
 
-    return _with_all(rows, [with_word(word) for word in _words(text)])
+    return _match_all(rows, [with_word(word) for word in _split_terms(text)])
 
 
 def users(rows: QuerySet, text: str) -> QuerySet:
@@ -50,29 +50,29 @@ def users(rows: QuerySet, text: str) -> QuerySet:
     def with_word(word: str) -> Q:
         groups = Group.objects.filter(name__holds=word).values("pk")
         members, of_one = (Membership.objects.filter(**which).values("user_id") for which in ({"group_id__in": groups}, {"group_id": word}))
-        return _people(word) | Q(pk__holds=word) | Q(pk__in=members) | Q(pk__in=of_one)
+        return _matching_users(word) | Q(pk__holds=word) | Q(pk__in=members) | Q(pk__in=of_one)
 
-    return _with_all(rows, [with_word(word) for word in _words(text)])
+    return _match_all(rows, [with_word(word) for word in _split_terms(text)])
 
 
-def _with_all(rows: QuerySet, conditions: list[Q]) -> QuerySet:
+def _match_all(rows: QuerySet, conditions: list[Q]) -> QuerySet:
     """Search query for a list that is counted, then shown: where few rows are found, every row is looked at once for both."""
     if not conditions:
         return rows
     found = rows.filter(*conditions)
-    ids = list(found.order_by().values_list("pk", flat=True)[: FEW + 1])
-    return found if len(ids) > FEW else rows.filter(pk__in=ids)
+    ids = list(found.order_by().values_list("pk", flat=True)[: SMALL_RESULT + 1])
+    return found if len(ids) > SMALL_RESULT else rows.filter(pk__in=ids)
 
 
-def _people(word: str) -> Q:
+def _matching_users(word: str) -> Q:
     return Q(email__holds=word) | Q(name__holds=word)
 
 
-def _words(text: str) -> list[str]:
+def _split_terms(text: str) -> list[str]:
     """Words of a search, as the admin's own reads them: blanks part words, quotes hold them together.  A NUL is in no text of a
     database.
     """
     words = (
         unescape_string_literal(word) if word[0] == word[-1] and word[0] in "\"'" and len(word) > 1 else word for word in smart_split(text)
     )
-    return [word.replace("\x00", "") for word in words][:MOST_WORDS]
+    return [word.replace("\x00", "") for word in words][:MAX_TERMS]

@@ -75,7 +75,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             try:
                 checked_name(name)
                 groups, may = said["groups"].splitlines(), said["permissions"]
-                token = self._done(
+                token = self._run_audited(
                     request,
                     AuditAction.CREATE_ACCOUNT,
                     name,
@@ -85,7 +85,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                     may,
                     secret_viewers=_eyes(request),
                 )
-                return self._shown(request, name, token)
+                return self._secret_page(request, name, token)
             except (AccountError, BrokerError) as error:
                 form.add_error(None, AWAY if isinstance(error, BrokerError) else _sentence(error))
         return self._page(request, "Add service account", form=form)
@@ -97,9 +97,9 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             self.message_user(request, "Select exactly one account: its new secret is shown once.", messages.WARNING)
             return None
         try:
-            token = self._done(request, AuditAction.ROTATE_ACCOUNT, names[0], secret_viewers=_eyes(request))
+            token = self._run_audited(request, AuditAction.ROTATE_ACCOUNT, names[0], secret_viewers=_eyes(request))
             self._report_ended_with(request, names)
-            return self._shown(request, names[0], token)
+            return self._secret_page(request, names[0], token)
         except (AccountError, BrokerError) as error:
             self.message_user(request, AWAY if isinstance(error, BrokerError) else _sentence(error), messages.ERROR)
             return None
@@ -109,7 +109,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         revoked, names = 0, list(accounts.values_list("pk", flat=True))
         for name in names:
             try:
-                self._done(request, AuditAction.REVOKE_ACCOUNT, name)
+                self._run_audited(request, AuditAction.REVOKE_ACCOUNT, name)
                 revoked += 1
             except AccountError:
                 continue  # somebody was faster
@@ -132,7 +132,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             if made := made_by(name, accounts):
                 self.message_user(request, f"Created by {name} and no longer valid: {', '.join(made)}.", messages.WARNING)
 
-    def _done(self, request: HttpRequest, action: AuditAction, name: str, *arguments: Any, **more: Any) -> Any:
+    def _run_audited(self, request: HttpRequest, action: AuditAction, name: str, *arguments: Any, **more: Any) -> Any:
         """Record and do: first the log, because what can't be told of must not be done."""
         record_actions(request, action, [(name, name)], ServiceAccount)
         accounts = ServiceAccounts(page_context(request).broker)
@@ -147,7 +147,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             record_actions(request, action.failure, [(name, name)], ServiceAccount)
             raise
 
-    def _shown(self, request: HttpRequest, name: str, token: str) -> HttpResponse:
+    def _secret_page(self, request: HttpRequest, name: str, token: str) -> HttpResponse:
         return self._page(request, f"Secret of {name}", token=token)
 
     def _page(self, request: HttpRequest, title: str, **context: Any) -> HttpResponse:
@@ -157,7 +157,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         """Redirect to the list, where everything is that there is to see."""
-        return HttpResponseRedirect(self.list_of(ServiceAccount, q=object_id))
+        return HttpResponseRedirect(self.changelist_url(ServiceAccount, q=object_id))
 
 
 def _eyes(request: HttpRequest) -> tuple[str, ...]:

@@ -16,32 +16,36 @@ from django.views.decorators.csrf import csrf_protect
 from databroker.admin import row_search
 from databroker.admin.end_sessions_action import EndSessionsAction
 from databroker.admin.read_only_admin import ReadOnlyAdmin, time_column
-from databroker.admin.record_details import broker_answer, shown_claims, shown_facts
-from databroker.audit_log import AUDIT_COLUMNS, csv_lines, name_of, user_of
+from databroker.admin.record_details import fetch_or_message, render_claims, render_session_facts
+from databroker.audit_log import AUDIT_COLUMNS, csv_lines, session_label, session_user
 from databroker.models import AuditEntry, Group, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER
 from foundation.errors import BrokerError
 
-MOST_IN_EXPORT = 100_000
+MAX_EXPORT_ROWS = 100_000
 
 
 class EndSessionsAdmin(ReadOnlyAdmin):
     """Admin with actions that end sessions."""
 
-    def end(self, request: HttpRequest, *works: Callable[[EndSessionsAction], None]) -> None:
+    def run(self, request: HttpRequest, *works: Callable[[EndSessionsAction], None]) -> None:
         ending = EndSessionsAction(request)
         try:
             for work in works:
                 work(ending)
         except BrokerError:
-            self.message_user(request, f"The data broker is unavailable; some sessions were not ended. {_ended(ending)}", messages.ERROR)
+            self.message_user(
+                request, f"The data broker is unavailable; some sessions were not ended. {_describe_result(ending)}", messages.ERROR
+            )
         except Error:
-            self.message_user(request, f"The database is unavailable; some sessions were not ended. {_ended(ending)}", messages.ERROR)
+            self.message_user(
+                request, f"The database is unavailable; some sessions were not ended. {_describe_result(ending)}", messages.ERROR
+            )
         else:
             if ending.is_complete:
-                self.message_user(request, _ended(ending), messages.SUCCESS)
+                self.message_user(request, _describe_result(ending), messages.SUCCESS)
             else:
-                self.message_user(request, f"{_ended(ending)} More sessions remain: repeat the action.", messages.WARNING)
+                self.message_user(request, f"{_describe_result(ending)} More sessions remain: repeat the action.", messages.WARNING)
 
 
 class SessionAdmin(EndSessionsAdmin):
@@ -71,25 +75,25 @@ class SessionAdmin(EndSessionsAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         session = super().get_object(request, object_id, from_field)
         if session is not None and request.method in ("GET", "HEAD"):
-            session.asked = broker_answer(lambda: (self.record(request, SESSION, session.pk),))
+            session.asked = fetch_or_message(lambda: (self.get_record(request, SESSION, session.pk),))
         return session
 
     @admin.display(description="in the data broker")
     def in_the_store(self, session: Any) -> SafeString | str:
-        return shown_facts(session.asked)
+        return render_session_facts(session.asked)
 
     @admin.display(description="claims")
     def claims(self, session: Any) -> SafeString | str:
-        return shown_claims(session.asked)
+        return render_claims(session.asked)
 
     @admin.display(ordering="user__email")
     def person(self, session: Session) -> str:
-        return str(user_of(session) or session.user_id or "unknown")
+        return str(session_user(session) or session.user_id or "unknown")
 
     @admin.display(description="user")
     def account(self, session: Session) -> str:
-        user = user_of(session)
-        return self.link(user) if user else (session.user_id or "")
+        user = session_user(session)
+        return self.row_link(user) if user else (session.user_id or "")
 
     @admin.display(description="user agent", ordering="user_agent")
     def browser(self, session: Session) -> str:
@@ -100,19 +104,19 @@ class SessionAdmin(EndSessionsAdmin):
 
     @admin.action(description="End the selected sessions", permissions=["view"])
     def end_sessions(self, request: HttpRequest, sessions: QuerySet) -> None:
-        self.end(request, lambda ending: ending.end_sessions(sessions.values_list("pk", flat=True)))
+        self.run(request, lambda ending: ending.end_sessions(sessions.values_list("pk", flat=True)))
 
     @admin.action(description="End all sessions of these users", permissions=["view"])
     def end_all(self, request: HttpRequest, sessions: QuerySet) -> None:
         people = list(sessions.values_list("user_id", flat=True).order_by().distinct())
         of_nobody = list(sessions.filter(user_id=None).values_list("pk", flat=True))
-        self.end(request, lambda ending: ending.end_all_sessions(people), lambda ending: ending.end_sessions(of_nobody))
+        self.run(request, lambda ending: ending.end_all_sessions(people), lambda ending: ending.end_sessions(of_nobody))
 
     @method_decorator(csrf_protect)
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Deletion in no transaction: the log must stay where the broker fails, and a store in this database must not wait for our lock."""
         session = self.get_object(request, unquote(object_id))
-        context = {"title": "End this session?", "subtitle": name_of(session) if session else None, **(extra_context or {})}
+        context = {"title": "End this session?", "subtitle": session_label(session) if session else None, **(extra_context or {})}
         try:
             return self._delete_view(request, object_id, context)
         except BrokerError:
@@ -146,7 +150,9 @@ class UserAdmin(EndSessionsAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         user = super().get_object(request, object_id, from_field)
         if user is not None and request.method in ("GET", "HEAD"):
-            user.asked = broker_answer(lambda: (self.record(request, USER, user.pk), self.record(request, DIRECTORY_USER, user.pk)))
+            user.asked = fetch_or_message(
+                lambda: (self.get_record(request, USER, user.pk), self.get_record(request, DIRECTORY_USER, user.pk))
+            )
         return user
 
     @admin.display(description="e-mail", ordering="email")
@@ -158,20 +164,20 @@ class UserAdmin(EndSessionsAdmin):
 
     @admin.display(description="claims")
     def claims(self, user: Any) -> SafeString | str:
-        return shown_claims(user.asked)
+        return render_claims(user.asked)
 
     @admin.display(description="groups")
     def member_of(self, user: User) -> SafeString:
-        return self.links(user.groups.order_by("name", "id"), self.list_of(Group, members__id__exact=user.pk))
+        return self.row_links(user.groups.order_by("name", "id"), self.changelist_url(Group, members__id__exact=user.pk))
 
     @admin.display(description="sessions")
     def signed_in_as(self, user: User) -> SafeString:
-        return self.links(user.sessions.order_by("-started_at"), self.list_of(Session, user__id__exact=user.pk))
+        return self.row_links(user.sessions.order_by("-started_at"), self.changelist_url(Session, user__id__exact=user.pk))
 
     @admin.action(description="End all sessions of the selected users", permissions=["view"])
     def end_all(self, request: HttpRequest, users: QuerySet) -> None:
         people = list(users.values_list("pk", flat=True))
-        self.end(request, lambda ending: ending.end_all_sessions(people))
+        self.run(request, lambda ending: ending.end_all_sessions(people))
 
 
 class AuditAdmin(ReadOnlyAdmin):
@@ -198,20 +204,20 @@ class AuditAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Save as CSV")
     def as_csv(self, request: HttpRequest, chosen: QuerySet[AuditEntry]) -> HttpResponse:
-        rows = _newest(chosen).values_list(*AUDIT_COLUMNS)
-        return _saved(HttpResponse("".join(csv_lines(AUDIT_COLUMNS, rows)), content_type="text/csv; charset=utf-8"), "audit-log.csv")
+        rows = _newest_rows(chosen).values_list(*AUDIT_COLUMNS)
+        return _attachment(HttpResponse("".join(csv_lines(AUDIT_COLUMNS, rows)), content_type="text/csv; charset=utf-8"), "audit-log.csv")
 
     @admin.action(description="Save as JSON")
     def as_json(self, request: HttpRequest, chosen: QuerySet[AuditEntry]) -> HttpResponse:
-        return _saved(JsonResponse({"entries": list(_newest(chosen).values(*AUDIT_COLUMNS))}), "audit-log.json")
+        return _attachment(JsonResponse({"entries": list(_newest_rows(chosen).values(*AUDIT_COLUMNS))}), "audit-log.json")
 
 
-def _newest(chosen: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
+def _newest_rows(chosen: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
     """The newest entries, as many as one answer should hold."""
-    return chosen.order_by("-id")[:MOST_IN_EXPORT]
+    return chosen.order_by("-id")[:MAX_EXPORT_ROWS]
 
 
-def _saved(response: HttpResponse, name: str) -> HttpResponse:
+def _attachment(response: HttpResponse, name: str) -> HttpResponse:
     """Answer that a browser saves as a file and never shows: what it holds was written by others."""
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
@@ -224,5 +230,5 @@ def register(site: admin.AdminSite) -> None:
     site.register(AuditEntry, AuditAdmin)
 
 
-def _ended(ending: EndSessionsAction) -> str:
+def _describe_result(ending: EndSessionsAction) -> str:
     return f"{ending.ended} session{'s' if ending.ended != 1 else ''} ended."

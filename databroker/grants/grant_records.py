@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Self
 
 from databroker.records import Record, RecordValue, known_fields
 
-LONGEST_WHY = 500
+MAX_REASON_LENGTH = 500
 # What has ended is kept for so long, in seconds: the admin and the API show it as expired.
-KEPT = 86400.0
+RETENTION_SECONDS = 86400.0
 
 
 class GrantSubject(NamedTuple):
@@ -44,7 +44,7 @@ class AccessGrant(RecordValue):
 
     @property
     def retained_until(self) -> float:
-        return max(self.expires_at, self.original_expires_at) + KEPT
+        return max(self.expires_at, self.original_expires_at) + RETENTION_SECONDS
 
     def is_expired(self, now: float) -> bool:
         """Whether it expired within the last day: a revoked grant has no `expires_at`."""

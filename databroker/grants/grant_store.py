@@ -5,19 +5,19 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 
-from databroker.broker_client import BrokerClient, Edited, every, update
-from databroker.grants.grant_records import LONGEST_WHY, AccessGrant, UserGrants
+from databroker.broker_client import BrokerClient, Edited, iter_records, update
+from databroker.grants.grant_records import MAX_REASON_LENGTH, AccessGrant, UserGrants
 from databroker.records import ACCESS_GRANT, Record, UserRecord
 from databroker.store.base import VersionConflict
 from foundation.errors import GateError
 from foundation.web.message import Message
 from foundation.web.plain_text import is_sanitized
 
-LONGEST = 30 * 86400.0  # seconds
+MAX_DURATION_SECONDS = 30 * 86400.0  # seconds
 # Somebody else may write the same person's record at that moment; as often in a row they don't.
-TRIES = 5
-_EMPTY_FOR = 60.0  # seconds for which a record without anything is kept, so that no later writer can pass it over
-_SAY_WHY = Message("give a reason of at most %(most)s printable characters")
+MAX_ATTEMPTS = 5
+_EMPTY_RETENTION = 60.0  # seconds for which a record without anything is kept, so that no later writer can pass it over
+_INVALID_REASON = Message("give a reason of at most %(most)s printable characters")
 
 
 class AccessError(GateError):
@@ -26,7 +26,7 @@ class AccessError(GateError):
     status = 400
 
 
-class AccessBusy(AccessError):
+class GrantConflict(AccessError):
     """Others wrote the same at that moment, each time: nothing was done, and it may be tried again."""
 
     status = 409
@@ -40,15 +40,15 @@ class GrantStore:
         self._broker = broker
         self._clock = clock
 
-    async def give(self, user: UserRecord, access: AccessGrant, approved: float = math.inf) -> None:
+    async def grant(self, user: UserRecord, access: AccessGrant, approved: float = math.inf) -> None:
         """Give access to a person, whom `user` names with their issuer, in place of what they have of the same route and ends earlier.
 
         `approved` is the time of the last approval: an early end of the person's access to the route since then prevents it.
         """
-        access = checked(access, self._clock())
+        access = validate_grant(access, self._clock())
 
         def edit(found: UserGrants | None) -> UserGrants | None:
-            kept = self._kept(found, user)
+            kept = self._retained(found, user)
             _require_not_revoked(kept, access, approved)
             if any(other.id == access.id for other in kept):
                 return None  # two finish what several have approved
@@ -59,7 +59,7 @@ class GrantStore:
 
         await self._update(user.id, edit)
 
-    async def of(self, user_id: str, issuer: str) -> list[AccessGrant]:
+    async def active_for(self, user_id: str, issuer: str) -> list[AccessGrant]:
         """What this person has."""
         record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
         found = None if record is None else UserGrants.from_record(record)
@@ -92,17 +92,17 @@ class GrantStore:
 
         return await self._update(user_id, edit)
 
-    async def list(self, *, expired: bool = False) -> AsyncGenerator[tuple[UserGrants, AccessGrant]]:
+    async def iter_grants(self, *, expired: bool = False) -> AsyncGenerator[tuple[UserGrants, AccessGrant]]:
         """Yield each access that has not ended, with its person; or each that ended by itself, and is kept."""
         now = self._clock()
-        async for record in every(self._broker, ACCESS_GRANT):
+        async for record in iter_records(self._broker, ACCESS_GRANT):
             if (found := UserGrants.parse(record)) is None:
                 continue
             for access in found.grants:
                 if access.is_expired(now) if expired else access.expires_at > now:
                     yield found, access
 
-    def _kept(self, found: UserGrants | None, user: UserRecord) -> tuple[AccessGrant, ...]:
+    def _retained(self, found: UserGrants | None, user: UserRecord) -> tuple[AccessGrant, ...]:
         """What goes on of what a record holds: nothing of another issuer's person."""
         if found is None or found.issuer != user.effective_issuer:
             return ()
@@ -116,12 +116,12 @@ class GrantStore:
             value = edit(None if record is None else UserGrants.from_record(record))
             if value is None:
                 return None
-            return value.to_data(), max((access.retained_until for access in value.grants), default=self._clock() + _EMPTY_FOR)
+            return value.to_data(), max((access.retained_until for access in value.grants), default=self._clock() + _EMPTY_RETENTION)
 
         try:
             return await update(self._broker, ACCESS_GRANT, user_id, edited) is not None
         except VersionConflict:
-            raise busy(user_id) from None
+            raise grant_conflict(user_id) from None
 
 
 def _require_not_revoked(kept: Iterable[AccessGrant], access: AccessGrant, approved: float) -> None:
@@ -130,20 +130,20 @@ def _require_not_revoked(kept: Iterable[AccessGrant], access: AccessGrant, appro
         raise AccessError(Message("this access was revoked: request it again"))
 
 
-def checked(access: AccessGrant, now: float) -> AccessGrant:
+def validate_grant(access: AccessGrant, now: float) -> AccessGrant:
     """Access that may be given, with its reason in one line; else AccessError."""
-    if not 0 < access.expires_at - now <= LONGEST:
+    if not 0 < access.expires_at - now <= MAX_DURATION_SECONDS:
         raise AccessError(Message("the expiry must be within the next 30 days"))
-    return replace(access, reason=checked_why(access.reason))
+    return replace(access, reason=validate_reason(access.reason))
 
 
-def checked_why(written: str) -> str:
+def validate_reason(written: str) -> str:
     """A reason as it may be shown to others: one line, without what can't be seen."""
     why = " ".join(written.split())
-    if not why or len(why) > LONGEST_WHY or not is_sanitized(why):
-        raise AccessError(_SAY_WHY.with_params(most=LONGEST_WHY))
+    if not why or len(why) > MAX_REASON_LENGTH or not is_sanitized(why):
+        raise AccessError(_INVALID_REASON.with_params(most=MAX_REASON_LENGTH))
     return why
 
 
-def busy(user_id: str) -> AccessBusy:
-    return AccessBusy(Message("the access of %(person)s was changed by another administrator; reload and try again", person=user_id))
+def grant_conflict(user_id: str) -> GrantConflict:
+    return GrantConflict(Message("the access of %(person)s was changed by another administrator; reload and try again", person=user_id))

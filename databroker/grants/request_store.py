@@ -9,25 +9,25 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from databroker.broker_client import AT_ONCE, BrokerClient, every
+from databroker.broker_client import PAGE_SIZE, BrokerClient, iter_records
 from databroker.grants.grant_records import AccessGrant, UserGrants
-from databroker.grants.grant_store import TRIES, AccessError, GrantStore, busy
+from databroker.grants.grant_store import MAX_ATTEMPTS, AccessError, GrantStore, grant_conflict
 from databroker.records import ACCESS_REQUEST, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
 from foundation.web.message import Message
 
 # OPEN waits for approvers; APPROVED has them all, and its access is being given; OVER needs nothing more.
 PENDING, APPROVED, CLOSED = "open", "approved", "over"
-LIFETIME = 86400.0  # seconds that a request waits
-MOST_OPEN = 5  # of one person for one route
-_OVER_FOR = 60.0  # seconds for which a place is kept whose request is over
-_TOO_MANY = Message(
+LIFETIME_SECONDS = 86400.0  # seconds that a request waits
+MAX_PENDING = 5  # of one person for one route
+_CLOSED_RETENTION = 60.0  # seconds for which a place is kept whose request is over
+_QUOTA_MESSAGE = Message(
     "you already have %(times)s open requests for this application: wait for a decision, or withdraw one and request again a minute later",
-    times=MOST_OPEN,
+    times=MAX_PENDING,
 )
 
 
-class TooManyAsked(AccessError):
+class RequestQuotaExceeded(AccessError):
     """Somebody asks again and again for the same."""
 
     status = 429
@@ -47,7 +47,7 @@ class AccessApproval(RecordValue):
     @property
     def identifiers(self) -> frozenset[str]:
         """What it is compared by: two with a name in common are one person's, who must not stand for two."""
-        return _names(self.user_id, self.email, *self.secret_viewers)
+        return _identifiers(self.user_id, self.email, *self.secret_viewers)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -79,12 +79,12 @@ class AccessRequest(RecordValue):
 
     @property
     def expires_at(self) -> float:
-        return self.requested_at + LIFETIME
+        return self.requested_at + LIFETIME_SECONDS
 
     @property
     def identifiers(self) -> frozenset[str]:
         """Names of who has asked, to be compared with those of an approval."""
-        return _names(self.user_id, self.email, self.account_id)
+        return _identifiers(self.user_id, self.email, self.account_id)
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
@@ -93,17 +93,17 @@ class AccessRequest(RecordValue):
         if not all(math.isfinite(number) for number in (asked.duration_seconds, asked.requested_at, asked.grant_expires_at)):
             raise ValueError("an access request needs a start and a duration")
         if not all(isinstance(text, str) and text for text in (asked.request_id, asked.user_id, asked.route)) or not record.id.startswith(
-            place(asked.user_id, asked.issuer)
+            slot_prefix(asked.user_id, asked.issuer)
         ):
             raise ValueError("an access request needs a user and a route")
         return asked
 
 
-def _names(*names: str) -> frozenset[str]:
+def _identifiers(*names: str) -> frozenset[str]:
     return frozenset(name for name in names if name)
 
 
-def place(user_id: str, issuer: str, route: str = "") -> str:
+def slot_prefix(user_id: str, issuer: str, route: str = "") -> str:
     """Beginning of the ids of a person's records, of one route's or of all."""
     person = _digest([user_id, issuer])
     return f"{person}-{_digest([route])}-" if route else f"{person}-"
@@ -129,37 +129,37 @@ class AccessRequestStore:
         self._broker = broker
         self._clock = clock
 
-    async def require_place(self, asked: AccessRequest) -> None:
+    async def check_quota(self, asked: AccessRequest) -> None:
         """TooManyAsked where there is none for this request, before anybody is told of it."""
-        async for _ in self._places(asked):
+        async for _ in self._free_slots(asked):
             return
-        raise TooManyAsked(_TOO_MANY)
+        raise RequestQuotaExceeded(_QUOTA_MESSAGE)
 
     async def add(self, asked: AccessRequest) -> None:
         """Let a request wait.  TooManyAsked: each place is written by one alone, so no flood gets past it."""
-        async for id, version in self._places(asked):
+        async for id, version in self._free_slots(asked):
             try:
                 await self._put(id, asked, version)
             except VersionConflict:
                 continue
             return
-        raise TooManyAsked(_TOO_MANY)
+        raise RequestQuotaExceeded(_QUOTA_MESSAGE)
 
-    async def _places(self, asked: AccessRequest) -> AsyncGenerator[tuple[str, int]]:
+    async def _free_slots(self, asked: AccessRequest) -> AsyncGenerator[tuple[str, int]]:
         """Free places, with the version that is there.  One whose request is over is free a minute later: to ask and withdraw, again and
         again, would be a flood as well."""
-        beginning = place(asked.user_id, asked.issuer, asked.route)
-        for number in range(MOST_OPEN):
+        beginning = slot_prefix(asked.user_id, asked.issuer, asked.route)
+        for number in range(MAX_PENDING):
             record = await self._broker.get(ACCESS_REQUEST, f"{beginning}{number}")
-            if record is not None and ((held := _held(record)).request.state == CLOSED or held.request.expires_at > self._clock()):
+            if record is not None and ((held := _from_record(record)).request.state == CLOSED or held.request.expires_at > self._clock()):
                 continue
             yield f"{beginning}{number}", 0 if record is None else record.version
 
     async def find(self, id: str, nonce: str) -> StoredAccessRequest | None:
         """The request that waits at this place; None where it is another one by now."""
         record = await self._broker.get(ACCESS_REQUEST, id)
-        held = None if record is None else _held(record)
-        return held if held is not None and held.request.request_id == nonce and self._waits(held) else None
+        held = None if record is None else _from_record(record)
+        return held if held is not None and held.request.request_id == nonce and self._is_pending(held) else None
 
     async def change(self, held: StoredAccessRequest, asked: AccessRequest) -> None:
         """Write over the version that was read; VersionConflict where somebody else was first."""
@@ -171,42 +171,42 @@ class AccessRequestStore:
 
     async def close_all(self, user_id: str, issuer: str, route: str) -> None:
         """Close each request that waits of this person for this route; AccessBusy where others change them each time."""
-        for _ in range(TRIES):
-            waiting = await self._waiting(place(user_id, issuer, route), MOST_OPEN)
+        for _ in range(MAX_ATTEMPTS):
+            waiting = await self._pending(slot_prefix(user_id, issuer, route), MAX_PENDING)
             if not waiting:
                 return
             for held in waiting:
                 with suppress(VersionConflict):
                     await self.close(held)
-        raise busy(user_id)
+        raise grant_conflict(user_id)
 
-    async def of_person(self, user_id: str, issuer: str) -> list[StoredAccessRequest]:
-        return await self._waiting(place(user_id, issuer), AT_ONCE)
+    async def list_for(self, user_id: str, issuer: str) -> list[StoredAccessRequest]:
+        return await self._pending(slot_prefix(user_id, issuer), PAGE_SIZE)
 
-    async def _waiting(self, beginning: str, most: int) -> list[StoredAccessRequest]:
+    async def _pending(self, beginning: str, most: int) -> list[StoredAccessRequest]:
         found = await self._broker.page(ACCESS_REQUEST, beginning, most)
-        own = [_readable(record) for record in found if record.id.startswith(beginning)]
-        return [held for held in own if held is not None and self._waits(held)]
+        own = [_parse_record(record) for record in found if record.id.startswith(beginning)]
+        return [held for held in own if held is not None and self._is_pending(held)]
 
-    async def all(self) -> AsyncGenerator[StoredAccessRequest]:
+    async def iter_pending(self) -> AsyncGenerator[StoredAccessRequest]:
         """Every request that waits, of everybody."""
-        async for record in every(self._broker, ACCESS_REQUEST):
-            if (held := _readable(record)) is not None and self._waits(held):
+        async for record in iter_records(self._broker, ACCESS_REQUEST):
+            if (held := _parse_record(record)) is not None and self._is_pending(held):
                 yield held
 
-    def _waits(self, held: StoredAccessRequest) -> bool:
+    def _is_pending(self, held: StoredAccessRequest) -> bool:
         return held.request.state != CLOSED and held.request.expires_at > self._clock()
 
     async def _put(self, id: str, asked: AccessRequest, version: int) -> None:
-        ends = self._clock() + _OVER_FOR if asked.state == CLOSED else asked.expires_at
+        ends = self._clock() + _CLOSED_RETENTION if asked.state == CLOSED else asked.expires_at
         await self._broker.put(ACCESS_REQUEST, id, asked.to_data(), expires=ends, only_if_version=version)
 
 
-def _held(record: Record) -> StoredAccessRequest:
+def _from_record(record: Record) -> StoredAccessRequest:
     return StoredAccessRequest(record.id, record.version, AccessRequest.from_record(record))
 
 
-def _readable(record: Record) -> StoredAccessRequest | None:
+def _parse_record(record: Record) -> StoredAccessRequest | None:
     asked = AccessRequest.parse(record)
     return StoredAccessRequest(record.id, record.version, asked) if asked is not None else None
 

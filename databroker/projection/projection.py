@@ -8,9 +8,9 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error, models
 
-from databroker.broker_client import BrokerClient, every
-from databroker.claims import CountedWords
-from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, Session, User
+from databroker.broker_client import BrokerClient, iter_records
+from databroker.claims import ProviderClaims
+from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.projection import rows
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, StartOver
@@ -46,7 +46,7 @@ class Projection:
     row behind.
     """
 
-    def __init__(self, client: BrokerClient, counted: CountedWords | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
+    def __init__(self, client: BrokerClient, counted: ProviderClaims | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
         self._client = client
         self.counted = counted
         self._pause = pause  # seconds between two batches; a batch gathers changes for as long
@@ -125,7 +125,7 @@ class Projection:
             await sync_to_async(rows.write)(await batch_of(self._client, touched, self.counted))
 
 
-async def batch_of(client: BrokerClient, touched: Touched, counted: CountedWords | None) -> rows.RowBatch:
+async def batch_of(client: BrokerClient, touched: Touched, counted: ProviderClaims | None) -> rows.RowBatch:
     """Rows of these ids, as the store has their records now."""
     batch = rows.RowBatch(counted)
     for model, id in sorted(touched, key=lambda entry: entry[1]):
@@ -134,7 +134,7 @@ async def batch_of(client: BrokerClient, touched: Touched, counted: CountedWords
 
 
 async def batches_of(
-    client: BrokerClient, model: type[models.Model], counted: CountedWords | None, ids: set[str]
+    client: BrokerClient, model: type[models.Model], counted: ProviderClaims | None, ids: set[str]
 ) -> AsyncGenerator[rows.RowBatch]:
     """Rows of all records of a table, whose ids are added to `ids`."""
     batch = rows.RowBatch(counted)
@@ -150,7 +150,7 @@ async def batches_of(
 
 async def records_of(client: BrokerClient, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
     """Each id that has a record of any of these types, in order, with its record of each."""
-    pages = [every(client, type) for type in types]
+    pages = [iter_records(client, type) for type in types]
     firsts = [await anext(each, None) for each in pages]
     while ids := [record.id for record in firsts if record is not None]:
         id = min(ids)
@@ -172,7 +172,7 @@ def add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Reco
     others.
     """
     if not rows.is_storable(id):
-        log.warning("record id not representable", table=model.__name__, id=id[:LONGEST_ID])
+        log.warning("record id not representable", table=model.__name__, id=id[:MAX_ID_LENGTH])
         return
     try:
         if any(records):

@@ -7,7 +7,7 @@ from asgiref.sync import sync_to_async
 from django.db import models
 
 from databroker.broker_client import BrokerClient
-from databroker.claims import CountedWords
+from databroker.claims import ProviderClaims
 from databroker.projection import rows
 from databroker.projection.projection import BATCH, TYPES, Touched, batch_of, batches_of
 
@@ -20,7 +20,7 @@ class TableCheck:
     """Check of all tables.  `records` counts those read, by table; `wrong` holds (table, id) of rows that are not as their records."""
 
     client: BrokerClient
-    counted: CountedWords | None = None
+    counted: ProviderClaims | None = None
     settles: float = SETTLES
     records: dict[type[models.Model], int] = field(default_factory=dict)
     wrong: Touched = field(default_factory=set)

@@ -9,8 +9,8 @@ from typing import Any
 from django.db import Error, connection, models, transaction
 
 from config.issuers import applies_to_issuer
-from databroker.claims import CountedWords
-from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
+from databroker.claims import ProviderClaims
+from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record, issuer_in
 from foundation.email_address import canonical_email, display_name
 from foundation.errors import BrokerError
@@ -31,7 +31,7 @@ class RowBatch:
     """Rows to write and ids to remove.  `members` says who is in which group; `counted` says what counts of a
     provider's words: groups besides the directory's, and addresses."""
 
-    counted: CountedWords | None = None
+    counted: ProviderClaims | None = None
     written: list[models.Model] = field(default_factory=list)
     gone: list[tuple[type[models.Model], str]] = field(default_factory=list)
     members: list[Membership] = field(default_factory=list)
@@ -47,7 +47,7 @@ def add_session(rows: RowBatch, id: str, session: Record) -> None:
     data = session.data
     row = Session(
         id=id,
-        user_id=_text(data, "user_id", LONGEST_ID) or None,
+        user_id=_text(data, "user_id", MAX_ID_LENGTH) or None,
         started_at=moment(data.get("issued_at")),
         expires_at=moment(data.get("expires_at")),
         client_address=_text(data, "client_address", 64),
@@ -72,7 +72,7 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
         last_sign_in_at=moment(said.get("last_sign_in_at")),
     )
     prefix = rows.counted.prefix_of(id) if rows.counted else ""
-    listed = {storable(f"{prefix}{group}")[:LONGEST_ID] for group in known.get("group_ids") or ()}
+    listed = {storable(f"{prefix}{group}")[:MAX_ID_LENGTH] for group in known.get("group_ids") or ()}
     claimed = {group for group in rows.counted.groups_of(id, said) if is_storable(group)} if rows.counted else set()
     rows.members.extend(
         Membership(user_id=id, group_id=group, from_directory=group in listed, from_claim=group in claimed)
@@ -81,7 +81,7 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
     return rows.written.append(row)
 
 
-def _addresses(counted: CountedWords | None, id: str, said: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[str, str]:
+def _addresses(counted: ProviderClaims | None, id: str, said: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[str, str]:
     """Return the address by which a user may be named and found, and the one by which they may not.
 
     The sign-in's must be verified, and the directory's must not be the very one that the sign-in calls unverified; both must be the
@@ -316,7 +316,7 @@ def storable(value: Any) -> str:
 
 def is_storable(id: str) -> bool:
     """Whether an id can be stored as it is: another one in its place would be somebody else's."""
-    return len(id) <= LONGEST_ID and storable(id) == id
+    return len(id) <= MAX_ID_LENGTH and storable(id) == id
 
 
 def moment(seconds: Any) -> datetime | None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from config.options import Options
-from databroker.broker_client import BrokerClient, every
+from databroker.broker_client import BrokerClient, iter_records
 from databroker.claims import verified_email
 from databroker.records import USER, Record
 from databroker.rpc.remote_broker import RemoteBroker
@@ -47,7 +47,7 @@ async def users_by_email(broker: BrokerClient, written: Collection[str], options
     meant = {email: each for each in written if (email := canonical_email(each))}
     found = dict[str, list[Record]]()
     if meant:
-        async for record in every(broker, USER):
+        async for record in iter_records(broker, USER):
             email = canonical_email(verified_email(record.id, record.data, options.providers))
             if email in meant:
                 found.setdefault(meant[email], []).append(record)

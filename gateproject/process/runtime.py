@@ -22,7 +22,7 @@ from authorize.ext_authz_types import ExtAuthzDependencies
 from config.config_watcher import ConfigWatcher
 from config.inspect.config_diff import ConfigSnapshot
 from config.options import Options
-from databroker.claims import CountedWords
+from databroker.claims import ProviderClaims
 from databroker.service import DataBrokerService
 from databroker.store.factory import open_store
 from foundation.errors import ConfigError, Problem
@@ -105,7 +105,7 @@ class Runtime:
             has_replica=self.options.services != "databroker",
             has_tables=self.peers.is_primary and self.options.services in AUTHENTICATE_ROLES,
             tells_activity=self.options.has_admin_reader,
-            counted=CountedWords.from_options(self.options),
+            counted=ProviderClaims.from_options(self.options),
         )
         decisions = DecisionLog(persistence.write_entries, clock=self.clock)
         self._resources = SharedResources(decisions, on_session_activity=self.databroker.activity.saw, broker=self.databroker.client)
@@ -339,7 +339,7 @@ class Runtime:
         """Apply the new configuration to each subsystem. Access comes first: revocations take effect even if later steps fail."""
         options, resources = services.options, self._resources
         state = None if services.proxy is None else services.proxy.data_plane.forwarding_table
-        staleness, counted = options.session_staleness.total_seconds(), CountedWords.from_options(options)
+        staleness, counted = options.session_staleness.total_seconds(), ProviderClaims.from_options(options)
         steps: list[tuple[str, ReloadStep]] = [
             ("open streams", resources.streams.on_policy_change),
             ("metrics", lambda: self._metrics.serve(options, taken)),

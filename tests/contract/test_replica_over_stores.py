@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from databroker.claims import CountedWords, GroupsClaim
+from databroker.claims import GroupsClaim, ProviderClaims
 from databroker.models import Group, Membership, Session, User
 from databroker.projection.projection import Projection
 from databroker.records import DIRECTORY_USER, SESSION, USER
@@ -148,7 +148,7 @@ async def test_the_admins_tables_follow_and_start_over_with_a_server_that_lost_i
         await store.close()
 
 
-CLAIM = CountedWords((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
+CLAIM = ProviderClaims((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
 
 
 @pytest.mark.parametrize("kind", ["memory", "kvstore", "database_on_sqlite", "database_on_postgresql"])

@@ -46,7 +46,7 @@ def people() -> None:
     row(Session, id="s2", user_id="oidc/oezge", client_address="192.0.2.22")
 
 
-@pytest.mark.parametrize("few", [0, row_search.FEW])
+@pytest.mark.parametrize("few", [0, row_search.SMALL_RESULT])
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
 from config.options import Options
-from databroker.claims import CountedWords
+from databroker.claims import ProviderClaims
 from databroker.projection.projection_verifier import TableCheck
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import open_broker
@@ -37,7 +37,7 @@ class Command(ConfiguredCommand):
 
     async def _check(self, options: Options, with_repair: bool) -> bool:
         async with open_broker(options) as broker:
-            check = TableCheck(broker, CountedWords.from_options(options))
+            check = TableCheck(broker, ProviderClaims.from_options(options))
             await check.run()
             for model, count in check.records.items():
                 wrong = sum(table is model for table, _ in check.wrong)

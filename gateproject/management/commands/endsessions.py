@@ -8,8 +8,8 @@ from django.db import Error
 
 from config.options import Options
 from databroker.audit_log import AuditAction, record_command
-from databroker.broker_client import BrokerClient, every
-from databroker.end_sessions import batches, end_sessions, end_sessions_of_user
+from databroker.broker_client import BrokerClient, iter_records
+from databroker.end_sessions import batched, end_sessions, end_sessions_for_user
 from databroker.models import Session, User
 from databroker.records import SESSION
 from foundation.errors import BrokerError
@@ -53,9 +53,9 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
             if sessions is not None:
                 return len(await end_sessions(broker, sessions))
             if ids is not None:
-                return sum([len(await end_sessions_of_user(broker, id)) for id in ids])
-            everybody = (record.id async for record in every(broker, SESSION))
-            return sum([len(await end_sessions(broker, batch)) async for batch in batches(everybody)])
+                return sum([len(await end_sessions_for_user(broker, id)) for id in ids])
+            everybody = (record.id async for record in iter_records(broker, SESSION))
+            return sum([len(await end_sessions(broker, batch)) async for batch in batched(everybody)])
         except BrokerError:
             for id, model, action in whom:
                 await asyncio.to_thread(record_command, command_line_user(), action.failure, id, model)

@@ -32,7 +32,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.route_settings import default_ports, route_table
 from config.fields.basic_types import duration
 from config.options import Options
-from databroker.admin.directory_run_admin import last_reading
+from databroker.admin.directory_run_admin import describe_last_success
 from foundation.errors import BrokerError, ConfigError
 from gateproject.management.broker_access import open_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, configured, unusable
@@ -115,7 +115,7 @@ def current_routes() -> tuple[Options, RouteTable]:
 def _logged(request_id: str, options: Options) -> Explanation:
     try:
         row = LoggedDecision.objects.filter(request_id=request_id).order_by("pk").last()
-        directory = last_reading(row.decided_at.timestamp(), options.record_id_prefix_for(row.user_id)) if row is not None else ""
+        directory = describe_last_success(row.decided_at.timestamp(), options.record_id_prefix_for(row.user_id)) if row is not None else ""
     except Error as error:
         raise CommandError(f"cannot read the decision log from the database of this configuration: {error}") from None
     if row is None:

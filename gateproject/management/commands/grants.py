@@ -22,7 +22,7 @@ from databroker.audit_log import AuditAction, record_command
 from databroker.broker_client import BrokerClient
 from databroker.claims import verified_email
 from databroker.grants.grant_records import AccessGrant, UserGrants
-from databroker.grants.grant_store import AccessError, GrantStore, checked_why
+from databroker.grants.grant_store import AccessError, GrantStore, validate_reason
 from databroker.grants.request_store import end_early
 from databroker.models import User
 from databroker.records import USER, UserRecord
@@ -71,14 +71,14 @@ class Command(ConfiguredCommand):
         route, now = _route(options, arguments["route"]), time.time()
         async with open_broker(options) as broker:
             user = await _person(broker, arguments["user"], options)
-            until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
+            until, why = now + _seconds(arguments["lifetime"]), validate_reason(arguments["why"])
             by = f"{command_line_user()} (command line)"
             access = AccessGrant(secrets.token_hex(8), route.grant_key, now, until, by, why, route_name(route))
             words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {format_utc(until)}: {why}"
             # Audit first, so that an action that cannot be logged is not performed.
             await _record(AuditAction.GRANT_ACCESS, user.id, words)
             try:
-                await GrantStore(broker).give(user, access)
+                await GrantStore(broker).grant(user, access)
             except (AccessError, BrokerError):
                 await _record(AuditAction.GRANT_ACCESS.failure, user.id, words)
                 raise
@@ -87,7 +87,7 @@ class Command(ConfiguredCommand):
     async def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
         async with open_broker(options) as broker:
             accesses, ended = GrantStore(broker), 0
-            for record, access in _chosen([each async for each in accesses.list()], arguments, options):
+            for record, access in _chosen([each async for each in accesses.iter_grants()], arguments, options):
                 words = f"{_name(record.display_name, record.user_id)}, {access.route_name}"
                 await _record(AuditAction.REVOKE_ACCESS, record.user_id, words)
                 try:
@@ -103,7 +103,7 @@ class Command(ConfiguredCommand):
     async def _list(self, options: Options, arguments: dict[str, Any]) -> None:
         routes = {route.grant_key for route in options.policy if route.uses_temporary_access}
         async with open_broker(options) as broker:
-            found = [_described(held, routes) async for held in GrantStore(broker).list()]
+            found = [_described(held, routes) async for held in GrantStore(broker).iter_grants()]
         if arguments["json"]:
             self.stdout.write(json.dumps(found, indent=2))
             return

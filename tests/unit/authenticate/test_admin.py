@@ -15,7 +15,7 @@ import authenticate.admin as admin_page
 import databroker.admin.session_admin
 from authenticate.access_requests.access_request_service import AccessActor
 from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog
-from databroker.grants.grant_records import KEPT, AccessGrant
+from databroker.grants.grant_records import RETENTION_SECONDS, AccessGrant
 from databroker.grants.grant_store import GrantStore
 from databroker.models import AuditEntry
 from databroker.records import Record, UserRecord
@@ -55,7 +55,7 @@ class Admin:
 
     def give(self, why: str = "the year's end") -> None:
         access = AccessGrant("a1", "some key", NOW, NOW + HOUR, "bob", why, "wages")
-        async_to_sync(GrantStore(self.world.broker, lambda: NOW).give)(UserRecord("oidc/ann", name="ann", issuer=ISSUER), access)
+        async_to_sync(GrantStore(self.world.broker, lambda: NOW).grant)(UserRecord("oidc/ann", name="ann", issuer=ISSUER), access)
 
     def ask(self, name: str = "ann", **said: Any) -> str:
         held = async_to_sync(self.world.ask)(name, **said)
@@ -143,7 +143,7 @@ def test_access_that_expired_is_shown_as_such_for_a_day_without_a_button(admin: 
     assert buttons(page) == []
     assert "No user has temporary access. Expired within the last day ann , wages ," in text_of(page)
     assert "nothing was changed" in admin.press(do="revoke", access="oidc/ann a1")
-    admin.world.now += KEPT
+    admin.world.now += RETENTION_SECONDS
     assert "Expired" not in text_of(admin.pages.get(PAGE))
 
 

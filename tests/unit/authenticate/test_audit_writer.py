@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from authenticate import audit_writer
 from authenticate.audit_writer import AuditWriter
-from databroker.audit_log import pushed_entry
+from databroker.audit_log import scim_entry
 from databroker.models import AppendOnly, AuditEntry
 from tests.support.database import in_database
 
@@ -18,7 +18,7 @@ NOW = 1_800_000_000.0
 
 
 def push(number: int) -> AuditEntry:
-    return pushed_entry(NOW + number, "192.0.2.7", "changed the user", "user", f"okta/{number}", "Ann")
+    return scim_entry(NOW + number, "192.0.2.7", "changed the user", "user", f"okta/{number}", "Ann")
 
 
 def rows() -> list[tuple[str, float]]:

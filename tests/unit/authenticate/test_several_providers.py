@@ -201,14 +201,14 @@ async def test_who_has_an_id_after_somebody_else_has_nothing_of_theirs(
     now = site.clock()
     access = AccessGrant("a" * 32, "app", now, now + 600, "boss", "to look")
     accesses = GrantStore(site.broker, site.clock)
-    await accesses.give(user, access)
+    await accesses.grant(user, access)
     later = SeveralSite(
         tmp_path, site.idps, django_pages, identity_providers=[entry("corp", site.idps["corp"]), entry("partner", site.idps["third"])]
     )
     later.broker = site.broker
     heir = SessionRecord("heir", session.user_id, "alice", "partner", now, now + 600, issuer=site.idps["third"].issuer)
-    assert await accesses.of(session.user_id, session.effective_issuer) == [access]
-    assert await accesses.of(heir.user_id, heir.effective_issuer) == []
+    assert await accesses.active_for(session.user_id, session.effective_issuer) == [access]
+    assert await accesses.active_for(heir.user_id, heir.effective_issuer) == []
     assert user_of(heir, await site.broker.get(USER, session.user_id)).name == ""
     assert await later.service.sessions.get_for_user_of(heir, session.id, now) is None
     await later.service.stop()

@@ -22,14 +22,14 @@ from databroker.audit_log import (
     ActorKind,
     AuditAction,
     AuditLog,
-    AuditLogAway,
+    AuditLogUnavailable,
     administrator,
     csv_lines,
-    name_of,
-    program_log,
     record_action,
     record_command,
+    service_account_log,
     session_entry,
+    session_label,
 )
 from databroker.grants.grant_store import AccessError
 from databroker.models import AuditEntry, Session, User
@@ -74,7 +74,7 @@ def test_a_name_longer_than_its_column_is_cut():
 
 
 def test_somebody_without_an_account_is_told_of_too():
-    record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org", object_id="oidc/bob", stranger=BOB)
+    record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org", object_id="oidc/bob", non_administrator=BOB)
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.actor_kind, entry.actor_id, entry.object_repr) == ("bob@a.org", "user", "oidc/bob", "bob@a.org")
     assert not get_user_model().objects.exists()
@@ -84,18 +84,18 @@ def test_a_stranger_who_knocks_again_and_again_fills_no_table():
     request = request_of(AnonymousUser())
     with capture_logs() as logged:
         for _ in range(20):
-            record_action(request, "was refused", object_repr="bob@a.org", object_id="oidc/bob", stranger=BOB)
-        record_action(request, "was refused", object_repr="eve@a.org", object_id="oidc/eve", stranger=replace(BOB, id="oidc/eve"))
+            record_action(request, "was refused", object_repr="bob@a.org", object_id="oidc/bob", non_administrator=BOB)
+        record_action(request, "was refused", object_repr="eve@a.org", object_id="oidc/eve", non_administrator=replace(BOB, id="oidc/eve"))
     assert sorted(AuditEntry.objects.values_list("object_id", flat=True)) == ["oidc/bob", "oidc/eve"]
     assert len(logged) == 21
 
 
 def test_a_stranger_who_comes_back_later_is_told_of_again():
     request = request_of(AnonymousUser())
-    record_action(request, "was refused", object_repr="bob@a.org", stranger=BOB)
+    record_action(request, "was refused", object_repr="bob@a.org", non_administrator=BOB)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE databroker_auditentry SET occurred_at = %s", [timezone.now() - timedelta(minutes=2)])
-    record_action(request, "was refused", object_repr="bob@a.org", stranger=BOB)
+    record_action(request, "was refused", object_repr="bob@a.org", non_administrator=BOB)
     assert AuditEntry.objects.count() == 2
 
 
@@ -140,9 +140,9 @@ def test_an_administrator_is_named_by_what_is_theirs_alone(user_id, facts, expec
 
 def test_a_session_is_named_in_words_that_outlive_it():
     row(User, id="oidc/bob", email="bob@a.org")
-    assert name_of(Session(id="s", user_id="oidc/bob", client_address="192.0.2.1")) == "bob@a.org, from 192.0.2.1"
-    assert name_of(Session(id="s", user_id="oidc/none")) == "oidc/none, from an unknown address"
-    assert name_of(Session(id="s")) == "an unknown user, from an unknown address"
+    assert session_label(Session(id="s", user_id="oidc/bob", client_address="192.0.2.1")) == "bob@a.org, from 192.0.2.1"
+    assert session_label(Session(id="s", user_id="oidc/none")) == "oidc/none, from an unknown address"
+    assert session_label(Session(id="s")) == "an unknown user, from an unknown address"
 
 
 def test_what_a_command_does_is_told_by_who_typed_it_each_time():
@@ -213,7 +213,7 @@ class Recorded(AuditLog):
 
     async def record(self, action, model, objects):
         if len(self.actions) == self.most:
-            raise AuditLogAway("full")
+            raise AuditLogUnavailable("full")
         self.actions.append(action)
 
 
@@ -235,7 +235,7 @@ async def test_a_step_is_told_of_before_it_is_taken_and_where_it_fails_if_that_c
 
 async def test_what_can_not_be_told_of_is_not_done():
     step = Recorded(BOB, "", most=0).step(AuditAction.END_SESSION, Session, [])
-    with pytest.raises(AuditLogAway):
+    with pytest.raises(AuditLogUnavailable):
         await step.__aenter__()
 
 
@@ -251,7 +251,7 @@ async def test_what_can_not_be_told_of_is_not_done():
     ids=ascii,
 )
 def test_what_no_database_holds_or_no_page_should_show_is_replaced(text, stored):
-    async_to_sync(program_log(text, text, lambda: 0.0, "").record)(text, Session, [(text, text)])
+    async_to_sync(service_account_log(text, text, lambda: 0.0, "").record)(text, Session, [(text, text)])
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.actor_id) == (f"{stored} (API)", f"service_account/{stored}")
     assert (entry.client_address, entry.action, entry.object_id, entry.object_repr) == (stored,) * 4

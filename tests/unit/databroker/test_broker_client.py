@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from databroker.broker_client import ForgettingBroker, consume_once, update
+from databroker.broker_client import InvalidatingBroker, consume_once, update
 from databroker.records import SESSION, USED_ID
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
@@ -53,7 +53,7 @@ async def test_a_broker_that_is_away_spends_nothing():
 
 async def test_a_deletion_is_heard_of_at_once_when_it_is_done() -> None:
     heard: list[tuple[str, str]] = []
-    broker = ForgettingBroker(MemoryStore(), lambda type, id: heard.append((type, id)))
+    broker = InvalidatingBroker(MemoryStore(), lambda type, id: heard.append((type, id)))
     await broker.put(SESSION, "a", {})
     assert heard == []
     assert await broker.delete(SESSION, "a")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from databroker.claims import CountedWords, claims_at, flattened, groups_among, groups_in
+from databroker.claims import ProviderClaims, claims_at, flattened, groups_among, groups_in
 from databroker.store.frozen import frozen_data
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues
 from tests.support.options import make_options
@@ -120,8 +120,8 @@ def test_the_claim_may_stand_inside_another() -> None:
 def test_the_groups_of_a_person_are_those_of_the_configured_issuer(
     tmp_path: Path, user_id: str, user: dict[str, Any], groups: tuple[str, ...]
 ) -> None:
-    assert CountedWords.from_options(make_options(tmp_path)).groups_of(user_id, user) == groups
-    assert CountedWords.from_options(make_options(tmp_path, groups_claim="")).groups_of(user_id, user) == ()
+    assert ProviderClaims.from_options(make_options(tmp_path)).groups_of(user_id, user) == groups
+    assert ProviderClaims.from_options(make_options(tmp_path, groups_claim="")).groups_of(user_id, user) == ()
 
 
 def test_the_same_configuration_read_twice_counts_the_same_words(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_same_configuration_read_twice_counts_the_same_words(tmp_path: Path)
     said = several("corp", "partner")
     said["identity_providers"][0] |= {"directory_file": str(tmp_path / "people.yaml"), "icon": str(icon)}
     (tmp_path / "people.yaml").write_text("users: []\n")
-    first, second = (CountedWords.from_options(make_options(tmp_path, **said)) for _ in range(2))
+    first, second = (ProviderClaims.from_options(make_options(tmp_path, **said)) for _ in range(2))
     assert first == second
     said["identity_providers"][1]["domains"] = ["another.example"]
-    assert first != CountedWords.from_options(make_options(tmp_path, **said))
+    assert first != ProviderClaims.from_options(make_options(tmp_path, **said))

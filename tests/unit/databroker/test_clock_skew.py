@@ -3,28 +3,28 @@
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.clock_skew import AGAIN_AFTER, BORNE, ClockWatch
+from databroker.clock_skew import LOG_EVERY, MAX_SKEW_SECONDS, ClockSkewMonitor
 from foundation.telemetry import metrics
 
 DIFFERS = "clock skew exceeds limit"
 AGREES = "clock skew resolved"
 
 
-def said(watch: ClockWatch, *skews: float) -> list[tuple[str, float]]:
+def said(watch: ClockSkewMonitor, *skews: float) -> list[tuple[str, float]]:
     with capture_logs() as lines:
         for skew in skews:
-            watch.tell(skew)
+            watch.observe(skew)
     return [(line["event"], line.get("seconds_ahead", 0.0)) for line in lines]
 
 
-@pytest.mark.parametrize("skew", [BORNE + 1, -BORNE - 1, 86_400.04])
+@pytest.mark.parametrize("skew", [MAX_SKEW_SECONDS + 1, -MAX_SKEW_SECONDS - 1, 86_400.04])
 def test_a_clock_that_is_ahead_or_behind_is_told_and_measured(skew: float) -> None:
-    watch = ClockWatch()
+    watch = ClockSkewMonitor()
     assert said(watch, 0.3, skew, skew) == [(DIFFERS, round(skew, 1))]
     assert metrics.clock_skew._value.get() == skew
-    assert said(watch, *[skew] * AGAIN_AFTER) == [(DIFFERS, round(skew, 1))]
+    assert said(watch, *[skew] * LOG_EVERY) == [(DIFFERS, round(skew, 1))]
     assert said(watch, 0.3, 0.3) == [(AGREES, 0.0)]
 
 
 def test_what_questions_take_is_no_difference() -> None:
-    assert said(ClockWatch(), BORNE, -BORNE, 0.0) == []
+    assert said(ClockSkewMonitor(), MAX_SKEW_SECONDS, -MAX_SKEW_SECONDS, 0.0) == []

@@ -4,7 +4,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from databroker.end_sessions import AT_ONCE, INDEX_PAGE, batches, earlier_of, end_sessions, end_sessions_of_user, session_ids_of_user
+from databroker.end_sessions import (
+    CONCURRENCY,
+    INDEX_PAGE,
+    batched,
+    end_sessions,
+    end_sessions_for_user,
+    session_ids_for_user,
+    superseded_by,
+)
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -71,16 +79,16 @@ async def test_what_broke_off_is_finished_by_asking_again(store: Store, after: i
 
 
 async def test_those_that_live_are_named_before_anything_ends(store: Store) -> None:
-    assert await earlier_of(store, ["a", "b", "c"]) == ["a2", "a1", "b1"]
+    assert await superseded_by(store, ["a", "b", "c"]) == ["a2", "a1", "b1"]
     assert store.asked == []
 
 
 async def test_many_come_in_batches() -> None:
     async def all_of() -> AsyncIterator[str]:
-        for number in range(2 * AT_ONCE + 1):
+        for number in range(2 * CONCURRENCY + 1):
             yield str(number)
 
-    assert [len(batch) async for batch in batches(all_of())] == [AT_ONCE, AT_ONCE, 1]
+    assert [len(batch) async for batch in batched(all_of())] == [CONCURRENCY, CONCURRENCY, 1]
 
 
 async def test_all_sessions_of_one_user_are_found_and_end_and_nobody_elses() -> None:
@@ -91,7 +99,7 @@ async def test_all_sessions_of_one_user_are_found_and_end_and_nobody_elses() -> 
             await put_session(broker, f"{user.replace('/', '-')}-{number}", {"user_id": user})
     await put_session(broker, "gone", {"user_id": "oidc/ann"})
     await broker.delete(SESSION, "gone")
-    assert len(await session_ids_of_user(broker, "oidc/ann", str.casefold)) == 2 * (INDEX_PAGE + 3)
-    ended = await end_sessions_of_user(broker, "oidc/ann")
+    assert len(await session_ids_for_user(broker, "oidc/ann", str.casefold)) == 2 * (INDEX_PAGE + 3)
+    ended = await end_sessions_for_user(broker, "oidc/ann")
     assert set(ended) == {f"oidc-ann-{number}" for number in range(INDEX_PAGE + 3)}
-    assert [len(await session_ids_of_user(broker, user)) for user in users] == [0, *[INDEX_PAGE + 3] * 3]
+    assert [len(await session_ids_for_user(broker, user)) for user in users] == [0, *[INDEX_PAGE + 3] * 3]

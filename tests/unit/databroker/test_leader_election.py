@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from databroker.leader_election import DoneElsewhere, run_alone, run_elected
+from databroker.leader_election import LeaseHeldElsewhere, run_elected, run_exclusive
 from databroker.store.base import Lease
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -178,10 +178,10 @@ async def test_work_that_is_done_alone_is_done_by_one() -> None:
         await may_end.wait()
         return "done"
 
-    first = asyncio.create_task(run_alone(store, "work", work))
+    first = asyncio.create_task(run_exclusive(store, "work", work))
     await begun.wait()
-    with pytest.raises(DoneElsewhere):
-        await run_alone(store, "work", work)
+    with pytest.raises(LeaseHeldElsewhere):
+        await run_exclusive(store, "work", work)
     may_end.set()
     assert await first == "done"
-    assert await run_alone(store, "work", work) == "done"
+    assert await run_exclusive(store, "work", work) == "done"

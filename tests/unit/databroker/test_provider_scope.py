@@ -2,7 +2,7 @@
 
 import pytest
 
-from databroker.broker_client import every
+from databroker.broker_client import iter_records
 from databroker.provider_scope import AnothersPerson, OwnRecords, own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER, SESSION
 from databroker.store.memory import MemoryStore
@@ -71,7 +71,7 @@ async def test_pages_go_on_to_the_last_of_one_s_own(broker: MemoryStore, type: s
         after = page[-1].id
         found += [record.id for record in page]
     names = [f"corp/{number}" if type == DIRECTORY_USER else str(number) for number in range(7)]
-    assert found == names == [record.id async for record in every(corp, type)]
+    assert found == names == [record.id async for record in iter_records(corp, type)]
 
 
 async def test_what_is_no_directory_s_is_as_it_is(broker: MemoryStore) -> None:

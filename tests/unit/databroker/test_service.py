@@ -6,7 +6,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.claims import CountedWords, GroupsClaim
+from databroker.claims import GroupsClaim, ProviderClaims
 from databroker.models import Group, Session
 from databroker.records import SESSION, USED_ID, USER
 from databroker.replica import UNKNOWN
@@ -60,8 +60,8 @@ async def test_stopping_ends_every_task():
 
 
 async def test_another_groups_claim_makes_the_tables_anew():
-    def claim(name: str) -> CountedWords:
-        return CountedWords((GroupsClaim(name, "oidc", "https://idp.example.com"),))
+    def claim(name: str) -> ProviderClaims:
+        return ProviderClaims((GroupsClaim(name, "oidc", "https://idp.example.com"),))
 
     async def shown(*groups: str) -> None:
         await eventually_equal(lambda: in_database(lambda: tuple(Group.objects.order_by("pk").values_list("pk", flat=True))), groups)

@@ -63,7 +63,7 @@ def decided(name: str, url: str) -> None:
 
 async def given_and_asked(broker: MemoryStore, name: str, why: str) -> None:
     user, route = UserRecord(f"oidc/{name}", email=f"{name}@example.com", issuer=ISSUER), f"wages of {name}"
-    await GrantStore(broker, lambda: NOW).give(user, AccessGrant("a1", "key", NOW, NOW + 3600, "carol", why, route))
+    await GrantStore(broker, lambda: NOW).grant(user, AccessGrant("a1", "key", NOW, NOW + 3600, "carol", why, route))
     asked = AccessRequest("n1", user.id, ISSUER, name, "other", f"the vault of {name}", why, 600.0, NOW)
     await AccessRequestStore(broker, lambda: NOW).add(asked)
 
@@ -183,7 +183,7 @@ def test_what_the_person_of_linked_accounts_has_is_on_the_page_of_each(tmp_path:
     people = People(tmp_path, **{**made, "identity_providers": linked, "groups_claim": None})
     access = AccessGrant("a1", "key", NOW, NOW + 3600, "carol", "an incident", "wages of ann")
     holder = UserRecord("verified_email/ann@example.com", name="ann", issuer="verified_email")
-    async_to_sync(GrantStore(people.broker, lambda: NOW).give)(holder, access)
+    async_to_sync(GrantStore(people.broker, lambda: NOW).grant)(holder, access)
     assert "wages of ann" in people.text()
     async_to_sync(given_and_asked)(people.broker, "ann", "what one account had before")
     assert "what one account had before" not in people.text()

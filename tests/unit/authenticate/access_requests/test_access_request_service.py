@@ -19,9 +19,9 @@ from authenticate.access_requests.access_request_service import (
 from authenticate.access_requests.access_webhook import AccessEvent
 from authorize.policy.identity import Identity
 from config.options import Options
-from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog, AuditLogAway
+from databroker.audit_log import Actor, ActorKind, AuditAction, AuditLog, AuditLogUnavailable
 from databroker.grants.grant_store import AccessError, GrantStore
-from databroker.grants.request_store import APPROVED, CLOSED, LIFETIME, MOST_OPEN, StoredAccessRequest, TooManyAsked
+from databroker.grants.request_store import APPROVED, CLOSED, LIFETIME_SECONDS, MAX_PENDING, RequestQuotaExceeded, StoredAccessRequest
 from databroker.records import ACCESS_GRANT, ACCESS_REQUEST, Record, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -43,7 +43,7 @@ class Told(AuditLog):
 
     async def record(self, action: str, model: Any, objects: Any) -> None:
         if self.world.is_full:
-            raise AuditLogAway("full")
+            raise AuditLogUnavailable("full")
         self.world.told.append((self.actor.name, action))
         await asyncio.sleep(0)
         if self.then is not None:
@@ -99,7 +99,7 @@ class World:
 
     async def given(self) -> list[tuple[str, float, str]]:
         accesses = GrantStore(self.broker, lambda: self.now)
-        return [(record.user_id, access.expires_at - NOW, access.granted_by) async for record, access in accesses.list()]
+        return [(record.user_id, access.expires_at - NOW, access.granted_by) async for record, access in accesses.iter_grants()]
 
     async def waiting(self, name: str) -> list[str]:
         return [held.request.display_name async for held in self.desk.pending_for(self.caller(name))]
@@ -300,7 +300,7 @@ async def test_what_was_refused_or_withdrawn_can_not_be_approved(world: World) -
 
 async def test_a_request_expires_by_itself(world: World) -> None:
     held = await world.ask()
-    world.now += LIFETIME
+    world.now += LIFETIME_SECONDS
     with pytest.raises(RequestNotFound):
         await world.approve(held)
     assert await world.given() == []
@@ -356,13 +356,13 @@ async def test_a_reason_that_is_required_is_there(world: World, why: str) -> Non
 
 
 async def test_a_flood_ends_at_so_many(world: World) -> None:
-    for _ in range(MOST_OPEN):
+    for _ in range(MAX_PENDING):
         await world.ask()
-    with pytest.raises(TooManyAsked):
+    with pytest.raises(RequestQuotaExceeded):
         await world.ask()
-    assert len(await world.desk.list_for(world.caller("ann"))) == MOST_OPEN
-    assert world.told == [("ann", "requests access")] * MOST_OPEN, "nor does it fill the audit log"
-    assert len(world.events) == MOST_OPEN
+    assert len(await world.desk.list_for(world.caller("ann"))) == MAX_PENDING
+    assert world.told == [("ann", "requests access")] * MAX_PENDING, "nor does it fill the audit log"
+    assert len(world.events) == MAX_PENDING
     await world.ask("eve")
 
 
@@ -430,7 +430,7 @@ async def test_without_the_audit_log_nothing_is_done(world: World) -> None:
         lambda: world.desk.withdraw(world.caller("ann"), held.id, held.request.request_id),
     ]
     for step in steps:
-        with pytest.raises(AuditLogAway):
+        with pytest.raises(AuditLogUnavailable):
             await step()
     assert [each.request for each in await world.desk.list_for(world.caller("ann"))] == [held.request]
     assert await world.given() == []
@@ -523,7 +523,7 @@ async def test_break_glass_limits(world: World) -> None:
             await world.desk.break_glass(world.caller("olga"), route, why, seconds)
     assert world.told == []
     world.is_full = True
-    with pytest.raises(AuditLogAway):
+    with pytest.raises(AuditLogUnavailable):
         await world.desk.break_glass(world.caller("olga"), route, "down", 600)
     assert await world.given() == []
     assert await world.waiting("olga") == [], "who may break the glass is no approver by that"

@@ -53,7 +53,7 @@ async def the_one(api: ApiSite) -> dict[str, Any]:
 
 
 async def given(api: ApiSite) -> list[str]:
-    return [held.user_id async for held, _ in GrantStore(api.site.broker, api.site.clock).list()]
+    return [held.user_id async for held, _ in GrantStore(api.site.broker, api.site.clock).iter_grants()]
 
 
 async def test_named_service_account_approves(sites: Any) -> None:

@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from authenticate.api.api_authenticator import ApiPrincipal
 from authenticate.api.api_call import ApiCall
-from databroker.audit_log import AuditLogAway
+from databroker.audit_log import AuditLogUnavailable
 from databroker.models import AuditEntry, User
 from databroker.records import ServiceAccountRecord
 from tests.support.database import in_database
@@ -38,5 +38,5 @@ async def test_a_log_that_can_not_be_written_stops_the_call(database: None, monk
         raise OperationalError("full")
 
     monkeypatch.setattr(type(AuditEntry.objects), "bulk_create", is_full)
-    with pytest.raises(AuditLogAway):
+    with pytest.raises(AuditLogUnavailable):
         await call().audit.record("does something", User, [("oidc/alice", "Alice")])

@@ -14,7 +14,7 @@ async def give(api: ApiSite, person: str, *ids: str) -> None:
     now = api.site.clock()
     for id in ids:
         access = AccessGrant(id, f"route-{id}", now, now + 3600, "ops", "to see", f"Route {id}")
-        await GrantStore(api.site.broker, api.site.clock).give(UserRecord(f"oidc/{person}", name=person, issuer="i"), access)
+        await GrantStore(api.site.broker, api.site.clock).grant(UserRecord(f"oidc/{person}", name=person, issuer="i"), access)
 
 
 async def listed(api: ApiSite, query: str = "") -> list[str]:

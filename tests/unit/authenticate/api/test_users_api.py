@@ -4,7 +4,7 @@ from pathlib import Path
 
 from django.core.handlers.asgi import ASGIHandler
 
-from databroker.claims import CountedWords
+from databroker.claims import ProviderClaims
 from databroker.models import AuditEntry, Group, Membership, User
 from databroker.projection.rows import RowBatch, add_session, add_user, write
 from databroker.records import SESSION, USER, Record
@@ -53,7 +53,7 @@ async def test_unauthoritative_address_finds_no_user(tmp_path: Path, idp: FakeId
     site = SeveralSite(tmp_path, {"corp": idp}, django_pages, identity_providers=several("corp", "partner")["identity_providers"])
 
     def make() -> None:
-        rows = RowBatch(CountedWords.from_options(site.options))
+        rows = RowBatch(ProviderClaims.from_options(site.options))
         for id, email in (("corp/1", "CEO@Corp.example"), ("partner/eve", "CEO@Corp.example"), ("partner/bob", "bob@partner.example")):
             add_user(rows, id, Record(USER, id, {"email": email, "name": email}, 1, 0.0), None)
             add_session(rows, f"s-{id}", Record(SESSION, f"s-{id}", {"user_id": id}, 1, 0.0))

@@ -7,7 +7,7 @@ import pytest
 from authenticate.directory import sync_run
 from authenticate.directory.snapshot import DirectorySnapshot, TimeBudget
 from authenticate.directory.sync_run import COMMAND, SyncOptions, SyncRun
-from databroker.leader_election import DoneElsewhere
+from databroker.leader_election import LeaseHeldElsewhere
 from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ProviderError
@@ -103,7 +103,7 @@ async def test_only_one_reads_at_a_time(desk: Desk) -> None:
     first = asyncio.create_task(desk.read())
     for _ in range(100):
         await asyncio.sleep(0)
-    with pytest.raises(DoneElsewhere):
+    with pytest.raises(LeaseHeldElsewhere):
         await desk.read(timeout=0.01)
     desk.source.may_answer.set()
     assert (await first).error == ""

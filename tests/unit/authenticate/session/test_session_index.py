@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authenticate.session.session_index import MAX_SIGN_IN_SECONDS, SessionIndex
-from databroker.broker_client import AT_ONCE as PAGE
+from databroker.broker_client import PAGE_SIZE as PAGE
 from databroker.records import SESSION_INDEX, SessionRecord
 from databroker.store.memory import MemoryStore
 

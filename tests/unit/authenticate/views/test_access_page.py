@@ -70,7 +70,7 @@ async def audited() -> list[tuple[str, str, str]]:
 
 
 async def given(site: Site) -> list[str]:
-    return [record.user_id async for record, _ in GrantStore(site.broker, site.clock).list()]
+    return [record.user_id async for record, _ in GrantStore(site.broker, site.clock).iter_grants()]
 
 
 async def test_request_approve_and_revoke(site: Site) -> None:

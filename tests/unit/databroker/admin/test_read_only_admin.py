@@ -13,7 +13,7 @@ from django.core.cache import cache
 from django.test import RequestFactory
 
 from databroker.admin import group_admin, session_admin
-from databroker.admin.read_only_admin import LARGE, CachedPaginator, time_column
+from databroker.admin.read_only_admin import CACHE_ABOVE, CachedPaginator, time_column
 from databroker.models import Group, Session, User
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
@@ -117,20 +117,20 @@ def _empty_cache() -> None:
 
 
 def test_a_large_list_is_counted_once() -> None:
-    rows = Rows(LARGE, "SELECT 1")
-    assert [CachedPaginator(rows, 50).count for _ in range(3)] == [LARGE] * 3
+    rows = Rows(CACHE_ABOVE, "SELECT 1")
+    assert [CachedPaginator(rows, 50).count for _ in range(3)] == [CACHE_ABOVE] * 3
     assert rows.counted == 1
 
 
 def test_a_small_list_is_counted_each_time() -> None:
-    rows = Rows(LARGE - 1, "SELECT 1")
-    assert CachedPaginator(rows, 50).count == LARGE - 1
+    rows = Rows(CACHE_ABOVE - 1, "SELECT 1")
+    assert CachedPaginator(rows, 50).count == CACHE_ABOVE - 1
     rows.rows -= 1
-    assert CachedPaginator(rows, 50).count == LARGE - 2
+    assert CachedPaginator(rows, 50).count == CACHE_ABOVE - 2
 
 
 def test_another_search_has_its_own_count() -> None:
-    assert CachedPaginator(Rows(LARGE, "SELECT 1"), 50).count == LARGE
+    assert CachedPaginator(Rows(CACHE_ABOVE, "SELECT 1"), 50).count == CACHE_ABOVE
     assert CachedPaginator(Rows(3, "SELECT 2"), 50).count == 3
 
 

@@ -5,13 +5,13 @@ from dataclasses import fields
 import pytest
 
 from databroker.admin.record_details import (
-    HIDDEN,
-    SHOWN_FIELDS,
-    broker_answer,
+    DISCLOSED_FIELDS,
+    REDACTED,
     claims,
+    fetch_or_message,
+    render_claims,
+    render_session_facts,
     session_facts,
-    shown_claims,
-    shown_facts,
 )
 from databroker.records import Record, SessionRecord
 from foundation.errors import BrokerError
@@ -28,7 +28,7 @@ HARMLESS = {
     "userinfo_claims",
     "client_address",
     "user_agent",
-    *SHOWN_FIELDS,
+    *DISCLOSED_FIELDS,
 }
 
 
@@ -39,7 +39,7 @@ def record(**data: object) -> Record:
 def test_no_field_is_shown_but_those_that_are_named() -> None:
     planted = {field.name: f"{MARK}-{field.name}." for field in fields(SessionRecord)}
     shown = session_facts(planted)
-    assert set(shown) == {*SHOWN_FIELDS, "can_be_refreshed"}
+    assert set(shown) == {*DISCLOSED_FIELDS, "can_be_refreshed"}
     secret = {field.name for field in fields(SessionRecord)} - HARMLESS
     assert secret == {"id_token", "access_token", "refresh_token", "unverified_id_token"}
     assert [name for name in secret if planted[name] in str(shown)] == []
@@ -89,17 +89,17 @@ def test_what_ties_tokens_together_is_left_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["access_token", "api_key", "apiKey", "client_secret", "Password", "assertion", "session_cookie"])
 def test_a_claim_whose_name_says_secret_is_hidden(name: str) -> None:
-    assert claims({"claims": {name: MARK}}) == [(name, HIDDEN)]
+    assert claims({"claims": {name: MARK}}) == [(name, REDACTED)]
     assert MARK not in str(claims({"claims": {"nested": {"deep": [{name: MARK}]}}}))
 
 
 def test_a_token_is_hidden_wherever_a_provider_repeats_it() -> None:
     data = {"access_token": MARK, "claims": {"picture": f"https://a.example/?t={MARK}", "list": [MARK], "name": "Ann"}}
-    assert claims(data) == [("list", HIDDEN), ("name", "Ann"), ("picture", HIDDEN)]
+    assert claims(data) == [("list", REDACTED), ("name", "Ann"), ("picture", REDACTED)]
 
 
 def test_what_looks_like_a_signed_token_is_hidden() -> None:
-    assert claims({"claims": {"hint": "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln"}}) == [("hint", HIDDEN)]
+    assert claims({"claims": {"hint": "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln"}}) == [("hint", REDACTED)]
 
 
 def test_a_claim_of_a_megabyte_is_cut() -> None:
@@ -107,28 +107,28 @@ def test_a_claim_of_a_megabyte_is_cut() -> None:
 
 
 def test_what_a_provider_says_can_not_become_markup() -> None:
-    shown = str(shown_claims((record(claims={"<b>": "<script>"}),)))
+    shown = str(render_claims((record(claims={"<b>": "<script>"}),)))
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
 
 
 def test_a_session_is_described_in_words() -> None:
     data = {"provider": "google", "access_token_expires_at": 1_700_000_000.0, "tokens_received_at": 0.0, "refresh_token": MARK}
-    shown = str(shown_facts((record(**data),)))
+    shown = str(render_session_facts((record(**data),)))
     for words in ("signed in at</b>: google", "14 Nov 2023, 22:13:20", "last refreshed</b>: -", "can be refreshed</b>: yes"):
         assert words in shown
     assert MARK not in shown
-    assert "ended" in shown_facts((None,))
+    assert "ended" in render_session_facts((None,))
 
 
 @pytest.mark.parametrize("seconds", [None, "x", -1.0, 1e300, float("inf"), float("nan")])
 def test_strange_times_are_none(seconds: object) -> None:
-    assert "access token until</b>: -" in str(shown_facts((record(access_token_expires_at=seconds),)))
+    assert "access token until</b>: -" in str(render_session_facts((record(access_token_expires_at=seconds),)))
 
 
 def test_a_broker_that_is_away_is_said() -> None:
     def away() -> tuple[None]:
         raise BrokerError("no route")
 
-    for shown in (shown_claims, shown_facts):
-        assert "data broker is unavailable" in shown(broker_answer(away))
+    for shown in (render_claims, render_session_facts):
+        assert "data broker is unavailable" in shown(fetch_or_message(away))

@@ -59,7 +59,7 @@ def test_people_are_found_by_name_and_group(text: str, found: list[str]) -> None
 
 
 def test_a_search_of_many_words_looks_at_the_first_only() -> None:
-    words = " ".join(["adams"] * row_search.MOST_WORDS)
+    words = " ".join(["adams"] * row_search.MAX_TERMS)
     assert row_search.users(User.objects.all(), f"{words} nothing").count() == 2
 
 

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from databroker.admin import group_admin, session_admin
 from databroker.admin.session_admin import SessionAdmin
 from databroker.audit_log import AuditAction
-from databroker.claims import CountedWords
+from databroker.claims import ProviderClaims
 from databroker.models import AuditEntry, Group, Membership, Session, User
 from databroker.projection.rows import RowBatch, add_session, add_user, write
 from databroker.records import SESSION, USER, Record
@@ -385,7 +385,7 @@ def test_a_group_keeps_its_size_in_a_filtered_list(pages, people):
 def told_apart(tmp_path: Path) -> AdminPages:
     """Pages where a partner's provider asserts for eve the address of another provider's user, as her email and name."""
     options = make_options(tmp_path, **several("corp", "partner"))
-    rows = RowBatch(CountedWords.from_options(options))
+    rows = RowBatch(ProviderClaims.from_options(options))
     for id, email in (("corp/1", "ceo@corp.example"), ("partner/eve", "ceo@corp.example"), ("partner/bob", "bob@partner.example")):
         add_user(rows, id, Record(USER, id, {"email": email, "name": email}, 1, 0.0), None)
         add_session(rows, f"s-{id}", Record(SESSION, f"s-{id}", {"user_id": id}, 1, 0.0))

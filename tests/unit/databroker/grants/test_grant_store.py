@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from databroker.grants.grant_records import KEPT, LONGEST_WHY, AccessGrant, GrantSubject, UserGrants
-from databroker.grants.grant_store import LONGEST, AccessError, GrantStore, checked_why
+from databroker.grants.grant_records import MAX_REASON_LENGTH, RETENTION_SECONDS, AccessGrant, GrantSubject, UserGrants
+from databroker.grants.grant_store import MAX_DURATION_SECONDS, AccessError, GrantStore, validate_reason
 from databroker.records import ACCESS_GRANT, Record, UserRecord
 from databroker.session_reader import access_of
 from databroker.store.base import VersionConflict
@@ -23,59 +23,59 @@ def accesses(broker: MemoryStore, clock: Clock) -> GrantStore:
 
 
 async def held(accesses: GrantStore, *, expired: bool = False) -> list[str]:
-    return [access.id async for _, access in accesses.list(expired=expired)]
+    return [access.id async for _, access in accesses.iter_grants(expired=expired)]
 
 
 async def test_what_is_given_is_listed_with_its_person_until_it_ends(accesses: GrantStore, broker: MemoryStore, clock: Clock) -> None:
-    await accesses.give(ANN, replace(ACCESS, reason="  an\n incident "))
-    await accesses.give(ANN, replace(ACCESS, id="a2", route="other", expires_at=NOW + 7200))
-    ((record, access), _) = [each async for each in accesses.list()]
+    await accesses.grant(ANN, replace(ACCESS, reason="  an\n incident "))
+    await accesses.grant(ANN, replace(ACCESS, id="a2", route="other", expires_at=NOW + 7200))
+    ((record, access), _) = [each async for each in accesses.iter_grants()]
     assert (record.user_id, record.issuer, record.display_name, access) == ("oidc/1", ANN.issuer, "ann@corp.com", ACCESS)
     clock.now += 3600
     assert await held(accesses) == ["a2"]
     clock.now += 3600
     assert await held(accesses) == []
     assert await held(accesses, expired=True) == ["a1", "a2"]
-    await accesses.give(ANN, replace(ACCESS, id="a3", expires_at=clock.now + 3600))
+    await accesses.grant(ANN, replace(ACCESS, id="a3", expires_at=clock.now + 3600))
     await accesses.revoke("oidc/1", ACCESS.route)
     assert await held(accesses, expired=True) == ["a2"], "replaced, or revoked"
-    clock.now += 3600 + KEPT
+    clock.now += 3600 + RETENTION_SECONDS
     assert await broker.get(ACCESS_GRANT, "oidc/1") is None, "nothing is left of what has ended"
 
 
 async def test_of_one_route_the_longer_access_counts(accesses: GrantStore) -> None:
-    await accesses.give(ANN, ACCESS)
-    await accesses.give(ANN, replace(ACCESS, id="a2", expires_at=NOW + 7200))
+    await accesses.grant(ANN, ACCESS)
+    await accesses.grant(ANN, replace(ACCESS, id="a2", expires_at=NOW + 7200))
     assert await held(accesses) == ["a2"]
     with pytest.raises(AccessError, match="lasts longer"):
-        await accesses.give(ANN, replace(ACCESS, id="a3"))
+        await accesses.grant(ANN, replace(ACCESS, id="a3"))
     assert await held(accesses) == ["a2"]
 
 
 async def test_what_two_give_under_one_number_is_given_once(accesses: GrantStore) -> None:
-    await accesses.give(ANN, ACCESS)
-    await accesses.give(ANN, replace(ACCESS, expires_at=NOW + 7200))
-    assert [access.expires_at for access in await accesses.of("oidc/1", ANN.issuer)] == [ACCESS.expires_at]
-    assert await accesses.of("oidc/1", "https://other.example.com") == []
-    assert await accesses.of("oidc/2", ANN.issuer) == []
+    await accesses.grant(ANN, ACCESS)
+    await accesses.grant(ANN, replace(ACCESS, expires_at=NOW + 7200))
+    assert [access.expires_at for access in await accesses.active_for("oidc/1", ANN.issuer)] == [ACCESS.expires_at]
+    assert await accesses.active_for("oidc/1", "https://other.example.com") == []
+    assert await accesses.active_for("oidc/2", ANN.issuer) == []
 
 
 async def test_what_is_revoked_is_over_once(accesses: GrantStore) -> None:
-    await accesses.give(ANN, ACCESS)
-    await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
+    await accesses.grant(ANN, ACCESS)
+    await accesses.grant(ANN, replace(ACCESS, id="a2", route="other"))
     assert await accesses.revoke("oidc/1", ACCESS.route)
     assert await held(accesses) == ["a2"]
     assert not await accesses.revoke("oidc/1", ACCESS.route)
     assert await accesses.revoke("oidc/1", "other")
     assert await held(accesses) == []
-    await accesses.give(ANN, replace(ACCESS, id="a3"))
+    await accesses.grant(ANN, replace(ACCESS, id="a3"))
     assert await held(accesses) == ["a3"]
     assert not await accesses.revoke("oidc/2", ACCESS.route)
 
 
 async def test_access_that_replaced_what_was_seen_is_found_and_ended(accesses: GrantStore) -> None:
-    await accesses.give(ANN, ACCESS)
-    await accesses.give(ANN, replace(ACCESS, id="a2", expires_at=NOW + 7200))
+    await accesses.grant(ANN, ACCESS)
+    await accesses.grant(ANN, replace(ACCESS, id="a2", expires_at=NOW + 7200))
     assert await accesses.find("oidc/1", "a1") is None
     found = await accesses.find("oidc/1", ACCESS.route_hash)
     assert found is not None
@@ -87,40 +87,40 @@ async def test_access_that_replaced_what_was_seen_is_found_and_ended(accesses: G
 async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
     accesses: GrantStore, broker: MemoryStore, clock: Clock
 ) -> None:
-    await accesses.give(ANN, ACCESS)
+    await accesses.grant(ANN, ACCESS)
     assert await accesses.revoke("oidc/1", ACCESS.route)
     for _ in range(2):
         with pytest.raises(AccessError, match="was revoked"):
-            await accesses.give(ANN, ACCESS)
-        await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))  # nor once others are written
+            await accesses.grant(ANN, ACCESS)
+        await accesses.grant(ANN, replace(ACCESS, id="a2", route="other"))  # nor once others are written
     assert await held(accesses) == ["a2"]
     record = await broker.get(ACCESS_GRANT, "oidc/1")
     assert record is not None
     assert [access.id for access in access_of(GrantSubject("oidc/1", ANN.issuer), record)] == ["a2"]
-    clock.now += 3600 + KEPT
-    await accesses.give(ANN, replace(ACCESS, id="a4", route="third", expires_at=clock.now + 1))
+    clock.now += 3600 + RETENTION_SECONDS
+    await accesses.grant(ANN, replace(ACCESS, id="a4", route="third", expires_at=clock.now + 1))
     record = await broker.get(ACCESS_GRANT, "oidc/1")
     assert record is not None
     assert [access.id for access in UserGrants.from_record(record).grants] == ["a4"], "what would have ended can't be given anyway"
 
 
 async def test_nothing_of_another_issuers_person_goes_on(accesses: GrantStore) -> None:
-    await accesses.give(replace(ANN, issuer="https://old.example.com"), ACCESS)
-    await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
+    await accesses.grant(replace(ANN, issuer="https://old.example.com"), ACCESS)
+    await accesses.grant(ANN, replace(ACCESS, id="a2", route="other"))
     assert await held(accesses) == ["a2"]
 
 
-@pytest.mark.parametrize("until", [NOW, NOW - 1, NOW + LONGEST + 1, float("inf"), float("nan")])
+@pytest.mark.parametrize("until", [NOW, NOW - 1, NOW + MAX_DURATION_SECONDS + 1, float("inf"), float("nan")])
 async def test_access_ends_in_the_future_and_within_bounds(accesses: GrantStore, until: float) -> None:
     with pytest.raises(AccessError, match="30 days"):
-        await accesses.give(ANN, replace(ACCESS, expires_at=until))
+        await accesses.grant(ANN, replace(ACCESS, expires_at=until))
     assert await held(accesses) == []
 
 
-@pytest.mark.parametrize("why", ["", " \n", "a" * (LONGEST_WHY + 1), "a\u202eb", "a\x00b"])
+@pytest.mark.parametrize("why", ["", " \n", "a" * (MAX_REASON_LENGTH + 1), "a\u202eb", "a\x00b"])
 def test_a_reason_is_there_and_can_be_read(why: str) -> None:
     with pytest.raises(AccessError, match="give a reason"):
-        checked_why(why)
+        validate_reason(why)
 
 
 async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: GrantStore, broker: MemoryStore) -> None:
@@ -132,19 +132,19 @@ async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: GrantStore
         return record
 
     broker.get = get  # type: ignore[method-assign]
-    await asyncio.gather(*(accesses.give(ANN, replace(ACCESS, id=f"a{place}", route=f"r{place}")) for place in range(4)))
+    await asyncio.gather(*(accesses.grant(ANN, replace(ACCESS, id=f"a{place}", route=f"r{place}")) for place in range(4)))
     assert sorted(await held(accesses)) == ["a0", "a1", "a2", "a3"]
 
 
 async def test_who_always_comes_too_late_is_told(accesses: GrantStore, broker: MemoryStore) -> None:
-    await accesses.give(ANN, ACCESS)
+    await accesses.grant(ANN, ACCESS)
 
     async def conflict(*args: object, **more: object) -> None:
         raise VersionConflict("somebody was first")
 
     broker.put = conflict  # type: ignore[assignment]
     with pytest.raises(AccessError, match="another administrator"):
-        await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
+        await accesses.grant(ANN, replace(ACCESS, id="a2", route="other"))
     with pytest.raises(AccessError, match="another administrator"):
         await accesses.revoke("oidc/1", ACCESS.route)
 
@@ -152,10 +152,10 @@ async def test_who_always_comes_too_late_is_told(accesses: GrantStore, broker: M
 async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: GrantStore, broker: MemoryStore) -> None:
     await broker.put(ACCESS_GRANT, "oidc/1", UserGrants("oidc/2", "x").to_data())
     with pytest.raises(ValueError, match="a user"):
-        await accesses.give(ANN, ACCESS)
+        await accesses.grant(ANN, ACCESS)
 
 
 async def test_a_record_of_what_nobody_can_read_hides_no_other(accesses: GrantStore, broker: MemoryStore) -> None:
     await broker.put(ACCESS_GRANT, "oidc/0", {"user_id": "oidc/0", "issuer": "x", "grants": [{"id": "a0"}]})
-    await accesses.give(ANN, ACCESS)
+    await accesses.grant(ANN, ACCESS)
     assert await held(accesses) == ["a1"]

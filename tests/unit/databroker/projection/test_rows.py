@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from databroker.claims import CountedWords, GroupsClaim
-from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
+from databroker.claims import GroupsClaim, ProviderClaims
+from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.projection.projection import TYPES, add
 from databroker.projection.rows import (
     AT_ONCE,
@@ -101,7 +101,7 @@ def test_what_has_no_record_has_no_row():
     assert (rows.written, rows.gone) == ([], gone)
 
 
-CLAIM = CountedWords((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
+CLAIM = ProviderClaims((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ CLAIM = CountedWords((GroupsClaim("groups", "oidc", "https://idp.example.com"),)
 )
 def test_members_are_who_the_directory_and_the_claim_say(claim, members):
     rows = RowBatch(claim)
-    said = {"group_ids": ["admins"], "issuer": "https://idp.example.com", "claims": {"groups": ["c", "b", "x" * (LONGEST_ID + 1)]}}
+    said = {"group_ids": ["admins"], "issuer": "https://idp.example.com", "claims": {"groups": ["c", "b", "x" * (MAX_ID_LENGTH + 1)]}}
     add_user(rows, "oidc/1", record(USER, **said), record(DIRECTORY_USER, group_ids=["b", "a", "b"]))
     assert [(member.group_id, member.from_directory, member.from_claim) for member in rows.members] == members
 
 
-def several_of(tmp_path: Path) -> CountedWords:
-    return CountedWords.from_options(make_options(tmp_path, **several("corp", "partner")))
+def several_of(tmp_path: Path) -> ProviderClaims:
+    return ProviderClaims.from_options(make_options(tmp_path, **several("corp", "partner")))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_the_address_of_whose_provider_is_not_configured_is_not_told(tmp_path):
 
 
 def test_a_group_of_one_of_several_directories_is_another_one_than_that_of_a_claim():
-    claims = CountedWords((GroupsClaim("roles", "corp", "https://corp.example", "corp/"), GroupsClaim("", "partner", "", "partner/")))
+    claims = ProviderClaims((GroupsClaim("roles", "corp", "https://corp.example", "corp/"), GroupsClaim("", "partner", "", "partner/")))
     rows = RowBatch(claims)
     said = {"issuer": "https://corp.example", "claims": {"roles": ["g"]}}
     add_user(rows, "corp/1", record(USER, **said), record(DIRECTORY_USER, group_ids=["g"], issuer="https://corp.example"))
