@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from config.options import Options
 from databroker.records import USED_ID, Record
-from databroker.store.base import ANEW, Leases, RecordStore, StartOver, VersionConflict
+from databroker.store.base import FROM_START, Leases, RecordStore, ResyncRequired, VersionConflict
 from foundation.errors import BrokerError
 from foundation.web.page_context import PageContext, request_context
 
@@ -102,8 +102,8 @@ async def iter_records(client: BrokerClient, type: str, after: str = "", limit: 
 async def current_version(client: BrokerClient) -> int:
     """The broker's version now: what its change stream tells a reader without a place."""
     try:
-        async with aclosing(client.changes(ANEW)) as changes:
+        async with aclosing(client.changes(FROM_START)) as changes:
             await anext(changes)
-    except StartOver as start_over:
+    except ResyncRequired as start_over:
         return start_over.version
     raise BrokerError("the change stream does not start at its beginning")

@@ -28,7 +28,7 @@ class GroupsClaim:
     issuer: str
     prefix: str = ""
 
-    def groups_of(self, user: Mapping[str, Any]) -> tuple[str, ...]:
+    def read_groups(self, user: Mapping[str, Any]) -> tuple[str, ...]:
         """Groups that a user's record names; none where another issuer vouched for it, whose sessions count as none."""
         claims = user.get("claims")
         if not self.name or not isinstance(claims, Mapping):
@@ -49,7 +49,7 @@ class ProviderClaims:
         claims = tuple(GroupsClaim(each.groups_claim, each.id, each.issuer, each.record_id_prefix) for each in providers)
         return cls(claims, options.providers)
 
-    def told_email(self, user_id: str, email: str) -> str:
+    def assertable_email(self, user_id: str, email: str) -> str:
         """The address, "" where it is not for this user's provider to tell."""
         return owned_email_for(email, user_id, self.providers)
 
@@ -57,17 +57,17 @@ class ProviderClaims:
         """Return the address in the fields of a user's record, "" where it may be another user's."""
         return verified_email(user_id, user, self.providers)
 
-    def groups_of(self, user_id: str, user: Mapping[str, Any]) -> tuple[str, ...]:
+    def read_groups(self, user_id: str, user: Mapping[str, Any]) -> tuple[str, ...]:
         """Groups that the record of this user names."""
-        claim = self._of(user_id)
-        return claim.groups_of(user) if claim is not None else ()
+        claim = self._groups_claim_for(user_id)
+        return claim.read_groups(user) if claim is not None else ()
 
-    def prefix_of(self, user_id: str) -> str:
+    def records_prefix(self, user_id: str) -> str:
         """What the ids of records of groups begin with that the directory of this user's provider tells."""
-        claim = self._of(user_id)
+        claim = self._groups_claim_for(user_id)
         return claim.prefix if claim is not None else ""
 
-    def _of(self, user_id: str) -> GroupsClaim | None:
+    def _groups_claim_for(self, user_id: str) -> GroupsClaim | None:
         of = user_id.partition("/")[0]
         return next((claim for claim in self.claims if claim.provider == of), None)
 
@@ -81,21 +81,21 @@ def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[s
     if not isinstance(email, str):
         return ""
     user = UserRecord(user_id, email, fields.get("email_verified"), claims=claims if isinstance(claims, Mapping) else {})
-    return email if rule_email_of(user, {}, provider_for_user(user_id, providers)) else ""
+    return email if verified_email_for(user, {}, provider_for_user(user_id, providers)) else ""
 
 
 # enforcement-point: Identity: Email address that rules match
-def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ProviderConfig | None) -> str:
+def verified_email_for(user: UserRecord, session_claims: Mapping[str, Any], provider: ProviderConfig | None) -> str:
     """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it: nobody has
     verified it, it is not for this provider to tell, or the session began under another address: the record is that of the latest sign-in.
     """
     email = canonical_email(user.email) if may_match_by_email(user, session_claims) else ""
-    if not is_address_of_session(email, session_claims):
+    if not is_session_address(email, session_claims):
         return ""
     return email if provider is not None and provider.owns_domain(email.rpartition("@")[2]) else ""
 
 
-def is_address_of_session(email: str, session_claims: Mapping[str, Any]) -> bool:
+def is_session_address(email: str, session_claims: Mapping[str, Any]) -> bool:
     """Whether a session began under this address of its user's record, or its provider named none (`email`, or `mail` as at Ping).
 
     Another session of the account may have written the record.
@@ -122,10 +122,10 @@ def is_yes(value: Any) -> bool:
 
 def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:
     """The groups that the claims name, one or many, each once; `groups_claim` is a dotted path, "" for none."""
-    return groups_among(flattened(claims), groups_claim)
+    return groups_in_flat(flatten_claims(claims), groups_claim)
 
 
-def groups_among(flat: Mapping[str, tuple[Any, ...]], groups_claim: str) -> tuple[str, ...]:
+def groups_in_flat(flat: Mapping[str, tuple[Any, ...]], groups_claim: str) -> tuple[str, ...]:
     """As `groups_in`, of claims that are flattened already.  An id that is a whole number is read as text."""
     if not groups_claim:  # a provider may send a claim whose name is empty
         return ()
@@ -141,7 +141,7 @@ def _is_group_id(value: Any) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+def flatten_claims(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     """Return the values of each claim by its dotted path, with the kind of tuple that says what was left out (foundation/claim_values.py).
 
     A map has a path of its own, besides the paths of its members.  A claim that the provider keeps elsewhere (OpenID Connect Core 1.0,
@@ -166,7 +166,7 @@ def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     return flat
 
 
-def claims_at(described: Mapping[str, Any]) -> dict[str, Any]:
+def nest_claims(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return claims as a provider sends them, from values by dotted paths: the reverse of `flattened`."""
     claims: dict[str, Any] = {}
     for path, value in described.items():

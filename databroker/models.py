@@ -32,7 +32,7 @@ class ProjectionQuerySet(models.QuerySet[Any]):
 
 
 class ProjectedRecord(models.Model):
-    """Row that shows a record; `elsewhere` says what changes the record."""
+    """Row that shows a record; `change_with` says what changes the record."""
 
     change_with = "use `gate sync`, or let the user sign in"
 
@@ -51,7 +51,7 @@ class ProjectedRecord(models.Model):
 
 
 def _read_only_message(model: Any) -> str:
-    return f"the table of {model._meta.verbose_name_plural} is a copy of the data broker's records: {model.elsewhere}"
+    return f"the table of {model._meta.verbose_name_plural} is a copy of the data broker's records: {model.change_with}"
 
 
 class Group(ProjectedRecord):
@@ -114,7 +114,7 @@ class Membership(ProjectedRecord):
 
 
 class Session(ProjectedRecord):
-    elsewhere = "use `gate end-sessions` or the admin's actions"
+    change_with = "use `gate end-sessions` or the admin's actions"
 
     id = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
     user = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="sessions")
@@ -138,7 +138,7 @@ class Session(ProjectedRecord):
 
 
 class ServiceAccount(ProjectedRecord):
-    elsewhere = "use `gate service-account`"
+    change_with = "use `gate service-account`"
 
     id = models.CharField("name", primary_key=True, max_length=63)
     groups = models.TextField(blank=True)
@@ -161,7 +161,7 @@ class ServiceAccount(ProjectedRecord):
 class DirectoryRun(ProjectedRecord):
     """A reading of a whole directory; the latest few hundred of each are kept."""
 
-    elsewhere = "each directory sync writes one"
+    change_with = "each directory sync writes one"
 
     id = models.CharField(primary_key=True, max_length=64)
     source = models.CharField(max_length=255, blank=True)

@@ -14,19 +14,19 @@ from foundation.errors import BrokerError
 _NAMED_BY_ITSELF = frozenset({DIRECTORY_GROUP, DIRECTORY_RUN, SCIM_USER, SCIM_GROUP, SCIM_INDEX})
 
 
-class AnothersPerson(BrokerError):
+class ForeignUser(BrokerError):
     """A directory that speaks of a person whom another provider signs in."""
 
     status = 403
 
 
-def own_records(client: BrokerClient, provider: ProviderConfig) -> BrokerClient:
+def provider_scoped(client: BrokerClient, provider: ProviderConfig) -> BrokerClient:
     """Client of a provider's directory; the directory of the keys `idp_*` is the only one, and all records are its own."""
-    return OwnRecords(client, provider.record_id_prefix) if provider.is_entry else client
+    return ProviderScopedBroker(client, provider.record_id_prefix) if provider.is_entry else client
 
 
 # enforcement-point: Directory: Record ownership among several directories
-class OwnRecords:
+class ProviderScopedBroker:
     """Client around another.  `prefix`: what the ids of its people begin with, and, unseen, those of its groups and pushed resources."""
 
     def __init__(self, client: BrokerClient, prefix: str):
@@ -65,7 +65,7 @@ class OwnRecords:
         if type in _NAMED_BY_ITSELF:
             return self._prefix + id
         if type == DIRECTORY_USER and not id.startswith(self._prefix):
-            raise AnothersPerson(f"{id} is not a user of this provider: its user ids start with {self._prefix}")
+            raise ForeignUser(f"{id} is not a user of this provider: its user ids start with {self._prefix}")
         return id
 
     def _seen(self, record: Record) -> Record:

@@ -17,14 +17,14 @@ from databroker.store.frozen import frozen_data
 # Version, modified, expires; then the data.
 _HEAD: Final = struct.Struct("<qdd")
 _LONG: Final = 1
-MOST_OPENED = 1000
+MAX_DECODED = 1000
 # A session is 1 KiB, as a rule; a provider may have told a hundred times as much of each person.
-MOST_BYTES = 256 * 1024 * 1024
-LARGE = 64 * 1024  # bytes packed: such a record is opened anew each time
+MAX_BYTES = 256 * 1024 * 1024
+MAX_DECODED_BYTES = 64 * 1024  # bytes packed: such a record is opened anew each time
 
 # Of a session: no decision rests on them, and they are most of what it weighs.
 TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverified_id_token"})
-UNDECIDING: Final = TOKENS | {
+NON_POLICY_FIELDS: Final = TOKENS | {
     "access_token_expires_at",
     "client_address",
     "superseded_ids",
@@ -34,7 +34,7 @@ UNDECIDING: Final = TOKENS | {
 }
 
 
-class WriteCount:
+class ChangeCounter:
     """Number of writes to several caches together: as long as it stays, so does all that they hold."""
 
     __slots__ = ("number",)
@@ -50,12 +50,12 @@ class RecordCache:
     What was opened last is at hand, and can't be changed by whoever reads it.
     """
 
-    def __init__(self, type: str, most: int, writes: WriteCount | None = None):
+    def __init__(self, type: str, max_records: int, writes: ChangeCounter | None = None):
         self._type = type
-        self._writes = writes or WriteCount()
-        self._most = most
+        self._writes = writes or ChangeCounter()
+        self._max_records = max_records
         # Of one that is full a hundredth goes at once: who looks for the oldest passes over every place that became empty before it.
-        self._going = max(1, most // 100)
+        self._evict_count = max(1, max_records // 100)
         self._held: dict[str, bytes | None] = {}
         self._bytes = 0
         self._opened: dict[str, tuple[bytes, Record]] = {}  # each as long as the same bytes are held
@@ -79,10 +79,10 @@ class RecordCache:
             return opened[1]
         record = self._open(id, packed)
         self._opened.pop(id, None)
-        if len(packed) > LARGE:
+        if len(packed) > MAX_DECODED_BYTES:
             return record
         self._opened[id] = packed, record
-        if len(self._opened) > MOST_OPENED:
+        if len(self._opened) > MAX_DECODED:
             del self._opened[next(iter(self._opened))]
         return record
 
@@ -94,7 +94,7 @@ class RecordCache:
         version, _, expires = _HEAD.unpack_from(packed)
         return int(version) if expires > now else None
 
-    def held_version(self, id: str) -> int | None:
+    def peek_version(self, id: str) -> int | None:
         """The version, also of a record that has expired; who asks this does not count as a reader."""
         packed = self._held[id]
         return None if packed is None else int(_HEAD.unpack_from(packed)[0])
@@ -107,8 +107,8 @@ class RecordCache:
         packed = None if record is None else _packed(record)
         self._bytes += _weight(id, packed) - (_weight(id, self._held[id]) if id in self._held else 0)
         self._held[id] = packed
-        while len(self._held) > self._most or self._bytes > MOST_BYTES:
-            for oldest in list(islice(self._held, self._going)):
+        while len(self._held) > self._max_records or self._bytes > MAX_BYTES:
+            for oldest in list(islice(self._held, self._evict_count)):
                 self.drop(oldest)
 
     def drop(self, id: str) -> None:
@@ -140,11 +140,11 @@ def _weight(id: str, packed: bytes | None) -> int:
 
 def _packed(record: Record) -> bytes:
     expires = math.inf if record.expires is None else record.expires
-    data: bytes = msgpack.packb(record.data, default=_extended, unicode_errors="surrogatepass")
+    data: bytes = msgpack.packb(record.data, default=_encode_bigint, unicode_errors="surrogatepass")
     return _HEAD.pack(record.version, record.modified, expires) + data
 
 
-def _extended(value: object) -> msgpack.ExtType:
+def _encode_bigint(value: object) -> msgpack.ExtType:
     """A number of more than 64 bits as an extension of msgpack."""
     if not isinstance(value, int):
         raise TypeError(f"stored data must be JSON values, not {type(value).__name__}")
@@ -156,7 +156,7 @@ def _unpacked(packed: bytes) -> dict[str, Any]:
     return data
 
 
-def to_decide_by(record: Record | None) -> Record | None:
-    if record is None or record.type != SESSION or UNDECIDING.isdisjoint(record.data):
+def without_non_policy_fields(record: Record | None) -> Record | None:
+    if record is None or record.type != SESSION or NON_POLICY_FIELDS.isdisjoint(record.data):
         return record
-    return replace(record, data=frozen_data({key: value for key, value in record.data.items() if key not in UNDECIDING}))
+    return replace(record, data=frozen_data({key: value for key, value in record.data.items() if key not in NON_POLICY_FIELDS}))

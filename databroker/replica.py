@@ -11,9 +11,9 @@ from typing import Final
 import structlog
 
 from databroker.broker_client import BrokerClient, current_version
-from databroker.record_cache import RecordCache, WriteCount, to_decide_by
+from databroker.record_cache import ChangeCounter, RecordCache, without_non_policy_fields
 from databroker.records import ACCESS_GRANT, DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
-from databroker.store.base import ANEW, RecordChange, StartOver
+from databroker.store.base import FROM_START, RecordChange, ResyncRequired
 from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
 from foundation.readiness import HealthTracker
@@ -24,9 +24,9 @@ log = structlog.get_logger(__name__)
 
 MAX_SESSIONS = 100_000  # and as many users, directory users and groups
 # So late at most does it see that a broker is back: until then records that were changed meanwhile may still be served.
-LONGEST_WAIT = 1.0
+MAX_WAIT = 1.0
 # Silence is no sign of life: so often at most is asked whether the copy is right, three times within the staleness.
-ASKS_EVERY = 5.0
+POLL_INTERVAL = 5.0
 # Less silence than this is no loss, whatever the staleness.
 SHORTEST_SILENCE = 3.0
 
@@ -78,7 +78,7 @@ class Replica:
         self.staleness = staleness
         self._shortest_silence = shortest_silence
         self._clock = clock
-        self._writes = WriteCount()
+        self._writes = ChangeCounter()
         self._cache = {type: RecordCache(type, max_records, self._writes) for type in types}
         self._fetches: SingleFlight[type_and_id, Record | None] = SingleFlight("replica fetch")
         self._callbacks: list[Callable[[RecordChange], None]] = []
@@ -168,8 +168,8 @@ class Replica:
 
     async def run(self) -> None:
         """Follow the change stream forever."""
-        waits = backoff_delays(self._first_wait, LONGEST_WAIT)
-        asking = spawn(self._ask_forever(), name="is the replica right")
+        waits = backoff_delays(self._first_wait, MAX_WAIT)
+        asking = spawn(self._poll_forever(), name="is the replica right")
         try:
             while True:
                 try:
@@ -177,8 +177,8 @@ class Replica:
                         await self._follow()
                 except (BrokerError, TimeoutError) as error:
                     if self._is_following:
-                        waits = backoff_delays(self._first_wait, LONGEST_WAIT)
-                        self._lose()
+                        waits = backoff_delays(self._first_wait, MAX_WAIT)
+                        self._on_lost_stream()
                     reason = str(error) or "timeout"
                     self.health.mark_down(reason)
                     log.warning("replica lost the change stream", reason=reason)
@@ -190,10 +190,10 @@ class Replica:
             asking.cancel()
             self._start_over(is_following=False)
 
-    async def _ask_forever(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
             most = max(self.staleness, self._shortest_silence)
-            await asyncio.sleep(min(most / 3, ASKS_EVERY))
+            await asyncio.sleep(min(most / 3, POLL_INTERVAL))
             asked, life = asyncio.get_running_loop().time(), self.life
             with suppress(BrokerError, TimeoutError):
                 async with asyncio.timeout(most):
@@ -201,19 +201,19 @@ class Replica:
                     while self._is_following and self.life == life and self._position < version:
                         await self._moved.wait()
                 if self._is_following and self.life == life:
-                    self._was_right(asked)
+                    self._confirm(asked)
 
-    def _was_right(self, then: float) -> None:
+    def _confirm(self, then: float) -> None:
         """Note that all that is cached is right at this moment of the loop's clock."""
         if self._end_of_staleness is not None:
             self._end_of_staleness.cancel()
         ends = then + max(self.staleness, self._shortest_silence)
-        self._end_of_staleness = asyncio.get_running_loop().call_at(ends, self._grow_old)
+        self._end_of_staleness = asyncio.get_running_loop().call_at(ends, self._drop_if_stale)
 
     async def _follow(self) -> None:
         # Each beginning asks anew who the server is, so one that restarted (another server version) is never mistaken for the old one.
         asked = asyncio.get_running_loop().time()
-        server_version, position = await self._client.server_version(), ANEW
+        server_version, position = await self._client.server_version(), FROM_START
         while True:
             try:
                 async for change in self._client.changes(position):
@@ -222,16 +222,16 @@ class Replica:
                         self._apply(change)
                     self._move(position)
                 raise BrokerError("the change stream ended")
-            except StartOver as start_over:
-                if position != ANEW:  # it restarted and the line held: who it is now must be asked before its versions count
+            except ResyncRequired as start_over:
+                if position != FROM_START:  # it restarted and the line held: who it is now must be asked before its versions count
                     self._start_over(is_following=False)
                     asked = asyncio.get_running_loop().time()
-                    server_version, position = await self._client.server_version(), ANEW
+                    server_version, position = await self._client.server_version(), FROM_START
                     continue
                 position = start_over.version
                 self._server_version = server_version
                 self._start_over(is_following=True)
-                self._was_right(asked)
+                self._confirm(asked)
                 self._move(position)
                 self.health.mark_up()
                 log.info("replica follows the change stream", server_version=server_version, version=position)
@@ -240,16 +240,16 @@ class Replica:
         self._fetches.drop((change.type, change.id))  # what this one brings may be older than the change
         cache = self._cache[change.type]
         if change.id in cache:
-            version = cache.held_version(change.id)
+            version = cache.peek_version(change.id)
             # Nothing says how old "no such record" is, so a change never fills it in: the next `get` asks.
             if version is None or (change.record is None and version < change.version):
                 cache.drop(change.id)
             elif version < change.version:
-                cache.put(change.id, to_decide_by(change.record))
-        self._tell(change)
+                cache.put(change.id, without_non_policy_fields(change.record))
+        self._notify(change)
 
     async def _fetch(self, key: type_and_id) -> Record | None:
-        record = to_decide_by(await self._client.get(*key))
+        record = without_non_policy_fields(await self._client.get(*key))
         if self._fetches.is_current(key):  # no change has overtaken it
             self._remember(key, record)
         return record
@@ -264,13 +264,13 @@ class Replica:
         self._fetches.drop((type, id))
         if type in self._types:  # as for a change of the stream: no listener knows any other type
             self._cache[type].drop(id)
-            self._tell(RecordChange(self._position, type, id, None))
+            self._notify(RecordChange(self._position, type, id, None))
 
     def doubt(self) -> None:
         """Drop what is cached: this process has stood still, and the changes that it missed may come after the questions that it missed."""
         self._start_over(is_following=self._is_following)
 
-    def _lose(self) -> None:
+    def _on_lost_stream(self) -> None:
         """Handle the end of the stream: what is cached is all that may be served, and not for long."""
         if self.staleness <= 0:
             self._start_over(is_following=False)
@@ -278,7 +278,7 @@ class Replica:
         self._is_following = False
         self._fetches.clear()  # what these bring may be older than a change that we did not hear of
 
-    def _grow_old(self) -> None:
+    def _drop_if_stale(self) -> None:
         log.warning("replica exceeded staleness limit", staleness=self.staleness)
         was_following = self._is_following
         self._start_over(is_following=False)
@@ -287,7 +287,7 @@ class Replica:
 
     def _start_over(self, *, is_following: bool) -> None:
         self._forget_all(is_following=is_following)
-        self._tell(EVERYTHING)
+        self._notify(EVERYTHING)
 
     def _forget_all(self, *, is_following: bool) -> None:
         self._is_following = is_following
@@ -301,6 +301,6 @@ class Replica:
             cache.clear()
         self._fetches.clear()
 
-    def _tell(self, change: RecordChange) -> None:
+    def _notify(self, change: RecordChange) -> None:
         for callback in self._callbacks:
             callback(change)

@@ -27,9 +27,9 @@ log = structlog.get_logger(__name__)
 # An expired session closes its open websockets when the sweep tells the change stream, so this is how late they may be.
 SWEEP_INTERVAL = 0.5
 PART = "data broker"
-NOT_YET = "not contacted yet"
+NOT_CONTACTED_YET = "not contacted yet"
 # About a millisecond among 100,000 records; requests are answered between two such steps.
-SWEEP_AT_ONCE = 100
+SWEEP_BATCH = 100
 
 
 class DataBrokerService:
@@ -63,28 +63,28 @@ class DataBrokerService:
         client = _client(store, remote)
         self.replica = Replica(client, clock=clock, staleness=staleness)
         self.client: BrokerClient = InvalidatingBroker(client, self.replica.forget)
-        self.activity = last_seen.Activity(rows.write_seen, clock=clock, interval=activity_interval)
+        self.activity = last_seen.LastSeenBuffer(rows.write_last_seen, clock=clock, interval=activity_interval)
         self._projection = Projection(self.client, counted)
         self._following: asyncio.Task[None] | None = None
         self._clock = ClockSkewMonitor()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def use(self, secrets: Sequence[bytes], staleness: float, counted: ProviderClaims | None = None) -> None:
+    def reconfigure(self, secrets: Sequence[bytes], staleness: float, counted: ProviderClaims | None = None) -> None:
         """Take over a new `shared_secret`, `session_staleness`, or what counts of providers' words: by that the tables are made anew."""
-        if counted != self._projection.counted:
-            self._projection.counted = counted
+        if counted != self._projection.provider_claims:
+            self._projection.provider_claims = counted
             if self._following is not None:
                 self._following.cancel()
-                self._follow()
+                self._start_projection()
         self.replica.staleness = staleness
         if isinstance(self._store, SealedStore):
-            self._store.use(secrets)
+            self._store.rotate_keys(secrets)
 
     async def start(self) -> None:
         if self._has_replica:
             self._tasks.append(spawn(self.replica.run(), name="replica"))
         if self._has_tables:
-            self._follow()
+            self._start_projection()
         metrics.sessions_cached.set_function(lambda: self.replica.count(SESSION))
         if self._tells_activity:
             self._tasks.append(spawn(self.activity.run(), name="last seen"))
@@ -100,13 +100,13 @@ class DataBrokerService:
             reason = (
                 f"no change stream since {format_utc(replica.health.changed_at)}: {replica.health.error}"
                 if replica.health.error
-                else NOT_YET
+                else NOT_CONTACTED_YET
             )
             if replica.is_serving:
                 return degraded(name, f"{reason}; cached sessions stay valid for at most session_staleness ({replica.staleness:g} s)")
             return failing(name, f"{reason}; requests that need a session get 503")
         if not self._has_replica and not store.changed_at:
-            return failing(name, NOT_YET)
+            return failing(name, NOT_CONTACTED_YET)
         if not self._has_replica and store.error:
             return failing(name, f"the store is unavailable since {format_utc(store.changed_at)}: {store.error}")
         if self._clock.exceeds_limit:
@@ -117,7 +117,7 @@ class DataBrokerService:
             )
         return ComponentStatus(name)
 
-    def _follow(self) -> None:
+    def _start_projection(self) -> None:
         self._following = spawn(self._projection.run(), name="projection")
         self._tasks.append(self._following)
 
@@ -134,7 +134,7 @@ class DataBrokerService:
         waits = backoff_delays(self._sweep_interval)
         while True:
             try:
-                has_more = await store.clean(SWEEP_AT_ONCE)
+                has_more = await store.clean(SWEEP_BATCH)
             except BrokerError as error:
                 log.warning("purging expired records failed", reason=str(error))
                 await asyncio.sleep(next(waits))

@@ -12,12 +12,12 @@ from foundation.crypto.service_account_token import NAME, hash_token, new_token
 from foundation.errors import GateError
 
 # "Never" is a date that every clock can tell.
-NEVER = 253_402_300_799.0  # the end of the year 9999
-KEEP = 0.0
-MOST_GROUPS = 100
-LONGEST_GROUP = 255
+NO_EXPIRY = 253_402_300_799.0  # the end of the year 9999
+KEEP_EXPIRY = 0.0
+MAX_GROUPS = 100
+MAX_GROUP_LENGTH = 255
 # What stands between the name of a program and the rest of the name of an account that it made.
-OWN = "--"
+NAME_SEPARATOR = "--"
 
 
 class AccountError(GateError):
@@ -26,7 +26,7 @@ class AccountError(GateError):
     status = 400
 
 
-class AccountTaken(AccountError):
+class AccountConflict(AccountError):
     """Somebody has this name, or changes it at this moment."""
 
     status = 409
@@ -50,39 +50,41 @@ class ServiceAccounts:
         lifetime: float | None,
         created_by: str,
         permissions: Iterable[str] = (),
-        not_after: float = NEVER,
+        not_after: float = NO_EXPIRY,
         secret_viewers: Iterable[str] = (),
-        maker_secret_hash: str = "",
+        creator_secret_hash: str = "",
     ) -> str:
         """The new account's token, which is shown only once.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`.
 
-        `secret_viewers` and `maker_secret_hash` are those of ServiceAccountRecord.
+        `secret_viewers` and `creator_secret_hash` are those of ServiceAccountRecord.
         """
-        now, token = self._clock(), new_token(checked_name(name))
-        end, may = min(_end(now, lifetime), not_after), _checked_permissions(permissions)
+        now, token = self._clock(), new_token(validate_name(name))
+        end, may = min(_expiry(now, lifetime), not_after), _validate_permissions(permissions)
         account = ServiceAccountRecord(
             name,
-            _checked_groups(groups),
+            _validate_groups(groups),
             now,
             end,
             hash_token(token),
             created_by,
             permissions=may,
             secret_viewers=tuple(secret_viewers),
-            creator_secret_hash=maker_secret_hash,
+            creator_secret_hash=creator_secret_hash,
         )
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires_at, only_if_version=0)
         except VersionConflict:
-            raise AccountTaken(f"service account {name} already exists. Rotate it, or revoke it first") from None
+            raise AccountConflict(f"service account {name} already exists. Rotate it, or revoke it first") from None
         return token
 
-    async def rotate(self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP, secret_viewers: Iterable[str] = ()) -> str:
+    async def rotate(
+        self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP_EXPIRY, secret_viewers: Iterable[str] = ()
+    ) -> str:
         """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was.
 
         `secret_viewers` as of `create`.
         """
-        record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
+        record = await self._broker.get(SERVICE_ACCOUNT, validate_name(name))
         if record is None:
             raise NoSuchAccount(f"service account {name} not found")
         account = ServiceAccountRecord.parse(record)
@@ -95,17 +97,17 @@ class ServiceAccounts:
             rotated_at=now,
             previous_secret_hash=account.secret_hash if overlap > 0 else "",
             previous_secret_expires_at=now + overlap if overlap > 0 else 0.0,
-            expires_at=account.expires_at if lifetime == KEEP else _end(now, lifetime),
+            expires_at=account.expires_at if lifetime == KEEP_EXPIRY else _expiry(now, lifetime),
             secret_viewers=tuple(dict.fromkeys((*account.secret_viewers, *secret_viewers))),
         )
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, renewed.to_data(), expires=renewed.expires_at, only_if_version=record.version)
         except VersionConflict:
-            raise AccountTaken(f"{name} was changed concurrently. Try again") from None
+            raise AccountConflict(f"{name} was changed concurrently. Try again") from None
         return token
 
     async def revoke(self, name: str) -> None:
-        if not await self._broker.delete(SERVICE_ACCOUNT, checked_name(name)):
+        if not await self._broker.delete(SERVICE_ACCOUNT, validate_name(name)):
             raise NoSuchAccount(f"service account {name} not found")
 
     async def list(self) -> list[ServiceAccountRecord]:
@@ -113,26 +115,26 @@ class ServiceAccounts:
         return [account for account in read if account is not None]
 
 
-def made_by(name: str, accounts: Iterable[ServiceAccountRecord]) -> list[str]:
+def accounts_created_by(name: str, accounts: Iterable[ServiceAccountRecord]) -> list[str]:
     """Names of accounts that this program has made by the API, and of what those have made, shorter names first.
 
     A maker that is gone is known by its name, with which the names of all begin that it made.
     """
     by_name = {account.name: account for account in accounts}
-    made = (account.name for account in by_name.values() if _is_made_by(name, account, by_name))
+    made = (account.name for account in by_name.values() if _is_created_by(name, account, by_name))
     return sorted(made, key=lambda made: (len(made), made))
 
 
-def _is_made_by(name: str, account: ServiceAccountRecord, by_name: Mapping[str, ServiceAccountRecord]) -> bool:
+def _is_created_by(name: str, account: ServiceAccountRecord, by_name: Mapping[str, ServiceAccountRecord]) -> bool:
     maker = account.creator
-    while maker.startswith(f"{name}{OWN}"):
+    while maker.startswith(f"{name}{NAME_SEPARATOR}"):
         if (known := by_name.get(maker)) is None:
             return True
         maker = known.creator if len(known.creator) < len(maker) else ""
     return maker == name
 
 
-def ended_with_maker(accounts: Iterable[ServiceAccountRecord], now: float) -> frozenset[str]:
+def ended_with_creator(accounts: Iterable[ServiceAccountRecord], now: float) -> frozenset[str]:
     """Names of accounts that are refused because an account that made them is gone, has expired or has another secret."""
     by_name = {account.name: account for account in accounts}
 
@@ -145,29 +147,29 @@ def ended_with_maker(accounts: Iterable[ServiceAccountRecord], now: float) -> fr
     return frozenset(account.name for account in by_name.values() if not is_vouched_for(account))
 
 
-def checked_name(name: str) -> str:
+def validate_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise AccountError("a name must have 1 to 63 characters of a-z, 0-9 and hyphens, without a hyphen at either end")
     return name
 
 
-def _checked_groups(groups: Iterable[str]) -> tuple[str, ...]:
+def _validate_groups(groups: Iterable[str]) -> tuple[str, ...]:
     checked = tuple(dict.fromkeys(group.strip() for group in groups if group.strip()))
-    if len(checked) > MOST_GROUPS or any(len(group) > LONGEST_GROUP or not group.isprintable() for group in checked):
-        raise AccountError(f"at most {MOST_GROUPS} groups, each of at most {LONGEST_GROUP} printable characters")
+    if len(checked) > MAX_GROUPS or any(len(group) > MAX_GROUP_LENGTH or not group.isprintable() for group in checked):
+        raise AccountError(f"at most {MAX_GROUPS} groups, each of at most {MAX_GROUP_LENGTH} printable characters")
     return checked
 
 
-def _checked_permissions(names: Iterable[str]) -> tuple[str, ...]:
+def _validate_permissions(names: Iterable[str]) -> tuple[str, ...]:
     names = tuple(names)
     if unknown := unknown_permissions(names):
         raise AccountError(f"unknown permission {', '.join(unknown)}. Permissions: {', '.join(PERMISSIONS)}")
     return in_order(names)
 
 
-def _end(now: float, lifetime: float | None) -> float:
+def _expiry(now: float, lifetime: float | None) -> float:
     if lifetime is None:
-        return NEVER
+        return NO_EXPIRY
     if lifetime <= 0:
         raise AccountError("the lifetime must be positive")
-    return min(now + lifetime, NEVER)
+    return min(now + lifetime, NO_EXPIRY)

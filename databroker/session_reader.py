@@ -41,13 +41,13 @@ def vouches(provider: ProviderConfig | None, session: SessionRecord) -> bool:
     return provider is not None and session.provider == provider.id and matches_issuer(provider.issuer, session.effective_issuer)
 
 
-def user_of(session: SessionRecord, record: Record | None) -> UserRecord:
+def user_for_session(session: SessionRecord, record: Record | None) -> UserRecord:
     """The person as the session's own issuer describes them: none where the record is of another's, of the same id."""
     user = UserRecord.from_record(record) if record is not None else None
     return user if user is not None and user.effective_issuer == session.effective_issuer else UserRecord(session.user_id)
 
 
-def person_of(session: SessionRecord, record: Record | None) -> DirectoryUser | None:
+def directory_user_for_session(session: SessionRecord, record: Record | None) -> DirectoryUser | None:
     """The session's person in the directory: None where the record is of another issuer's, of the same id."""
     person = DirectoryUser.from_record(record) if record is not None else None
     return person if person is not None and applies_to_issuer(person.issuer, session.effective_issuer) else None
@@ -62,17 +62,17 @@ async def find_directory_record(
     if id == session.user_id:
         return record
     other = await get(DIRECTORY_USER, id)
-    person = person_of(session, other)
+    person = directory_user_for_session(session, other)
     return other if person is not None and person.is_deactivated else record
 
 
-def group_of(session: SessionRecord, record: Record | None) -> DirectoryGroup | None:
+def group_for_session(session: SessionRecord, record: Record | None) -> DirectoryGroup | None:
     """The group in the directory, as `person_of`: two issuers may give one id to two groups, and rules go by their names, too."""
     group = DirectoryGroup.from_record(record) if record is not None else None
     return group if group is not None and applies_to_issuer(group.issuer, session.effective_issuer) else None
 
 
-def access_of(holder: GrantSubject, record: Record | None) -> tuple[AccessGrant, ...]:
+def active_grants(holder: GrantSubject, record: Record | None) -> tuple[AccessGrant, ...]:
     """The temporary access of a session's person: none where the record is of another issuer's, of the same id."""
     found = UserGrants.from_record(record) if record is not None else None
     held = found.grants if found is not None and (found.user_id, found.issuer) == holder else ()

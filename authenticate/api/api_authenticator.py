@@ -13,7 +13,7 @@ from authorize.identity.service_account_loader import find_account
 from authorize.policy.policy_request import PolicyRequest
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.broker_client import BrokerClient
-from databroker.projection.rows import write_seen
+from databroker.projection.rows import write_last_seen
 from databroker.records import ServiceAccountRecord
 from foundation.auth_challenges import INSUFFICIENT_SCOPE, INVALID_TOKEN, UNAUTHENTICATED, InvalidToken
 from foundation.bounded_cache import BoundedCache
@@ -78,6 +78,6 @@ class ApiAuthenticator:
         if before is None or not 0 <= now - before < LAST_USED_INTERVAL:
             self._last_used.put(principal.id, now, 100)
             try:
-                await sync_to_async(write_seen)({principal.id: (now, host)})
+                await sync_to_async(write_last_seen)({principal.id: (now, host)})
             except BrokerError as error:  # a call that does not need these tables is still answered
                 log.warning("updating service account last use failed", reason=str(error).partition("\n")[0])

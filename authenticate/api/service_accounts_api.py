@@ -16,13 +16,13 @@ from databroker.audit_log import AuditAction
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
-from databroker.service_account_store import LONGEST_GROUP, MOST_GROUPS, NEVER, OWN, ServiceAccounts, ended_with_maker
+from databroker.service_account_store import MAX_GROUP_LENGTH, MAX_GROUPS, NAME_SEPARATOR, NO_EXPIRY, ServiceAccounts, ended_with_creator
 
 LIST_NAME = "service_accounts"
 ID = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 DEFAULT_LIFETIME_SECONDS, MAX_LIFETIME_SECONDS = (int(timedelta(days=days).total_seconds()) for days in (90, 3660))
 
-GroupText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GROUP, pattern=PLAIN_PATTERN)]
+GroupText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GROUP_LENGTH, pattern=PLAIN_PATTERN)]
 
 
 def _require_known(name: str) -> str:
@@ -47,7 +47,7 @@ class ServiceAccountCreate(RequestModel):
     name: Annotated[str, StringConstraints(pattern=f"^{ID}$", max_length=63)] = Field(
         description="Name of the calling service account, two hyphens, and a suffix: `ci` creates `ci--nightly`."
     )
-    groups: list[GroupText] = Field([], max_length=MOST_GROUPS, description="Groups, from those of the calling service account.")
+    groups: list[GroupText] = Field([], max_length=MAX_GROUPS, description="Groups, from those of the calling service account.")
     permissions: list[PermissionText] = Field(
         [], max_length=len(PERMISSIONS), description="Permissions, from those of the calling service account."
     )
@@ -90,7 +90,7 @@ async def list_service_accounts(call: ApiCall) -> ServiceAccountList:
     found = [each for each in accounts if (after is None or each.name > after[0]) and _matches(each, query.q)]
     page = found[: query.limit]
     rows = await sync_to_async(ServiceAccount.objects.in_bulk)([account.name for account in page])
-    ended = ended_with_maker(accounts, call.context.clock())
+    ended = ended_with_creator(accounts, call.context.clock())
     items = [_to_response(account, rows.get(account.name), account.name in ended) for account in page]
     return ServiceAccountList(items=items, next=encode_cursor(LIST_NAME, page[-1].name) if len(found) > len(page) else None)
 
@@ -116,7 +116,7 @@ async def create_service_account(call: ApiCall) -> ServiceAccountCreated:
             requested.permissions,
             not_after=creator.account.expires_at,
             secret_viewers=(creator.id, *creator.account.secret_viewers),
-            maker_secret_hash=creator.secret_hash,
+            creator_secret_hash=creator.secret_hash,
         )
     return ServiceAccountCreated(name=name, token=token, expires_at=to_rfc3339(call.context.clock() + lifetime))
 
@@ -142,8 +142,8 @@ def granted_lifetime(requested: ServiceAccountCreate, principal: ApiPrincipal, n
             raise ApiProblem(403, f"{creator.name} lacks the permission {name} and can't grant it", permission=name)
     if missing := sorted(set(requested.groups) - set(creator.groups)):
         raise ApiProblem(403, f"{creator.name} is not in the group {missing[0]} and can't grant it")
-    if not requested.name.startswith(f"{creator.name}{OWN}"):
-        raise ApiProblem(403, f"accounts created by {creator.name} must be named {creator.name}{OWN}suffix")
+    if not requested.name.startswith(f"{creator.name}{NAME_SEPARATOR}"):
+        raise ApiProblem(403, f"accounts created by {creator.name} must be named {creator.name}{NAME_SEPARATOR}suffix")
     remaining = creator.expires_at - now
     if requested.lifetime_seconds is not None and requested.lifetime_seconds > remaining:
         raise ApiProblem(403, f"{creator.name} expires earlier")
@@ -167,7 +167,7 @@ def _to_response(account: ServiceAccountRecord, row: Any, has_ended: bool) -> Se
         created_at=to_rfc3339(account.created_at),
         created_by=account.created_by,
         rotated_at=to_rfc3339(account.rotated_at),
-        expires_at=to_rfc3339(account.expires_at) if account.expires_at < NEVER else None,
+        expires_at=to_rfc3339(account.expires_at) if account.expires_at < NO_EXPIRY else None,
         last_used_at=to_rfc3339(row.last_seen_at) if row is not None else None,
         last_host=row.last_host if row is not None else "",
         ended_with_creator=has_ended,

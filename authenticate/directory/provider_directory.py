@@ -17,7 +17,7 @@ from config.options import Options
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from databroker.leader_election import LeaseHeldElsewhere, run_elected
-from databroker.provider_scope import own_records
+from databroker.provider_scope import provider_scoped
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser, Record
 from databroker.store.base import VersionConflict
 from foundation.backoff import backoff_delay
@@ -40,7 +40,7 @@ class ProviderDirectory:
         self.provider = provider
         self._options = options
         self._broker = broker
-        self._scoped_broker = own_records(broker, provider)
+        self._scoped_broker = provider_scoped(broker, provider)
         self._clock = clock
         self._source = DirectorySource.from_options(options, provider, clock)
         self._health = HealthTracker(clock)
@@ -178,7 +178,7 @@ class SyncScheduler:
 
     async def _seconds_until_due(self) -> float:
         """Return the seconds until the next sync, so that a restart or a change of routes causes no additional one."""
-        scoped_broker = own_records(self._broker, self._source.provider)
+        scoped_broker = provider_scoped(self._broker, self._source.provider)
         # Runs of a previous `identity_providers` entry have its id as a prefix.
         records = [record for record in await scoped_broker.page(DIRECTORY_RUN, "", RUN_PAGE_SIZE) if "/" not in record.id]
         runs = map(DirectoryRunRecord.from_record, reversed(records))

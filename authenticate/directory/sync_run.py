@@ -13,7 +13,7 @@ from authenticate.directory.sync import SYNC_COMMAND, DirectoryChanges, Progress
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient
 from databroker.leader_election import run_exclusive
-from databroker.provider_scope import own_records
+from databroker.provider_scope import provider_scoped
 from databroker.records import DIRECTORY_RUN, DirectoryRunRecord
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
@@ -64,7 +64,7 @@ class SyncRun:
 
     @property
     def _broker(self) -> BrokerClient:
-        return own_records(self.broker, self.source.provider)
+        return provider_scoped(self.broker, self.source.provider)
 
     @property
     def _command(self) -> str:

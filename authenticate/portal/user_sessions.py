@@ -12,7 +12,7 @@ from authenticate.portal.programmatic_clients import list_clients
 from authenticate.portal.user_agent import describe_user_agent
 from authenticate.session.session_service import SessionService
 from databroker.broker_client import BrokerClient
-from databroker.projection.rows import LastSeen, last_seen_at
+from databroker.projection.rows import LastSeen, load_last_seen
 from databroker.records import ProgrammaticClient, SessionRecord
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ async def other_sessions(sessions: SessionService, this: SessionRecord, now: flo
 async def _last_seen(ids: Iterable[str]) -> dict[str, LastSeen]:
     """Return last activity by session id, or nothing if the database is unavailable, because the list is useful without."""
     try:
-        return await sync_to_async(last_seen_at)(list(ids))
+        return await sync_to_async(load_last_seen)(list(ids))
     except Error as error:
         log.warning("loading session activity failed", reason=str(error).partition("\n")[0])
         return {}

@@ -25,9 +25,9 @@ from authenticate.scim.scim_errors import ScimError, invalid, not_found
 from config.issuers import applies_to_issuer
 from config.provider_config import ProviderConfig
 from databroker.broker_client import BrokerClient, iter_records
-from databroker.provider_scope import own_records
+from databroker.provider_scope import provider_scoped
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, SessionRecord
-from databroker.session_reader import find_directory_record, person_of
+from databroker.session_reader import directory_user_for_session, find_directory_record
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ class ScimDirectory:
 
     def __init__(self, provider: ProviderConfig, broker: BrokerClient, clock: Callable[[], float]):
         self.provider = provider
-        self.broker = own_records(broker, provider)
+        self.broker = provider_scoped(broker, provider)
         self.clock = clock
         self.index = ScimIndex(self.broker)
         self.access = DirectoryWriter(provider, self.broker)
@@ -76,7 +76,7 @@ class ScimDirectory:
 
     async def is_deactivated(self, session: SessionRecord) -> bool:
         """Return whether the provider has deactivated the user of this session."""
-        directory_user = person_of(session, await find_directory_record(session, self.provider, self.broker.get))
+        directory_user = directory_user_for_session(session, await find_directory_record(session, self.provider, self.broker.get))
         if directory_user is not None and directory_user.is_deactivated:
             return True
         # The deactivation record may not have been written yet, so the resource is checked too.

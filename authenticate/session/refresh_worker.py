@@ -13,7 +13,7 @@ from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSche
 from authenticate.session.session_refresh import RefreshInProgress, RefreshStep, SessionEnded, SessionRefresh
 from databroker.broker_client import BrokerClient, iter_records
 from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, report_malformed
-from databroker.store.base import ANEW, StartOver
+from databroker.store.base import FROM_START, ResyncRequired
 from foundation.backoff import backoff_delay, backoff_delays
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
@@ -167,7 +167,7 @@ class RefreshWorker:
 
     async def _follow(self) -> None:
         waits = backoff_delays(0.1)
-        position = ANEW
+        position = FROM_START
         while True:
             try:
                 async with aclosing(self._broker.changes(position)) as changes:
@@ -177,7 +177,7 @@ class RefreshWorker:
                             self._on_session(change.id, change.record)
                         elif change.type == TOKEN_REFRESH_REQUEST and change.record is not None:
                             self._refresh_requests.handle(change.record)
-            except StartOver as start_over:
+            except ResyncRequired as start_over:
                 try:
                     await self._load_all()
                     position, waits = start_over.version, backoff_delays(0.1)
@@ -186,7 +186,7 @@ class RefreshWorker:
                     await asyncio.sleep(next(waits))
             except BrokerError as error:
                 log.warning("refresh worker lost change stream", reason=str(error))
-                position = ANEW
+                position = FROM_START
                 await asyncio.sleep(next(waits))
 
     async def _load_all(self) -> None:

@@ -14,7 +14,7 @@ from config.options import Options
 from databroker.broker_client import BrokerClient, Edited, update
 from databroker.end_sessions import batched, end_sessions, session_ids_for_user
 from databroker.records import SESSION, USER, Record, SessionRecord
-from databroker.session_reader import SessionReader, user_of, vouches
+from databroker.session_reader import SessionReader, user_for_session, vouches
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BadRequest, BrokerError
 
@@ -160,7 +160,7 @@ class SessionService:
         provider = self._reader.providers.get(session.provider)
         if provider is None or not provider.links_by_email:
             return ""
-        return linked_id_for(user_of(session, await self._broker.get(USER, session.user_id)), session.claims, provider)
+        return linked_id_for(user_for_session(session, await self._broker.get(USER, session.user_id)), session.claims, provider)
 
     @property
     def links_accounts(self) -> bool:

@@ -4,7 +4,7 @@ from authenticate.access_requests.access_request_service import AccessActor
 from authenticate.service import AuthenticatePageContext
 from databroker.audit_log import Actor, ActorKind, AuditLog
 from databroker.records import USER, SessionRecord
-from databroker.session_reader import user_of
+from databroker.session_reader import user_for_session
 from foundation.email_address import unambiguous_name
 
 
@@ -13,7 +13,7 @@ async def actor_for(gate: AuthenticatePageContext, session: SessionRecord) -> Ac
     identity = await gate.authorize.load_session_identity(session.id)
     if identity is None or identity.user_id != session.user_id:
         return None
-    user = user_of(session, await gate.authenticate.broker.get(USER, session.user_id))
+    user = user_for_session(session, await gate.authenticate.broker.get(USER, session.user_id))
     name = unambiguous_name(user.email if identity.verified_email else "", user.name, user.id)
     audit = AuditLog(Actor(ActorKind.USER, session.user_id, name), gate.client_address, gate.authenticate.clock)
     return AccessActor(session, identity, name, audit)

@@ -14,7 +14,7 @@ from authenticate.step_up import StepUpRequest
 from authenticate.views import view_helpers
 from authorize.policy.reasons import Reason
 from databroker.records import USER, ProgrammaticClient, SessionRecord
-from databroker.session_reader import user_of
+from databroker.session_reader import user_for_session
 from foundation.crypto.programmatic import ProgrammaticRequest
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
@@ -115,7 +115,7 @@ async def _consent_page(
     """Return the consent page with a CSRF token.  Nothing has changed yet."""
     token, cookie = service.csrf.token_for(view_helpers.cookie_headers(request), service.clock(), bound_to=session.id)
     record = await service.broker.get(USER, session.user_id)
-    user = user_of(session, record)
+    user = user_for_session(session, record)
     response = responses.render_page(
         request,
         "authenticate/program.html",

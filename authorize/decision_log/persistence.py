@@ -13,7 +13,7 @@ from authorize.decision_log.decision_snapshot import MAX_PATH_LENGTH, snapshot_i
 from authorize.models import LoggedDecision
 from authorize.policy import decision_text
 from authorize.policy.compiled_route import route_name
-from databroker.projection.rows import storable
+from databroker.projection.rows import sanitize_text
 from foundation.errors import BrokerError
 
 # A long transaction would block sign-ins and the admin (docs/decisions/stores.md).
@@ -82,7 +82,7 @@ def build_row(entry: DecisionLogEntry, settings: DecisionLogSettings) -> Row:
         "snapshot": json.dumps(_build_snapshot(entry, settings)),
     }
     # An unusual name must not prevent the batch from being written.
-    return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
+    return {name: sanitize_text(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def _build_snapshot(entry: DecisionLogEntry, settings: DecisionLogSettings) -> dict[str, Any]:

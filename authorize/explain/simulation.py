@@ -20,7 +20,7 @@ from config.provider_config import ProviderConfig
 from config.routes.route_bearer_tokens import JWT
 from config.routes.route_tcp import SCHEME as TCP
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
-from databroker.claims import claims_at
+from databroker.claims import nest_claims
 from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
 from foundation.email_address import canonical_email
 from foundation.errors import BadRequest
@@ -104,7 +104,7 @@ def simulate_identity(person: SimulatedUser, options: Options) -> Identity | Non
     """Return the identity, built from records as after a sign-in, so that the same rules apply."""
     if person.user is None:
         return None
-    said = claims_at(person.claims)
+    said = nest_claims(person.claims)
     provider, subject = _provider_of(person.user, options).id, ""
     if person.user.startswith(f"{PROVIDER}/"):
         account = ServiceAccountRecord(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")

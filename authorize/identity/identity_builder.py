@@ -10,13 +10,13 @@ from config.routes.route_bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.claims import (
     email_assertions,
-    flattened,
-    groups_among,
-    is_address_of_session,
+    flatten_claims,
+    groups_in_flat,
+    is_session_address,
     is_yes,
     may_match_by_email,
     names_all_groups,
-    rule_email_of,
+    verified_email_for,
 )
 from databroker.grants.grant_records import GrantSubject
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
@@ -50,11 +50,11 @@ def build_identity(inputs: IdentityInputs, provider: ProviderConfig | None) -> I
     """
     session, user, person = inputs.session, inputs.user, inputs.person or DirectoryUser(inputs.session.user_id)
     # The user record has the claims of the latest sign-in.  A session must not get the claims of another one, which may be stronger.
-    claims = flattened(session.claims)
+    claims = flatten_claims(session.claims)
     # Addresses and groups of an external issuer are not trusted: no rule matches them, and upstreams receive none.
     is_external = session.provider == JWT
     may_match = may_match_by_email(user, session.claims)
-    verified_email = rule_email_of(user, session.claims, provider) if not is_external else ""
+    verified_email = verified_email_for(user, session.claims, provider) if not is_external else ""
     groups_claim = provider.groups_claim if provider is not None else ""
     # This session may have started with another address than the user's latest sign-in.
     has_unauthoritative_email = provider is not None and not all(provider.owns_address(email) for email in claims.get("email", ()))
@@ -68,7 +68,7 @@ def build_identity(inputs: IdentityInputs, provider: ProviderConfig | None) -> I
             not verified_email or canonical_email(value) != verified_email for value in claims.get(alias, ())
         ):
             claims[alias] = NullValues()
-    group_ids = () if is_external else tuple(dict.fromkeys([*person.group_ids, *groups_among(claims, groups_claim)]))
+    group_ids = () if is_external else tuple(dict.fromkeys([*person.group_ids, *groups_in_flat(claims, groups_claim)]))
     return Identity(
         session_id=session.id,
         user_id=session.user_id,
@@ -77,7 +77,7 @@ def build_identity(inputs: IdentityInputs, provider: ProviderConfig | None) -> I
         expires_at=session.expires_at,
         issued_at=session.issued_at,
         auth_time=session.auth_time,
-        email="" if is_external else authoritative_email(user.email if is_address_of_session(user.email, session.claims) else "", provider),
+        email="" if is_external else authoritative_email(user.email if is_session_address(user.email, session.claims) else "", provider),
         verified_email=verified_email,
         directory_email="" if is_external else authoritative_email(person.email, provider),
         name=display_name(_text(user.name) or _text(person.name), verified_email),
@@ -118,7 +118,7 @@ def linked_id_for(user: UserRecord, session_claims: Mapping[str, Any], provider:
     # A missing assertion does not count, because users may choose their address at some providers.
     if not (provider.trusts_email or any(map(is_yes, email_assertions(user, session_claims)))):
         return ""
-    email = rule_email_of(user, session_claims, provider)
+    email = verified_email_for(user, session_claims, provider)
     return f"{VERIFIED_EMAIL}/{email}" if email else ""
 
 

@@ -28,7 +28,15 @@ from databroker.records import (
     report_malformed,
 )
 from databroker.replica import EVERYTHING, Replica
-from databroker.session_reader import SessionReader, access_of, find_directory_record, group_of, person_of, user_of, vouches
+from databroker.session_reader import (
+    SessionReader,
+    active_grants,
+    directory_user_for_session,
+    find_directory_record,
+    group_for_session,
+    user_for_session,
+    vouches,
+)
 from databroker.store.base import RecordChange
 from databroker.store.frozen import frozen_data
 from foundation.auth_challenges import InvalidToken
@@ -168,7 +176,7 @@ class IdentityLoader:
         if known is not None and known[0] is session and known[1] == _version(directory_record):
             return known[2]
         try:
-            if (person := person_of(session, directory_record)) is not None and person.is_deactivated:
+            if (person := directory_user_for_session(session, directory_record)) is not None and person.is_deactivated:
                 return InvalidToken(f"bearer token: {session.user_id} is deactivated")
             identity = await self._identity(session, user, directory_record)
         except MALFORMED as error:
@@ -193,7 +201,7 @@ class IdentityLoader:
             if configured is None or not vouches(configured, session):
                 return None
             directory_record = await find_directory_record(session, configured, self._replica.get)
-            person = person_of(session, directory_record) if configured.has_directory else None
+            person = directory_user_for_session(session, directory_record) if configured.has_directory else None
             if person is not None and person.is_deactivated:
                 return InvalidToken(f"{user.id} is deactivated")
             return await self._identity(session, user, directory_record, await self._access_record(session, user))
@@ -205,7 +213,7 @@ class IdentityLoader:
         user_record, directory_record = await asyncio.gather(
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )
-        user = user_of(session, user_record)
+        user = user_for_session(session, user_record)
         access_record = await self._access_record(session, user)
         sources = IdentityRecords(
             _without_data(record),
@@ -230,7 +238,7 @@ class IdentityLoader:
         self, session: SessionRecord, user: UserRecord, directory_record: Record | None, access_record: Record | None = None
     ) -> Identity:
         provider = self._sessions.providers.get(session.provider)
-        person = person_of(session, directory_record) if provider is None or provider.has_directory else None
+        person = directory_user_for_session(session, directory_record) if provider is None or provider.has_directory else None
         has_names = provider is not None and provider.kind in KINDS_WITH_GROUP_NAMES
         prefix = provider.record_id_prefix if provider is not None else ""
         groups = await self._groups(session, person.group_ids if person else (), prefix)
@@ -242,7 +250,7 @@ class IdentityLoader:
             matchable_group_names=await self._matchable_group_names(groups, prefix) if has_names else frozenset(),
             access={
                 access.route: GrantPeriod(access.started_at, access.expires_at)
-                for access in _latest_per_route(access_of(self._holder(session, user), access_record))
+                for access in _latest_per_route(active_grants(self._holder(session, user), access_record))
             },
         )
         if provider is None and session.provider != JWT:
@@ -251,7 +259,7 @@ class IdentityLoader:
 
     async def _groups(self, session: SessionRecord, ids: tuple[str, ...], prefix: str) -> list[DirectoryGroup]:
         records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + id) for id in ids))
-        return [group for record in records if (group := group_of(session, record)) is not None]
+        return [group for record in records if (group := group_for_session(session, record)) is not None]
 
     async def _matchable_group_names(self, groups: list[DirectoryGroup], prefix: str) -> frozenset[str]:
         """Return group names that rules may match.

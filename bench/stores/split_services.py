@@ -29,8 +29,8 @@ from bench.support.process_stats import resident
 from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import MAX_SESSIONS, Replica
-from databroker.rpc.remote_broker import Position, RemoteBroker
-from databroker.store.base import ANEW, StartOver, StoreBackend
+from databroker.rpc.remote_broker import RemoteBroker, SyncPosition
+from databroker.store.base import FROM_START, ResyncRequired, StoreBackend
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BrokerError
 from foundation.rpc.rpc_channel import RpcChannel
@@ -231,14 +231,14 @@ async def sync(services: Services, redis_url: str) -> float:
     server_version, begin = await services.broker.server_version(), 0
     store = opened(redis_url, services.options.shared_secret[0])
     try:
-        async with aclosing(services.broker.changes(ANEW)) as changes:
+        async with aclosing(services.broker.changes(FROM_START)) as changes:
             await anext(changes)
-    except StartOver as told:
+    except ResyncRequired as told:
         begin = told.version
     await each(range(CHANGES), lambda number: put_session(store, number))
     await store.close()
     began, seen = time.perf_counter(), 0
-    async with aclosing(services.broker.changes(Position(begin, server_version))) as changes:
+    async with aclosing(services.broker.changes(SyncPosition(begin, server_version))) as changes:
         async for _ in changes:
             seen += 1
             if seen == CHANGES:

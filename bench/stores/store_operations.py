@@ -20,7 +20,7 @@ from databroker.records import SESSION
 from databroker.replica import Replica
 from databroker.store.base import StoreBackend
 from databroker.store.redis_client import StorageTls, open_client
-from databroker.store.redis_store import DEADLINE, KvStore
+from databroker.store.redis_store import DEADLINE, RedisStore
 from databroker.store.sealed import SealedStore
 from foundation.tasks import spawn
 from tests.support.redis_server import RedisServer
@@ -56,7 +56,7 @@ def tell(what: str, value: float, goal: float, *, at_least: bool = False) -> boo
 
 
 def opened(url: str, secret: bytes) -> SealedStore:
-    return SealedStore(KvStore(open_client(parse_storage_url(url), StorageTls(), DEADLINE)), [secret])
+    return SealedStore(RedisStore(open_client(parse_storage_url(url), StorageTls(), DEADLINE)), [secret])
 
 
 async def write_and_read(url: str, secret: bytes) -> list[bool]:

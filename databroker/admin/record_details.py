@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from databroker.projection.rows import moment
+from databroker.projection.rows import to_datetime
 from databroker.records import Record, SessionRecord
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
@@ -49,7 +49,7 @@ def format_claim(name: str, value: Any) -> str:
     """A claim as people read it: moments as times, plain lists without brackets; what is nested stays JSON."""
     if isinstance(value, str):
         return value
-    if name in _TIME_CLAIMS and isinstance(value, int | float) and (known := moment(value)):
+    if name in _TIME_CLAIMS and isinstance(value, int | float) and (known := to_datetime(value)):
         return time_element(known)
     if isinstance(value, list) and value and all(isinstance(each, str | int | float) for each in value):
         return ", ".join(format_claim("", each) for each in value)
@@ -94,7 +94,7 @@ def _session_rows(facts: Mapping[str, Any]) -> Facts:
 
 
 def _format_time(seconds: Any) -> str:
-    known = moment(seconds)
+    known = to_datetime(seconds)
     return time_element(known) if known else "-"
 
 

@@ -17,7 +17,7 @@ from databroker.broker_client import page_context
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import SESSION
-from databroker.service_account_store import AccountError, ServiceAccounts, checked_name, made_by
+from databroker.service_account_store import AccountError, ServiceAccounts, accounts_created_by, validate_name
 from foundation.errors import BrokerError
 
 LIFETIMES = (("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("", "unlimited"))
@@ -73,7 +73,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         if request.method == "POST" and form.is_valid():
             name, said = form.cleaned_data["name"], form.cleaned_data
             try:
-                checked_name(name)
+                validate_name(name)
                 groups, may = said["groups"].splitlines(), said["permissions"]
                 token = self._run_audited(
                     request,
@@ -129,7 +129,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         except BrokerError:
             return
         for name in names:
-            if made := made_by(name, accounts):
+            if made := accounts_created_by(name, accounts):
                 self.message_user(request, f"Created by {name} and no longer valid: {', '.join(made)}.", messages.WARNING)
 
     def _run_audited(self, request: HttpRequest, action: AuditAction, name: str, *arguments: Any, **more: Any) -> Any:

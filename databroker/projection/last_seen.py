@@ -15,20 +15,20 @@ log = structlog.get_logger(__name__)
 
 INTERVAL = 3.0
 # Writing takes no more of the time than this, so that requests do not feel it: the more have come, the longer the pause.
-MOST_TIME = 1 / 30
-LONGEST_INTERVAL = 60.0
-MOST_SESSIONS = 100_000
+MAX_TIME_SHARE = 1 / 30
+MAX_INTERVAL = 60.0
+MAX_SESSIONS = 100_000
 # A session's row comes a moment after the session; what has none after this many seconds has ended.
-LONGEST_WAIT = 2 * LONGEST_INTERVAL
+MAX_WAIT = 2 * MAX_INTERVAL
 
 # Who comes with a token of a provider has no session, and no row.
-NOT_KEPT = "bearer/"
+SKIPPED_PREFIX = "bearer/"
 
 # Session id -> (Unix seconds, host of the route).
 Seen = Mapping[str, tuple[float, str]]
 
 
-class Activity:
+class LastSeenBuffer:
     """Buffer of what was seen.  `write` is called in a thread; it returns the ids that have no row (yet) and raises BrokerError where it
     can't write.
     """
@@ -39,7 +39,7 @@ class Activity:
         *,
         clock: Callable[[], float] = time.time,
         interval: float = INTERVAL,
-        most_sessions: int = MOST_SESSIONS,
+        most_sessions: int = MAX_SESSIONS,
     ):
         self._write = write
         self._clock = clock
@@ -50,9 +50,9 @@ class Activity:
     def __repr__(self) -> str:
         return f"<Activity {len(self._seen)} to write>"
 
-    def saw(self, session_id: str, now: float, route_host: str) -> None:
+    def record(self, session_id: str, now: float, route_host: str) -> None:
         """Note a session; called for every request: one entry in a dict, and nothing for new sessions beyond the bound."""
-        if session_id.startswith(NOT_KEPT):
+        if session_id.startswith(SKIPPED_PREFIX):
             return
         if session_id in self._seen or len(self._seen) < self._most_sessions:
             self._seen[session_id] = (now, route_host)
@@ -63,7 +63,7 @@ class Activity:
             await asyncio.sleep(pause)
             began = time.monotonic()
             await self.flush()
-            pause = pause_after(time.monotonic() - began, self._interval)
+            pause = next_interval(time.monotonic() - began, self._interval)
 
     async def flush(self) -> None:
         """Write what was seen since the last time; what could not be written waits for the next."""
@@ -75,12 +75,12 @@ class Activity:
             unwritten = await sync_to_async(self._write)(seen)
         except BrokerError as error:
             log.warning("saving session activity failed", reason=str(error))
-        oldest = self._clock() - LONGEST_WAIT
+        oldest = self._clock() - MAX_WAIT
         for id in unwritten:
             if seen[id][0] > oldest and id not in self._seen:
-                self.saw(id, *seen[id])
+                self.record(id, *seen[id])
 
 
-def pause_after(seconds: float, least: float) -> float:
+def next_interval(seconds: float, min_interval: float) -> float:
     """Seconds until the next writing, after one that took so long."""
-    return min(max(least, seconds / MOST_TIME), LONGEST_INTERVAL)
+    return min(max(min_interval, seconds / MAX_TIME_SHARE), MAX_INTERVAL)

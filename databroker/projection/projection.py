@@ -13,7 +13,7 @@ from databroker.claims import ProviderClaims
 from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.projection import rows
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
-from databroker.store.base import ANEW, StartOver
+from databroker.store.base import FROM_START, ResyncRequired
 from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
 
@@ -38,7 +38,7 @@ MODELS = {type: model for model, types in TYPES.items() for type in types}
 BATCH = 500
 PAUSE = 0.05
 
-Touched = set[tuple[type[models.Model], str]]
+RowKeys = set[tuple[type[models.Model], str]]
 
 
 class Projection:
@@ -48,24 +48,24 @@ class Projection:
 
     def __init__(self, client: BrokerClient, counted: ProviderClaims | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
         self._client = client
-        self.counted = counted
+        self.provider_claims = counted
         self._pause = pause  # seconds between two batches; a batch gathers changes for as long
         self._first_wait = first_wait  # seconds after the first failure
-        self._position = ANEW
+        self._position = FROM_START
 
     async def run(self) -> None:
         """Follow the store forever, from a full load on; trouble with it or with the database is logged and tried again."""
-        self._position = ANEW
+        self._position = FROM_START
         waits = backoff_delays(self._first_wait)
         while True:
             try:
                 await self._step()
                 waits = backoff_delays(self._first_wait)
                 await asyncio.sleep(self._pause)
-            except StartOver as start_over:
+            except ResyncRequired as start_over:
                 await self._restart(start_over.version, next(waits))
             except Exception as error:
-                _tell("projection lagging", error)
+                _log_error("projection lagging", error)
                 await asyncio.sleep(next(waits))
 
     async def _restart(self, version: int, wait: float) -> None:
@@ -73,12 +73,12 @@ class Projection:
             await self._load()
             self._position = version
         except Exception as error:
-            _tell("projection load failed", error)
+            _log_error("projection load failed", error)
             await asyncio.sleep(wait)
 
     async def _step(self) -> None:
         """One batch: wait for a change, gather what comes close upon it, write; a batch that can't be written is read again."""
-        touched: Touched = set()
+        touched: RowKeys = set()
         position = self._position
         async with aclosing(self._client.changes(position)) as changes:
             try:
@@ -103,7 +103,7 @@ class Projection:
         """
         for model in TYPES:
             loaded: set[str] = set()
-            async for batch in batches_of(self._client, model, self.counted, loaded):
+            async for batch in build_batches(self._client, model, self.provider_claims, loaded):
                 await self._save(batch)
             await self._remove_all_but(model, loaded)
         log.info("projection loaded")
@@ -120,35 +120,35 @@ class Projection:
         await sync_to_async(rows.write)(batch)
         await asyncio.sleep(self._pause)
 
-    async def _write(self, touched: Touched) -> None:
+    async def _write(self, touched: RowKeys) -> None:
         if touched:
-            await sync_to_async(rows.write)(await batch_of(self._client, touched, self.counted))
+            await sync_to_async(rows.write)(await build_batch(self._client, touched, self.provider_claims))
 
 
-async def batch_of(client: BrokerClient, touched: Touched, counted: ProviderClaims | None) -> rows.RowBatch:
+async def build_batch(client: BrokerClient, touched: RowKeys, counted: ProviderClaims | None) -> rows.RowBatch:
     """Rows of these ids, as the store has their records now."""
     batch = rows.RowBatch(counted)
     for model, id in sorted(touched, key=lambda entry: entry[1]):
-        add(batch, model, id, *[await client.get(type, id) for type in TYPES[model]])
+        add_rows(batch, model, id, *[await client.get(type, id) for type in TYPES[model]])
     return batch
 
 
-async def batches_of(
+async def build_batches(
     client: BrokerClient, model: type[models.Model], counted: ProviderClaims | None, ids: set[str]
 ) -> AsyncGenerator[rows.RowBatch]:
     """Rows of all records of a table, whose ids are added to `ids`."""
     batch = rows.RowBatch(counted)
-    async for id, records in records_of(client, TYPES[model]):
-        add(batch, model, id, *records)
+    async for id, records in iter_joined_records(client, TYPES[model]):
+        add_rows(batch, model, id, *records)
         ids.add(id)
-        if len(batch.written) >= BATCH:
+        if len(batch.upserts) >= BATCH:
             yield batch
             batch = rows.RowBatch(counted)
-    if batch.written or batch.gone:
+    if batch.upserts or batch.deletes:
         yield batch
 
 
-async def records_of(client: BrokerClient, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
+async def iter_joined_records(client: BrokerClient, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:
     """Each id that has a record of any of these types, in order, with its record of each."""
     pages = [iter_records(client, type) for type in types]
     firsts = [await anext(each, None) for each in pages]
@@ -159,7 +159,7 @@ async def records_of(client: BrokerClient, types: tuple[str, ...]) -> AsyncGener
         firsts = [await anext(each, None) if taken is not None else first for each, taken, first in zip(pages, found, firsts, strict=True)]
 
 
-def _tell(event: str, error: Exception) -> None:
+def _log_error(event: str, error: Exception) -> None:
     """Log any error of the loop: without it the admin would show for ever what was once."""
     if isinstance(error, (BrokerError, Error)):
         log.warning(event, reason=str(error))
@@ -167,7 +167,7 @@ def _tell(event: str, error: Exception) -> None:
         log.error(event, exc_info=error)
 
 
-def add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
+def add_rows(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
     """Add rows of `records`, which are of the model's types, in their order.  One that no row can say is left out: it must not stop the
     others.
     """
@@ -178,7 +178,7 @@ def add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Reco
         if any(records):
             ADD[model](batch, id, *records)
         else:
-            batch.gone.append((model, id))
+            batch.deletes.append((model, id))
     except (TypeError, ValueError) as error:
         log.warning("malformed record not projected", table=model.__name__, id=id, error=type(error).__name__)
-        batch.gone.append((model, id))
+        batch.deletes.append((model, id))

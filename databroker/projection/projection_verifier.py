@@ -9,21 +9,21 @@ from django.db import models
 from databroker.broker_client import BrokerClient
 from databroker.claims import ProviderClaims
 from databroker.projection import rows
-from databroker.projection.projection import BATCH, TYPES, Touched, batch_of, batches_of
+from databroker.projection.projection import BATCH, TYPES, RowKeys, build_batch, build_batches
 
 # Within this a running gate has written what changed a moment ago.
-SETTLES = 1.0  # seconds
+SETTLE_SECONDS = 1.0  # seconds
 
 
 @dataclass(slots=True)
-class TableCheck:
+class ProjectionVerifier:
     """Check of all tables.  `records` counts those read, by table; `wrong` holds (table, id) of rows that are not as their records."""
 
     client: BrokerClient
     counted: ProviderClaims | None = None
-    settles: float = SETTLES
+    settles: float = SETTLE_SECONDS
     records: dict[type[models.Model], int] = field(default_factory=dict)
-    wrong: Touched = field(default_factory=set)
+    mismatches: RowKeys = field(default_factory=set)
 
     async def run(self) -> None:
         """Compare everything; what differs is looked at again after a second, because it may just be changing.
@@ -35,18 +35,18 @@ class TableCheck:
             suspects |= await self._compared(model)
         if suspects:
             await asyncio.sleep(self.settles)
-        self.wrong = await self._still_wrong(suspects)
+        self.mismatches = await self._recheck(suspects)
 
     async def repair(self) -> None:
         """Write what was found wrong; what is wrong still, because it can't be written, stays in `wrong`."""
-        for part in _parts(self.wrong):
-            await sync_to_async(rows.write)(await batch_of(self.client, part, self.counted))
-        self.wrong = await self._still_wrong(self.wrong)
+        for part in _parts(self.mismatches):
+            await sync_to_async(rows.write)(await build_batch(self.client, part, self.counted))
+        self.mismatches = await self._recheck(self.mismatches)
 
-    async def _compared(self, model: type[models.Model]) -> Touched:
+    async def _compared(self, model: type[models.Model]) -> RowKeys:
         found, ids = set[tuple[type[models.Model], str]](), set[str]()
-        async for batch in batches_of(self.client, model, self.counted, ids):
-            found |= await sync_to_async(rows.differing)(batch)
+        async for batch in build_batches(self.client, model, self.counted, ids):
+            found |= await sync_to_async(rows.find_differences)(batch)
         self.records[model] = len(ids)
         after = ""
         while page := await sync_to_async(rows.ids_after)(model, after, BATCH):
@@ -54,13 +54,13 @@ class TableCheck:
             found |= {(model, id) for id in page if id not in ids}
         return found
 
-    async def _still_wrong(self, suspects: Touched) -> Touched:
+    async def _recheck(self, suspects: RowKeys) -> RowKeys:
         wrong = set[tuple[type[models.Model], str]]()
         for part in _parts(suspects):
-            wrong |= await sync_to_async(rows.differing)(await batch_of(self.client, part, self.counted))
+            wrong |= await sync_to_async(rows.find_differences)(await build_batch(self.client, part, self.counted))
         return wrong
 
 
-def _parts(touched: Touched) -> list[Touched]:
+def _parts(touched: RowKeys) -> list[RowKeys]:
     ordered = sorted(touched, key=lambda entry: entry[1])
     return [set(ordered[start : start + BATCH]) for start in range(0, len(ordered), BATCH)]

@@ -16,10 +16,10 @@ from foundation.email_address import canonical_email, display_name
 from foundation.errors import BrokerError
 
 # Columns that no record of the row's own fills: a session that is refreshed keeps them, as does a group that is renamed.
-SEEN = ("last_seen_at", "last_host")
-KEPT = (*SEEN, "from_claim")
+LAST_SEEN_COLUMNS = ("last_seen_at", "last_host")
+PRESERVED_COLUMNS = (*LAST_SEEN_COLUMNS, "from_claim")
 COUNTS = ("users", "groups", "added", "changed", "removed", "requests")
-AT_ONCE = 500
+BATCH_SIZE = 500
 END_OF_TIME = 253_402_300_800
 MODELS: tuple[type[models.Model], ...] = (Group, User, Session, ServiceAccount, DirectoryRun)
 # A service account is seen under the id that its identity has in place of a session's.
@@ -31,16 +31,16 @@ class RowBatch:
     """Rows to write and ids to remove.  `members` says who is in which group; `counted` says what counts of a
     provider's words: groups besides the directory's, and addresses."""
 
-    counted: ProviderClaims | None = None
-    written: list[models.Model] = field(default_factory=list)
-    gone: list[tuple[type[models.Model], str]] = field(default_factory=list)
+    provider_claims: ProviderClaims | None = None
+    upserts: list[models.Model] = field(default_factory=list)
+    deletes: list[tuple[type[models.Model], str]] = field(default_factory=list)
     members: list[Membership] = field(default_factory=list)
 
-    def of(self, model: type[models.Model]) -> list[models.Model]:
-        return [row for row in self.written if isinstance(row, model)]
+    def upserts_for(self, model: type[models.Model]) -> list[models.Model]:
+        return [row for row in self.upserts if isinstance(row, model)]
 
-    def gone_of(self, model: type[models.Model]) -> list[str]:
-        return [id for its_model, id in self.gone if its_model is model]
+    def deletes_for(self, model: type[models.Model]) -> list[str]:
+        return [id for its_model, id in self.deletes if its_model is model]
 
 
 def add_session(rows: RowBatch, id: str, session: Record) -> None:
@@ -48,12 +48,12 @@ def add_session(rows: RowBatch, id: str, session: Record) -> None:
     row = Session(
         id=id,
         user_id=_text(data, "user_id", MAX_ID_LENGTH) or None,
-        started_at=moment(data.get("issued_at")),
-        expires_at=moment(data.get("expires_at")),
+        started_at=to_datetime(data.get("issued_at")),
+        expires_at=to_datetime(data.get("expires_at")),
         client_address=_text(data, "client_address", 64),
         user_agent=_text(data, "user_agent", 512),
     )
-    return rows.written.append(row)
+    return rows.upserts.append(row)
 
 
 def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Record | None) -> None:
@@ -62,23 +62,23 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
     Where it has another issuer's person of the same id, the row is of the one who has signed in.
     """
     said = user.data if user else {}
-    known = directory_user.data if directory_user and _are_one(said, directory_user.data) else {}
-    email, unauthoritative_email = _addresses(rows.counted, id, said, known)
+    known = directory_user.data if directory_user and _same_user(said, directory_user.data) else {}
+    email, unauthoritative_email = _addresses(rows.provider_claims, id, said, known)
     row = User(
         id=id,
         email=email,
         unauthoritative_email=unauthoritative_email,
         name=display_name(_text(said, "name", 255) or _text(known, "name", 255), email),
-        last_sign_in_at=moment(said.get("last_sign_in_at")),
+        last_sign_in_at=to_datetime(said.get("last_sign_in_at")),
     )
-    prefix = rows.counted.prefix_of(id) if rows.counted else ""
-    listed = {storable(f"{prefix}{group}")[:MAX_ID_LENGTH] for group in known.get("group_ids") or ()}
-    claimed = {group for group in rows.counted.groups_of(id, said) if is_storable(group)} if rows.counted else set()
+    prefix = rows.provider_claims.records_prefix(id) if rows.provider_claims else ""
+    listed = {sanitize_text(f"{prefix}{group}")[:MAX_ID_LENGTH] for group in known.get("group_ids") or ()}
+    claimed = {group for group in rows.provider_claims.read_groups(id, said) if is_storable(group)} if rows.provider_claims else set()
     rows.members.extend(
         Membership(user_id=id, group_id=group, from_directory=group in listed, from_claim=group in claimed)
         for group in sorted(listed | claimed)
     )
-    return rows.written.append(row)
+    return rows.upserts.append(row)
 
 
 def _addresses(counted: ProviderClaims | None, id: str, said: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[str, str]:
@@ -93,12 +93,12 @@ def _addresses(counted: ProviderClaims | None, id: str, said: Mapping[str, Any],
     if signed_in_with and counted.verified_email(id, said) == signed_in_with:
         return signed_in_with, ""
     is_other = not signed_in_with or canonical_email(listed) != canonical_email(signed_in_with)
-    if listed and is_other and listed == known.get("email") and counted.told_email(id, listed):
+    if listed and is_other and listed == known.get("email") and counted.assertable_email(id, listed):
         return listed, signed_in_with
     return "", signed_in_with or listed
 
 
-def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+def _same_user(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     """Whether two records name one person."""
     claims = said.get("claims")
     issuer = said.get("issuer") or issuer_in(claims if isinstance(claims, Mapping) else {})
@@ -107,30 +107,34 @@ def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
 
 def add_group(rows: RowBatch, id: str, group: Record) -> None:
     texts = {"name": _text(group.data, "name", 255), "email": _text(group.data, "email", 255), "issuer": _text(group.data, "issuer", 512)}
-    return rows.written.append(Group(id=id, **texts))
+    return rows.upserts.append(Group(id=id, **texts))
 
 
 def add_service_account(rows: RowBatch, id: str, account: Record) -> None:
     data = account.data
     row = ServiceAccount(
         id=id,
-        groups=", ".join(storable(group) for group in data.get("groups") or ()),
-        created_at=moment(data.get("created_at")),
+        groups=", ".join(sanitize_text(group) for group in data.get("groups") or ()),
+        created_at=to_datetime(data.get("created_at")),
         created_by=_text(data, "created_by", 255),
-        rotated_at=moment(data.get("rotated_at")),
-        expires_at=moment(data.get("expires_at")),
-        permissions=", ".join(storable(name) for name in data.get("permissions") or ()),
+        rotated_at=to_datetime(data.get("rotated_at")),
+        expires_at=to_datetime(data.get("expires_at")),
+        permissions=", ".join(sanitize_text(name) for name in data.get("permissions") or ()),
     )
-    return rows.written.append(row)
+    return rows.upserts.append(row)
 
 
 def add_directory_run(rows: RowBatch, id: str, run: Record) -> None:
     data = run.data
     numbers = {name: data[name] for name in COUNTS if isinstance(data.get(name), int)}
     texts = {"source": _text(data, "source", 255), "triggered_by": _text(data, "triggered_by", 64), "error": _text(data, "error", 500)}
-    return rows.written.append(
+    return rows.upserts.append(
         DirectoryRun(
-            id=id[:64], started_at=moment(data.get("started_at")), duration_seconds=data.get("duration_seconds") or 0.0, **texts, **numbers
+            id=id[:64],
+            started_at=to_datetime(data.get("started_at")),
+            duration_seconds=data.get("duration_seconds") or 0.0,
+            **texts,
+            **numbers,
         )
     )
 
@@ -139,10 +143,14 @@ def write(rows: RowBatch) -> None:
     """Write what differs, in one short transaction; call it in a thread.  Leaves no connection open behind it."""
     try:
         # Looked at before the transaction, which keeps every other writer of SQLite waiting: mostly there is nothing to write.
-        written = {model: _differing(model, rows.of(model)) for model in MODELS}
+        written = {model: _changed_rows(model, rows.upserts_for(model)) for model in MODELS}
         old, new = _memberships(rows)
-        groups = {member.group_id for member in old if member.from_claim} | _unnamed(rows) | _misnamed({row.pk for row in rows.of(Group)})
-        if not (old or new or groups or rows.gone or any(written.values())):
+        groups = (
+            {member.group_id for member in old if member.from_claim}
+            | _unmarked_claim_groups(rows)
+            | _stale_claim_flags({row.pk for row in rows.upserts_for(Group)})
+        )
+        if not (old or new or groups or rows.deletes or any(written.values())):
             return
         with transaction.atomic():
             for model, differing in written.items():
@@ -150,49 +158,49 @@ def write(rows: RowBatch) -> None:
             Membership.rows.filter(pk__in=[member.pk for member in old]).delete()
             Membership.rows.bulk_create(new, ignore_conflicts=True)  # another process may have been faster
             for model in MODELS:
-                gone = model.rows.filter(pk__in=rows.gone_of(model))
+                gone = model.rows.filter(pk__in=rows.deletes_for(model))
                 gone.update(in_directory=False, name="", email="", issuer="") if model is Group else gone.delete()
-            for part in _chunks({*groups, *rows.gone_of(Group)}):
-                _name(part)
+            for part in _chunks({*groups, *rows.deletes_for(Group)}):
+                _refresh_claim_flags(part)
     finally:
         connection.close()
 
 
-def differing(rows: RowBatch) -> set[tuple[type[models.Model], str]]:
+def find_differences(rows: RowBatch) -> set[tuple[type[models.Model], str]]:
     """Rows, by table and id, that `write` would write or remove; call it in a thread."""
     try:
-        found = {(model, row.pk) for model in MODELS for row in _differing(model, rows.of(model))}
+        found = {(model, row.pk) for model in MODELS for row in _changed_rows(model, rows.upserts_for(model))}
         for model in MODELS:
-            found |= {(model, id) for id in _recorded(model).filter(pk__in=rows.gone_of(model)).values_list("pk", flat=True)}
+            found |= {(model, id) for id in _backed_by_record(model).filter(pk__in=rows.deletes_for(model)).values_list("pk", flat=True)}
         old, new = _memberships(rows)
-        groups = _unnamed(rows) | _misnamed({*rows.gone_of(Group), *(row.pk for row in rows.of(Group))})
+        groups = _unmarked_claim_groups(rows) | _stale_claim_flags({*rows.deletes_for(Group), *(row.pk for row in rows.upserts_for(Group))})
         return found | {(User, member.user_id) for member in [*old, *new]} | {(Group, id) for id in groups}
     finally:
         connection.close()
 
 
-def _differing(model: type[models.Model], rows: list[models.Model]) -> list[models.Model]:
+def _changed_rows(model: type[models.Model], rows: list[models.Model]) -> list[models.Model]:
     """Rows that the table does not hold like this."""
     if not rows:
         return []
-    names = [field.attname for field in model._meta.concrete_fields if field.name not in KEPT]
+    names = [field.attname for field in model._meta.concrete_fields if field.name not in PRESERVED_COLUMNS]
     there = {values[0]: values for values in model.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", *names)}
     return [row for row in rows if there.get(row.pk) != (row.pk, *(getattr(row, name) for name in names))]
 
 
 def _memberships(rows: RowBatch) -> tuple[list[Membership], list[Membership]]:
     """Memberships of these people that are no more, and those that are new; one that another source says as well is both."""
-    users = [*(row.pk for row in rows.of(User)), *rows.gone_of(User)]
-    there = {_said(member): member for member in Membership.objects.filter(user_id__in=users)} if users else {}
-    wanted = {_said(member): member for member in rows.members}
+    users = [*(row.pk for row in rows.upserts_for(User)), *rows.deletes_for(User)]
+    there = {_membership_key(member): member for member in Membership.objects.filter(user_id__in=users)} if users else {}
+    wanted = {_membership_key(member): member for member in rows.members}
     return [there[each] for each in there.keys() - wanted.keys()], [wanted[each] for each in sorted(wanted.keys() - there.keys())]
 
 
-def _said(member: Membership) -> tuple[str, str, bool, bool]:
+def _membership_key(member: Membership) -> tuple[str, str, bool, bool]:
     return member.user_id, member.group_id, member.from_directory, member.from_claim
 
 
-def _unnamed(rows: RowBatch) -> set[str]:
+def _unmarked_claim_groups(rows: RowBatch) -> set[str]:
     """Groups that a claim names here and that have no row that says so."""
     named = {member.group_id for member in rows.members if member.from_claim}
     for part in _chunks(named):
@@ -200,55 +208,55 @@ def _unnamed(rows: RowBatch) -> set[str]:
     return named
 
 
-def _misnamed(ids: set[str]) -> set[str]:
+def _stale_claim_flags(ids: set[str]) -> set[str]:
     """Those of the groups whose rows say other of their memberships than these."""
     found = set[str]()
     for part in _chunks(ids):
-        rows = Group.objects.filter(pk__in=part).values_list("pk", "in_directory", "from_claim", _is_named())
+        rows = Group.objects.filter(pk__in=part).values_list("pk", "in_directory", "from_claim", _named_by_claim())
         left = {*part} - {row[0] for row in rows}
         found |= {id for id, in_directory, from_claim, is_named in rows if from_claim != is_named or not (in_directory or from_claim)}
         found |= set(Membership.objects.filter(group_id__in=left, from_claim=True).values_list("group_id", flat=True))
     return found
 
 
-def _name(ids: list[str]) -> None:
+def _refresh_claim_flags(ids: list[str]) -> None:
     """Write of groups whether claims name them.  A group that neither a record nor a claim knows has no row."""
     Group.rows.bulk_create([Group(id=id, in_directory=False) for id in ids], ignore_conflicts=True)
-    Group.rows.filter(pk__in=ids).update(from_claim=_is_named())
+    Group.rows.filter(pk__in=ids).update(from_claim=_named_by_claim())
     Group.rows.filter(pk__in=ids, in_directory=False, from_claim=False).delete()
 
 
-def _is_named() -> models.Exists:
+def _named_by_claim() -> models.Exists:
     return models.Exists(Membership.objects.filter(group_id=models.OuterRef("pk"), from_claim=True))
 
 
 def ids_after(model: type[models.Model], after: str, limit: int) -> list[str]:
     """Ids of rows that are to have a record, in order, behind `after`."""
     try:
-        return list(_recorded(model).filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:limit])
+        return list(_backed_by_record(model).filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:limit])
     finally:
         connection.close()
 
 
-def _recorded(model: type[models.Model]) -> Any:
-    return model.objects.exclude(models.Q(in_directory=False) & models.Q(_is_named())) if model is Group else model.objects.all()
+def _backed_by_record(model: type[models.Model]) -> Any:
+    return model.objects.exclude(models.Q(in_directory=False) & models.Q(_named_by_claim())) if model is Group else model.objects.all()
 
 
 def _chunks(ids: set[str]) -> Iterator[list[str]]:
     """In order: two processes that write the same rows must not wait for each other."""
     ordered = sorted(ids)
-    return (ordered[start : start + AT_ONCE] for start in range(0, len(ordered), AT_ONCE))
+    return (ordered[start : start + BATCH_SIZE] for start in range(0, len(ordered), BATCH_SIZE))
 
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
     """When a session was last used (Unix seconds), and at which host."""
 
-    at: float
+    seen_at: float
     host: str
 
 
-def last_seen_at(ids: Sequence[str]) -> dict[str, LastSeen]:
+def load_last_seen(ids: Sequence[str]) -> dict[str, LastSeen]:
     """Last use of each of these sessions, where one is known; call it in a thread."""
     try:
         rows = Session.objects.filter(pk__in=ids, last_seen_at__isnull=False).values_list("pk", "last_seen_at", "last_host")
@@ -257,7 +265,7 @@ def last_seen_at(ids: Sequence[str]) -> dict[str, LastSeen]:
         connection.close()
 
 
-def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
+def write_last_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
     """Write id of a session or service account -> when (Unix seconds), at which host; returns the ids that have no row.
 
     Raises BrokerError; call it in a thread.
@@ -265,10 +273,10 @@ def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
     try:
         missing: set[str] = set()
         accounts = {id: at for id, at in seen.items() if id.startswith(ACCOUNT_PREFIX)}
-        for part in _parts({id: at for id, at in seen.items() if id not in accounts}):
-            missing |= _write_seen(Session, part)
-        for part in _parts({id.removeprefix(ACCOUNT_PREFIX): at for id, at in accounts.items()}):
-            missing |= {ACCOUNT_PREFIX + id for id in _write_seen(ServiceAccount, part)}
+        for part in _batches({id: at for id, at in seen.items() if id not in accounts}):
+            missing |= _update_last_seen(Session, part)
+        for part in _batches({id.removeprefix(ACCOUNT_PREFIX): at for id, at in accounts.items()}):
+            missing |= {ACCOUNT_PREFIX + id for id in _update_last_seen(ServiceAccount, part)}
         return missing
     except Error as error:
         raise BrokerError(str(error)) from error
@@ -276,16 +284,16 @@ def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
         connection.close()
 
 
-def _write_seen(model: type[models.Model], seen: Mapping[str, tuple[float, str]]) -> set[str]:
+def _update_last_seen(model: type[models.Model], seen: Mapping[str, tuple[float, str]]) -> set[str]:
     """Update of seen rows, to the second; not by `bulk_update`, which keeps the processor fifteen times as long: requests would feel it."""
-    table, *names = (connection.ops.quote_name(name) for name in (model._meta.db_table, *SEEN, "id"))
+    table, *names = (connection.ops.quote_name(name) for name in (model._meta.db_table, *LAST_SEEN_COLUMNS, "id"))
     # Another process may have seen it later.
     newer = f"({names[0]} IS NULL OR {names[0]} <= %s)"
     statement = f"UPDATE {table} SET {names[0]} = %s, {names[1]} = %s WHERE {names[2]} = %s AND {newer}"  # noqa: S608 - names of the model
     column = model._meta.get_field("last_seen_at")
     # Thousands are seen within a few seconds.
     seconds = {int(at) for at, _ in seen.values()}
-    written = {second: column.get_db_prep_save(moment(second), connection) for second in seconds}
+    written = {second: column.get_db_prep_save(to_datetime(second), connection) for second in seconds}
     with transaction.atomic(), connection.cursor() as cursor:
         known = set(model.objects.filter(pk__in=seen).values_list("pk", flat=True))
         moments = ((id, written[int(seen[id][0])]) for id in known)
@@ -293,32 +301,32 @@ def _write_seen(model: type[models.Model], seen: Mapping[str, tuple[float, str]]
     return seen.keys() - known
 
 
-def _parts(seen: Mapping[str, tuple[float, str]]) -> Iterator[dict[str, tuple[float, str]]]:
+def _batches(seen: Mapping[str, tuple[float, str]]) -> Iterator[dict[str, tuple[float, str]]]:
     entries = iter(seen.items())
-    while part := dict(islice(entries, AT_ONCE)):
+    while part := dict(islice(entries, BATCH_SIZE)):
         yield part
 
 
 def _upsert(model: type[models.Model], rows: list[models.Model]) -> None:
-    fields = [field.name for field in model._meta.concrete_fields if not field.primary_key and field.name not in KEPT]
+    fields = [field.name for field in model._meta.concrete_fields if not field.primary_key and field.name not in PRESERVED_COLUMNS]
     model.rows.bulk_create(rows, update_conflicts=True, unique_fields=["id"], update_fields=fields)
 
 
-def _text(data: Any, key: str, longest: int) -> str:
+def _text(data: Any, key: str, max_length: int) -> str:
     value = data.get(key)
-    return storable(value)[:longest] if value else ""
+    return sanitize_text(value)[:max_length] if value else ""
 
 
-def storable(value: Any) -> str:
+def sanitize_text(value: Any) -> str:
     """Text without what PostgreSQL can't keep, NUL and halves of surrogate pairs: one such name must not stop all others."""
     return str(value).replace("\0", "").encode(errors="replace").decode()
 
 
 def is_storable(id: str) -> bool:
     """Whether an id can be stored as it is: another one in its place would be somebody else's."""
-    return len(id) <= MAX_ID_LENGTH and storable(id) == id
+    return len(id) <= MAX_ID_LENGTH and sanitize_text(id) == id
 
 
-def moment(seconds: Any) -> datetime | None:
+def to_datetime(seconds: Any) -> datetime | None:
     """A datetime of Unix seconds; None also for what is no time before the year 10000."""
     return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) and 0 < seconds < END_OF_TIME else None

@@ -11,7 +11,7 @@ from databroker.broker_client import BrokerClient
 from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc import databroker_pb2 as pb
-from databroker.store.base import ANEW, RecordChange, StartOver
+from databroker.store.base import FROM_START, RecordChange, ResyncRequired
 from foundation.errors import BadRequest, BrokerError
 from foundation.tasks import spawn
 
@@ -68,7 +68,7 @@ class DataBrokerRpc:
     async def GetAll(self, request: pb.GetAllRequest, context: Context) -> pb.GetAllResponse:
         limit = min(request.limit, PAGE) if request.limit > 0 else PAGE
         records = await self._broker.page(request.type, request.page_token, limit)
-        page = list(_as_many_as_fit(records))
+        page = list(_fit_in_page(records))
         is_last = len(page) == len(records) < limit
         token = "" if is_last or not page else page[-1].id
         return pb.GetAllResponse(records=page, next_page_token=token)
@@ -76,14 +76,14 @@ class DataBrokerRpc:
     async def Sync(self, request: pb.SyncRequest, context: Context) -> AsyncIterator[pb.SyncResponse]:
         server_version = await self._broker.server_version()
         is_same = request.server_version in ("", server_version)
-        since = request.record_version if is_same else ANEW
+        since = request.record_version if is_same else FROM_START
         try:
-            if since != ANEW:
+            if since != FROM_START:
                 yield pb.SyncResponse(server_version=server_version, record_version=since)
-            async for position, changes in self._batches(since):
+            async for position, changes in self._change_batches(since):
                 told = [convert.change_to_pb(change, with_data=not request.without_data) for change in changes]
                 yield pb.SyncResponse(server_version=server_version, record_version=position, changes=told)
-        except StartOver as start_over:
+        except ResyncRequired as start_over:
             # Read again: the store may have lost its memory under this very stream.
             server_version = await self._broker.server_version()
             yield pb.SyncResponse(server_version=server_version, start_over=True, record_version=start_over.version)
@@ -102,10 +102,10 @@ class DataBrokerRpc:
         await self._broker.release(convert.lease_from_pb(request.lease))
         return pb.ReleaseLeaseResponse()
 
-    async def _batches(self, since: int) -> AsyncGenerator[tuple[int, list[RecordChange]]]:
+    async def _change_batches(self, since: int) -> AsyncGenerator[tuple[int, list[RecordChange]]]:
         """(everything up to here was told, the changes): as they come, and an empty list as a heartbeat.  Raises as `changes` does."""
         waiting: asyncio.Queue[RecordChange | BrokerError] = asyncio.Queue(BATCH)
-        reader = spawn(self._read(since, waiting), name="gRPC reader of the change stream")
+        reader = spawn(self._pump(since, waiting), name="gRPC reader of the change stream")
         position = since
         try:
             while True:
@@ -120,7 +120,7 @@ class DataBrokerRpc:
             reader.cancel()
             await asyncio.wait({reader})
 
-    async def _read(self, since: int, waiting: "asyncio.Queue[RecordChange | BrokerError]") -> None:
+    async def _pump(self, since: int, waiting: "asyncio.Queue[RecordChange | BrokerError]") -> None:
         try:
             async with aclosing(self._broker.changes(since)) as changes:
                 async for change in changes:
@@ -147,7 +147,7 @@ async def _next_batch(
     return batch, following
 
 
-def _as_many_as_fit(records: list[Record]) -> Iterator[pb.Record]:
+def _fit_in_page(records: list[Record]) -> Iterator[pb.Record]:
     """At least one record, then those that together stay below PAGE_BYTES."""
     size = 0
     for record in records:

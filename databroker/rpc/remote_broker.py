@@ -11,21 +11,21 @@ from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc import databroker_pb2 as pb
 from databroker.rpc.broker_server import HEARTBEAT
-from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
+from databroker.store.base import Lease, RecordChange, ResyncRequired, VersionConflict
 from foundation.errors import BrokerError
 from foundation.rpc.rpc_channel import RpcChannel, RpcError
 
 # So many heartbeats missed, and the stream counts as dead.
-SILENCE = 3 * HEARTBEAT
+STREAM_TIMEOUT = 3 * HEARTBEAT
 PAUSE = 0.05  # seconds before a broken stream is asked to go on
 
 
-class Position(int):
+class SyncPosition(int):
     """Version with the server that gave it: after a restart of the server the same number would mean something else."""
 
     server_version: str
 
-    def __new__(cls, version: int, server_version: str) -> "Position":
+    def __new__(cls, version: int, server_version: str) -> "SyncPosition":
         position = super().__new__(cls, version)
         position.server_version = server_version
         return position
@@ -38,7 +38,7 @@ class RemoteBroker:
     fails instead when its outcome is not known.
     """
 
-    def __init__(self, channel: RpcChannel, *, with_data: bool = True, silence: float = SILENCE):
+    def __init__(self, channel: RpcChannel, *, with_data: bool = True, silence: float = STREAM_TIMEOUT):
         """Without `with_data` the change stream tells what was touched, and its records are empty."""
         self._channel = channel
         self._with_data = with_data
@@ -85,11 +85,11 @@ class RemoteBroker:
                     async for message in messages:
                         heard += 1
                         if message.start_over:
-                            raise StartOver(Position(message.record_version, message.server_version))
+                            raise ResyncRequired(SyncPosition(message.record_version, message.server_version))
                         for change in map(convert.change_from_pb, message.changes):
-                            position = Position(change.version, message.server_version)
+                            position = SyncPosition(change.version, message.server_version)
                             yield RecordChange(position, change.type, change.id, change.record)
-                        position = Position(message.record_version, message.server_version)
+                        position = SyncPosition(message.record_version, message.server_version)
             except RpcError as error:
                 # The first message is only a greeting: a stream that brought no other is no reason to trust the next one.
                 if heard < 2 or error.code is not grpc.StatusCode.UNAVAILABLE:
@@ -100,7 +100,7 @@ class RemoteBroker:
 
     def _sync(self, position: int) -> AsyncGenerator[pb.SyncResponse]:
         request = pb.SyncRequest(
-            server_version=position.server_version if isinstance(position, Position) else "",
+            server_version=position.server_version if isinstance(position, SyncPosition) else "",
             record_version=position,
             without_data=not self._with_data,
         )

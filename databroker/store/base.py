@@ -13,7 +13,7 @@ from foundation.telemetry.metrics import unreadable_records
 log = structlog.get_logger(__name__)
 
 # The `since` of a reader that has no place in the stream yet: no store remembers it, so it is told where to begin.
-ANEW: Final = -1
+FROM_START: Final = -1
 
 
 class VersionConflict(BrokerError):
@@ -22,7 +22,7 @@ class VersionConflict(BrokerError):
     status = 409
 
 
-class StartOver(BrokerError):
+class ResyncRequired(BrokerError):
     """The change stream can't be continued from the version asked for: read everything anew, then follow from `version`."""
 
     def __init__(self, version: int):
@@ -119,7 +119,7 @@ class StoreBackend(RecordStore, Leases, Protocol):
     async def close(self) -> None: ...
 
 
-def unreadable(type: str, id: str, reason: str) -> None:
+def report_unreadable(type: str, id: str, reason: str) -> None:
     """Count and log a record that can't be read: it is as good as absent."""
     unreadable_records.labels(type).inc()
     log.error("unreadable record skipped", type=type, id=id, reason=reason)

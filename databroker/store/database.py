@@ -14,18 +14,18 @@ from django.db.models.functions import Cast
 
 from databroker.models import StoredLease, StoredRecord, StoreState
 from databroker.records import Record
-from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict, unreadable
-from databroker.store.database_threads import DatabaseThreads
+from databroker.store.base import Lease, RecordChange, ResyncRequired, VersionConflict, report_unreadable
+from databroker.store.database_threads import DatabaseExecutor
 from databroker.store.frozen import frozen_data
 from foundation.errors import BrokerError
 
 DEADLINE = 5.0
 # Other processes' changes are seen this late; our own at once.
-LOOK_EVERY = 0.1
-AT_ONCE = 500
+POLL_INTERVAL = 0.1
+BATCH_SIZE = 500
 BURST = 50
-REMEMBERED = 3600.0
-STATE = 1
+CHANGE_RETENTION = 3600.0
+STATE_ID = 1
 
 
 class DatabaseStore:
@@ -33,10 +33,10 @@ class DatabaseStore:
 
     def __init__(self, clock: Callable[[], float] = time.time, *, deadline: float = DEADLINE):
         self._clock = clock
-        self._threads = DatabaseThreads(deadline)
-        self._do = self._threads.do
+        self._threads = DatabaseExecutor(deadline)
+        self._do = self._threads.run
         self._news = asyncio.Event()
-        self._looked, self._newest = 0.0, 0
+        self._last_poll, self._last_version = 0.0, 0
         self._closed = False
 
     async def get(self, type: str, id: str) -> Record | None:
@@ -76,29 +76,29 @@ class DatabaseStore:
             news = self._news
             version, forgotten, rows = await self._do(partial(_changes, since))
             if not forgotten <= since <= version:
-                raise StartOver(version)
+                raise ResyncRequired(version)
             for number, row in enumerate(rows, 1):
                 yield RecordChange(row.version, row.type, row.record_id, None if row.is_deleted else _record(row))
                 if number % BURST == 0:
                     await asyncio.sleep(0)
-            since = version if len(rows) < AT_ONCE else rows[-1].version
-            if len(rows) < AT_ONCE:
-                await self._until(news)
+            since = version if len(rows) < BATCH_SIZE else rows[-1].version
+            if len(rows) < BATCH_SIZE:
+                await self._wait_for_news(news)
 
-    async def _until(self, news: asyncio.Event) -> None:
+    async def _wait_for_news(self, news: asyncio.Event) -> None:
         """Until there is news for readers.  All share one look at the state, and who finds another version in it wakes the others."""
         loop = asyncio.get_running_loop()
         while not news.is_set():
             try:
-                async with asyncio.timeout_at(self._looked + LOOK_EVERY):
+                async with asyncio.timeout_at(self._last_poll + POLL_INTERVAL):
                     await news.wait()
             except TimeoutError:
-                if loop.time() < self._looked + LOOK_EVERY:
+                if loop.time() < self._last_poll + POLL_INTERVAL:
                     continue  # another reader looks already
-                self._looked = loop.time()
+                self._last_poll = loop.time()
                 version = (await self._do(_state)).version
-                if version != self._newest:
-                    self._newest = version
+                if version != self._last_version:
+                    self._last_version = version
                     self._wake_readers()
 
     async def server_version(self) -> str:
@@ -111,10 +111,10 @@ class DatabaseStore:
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
         lease = Lease(name, uuid.uuid4().hex)
-        return lease if await self._do(partial(_hold, lease, self._clock(), ttl, anew=True)) else None
+        return lease if await self._do(partial(_take_lease, lease, self._clock(), ttl, acquire=True)) else None
 
     async def renew(self, lease: Lease, ttl: float) -> bool:
-        return await self._do(partial(_hold, lease, self._clock(), ttl, anew=False))
+        return await self._do(partial(_take_lease, lease, self._clock(), ttl, acquire=False))
 
     async def release(self, lease: Lease) -> None:
         await self._do(lambda: StoredLease.objects.filter(name=lease.name, token=lease.token).delete())
@@ -128,7 +128,7 @@ class DatabaseStore:
 
     async def clock_skew(self) -> float:
         asked = self._clock()
-        theirs = await self._do(lambda: _one_clock(self._clock()))
+        theirs = await self._do(lambda: _server_time(self._clock()))
         return (asked + self._clock()) / 2 - theirs if connection.vendor == "postgresql" else 0.0
 
     def _wake_readers(self) -> None:
@@ -138,7 +138,7 @@ class DatabaseStore:
 
 def _state() -> StoreState:
     """The state row, and a new life where the server began anew: then it may have lost writes although their versions were seen."""
-    state = _found_state(StoreState.objects)
+    state = _current_state(StoreState.objects)
     if state is None:
         with transaction.atomic():
             state = _locked_state()
@@ -147,11 +147,11 @@ def _state() -> StoreState:
 
 def _locked_state() -> StoreState:
     """The state row, locked inside a transaction: whoever has it is the only writer."""
-    state = _found_state(StoreState.objects.select_for_update())
+    state = _current_state(StoreState.objects.select_for_update())
     if state is not None:
         return state
-    StoreState.objects.get_or_create(pk=STATE, defaults={"version": 0, "compacted_version": 0, "epoch": "", "server_version": ""})
-    fresh: Any = StoreState.objects.annotate(current_epoch=_epoch()).select_for_update().get(pk=STATE)
+    StoreState.objects.get_or_create(pk=STATE_ID, defaults={"version": 0, "compacted_version": 0, "epoch": "", "server_version": ""})
+    fresh: Any = StoreState.objects.annotate(current_epoch=_epoch()).select_for_update().get(pk=STATE_ID)
     state = cast(StoreState, fresh)
     if state.epoch != fresh.current_epoch:
         state.version = state.compacted_version = max(state.version + 10**9, time.time_ns() // 1000)
@@ -160,8 +160,8 @@ def _locked_state() -> StoreState:
     return state
 
 
-def _found_state(rows: Any) -> StoreState | None:
-    state: StoreState | None = rows.annotate(current_epoch=_epoch()).filter(pk=STATE, epoch=F("current_epoch")).first()
+def _current_state(rows: Any) -> StoreState | None:
+    state: StoreState | None = rows.annotate(current_epoch=_epoch()).filter(pk=STATE_ID, epoch=F("current_epoch")).first()
     return state
 
 
@@ -174,7 +174,7 @@ def _epoch() -> Any:
 
 def _next_version(state: StoreState) -> int:
     version: int = state.version + 1
-    StoreState.objects.filter(pk=STATE).update(version=version)
+    StoreState.objects.filter(pk=STATE_ID).update(version=version)
     state.version = version
     return version
 
@@ -186,7 +186,7 @@ def _live(now: float) -> Any:
 def _put(row: StoredRecord, now: float, only_if_version: int | None) -> None:
     with transaction.atomic():
         state = _locked_state()
-        now = now if only_if_version is None else _earlier(now)
+        now = now if only_if_version is None else _earlier_time(now)
         found = StoredRecord.objects.filter(type=row.type, record_id=row.record_id).first()
         is_live = found is not None and not found.is_deleted and (found.expires_at is None or found.expires_at > now)
         if only_if_version is not None and only_if_version != (found.version if found is not None and is_live else 0):
@@ -203,17 +203,17 @@ def _delete(type: str, id: str, now: float) -> bool:
         if found is None:
             return False
         was_live = found.expires_at is None or found.expires_at > now
-        _bury(state, found, now)
+        _tombstone(state, found, now)
         return was_live
 
 
-def _bury(state: StoreState, row: StoredRecord, now: float) -> None:
+def _tombstone(state: StoreState, row: StoredRecord, now: float) -> None:
     version = _next_version(state)
     StoredRecord.objects.filter(pk=row.pk).update(version=version, modified_at=now, expires_at=None, is_deleted=True, data="")
 
 
 def _page(type: str, after: str, limit: int, now: float) -> list[StoredRecord]:
-    return list(_live(_earlier(now)).filter(type=type, record_id__gt=after).order_by("record_id")[:limit])
+    return list(_live(_earlier_time(now)).filter(type=type, record_id__gt=after).order_by("record_id")[:limit])
 
 
 def _changes(since: int) -> tuple[int, int, list[StoredRecord]]:
@@ -222,52 +222,52 @@ def _changes(since: int) -> tuple[int, int, list[StoredRecord]]:
     version = state.version
     if version <= since:
         return version, state.compacted_version, []
-    rows = list(StoredRecord.objects.filter(version__gt=since, version__lte=version).order_by("version")[:AT_ONCE])
+    rows = list(StoredRecord.objects.filter(version__gt=since, version__lte=version).order_by("version")[:BATCH_SIZE])
     return version, _state().compacted_version, rows
 
 
-def _hold(lease: Lease, now: float, ttl: float, *, anew: bool) -> bool:
+def _take_lease(lease: Lease, now: float, ttl: float, *, acquire: bool) -> bool:
     with transaction.atomic():
         _locked_state()
-        now = _one_clock(now)
+        now = _server_time(now)
         found = StoredLease.objects.filter(name=lease.name).first()
         is_held = found is not None and found.expires_at > now
-        if is_held if anew else not is_held or found is None or found.token != lease.token:
+        if is_held if acquire else not is_held or found is None or found.token != lease.token:
             return False
         StoredLease.objects.update_or_create(name=lease.name, defaults={"token": lease.token, "expires_at": now + ttl})
         return True
 
 
-def _one_clock(ours: float) -> float:
+def _server_time(local_time: float) -> float:
     """The server's time: whose clock is ahead must not take what another still holds.  Who shares a file shares a machine, and `ours`."""
     if connection.vendor != "postgresql":
-        return ours
+        return local_time
     with connection.cursor() as cursor:
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         return float(cursor.fetchone()[0])
 
 
-def _earlier(ours: float) -> float:
+def _earlier_time(local_time: float) -> float:
     """The earlier of two times: whose clock is ahead must not end what is good for all others."""
-    return min(ours, _one_clock(ours))
+    return min(local_time, _server_time(local_time))
 
 
 def _clean(now: float, limit: int) -> int:
     """Delete expired records.  Nothing is locked where there is nothing to do."""
-    now = _earlier(now)
+    now = _earlier_time(now)
     expired = StoredRecord.objects.filter(is_deleted=False, expires_at__lte=now).order_by("expires_at")
-    old = StoredRecord.objects.filter(is_deleted=True, modified_at__lt=now - REMEMBERED).order_by("version")
+    old = StoredRecord.objects.filter(is_deleted=True, modified_at__lt=now - CHANGE_RETENTION).order_by("version")
     if not expired.exists() and not old.exists():
         return 0
     with transaction.atomic():
         state = _locked_state()
         rows = list(expired[:limit])
         for row in rows:
-            _bury(state, row, now)
+            _tombstone(state, row, now)
         gone = [row.pk for row in old[: limit - len(rows)]]
         newest = StoredRecord.objects.filter(pk__in=gone).aggregate(newest=Max("version"))["newest"]
         if newest is not None:
-            StoreState.objects.filter(pk=STATE).update(compacted_version=max(state.compacted_version, newest))
+            StoreState.objects.filter(pk=STATE_ID).update(compacted_version=max(state.compacted_version, newest))
             StoredRecord.objects.filter(pk__in=gone).delete()
     return len(rows) + len(gone)
 
@@ -276,6 +276,6 @@ def _record(row: StoredRecord) -> Record | None:
     try:
         data = frozen_data(json.loads(row.data))
     except (ValueError, TypeError, AttributeError) as error:
-        unreadable(row.type, row.record_id, str(error))
+        report_unreadable(row.type, row.record_id, str(error))
         return None
     return Record(row.type, row.record_id, data, row.version, row.modified_at, row.expires_at)

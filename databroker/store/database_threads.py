@@ -18,7 +18,7 @@ THREADS = 4
 Result = TypeVar("Result")
 
 
-class DatabaseThreads:
+class DatabaseExecutor:
     """Thread pool of one event loop."""
 
     def __init__(self, deadline: float):
@@ -34,7 +34,7 @@ class DatabaseThreads:
         self._threads.shutdown(wait=False)
         await asyncio.to_thread(self._close_connections)
 
-    async def do(self, work: Callable[[], Result], *, writes: bool = False) -> Result:
+    async def run(self, work: Callable[[], Result], *, writes: bool = False) -> Result:
         """Run work in a thread, within a deadline; its errors as ours.  The one way to the database.
 
         Writes take turns in the order in which they come: the database's own locks know none.

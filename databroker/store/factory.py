@@ -7,7 +7,7 @@ from config.options import Options
 from config.settings.databroker_settings import DatabrokerSettings
 from config.settings.storage_url import StorageUrl
 from databroker.store.base import StoreBackend
-from databroker.store.instrumented import MeasuredStore
+from databroker.store.instrumented import InstrumentedStore
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import SealedStore
 
@@ -18,11 +18,11 @@ def open_store(options: Options, clock: Callable[[], float] = time.time) -> Stor
         case "memory":
             return MemoryStore(clock)
         case "kvstore" if (url := options.databroker_storage_connection_string) is not None:
-            return SealedStore(MeasuredStore(_kvstore(options, url, clock), "kvstore"), options.shared_secret)
+            return SealedStore(InstrumentedStore(_kvstore(options, url, clock), "kvstore"), options.shared_secret)
         case "database":
             from databroker.store.database import DatabaseStore  # needs Django set up, which the others don't
 
-            return SealedStore(MeasuredStore(DatabaseStore(clock), "database"), options.shared_secret)
+            return SealedStore(InstrumentedStore(DatabaseStore(clock), "database"), options.shared_secret)
     raise ValueError(f"unknown store {options.databroker_storage_type}")
 
 
@@ -32,4 +32,4 @@ def _kvstore(options: DatabrokerSettings, url: StorageUrl, clock: Callable[[], f
     files = (options.databroker_storage_ca_file, options.databroker_storage_cert_file, options.databroker_storage_key_file)
     ca, certificate, key = (file.path if file else None for file in files)
     tls = redis_client.StorageTls(ca, certificate, key, options.databroker_storage_tls_skip_verify)
-    return redis_store.KvStore(redis_client.open_client(url, tls, redis_store.DEADLINE), clock)
+    return redis_store.RedisStore(redis_client.open_client(url, tls, redis_store.DEADLINE), clock)

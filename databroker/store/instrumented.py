@@ -13,7 +13,7 @@ from foundation.telemetry.tracing.spans import span
 Result = TypeVar("Result")
 
 
-class MeasuredStore:
+class InstrumentedStore:
     """Store that counts and times another's operations.  A write that somebody else was faster with is no error."""
 
     def __init__(self, store: StoreBackend, backend: str):

@@ -11,11 +11,11 @@ from itertools import islice
 from typing import Any
 
 from databroker.records import Record
-from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
+from databroker.store.base import Lease, RecordChange, ResyncRequired, VersionConflict
 from databroker.store.frozen import frozen_data
 from foundation.errors import BrokerError
 
-REMEMBERED_CHANGES = 100_000
+MAX_CHANGES = 100_000
 BURST = 200
 
 type_and_id = tuple[str, str]
@@ -28,14 +28,14 @@ class MemoryStore:
     slow one costs no memory and blocks nobody: it is told to start over.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time, *, remembered_changes: int = REMEMBERED_CHANGES):
+    def __init__(self, clock: Callable[[], float] = time.time, *, remembered_changes: int = MAX_CHANGES):
         self._clock = clock
         self._remembered_changes = remembered_changes
         self._records: dict[type_and_id, Record] = {}
         self._ids: defaultdict[str, list[str]] = defaultdict(list)  # by type, sorted
         self._expiries: list[tuple[float, int, type_and_id]] = []  # a heap; entries of overwritten records stay until they come up
         self._version = 0
-        self._forgotten = 0  # changes up to this version are no longer in the log
+        self._compacted_version = 0  # changes up to this version are no longer in the log
         self._log: OrderedDict[int, RecordChange] = OrderedDict()
         self._last_change: dict[type_and_id, int] = {}
         self._news = asyncio.Event()
@@ -58,8 +58,8 @@ class MemoryStore:
             insort(self._ids[type], id)
         self._records[key] = record
         if expires is not None:
-            self._remember_expiry(expires, record.version, key)
-        self._tell(RecordChange(record.version, type, id, record))
+            self._schedule_expiry(expires, record.version, key)
+        self._append_change(RecordChange(record.version, type, id, record))
         return record
 
     async def delete(self, type: str, id: str) -> bool:
@@ -77,8 +77,8 @@ class MemoryStore:
         while True:
             if self._closed:
                 raise BrokerError("the store is closed")
-            if not self._forgotten <= since <= self._version:
-                raise StartOver(self._version)
+            if not self._compacted_version <= since <= self._version:
+                raise ResyncRequired(self._version)
             if since == self._version:
                 await self._news.wait()
                 continue
@@ -146,23 +146,23 @@ class MemoryStore:
         del self._records[key]
         ids = self._ids[type]
         del ids[bisect_left(ids, id)]
-        self._tell(RecordChange(self._version + 1, type, id, None))
+        self._append_change(RecordChange(self._version + 1, type, id, None))
 
-    def _remember_expiry(self, expires: float, version: int, key: type_and_id) -> None:
+    def _schedule_expiry(self, expires: float, version: int, key: type_and_id) -> None:
         heappush(self._expiries, (expires, version, key))
         # A session is rewritten at each refresh, hours before its entries come up.
         if len(self._expiries) > 2 * len(self._records) + 1000:
             self._expiries = [(r.expires, r.version, key) for key, r in self._records.items() if r.expires is not None]
             heapify(self._expiries)
 
-    def _tell(self, change: RecordChange) -> None:
+    def _append_change(self, change: RecordChange) -> None:
         self._version = change.version
         key = (change.type, change.id)
         self._log.pop(self._last_change.get(key, 0), None)
         self._log[change.version] = change
         self._last_change[key] = change.version
         if len(self._log) > self._remembered_changes:
-            self._forgotten, oldest = self._log.popitem(last=False)
+            self._compacted_version, oldest = self._log.popitem(last=False)
             del self._last_change[(oldest.type, oldest.id)]
         self._wake_readers()
 

@@ -25,7 +25,7 @@ from foundation.telemetry.metrics import kvstore_wait_count, kvstore_wait_durati
 MAX_CONNECTIONS = 64
 
 
-class KvClient(Protocol):
+class RedisClient(Protocol):
     """Protocol of what KvStore needs of redis-py's clients."""
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
@@ -53,7 +53,7 @@ class StorageTls:
     skip_verify: bool = False
 
 
-def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> KvClient:
+def open_client(url: StorageUrl, tls: StorageTls, timeout: float) -> RedisClient:
     """A client that connects with the first command.  Nothing is sent twice by itself: whether the first try was done can't be known."""
     login = {"username": url.username, "password": url.password.reveal() if url.password else None}
     shared: dict[str, Any] = {**login, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0)}

@@ -11,10 +11,10 @@ from foundation.tasks import spawn
 Command = tuple[Any, ...]
 
 # A longer batch would make its first caller wait for the last one's answer.
-AT_ONCE = 64
+BATCH_SIZE = 64
 
 
-class CommandBatches:
+class CommandPipeline:
     """Batcher of one event loop.  Who stops waiting takes nothing from the others; what was sent is done all the same."""
 
     def __init__(self, send: Callable[[Sequence[Command]], Awaitable[list[Any]]], deadline: float):
@@ -22,7 +22,7 @@ class CommandBatches:
         self._deadline = deadline
         self._waiting: list[tuple[Command, asyncio.Future[Any]]] = []
 
-    async def ask(self, command: Command) -> Any:
+    async def execute(self, command: Command) -> Any:
         """The answer to this command, or its error."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
@@ -33,10 +33,10 @@ class CommandBatches:
 
     def _send_all(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for start in range(0, len(waiting), AT_ONCE):
-            spawn(self._carry(waiting[start : start + AT_ONCE]), name="commands to the kvstore")
+        for start in range(0, len(waiting), BATCH_SIZE):
+            spawn(self._send_batch(waiting[start : start + BATCH_SIZE]), name="commands to the kvstore")
 
-    async def _carry(self, batch: list[tuple[Command, "asyncio.Future[Any]"]]) -> None:
+    async def _send_batch(self, batch: list[tuple[Command, "asyncio.Future[Any]"]]) -> None:
         try:
             async with asyncio.timeout(self._deadline):
                 answers = await self._send([command for command, _ in batch])

@@ -137,7 +137,7 @@ return answer
 """
 )
 
-LIFE = (
+EPOCH = (
     _PRELUDE
     + """
 current_epoch()
@@ -147,7 +147,7 @@ return redis.call('HGET', meta, 'epoch')
 
 CLOCK = "local time = redis.call('TIME') return time[1] .. '.' .. string.format('%06d', time[2])"
 
-EVICTION = "return string.match(redis.call('INFO', 'memory'), 'maxmemory_policy:(%S+)') or 'noeviction'"
+EVICTION_POLICY = "return string.match(redis.call('INFO', 'memory'), 'maxmemory_policy:(%S+)') or 'noeviction'"
 
 # now, limit: delete what has expired; returns how many were looked at
 EXPIRE = (
@@ -162,7 +162,7 @@ return #names
 )
 
 # now, for how long, how many to keep, limit: forget the oldest changes, and of deleted records that they were; returns how many
-FORGET = (
+COMPACT = (
     _PRELUDE
     + """
 local before, keep, limit = earlier(ARGV[1]) - tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

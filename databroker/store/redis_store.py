@@ -16,10 +16,10 @@ from redis.exceptions import NoScriptError, RedisError
 
 from databroker.records import Record
 from databroker.store import redis_scripts
-from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict, unreadable
+from databroker.store.base import Lease, RecordChange, ResyncRequired, VersionConflict, report_unreadable
 from databroker.store.frozen import frozen_data
-from databroker.store.redis_client import KvClient
-from databroker.store.redis_pipeline import CommandBatches
+from databroker.store.redis_client import RedisClient
+from databroker.store.redis_pipeline import CommandPipeline
 from foundation.backoff import backoff_delays
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
@@ -30,34 +30,34 @@ log = structlog.get_logger(__name__)
 # No call takes longer, so that a server that hangs holds nobody up.
 DEADLINE = 3.0
 # Who waits for news looks this often whether the server still is who it was.
-NEWS_WAIT = 1.0
-AT_ONCE = 500
+BLOCK_SECONDS = 1.0
+BATCH_SIZE = 500
 # As in memory.py: a long backlog must not hold up the requests.
 BURST = 50
 # A reader that was away for longer, or has missed more, starts over.
-REMEMBERED = 3600.0
-REMEMBERED_CHANGES = 1_000_000
+CHANGE_RETENTION = 3600.0
+MAX_CHANGES = 1_000_000
 NEVER = float("inf")
 
 
-class KvStore:
+class RedisStore:
     """Store of which each method is one command or one Lua program: atomic, and safe in a cluster.  Belongs to one event loop."""
 
     def __init__(
         self,
-        client: KvClient,
+        client: RedisClient,
         clock: Callable[[], float] = time.time,
         *,
         deadline: float = DEADLINE,
-        remembered_changes: int = REMEMBERED_CHANGES,
+        remembered_changes: int = MAX_CHANGES,
     ):
         self._client = client
         self._clock = clock
         self._deadline = deadline
-        self._batches = CommandBatches(client.send, deadline)
+        self._batches = CommandPipeline(client.send, deadline)
         self._remembered_changes = remembered_changes
         self._news = asyncio.Event()
-        self._news_version = 0
+        self._notified_version = 0
         self._listener: asyncio.Task[None] | None = None
         self._closed = False
         watch_connections(client.connections)
@@ -94,23 +94,23 @@ class KvStore:
             if self._closed:
                 raise BrokerError("the store is closed")
             news = self._news  # whoever wakes us while we ask or hand out must not be missed
-            is_over, told, *found = await self._run(redis_scripts.CHANGES, since, AT_ONCE)
+            is_over, told, *found = await self._run(redis_scripts.CHANGES, since, BATCH_SIZE)
             version = int(told)
             if is_over:
-                self._leave_life_above(version)
-                raise StartOver(version)
+                self._reset_listener_if_behind(version)
+                raise ResyncRequired(version)
             for number, (name, packed) in enumerate(zip(found[::2], found[1::2], strict=True), 1):
                 change = _change(name, packed)
                 since = change.version
                 yield change
                 if number % BURST == 0:
                     await asyncio.sleep(0)
-            if len(found) < 2 * AT_ONCE:
+            if len(found) < 2 * BATCH_SIZE:
                 since = version
                 await self._wait_for_news(version, news)
 
     async def server_version(self) -> str:
-        return str(await self._run(redis_scripts.LIFE), "ascii")
+        return str(await self._run(redis_scripts.EPOCH), "ascii")
 
     async def close(self) -> None:
         self._closed = True
@@ -136,7 +136,7 @@ class KvStore:
     async def clean(self, limit: int) -> bool:
         now = self._clock()
         expired = int(await self._run(redis_scripts.EXPIRE, repr(now), limit))
-        forgotten = int(await self._run(redis_scripts.FORGET, repr(now), REMEMBERED, self._remembered_changes, limit))
+        forgotten = int(await self._run(redis_scripts.COMPACT, repr(now), CHANGE_RETENTION, self._remembered_changes, limit))
         return limit in (expired, forgotten)
 
     async def clock_skew(self) -> float:
@@ -147,14 +147,14 @@ class KvStore:
     async def _wait_for_news(self, version: int, news: asyncio.Event) -> None:
         if self._listener is None:
             self._listener = spawn(self._listen(), name="news of the kvstore")
-        if version >= self._news_version and not self._closed:
+        if version >= self._notified_version and not self._closed:
             await news.wait()
 
-    def _leave_life_above(self, version: int) -> None:
+    def _reset_listener_if_behind(self, version: int) -> None:
         """News of a life that was wiped say nothing of this one, and who waits for higher versions hears of none."""
-        if self._listener is not None and version < self._news_version:
+        if self._listener is not None and version < self._notified_version:
             self._listener.cancel()
-            self._listener, self._news_version = None, 0
+            self._listener, self._notified_version = None, 0
 
     async def _listen(self) -> None:
         """Wait for changes on one connection for all readers of this process; wakes them also when the server is gone, or another."""
@@ -162,35 +162,35 @@ class KvStore:
         while True:
             try:
                 if not life:
-                    life, self._news_version = await self._greet(), 0
+                    life, self._notified_version = await self._check_eviction_policy(), 0
                     self._wake_readers()  # what they read may be of a life before this one
                 if found := await self._read_news():
-                    self._news_version = _version_of(found)
+                    self._notified_version = _parse_version(found)
                     self._wake_readers()
                 elif life != (life := await self.server_version()):
-                    self._news_version = 0  # the new life's versions may be below those of the old one
+                    self._notified_version = 0  # the new life's versions may be below those of the old one
                     self._wake_readers()
                 waits = backoff_delays(0.05)
             except Exception as error:
                 # Whatever it is: without this loop nobody here would hear of another sign-out.
                 if not isinstance(error, BrokerError):
                     log.exception("reading change notifications failed")
-                life, self._news_version = "", 0
+                life, self._notified_version = "", 0
                 self._wake_readers()  # they ask for themselves, and tell
                 await asyncio.sleep(next(waits))
 
-    async def _greet(self) -> str:
-        policy = str(await self._run(redis_scripts.EVICTION), "ascii")
+    async def _check_eviction_policy(self) -> str:
+        policy = str(await self._run(redis_scripts.EVICTION_POLICY), "ascii")
         if policy != "noeviction":
             log.warning("kvstore maxmemory-policy is not noeviction", policy=policy)
         return await self.server_version()
 
     async def _read_news(self) -> Any:
         """Blocking read on a connection of its own: nobody's answer may wait behind it."""
-        block, stream = int(NEWS_WAIT * 1000), redis_scripts.KEYS[5]
+        block, stream = int(BLOCK_SECONDS * 1000), redis_scripts.KEYS[5]
         with self._errors():
-            async with asyncio.timeout(NEWS_WAIT + self._deadline):
-                (found,) = await self._client.send([("XREAD", "BLOCK", block, "STREAMS", stream, f"{self._news_version}-0")])
+            async with asyncio.timeout(BLOCK_SECONDS + self._deadline):
+                (found,) = await self._client.send([("XREAD", "BLOCK", block, "STREAMS", stream, f"{self._notified_version}-0")])
                 if isinstance(found, RedisError):
                     raise found
                 return found
@@ -209,7 +209,7 @@ class KvStore:
         """Run a command within a deadline; the server's errors as ours."""
         with self._errors():
             async with asyncio.timeout(self._deadline):
-                return await self._batches.ask(command)
+                return await self._batches.execute(command)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -242,7 +242,7 @@ def _record(type: str, id: str, packed: bytes) -> Record | None:
         version, modified, expires = struct.unpack_from(redis_scripts.HEADER, packed)
         data = frozen_data(json.loads(packed[redis_scripts.HEADER_BYTES :]))
     except (struct.error, ValueError, TypeError, AttributeError) as error:
-        unreadable(type, id, str(error))
+        report_unreadable(type, id, str(error))
         return None
     return Record(type, id, data, int(version), modified, None if expires == NEVER else expires)
 
@@ -261,7 +261,7 @@ def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _version_of(found: Any) -> int:
+def _parse_version(found: Any) -> int:
     """Version of the newest entry that XREAD brought."""
     return int(found[0][1][-1][0].partition(b"-")[0])
 

@@ -10,15 +10,15 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from databroker.records import Record
-from databroker.store.base import RecordChange, StoreBackend, VersionConflict, unreadable
+from databroker.store.base import RecordChange, StoreBackend, VersionConflict, report_unreadable
 from databroker.store.frozen import frozen_data
 from foundation.crypto.sealing import NONCE_BYTES, decrypt, derive_keys, from_text, to_text
 from foundation.errors import BrokerError, SealError
 
 PURPOSE = "records"
 # A record of our own that says whether these secrets are the ones that the others were sealed with, and in which format they are.
-CHECK = "sealed_with"
-CHECK_ID = "shared_secret"
+KEY_CHECK_TYPE = "sealed_with"
+KEY_CHECK_ID = "shared_secret"
 FORMAT = 3  # of types and fields; what was written before gate 0.2 names none
 
 
@@ -28,25 +28,25 @@ class UnusableStore(BrokerError):
     setting = ""
 
 
-class WrongKey(UnusableStore):
+class InvalidKey(UnusableStore):
     """They were sealed under another shared_secret."""
 
     setting = "shared_secret"
 
 
-class WrongFormat(UnusableStore):
+class UnsupportedFormat(UnusableStore):
     """They were written by a release with other types and fields."""
 
     setting = "databroker_storage_type"
 
 
 @dataclass(frozen=True, slots=True)
-class Resealed:
+class ResealResult:
     """Result of resealing one page; `last` is the id to go on after, None at the end."""
 
-    number: int
+    count: int
     unreadable: int
-    last: str | None
+    next_after: str | None
 
 
 class SealedStore:
@@ -58,7 +58,7 @@ class SealedStore:
     def __init__(self, store: StoreBackend, secrets: Sequence[bytes]):
         self._store = store
         self._checked: Sequence[AESGCM] = ()
-        self.use(secrets)
+        self.rotate_keys(secrets)
         self.delete = store.delete
         self.server_version = store.server_version
         self.close = store.close
@@ -68,12 +68,12 @@ class SealedStore:
         self.clean = store.clean
         self.clock_skew = store.clock_skew
 
-    def use(self, secrets: Sequence[bytes]) -> None:
+    def rotate_keys(self, secrets: Sequence[bytes]) -> None:
         """Take over new secrets, where the check record opens with one: what was sealed under another can't be read any more."""
         self._ciphers: Sequence[AESGCM] = [AESGCM(key) for key in derive_keys(secrets, PURPOSE)]
 
     async def get(self, type: str, id: str) -> Record | None:
-        await self.check()
+        await self.verify_key()
         record = await self._store.get(type, id)
         return None if record is None else self._opened(record)
 
@@ -81,14 +81,14 @@ class SealedStore:
         self, type: str, id: str, data: Mapping[str, Any], *, expires: float | None = None, only_if_version: int | None = None
     ) -> Record:
         frozen = frozen_data(data)
-        await self.check()
+        await self.verify_key()
         sealed = {"sealed": self._sealed(type, id, frozen)}
         record = await self._store.put(type, id, sealed, expires=expires, only_if_version=only_if_version)
         return replace(record, data=frozen)
 
     async def page(self, type: str, after: str, limit: int) -> list[Record]:
         """A page.  Goes on behind records that can't be read: an empty page is the end, and must not come before it."""
-        await self.check()
+        await self.verify_key()
         while found := await self._store.page(type, after, limit):
             if opened := [record for record in map(self._opened, found) if record is not None]:
                 return opened
@@ -97,18 +97,18 @@ class SealedStore:
 
     async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
         """The change stream.  A record that can't be read is told as deleted: no reader may go on with what it had before."""
-        await self.check()
+        await self.verify_key()
         async with aclosing(self._store.changes(since)) as changes:
             async for change in changes:
-                if change.type != CHECK:
+                if change.type != KEY_CHECK_TYPE:
                     yield change if change.record is None else replace(change, record=self._opened(change.record))
 
-    async def reseal(self, type: str, after: str, limit: int) -> Resealed:
+    async def reseal(self, type: str, after: str, limit: int) -> ResealResult:
         """Seal one page anew with the first key.
 
         A record that changes meanwhile is left as its writer left it, which sealed it with the first key as well.
         """
-        await self.check()
+        await self.verify_key()
         found = await self._store.page(type, after, limit)
         number = lost = 0
         for record in found:
@@ -123,26 +123,29 @@ class SealedStore:
             except VersionConflict:
                 continue
             number += 1
-        return Resealed(number, lost, found[-1].id if found else None)
+        return ResealResult(number, lost, found[-1].id if found else None)
 
-    async def check(self) -> None:
+    async def verify_key(self) -> None:
         """UnusableStore where this store was written under other secrets, or in another format."""
         if (ciphers := self._ciphers) is self._checked:
             return
-        if (record := await self._store.get(CHECK, CHECK_ID)) is None:
+        if (record := await self._store.get(KEY_CHECK_TYPE, KEY_CHECK_ID)) is None:
             try:
                 record = await self._store.put(
-                    CHECK, CHECK_ID, {"sealed": self._sealed(CHECK, CHECK_ID, {"format": FORMAT})}, only_if_version=0
+                    KEY_CHECK_TYPE,
+                    KEY_CHECK_ID,
+                    {"sealed": self._sealed(KEY_CHECK_TYPE, KEY_CHECK_ID, {"format": FORMAT})},
+                    only_if_version=0,
                 )
             except VersionConflict:  # another process was first
-                record = await self._store.get(CHECK, CHECK_ID)
-        if record is None or (checked := _data_in(ciphers, record)) is None:
-            raise WrongKey(
+                record = await self._store.get(KEY_CHECK_TYPE, KEY_CHECK_ID)
+        if record is None or (checked := _decrypt(ciphers, record)) is None:
+            raise InvalidKey(
                 "the store's records were encrypted with another shared_secret. Add that key "
                 "to the list in shared_secret, or use an empty store"
             )
         if (found := checked.get("format", "before gate 0.2")) != FORMAT:
-            raise WrongFormat(
+            raise UnsupportedFormat(
                 f"the store's records have another format ({found}; this release has {FORMAT}). "
                 "Use an empty store, in which users sign in again, or the release that wrote them"
             )
@@ -154,17 +157,17 @@ class SealedStore:
         return to_text(nonce + self._ciphers[0].encrypt(nonce, plain, _associated(type, id)))
 
     def _opened(self, record: Record) -> Record | None:
-        data = _data_in(self._ciphers, record)
+        data = _decrypt(self._ciphers, record)
         if data is None:
-            unreadable(record.type, record.id, "it can't be decrypted with shared_secret")
+            report_unreadable(record.type, record.id, "it can't be decrypted with shared_secret")
             return None
         return replace(record, data=data)
 
     def _is_current(self, record: Record) -> bool:
-        return _data_in(self._ciphers[:1], record) is not None
+        return _decrypt(self._ciphers[:1], record) is not None
 
 
-def _data_in(ciphers: Sequence[AESGCM], record: Record) -> Mapping[str, Any] | None:
+def _decrypt(ciphers: Sequence[AESGCM], record: Record) -> Mapping[str, Any] | None:
     sealed = record.data.get("sealed")
     try:
         plain = decrypt(ciphers, from_text(sealed if isinstance(sealed, str) else ""), _associated(record.type, record.id))

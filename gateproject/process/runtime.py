@@ -108,7 +108,7 @@ class Runtime:
             counted=ProviderClaims.from_options(self.options),
         )
         decisions = DecisionLog(persistence.write_entries, clock=self.clock)
-        self._resources = SharedResources(decisions, on_session_activity=self.databroker.activity.saw, broker=self.databroker.client)
+        self._resources = SharedResources(decisions, on_session_activity=self.databroker.activity.record, broker=self.databroker.client)
         self.builder = ServiceBuilder(
             self.databroker, self._resources, self.autocert.acme_state, self._rpc, self._wants_certificate, self.clock
         )
@@ -344,7 +344,7 @@ class Runtime:
             ("open streams", resources.streams.on_policy_change),
             ("metrics", lambda: self._metrics.serve(options, taken)),
             ("tracing", lambda: tracer.set_tracer(services.tracing)),
-            ("data broker", lambda: self.databroker.use(options.shared_secret, staleness, counted)),
+            ("data broker", lambda: self.databroker.reconfigure(options.shared_secret, staleness, counted)),
             ("upstreams", lambda: resources.reconfigure(options, state)),
             ("decision log", self._configure_decision_log),
             ("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)),

@@ -60,7 +60,7 @@ async def _check_secret(options: Options) -> None:
     store = open_store(options)
     try:
         if isinstance(store, SealedStore):
-            await store.check()
+            await store.verify_key()
     except UnusableStore as error:
         raise ConfigError([Problem(error.setting, str(error))]) from error
     except BrokerError as error:

@@ -10,7 +10,7 @@ from config.settings.storage_url import parse_storage_url
 from databroker.store.base import StoreBackend
 from databroker.store.memory import MemoryStore
 from databroker.store.redis_client import StorageTls, open_client
-from databroker.store.redis_store import KvStore
+from databroker.store.redis_store import RedisStore
 from tests.support.authenticate_site import ORIGIN
 from tests.support.certified_provider import CertifiedProvider
 from tests.support.certs import certificate_files
@@ -63,7 +63,7 @@ def memory() -> Opener:
 @pytest.fixture
 def kvstore(redis_server: RedisServer) -> Opener:
     redis_server.command("FLUSHALL")
-    return lambda clock: KvStore(open_client(parse_storage_url(redis_server.url), StorageTls(), 3), clock)
+    return lambda clock: RedisStore(open_client(parse_storage_url(redis_server.url), StorageTls(), 3), clock)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def kvstore_with_tls(redis_with_tls: RedisServer) -> Opener:
     assert files is not None
     redis_with_tls.command("FLUSHALL")
     tls = StorageTls(files.authority, *redis_with_tls.client_pair)
-    return lambda clock: KvStore(open_client(parse_storage_url(redis_with_tls.url), tls, 3), clock)
+    return lambda clock: RedisStore(open_client(parse_storage_url(redis_with_tls.url), tls, 3), clock)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def kvstore_in_a_cluster(redis_cluster: list[RedisServer]) -> Opener:
     for node in redis_cluster:
         node.command("FLUSHALL")
     hosts = ",".join(f"127.0.0.1:{node.port}" for node in redis_cluster)
-    return lambda clock: KvStore(open_client(parse_storage_url(f"kvstore+cluster://{hosts}"), StorageTls(), 3), clock)
+    return lambda clock: RedisStore(open_client(parse_storage_url(f"kvstore+cluster://{hosts}"), StorageTls(), 3), clock)
 
 
 @pytest.fixture

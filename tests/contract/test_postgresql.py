@@ -16,7 +16,7 @@ from django.db.backends.signals import connection_created
 
 from databroker.models import StoredRecord
 from databroker.records import SESSION
-from databroker.store.base import StartOver
+from databroker.store.base import ResyncRequired
 from databroker.store.database import DatabaseStore
 from databroker.store.database_threads import THREADS
 from foundation.errors import BrokerError
@@ -33,7 +33,7 @@ async def test_a_restarted_server_is_used_again_and_readers_start_over(database_
     for _ in range(10):  # with each thread's connection, none of which lives
         assert await store.get(SESSION, "a") == written
     assert await store.server_version() != before
-    with pytest.raises(StartOver) as received:
+    with pytest.raises(ResyncRequired) as received:
         await anext(store.changes(written.version))
     assert received.value.version > written.version
     await store.close()

@@ -63,7 +63,7 @@ def people() -> None:
     ],
 )
 def test_sessions_are_found(run: Run, text: str, found: list[str], few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_search, "FEW", few)
+    monkeypatch.setattr(row_search, "SMALL_RESULT", few)
     assert run(lambda: [session.pk for session in row_search.sessions(Session.objects.order_by("pk"), text)]) == found
 
 

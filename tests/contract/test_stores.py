@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 import pytest
 
 from databroker.records import DIRECTORY_USER, SESSION, USED_ID, USER, DirectoryUser, SessionRecord
-from databroker.store.base import ANEW, RecordChange, RecordStore, StartOver, StoreBackend, VersionConflict
+from databroker.store.base import FROM_START, RecordChange, RecordStore, ResyncRequired, StoreBackend, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.clock import Clock
@@ -211,14 +211,14 @@ async def test_many_readers_each_see_everything(store):
 async def test_reader_without_position_gets_a_start(store):
     await store.put(SESSION, "a", {})
     last = await store.put(SESSION, "b", {})
-    with pytest.raises(StartOver) as received:
-        await read(store, ANEW, 1)
+    with pytest.raises(ResyncRequired) as received:
+        await read(store, FROM_START, 1)
     assert received.value.version == last.version
 
 
 async def test_a_version_of_another_life_starts_over(store):
     last = await store.put(SESSION, "a", {})
-    with pytest.raises(StartOver) as received:
+    with pytest.raises(ResyncRequired) as received:
         await read(store, last.version + 1, 1)
     assert received.value.version == last.version
 

@@ -26,7 +26,7 @@ def options(database_once: None, tmp_path_factory: pytest.TempPathFactory) -> It
     """Tables and store say the same; each test leaves them so, and its last assertion says it."""
     directory = tmp_path_factory.mktemp("checkbroker")
     with RedisServer(directory / "redis") as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(projection_verifier, "SETTLES", 0.0)
+        patch.setattr(projection_verifier, "SETTLE_SECONDS", 0.0)
         options = make_options(directory, databroker_storage_type="kvstore", databroker_storage_connection_string=server.url)
         asyncio.run(_fill(options))
         assert run(options, "--repair")[0] == 0

@@ -16,7 +16,7 @@ import pytest
 from config.settings.storage_url import parse_storage_url
 from databroker.records import SESSION
 from databroker.store.redis_client import StorageTls, open_client
-from databroker.store.redis_store import KvStore
+from databroker.store.redis_store import RedisStore
 from databroker.store.sealed import SealedStore
 from tests.support.children import Child
 from tests.support.development_provider import DevelopmentProvider
@@ -43,7 +43,7 @@ class Stage:
 
 def past_the_line(redis: RedisServer, secret: str) -> Callable[[], Awaitable[None]]:
     async def end() -> None:
-        store = SealedStore(KvStore(open_client(parse_storage_url(redis.url), StorageTls(), 3)), [base64.b64decode(secret)])
+        store = SealedStore(RedisStore(open_client(parse_storage_url(redis.url), StorageTls(), 3)), [base64.b64decode(secret)])
         (session,) = await store.page(SESSION, "", 5)
         assert await store.delete(SESSION, session.id)
         await store.close()

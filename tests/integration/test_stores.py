@@ -13,7 +13,7 @@ import pytest
 from config.settings.storage_url import parse_storage_url
 from databroker.records import SESSION
 from databroker.store.redis_client import StorageTls, open_client
-from databroker.store.redis_store import KvStore
+from databroker.store.redis_store import RedisStore
 from databroker.store.sealed import SealedStore
 from foundation.errors import BrokerError
 from tests.support.development_provider import DevelopmentProvider
@@ -115,7 +115,7 @@ async def test_a_redis_that_is_killed_under_load_costs_nothing_that_was_acknowle
     emptied(redis_server)
     with builder.start(tmp_path) as gate:
         async with signed_in(gate) as alice, gate.client() as stranger:
-            store = SealedStore(KvStore(open_client(parse_storage_url(redis_server.url), StorageTls(), 3)), [secret])
+            store = SealedStore(RedisStore(open_client(parse_storage_url(redis_server.url), StorageTls(), 3)), [secret])
             acknowledged: list[str] = []
             statuses: list[int] = []
 
@@ -166,7 +166,7 @@ async def test_ended_session_is_served_at_most_for_staleness(
         secret = base64.b64decode(str(builder.settings["shared_secret"]))
         with builder.start(tmp_path) as gate:
             async with signed_in(gate) as client, gate.client(timeout=10) as fresh:
-                store = SealedStore(KvStore(open_client(parse_storage_url(redis_server.url), StorageTls(), 3)), [secret])
+                store = SealedStore(RedisStore(open_client(parse_storage_url(redis_server.url), StorageTls(), 3)), [secret])
                 line.slow_down(0.05)
                 assert await status_of(client, gate) == 200
                 line.silence()

@@ -8,7 +8,7 @@ from django.db import Error
 
 from config.options import Options
 from databroker.claims import ProviderClaims
-from databroker.projection.projection_verifier import TableCheck
+from databroker.projection.projection_verifier import ProjectionVerifier
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import open_broker
 from gateproject.management.configured_command import ConfiguredCommand, configured, open_tables
@@ -37,20 +37,20 @@ class Command(ConfiguredCommand):
 
     async def _check(self, options: Options, with_repair: bool) -> bool:
         async with open_broker(options) as broker:
-            check = TableCheck(broker, ProviderClaims.from_options(options))
+            check = ProjectionVerifier(broker, ProviderClaims.from_options(options))
             await check.run()
             for model, count in check.records.items():
-                wrong = sum(table is model for table, _ in check.wrong)
+                wrong = sum(table is model for table, _ in check.mismatches)
                 state = f"{wrong} rows differ" if wrong else "the table agrees"
                 self.stdout.write(f"{model._meta.verbose_name_plural}: {count} records; {state}")
-            for table, id in sorted(check.wrong, key=lambda entry: entry[1])[:MOST_LINES]:
+            for table, id in sorted(check.mismatches, key=lambda entry: entry[1])[:MOST_LINES]:
                 self.stdout.write(f"  {table._meta.verbose_name} {id}")
-            if len(check.wrong) > MOST_LINES:
-                self.stdout.write(f"  ... and {len(check.wrong) - MOST_LINES} more")
-            if check.wrong and with_repair:
-                found = len(check.wrong)
+            if len(check.mismatches) > MOST_LINES:
+                self.stdout.write(f"  ... and {len(check.mismatches) - MOST_LINES} more")
+            if check.mismatches and with_repair:
+                found = len(check.mismatches)
                 await check.repair()
-                self.stdout.write(f"{found - len(check.wrong)} of {found} rows repaired")
-            elif check.wrong:
+                self.stdout.write(f"{found - len(check.mismatches)} of {found} rows repaired")
+            elif check.mismatches:
                 self.stdout.write("repair them with `gate check-broker --repair`")
-            return not check.wrong
+            return not check.mismatches

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from databroker.records import RECORD_TYPES
 from databroker.store.factory import open_store
-from databroker.store.sealed import CHECK, SealedStore
+from databroker.store.sealed import KEY_CHECK_TYPE, SealedStore
 from foundation.errors import BrokerError
 from gateproject.management.configured_command import ConfiguredCommand, configured
 
@@ -32,7 +32,7 @@ class Command(ConfiguredCommand):
     async def _reseal(self, store: SealedStore) -> int:
         """Re-encrypt all records and return the number of unreadable ones. The check record comes last and then requires the first key."""
         try:
-            return sum([await self._reseal_type(store, type) for type in (*RECORD_TYPES, CHECK)])
+            return sum([await self._reseal_type(store, type) for type in (*RECORD_TYPES, KEY_CHECK_TYPE)])
         finally:
             await store.close()
 
@@ -41,8 +41,8 @@ class Command(ConfiguredCommand):
         after: str | None = ""
         while after is not None:
             page = await store.reseal(type, after, AT_ONCE)
-            number, lost, after = number + page.number, lost + page.unreadable, page.last
-            if page.number:
+            number, lost, after = number + page.count, lost + page.unreadable, page.next_after
+            if page.count:
                 self.stdout.write(f"{type}: {number} re-encrypted")
         self.stdout.write(f"{type}: done, {number} re-encrypted, {lost} unreadable")
         return lost

@@ -16,14 +16,14 @@ from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
 from databroker.service_account_store import (
-    KEEP,
-    NEVER,
+    KEEP_EXPIRY,
+    NO_EXPIRY,
     AccountError,
     NoSuchAccount,
     ServiceAccounts,
-    checked_name,
-    ended_with_maker,
-    made_by,
+    accounts_created_by,
+    ended_with_creator,
+    validate_name,
 )
 from foundation.errors import BrokerError
 from foundation.readiness import format_utc
@@ -78,7 +78,7 @@ class Command(ConfiguredCommand):
 
     def _rotate(self, options: Options, arguments: dict[str, Any]) -> None:
         overlap = _seconds("--overlap", arguments["overlap"]) or 0.0
-        end = KEEP if arguments["expires"] is None else _seconds("--expires", arguments["expires"])
+        end = KEEP_EXPIRY if arguments["expires"] is None else _seconds("--expires", arguments["expires"])
         self._show(
             _logged(options, AuditAction.ROTATE_ACCOUNT, arguments["name"], lambda accounts, name: accounts.rotate(name, overlap, end))
         )
@@ -110,7 +110,7 @@ class Command(ConfiguredCommand):
     def _list(self, options: Options, arguments: dict[str, Any]) -> None:
         accounts = _run(options, lambda accounts: accounts.list())
         used = {row.pk: row for row in ServiceAccount.objects.filter(pk__in=[account.name for account in accounts])}
-        ended = ended_with_maker(accounts, time.time())
+        ended = ended_with_creator(accounts, time.time())
         found = [_described(account, used.get(account.name), account.name in ended) for account in accounts]
         if arguments["json"]:
             self.stdout.write(json.dumps(found, indent=2))
@@ -132,12 +132,12 @@ class Command(ConfiguredCommand):
 
 
 def _made_by(options: Options, name: str) -> list[str]:
-    return made_by(name, _run(options, lambda accounts: accounts.list()))
+    return accounts_created_by(name, _run(options, lambda accounts: accounts.list()))
 
 
 def _logged(options: Options, action: AuditAction, name: str, work: Callable[[ServiceAccounts, str], Awaitable[Any]]) -> Any:
     """Write the audit entry first, so that an action that cannot be logged is not performed."""
-    checked_name(name)
+    validate_name(name)
     record_command(command_line_user(), action, name, ServiceAccount)
     try:
         return _run(options, lambda accounts: work(accounts, name))
@@ -179,7 +179,7 @@ def _described(account: ServiceAccountRecord, row: ServiceAccount | None, has_en
         "created_at": _moment(account.created_at),
         "created_by": account.created_by,
         "rotated_at": _moment(account.rotated_at),
-        "expires_at": _moment(account.expires_at) if account.expires_at < NEVER else "",
+        "expires_at": _moment(account.expires_at) if account.expires_at < NO_EXPIRY else "",
         "last_used_at": row.last_seen_at.strftime("%Y-%m-%dT%H:%M:%SZ") if row is not None and row.last_seen_at is not None else "",
         "last_host": row.last_host if row is not None else "",
         "ended_with_maker": has_ended,

@@ -31,7 +31,7 @@ vouching.without("an end of a maker is noticed", "ServiceAccountLoader._is_curre
 inherited.without(
     "an account is bound to the secret that made it",
     "create_service_account",
-    omits("maker_secret_hash"),
+    omits("creator_secret_hash"),
     "unit/authenticate/api/test_service_accounts_api.py",
 )
 

@@ -176,7 +176,9 @@ facts.without("unknown groups are recorded as unknown", "snapshot_identity", lac
 
 last_seen_at = door("databroker.projection.rows", "unit/databroker/projection/test_rows.py")
 last_seen_at.without(
-    "a later moment is not overwritten", "_write_seen", replaced('f"({names[0]} IS NULL OR {names[0]} <= %s)"', 'f"%s IS NOT NULL"')
+    "a later to_datetime is not overwritten",
+    "_update_last_seen",
+    replaced('f"({names[0]} IS NULL OR {names[0]} <= %s)"', 'f"%s IS NOT NULL"'),
 )
 
 admin = door("authorize.admin", "unit/authorize/test_admin.py")
@@ -187,7 +189,7 @@ admin.without(
 )
 
 words = door("authorize.timeline.timeline_filters", "unit/authorize/timeline/test_timeline_filters.py")
-words.without("a search has few words", "search", replaced("text.replace('\\x00', '').split()[:MOST_WORDS]", "text.split()"))
+words.without("a search has few words", "search", replaced("text.replace('\\x00', '').split()[:MAX_TERMS]", "text.split()"))
 
 admin.without(
     "only administrators replay",

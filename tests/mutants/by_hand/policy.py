@@ -281,7 +281,7 @@ links.without("ids in links are keyed", "RouteLinks.link_id", returns("route.id"
 giving = door("databroker.grants.grant_store", "unit/databroker/grants/test_grant_store.py")
 giving.without(
     "what was revoked is not given again",
-    "GrantStore.give",
+    "GrantStore.grant",
     replaced("other.route != access.route or other.original_expires_at", "other.route != access.route"),
 )
 named = door(
@@ -304,12 +304,12 @@ names = door("databroker.grants.request_store", "unit/authenticate/access_reques
 names.without(
     "two accounts of one address are one person",
     "AccessApproval.identifiers",
-    replaced("_names(self.user_id, self.email, *self.secret_viewers)", "_names(self.user_id, *self.secret_viewers)"),
+    replaced("_identifiers(self.user_id, self.email, *self.secret_viewers)", "_identifiers(self.user_id, *self.secret_viewers)"),
 )
 names.without(
     "a person and their program are one",
     "AccessApproval.identifiers",
-    replaced("_names(self.user_id, self.email, *self.secret_viewers)", "_names(self.user_id, self.email)"),
+    replaced("_identifiers(self.user_id, self.email, *self.secret_viewers)", "_identifiers(self.user_id, self.email)"),
 )
 desk.without("an unverified address is a second account's, too", "AccessActor.email", returns("self.identity.verified_email"))
 desk.without(
@@ -328,10 +328,10 @@ hook.without("a reason is words to a chat", "AccessWebhook._body", replaced("esc
 asking = door("databroker.grants.request_store", "unit/databroker/grants/test_request_store.py")
 asking.without(
     "to ask and withdraw is a flood as well",
-    "AccessRequestStore._places",
+    "AccessRequestStore._free_slots",
     replaced(
-        "(held := _held(record)).request.state == CLOSED or held.request.expires_at > self._clock()",
-        "_held(record).request.state != CLOSED",
+        "(held := _from_record(record)).request.state == CLOSED or held.request.expires_at > self._clock()",
+        "_from_record(record).request.state != CLOSED",
     ),
 )
 asking.without("who comes second changes nothing", "AccessRequestStore._put", omits("only_if_version"))

@@ -114,7 +114,7 @@ records.without("a record opens in its own place only", "_associated", returns('
 records.without("type and id do not run into each other", "_associated", returns('f"{type}{id}".encode()'))
 records.without(
     "a reload brings no wrong secret in",
-    "SealedStore.check",
+    "SealedStore.verify_key",
     replaced("if (ciphers := self._ciphers) is self._checked: ...", "ciphers = self._ciphers\nif self._checked:\n    return"),
 )
 records.without("resealing loses no write", "SealedStore.reseal", omits("only_if_version"))
@@ -159,9 +159,10 @@ elected.without(
 replica = door("databroker.replica", "unit/databroker/test_replica.py")
 replica.without(
     "what is cached grows too old",
-    "Replica._was_right",
+    "Replica._confirm",
     replaced(
-        "asyncio.get_running_loop().call_at(ends, self._grow_old)", "asyncio.get_running_loop().call_at(ends + 10**6, self._grow_old)"
+        "asyncio.get_running_loop().call_at(ends, self._drop_if_stale)",
+        "asyncio.get_running_loop().call_at(ends + 10**6, self._drop_if_stale)",
     ),
 )
 replica.without("a stale copy answers no client that has seen more", "Replica.catch_up", replaced("self.is_serving", "self._is_following"))
@@ -175,13 +176,13 @@ replica.without("a record ends while the stream is lost, too", "Replica.peek", r
 replica.without(
     "a server that restarts behind an unbroken line is known by its new version",
     "Replica._follow",
-    replaced("server_version, position = await self._client.server_version(), ANEW\ncontinue", "position = ANEW\ncontinue"),
+    replaced("server_version, position = await self._client.server_version(), FROM_START\ncontinue", "position = ANEW\ncontinue"),
 )
 
 threads = door("databroker.store.database_threads", "unit/databroker/store/test_database_threads.py")
 threads.without(
     "what was given up before it began is never done",
-    "DatabaseThreads._begin",
+    "DatabaseExecutor._begin",
     replaced("raise OperationalError(...)", 'OperationalError("it was reached too late")'),
 )
 

@@ -74,7 +74,7 @@ snapshot_identity = door("authorize.identity.identity_builder", "unit/authorize/
 snapshot_identity.without(
     "another session lends no claim",
     "build_identity",
-    replaced("flattened(session.claims)", "flattened(user.claims) | flattened(session.claims)"),
+    replaced("flatten_claims(session.claims)", "flattened(user.claims) | flatten_claims(session.claims)"),
 )
 
 records = door("databroker.records", "unit/authorize/identity/test_identity_builder.py")

@@ -7,7 +7,7 @@ replica = door("databroker.replica", "unit/databroker/test_replica.py")
 replica.without(
     "a cached identity expires with its record",
     "Replica.version",
-    replaced("cache.version(id, self._clock())", "cache.held_version(id)"),
+    replaced("cache.version(id, self._clock())", "cache.peek_version(id)"),
 )
 replica.without("a new service account is seen at once", "SEEN_AT_ONCE", constant("frozenset({SESSION})"))
 
@@ -66,9 +66,11 @@ databroker_admin.without(
 
 audit = door("databroker.audit_log", "unit/databroker/test_audit_log.py", "unit/databroker/admin/test_session_admin.py")
 audit.without("a failure is reported as a failure", "AuditLog.step", replaced("action.failure", "action"))
-audit.without("nothing becomes a formula in a spreadsheet", "_plain", replaced('_FORMULA.sub(r"\\1\'", text)', "text"))
-audit.without("no text of an entry stops the others", "_entry", replaced("sanitize_text(text)", "text"))
-audit.without("no sign-in is named by an unverified address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")'))
+audit.without("nothing becomes a formula in a spreadsheet", "_escape_formula", replaced('_FORMULA.sub(r"\\1\'", text)', "text"))
+audit.without("no text of an entry stops the others", "_build_entry", replaced("sanitize_text(text)", "text"))
+audit.without(
+    "no sign-in is named username an unverified address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
+)
 
 entries = door("databroker.models", "unit/databroker/test_audit_log.py")
 entries.without(
@@ -78,7 +80,9 @@ entries.without(
 )
 
 together = door("databroker.end_sessions", "unit/databroker/test_end_sessions.py", "unit/authenticate/test_endings.py")
-together.without("the weaker sessions of a browser end, too", "end_sessions", replaced("await earlier_of(broker, chosen)", "list[str]()"))
+together.without(
+    "the weaker sessions of a browser end, too", "end_sessions", replaced("await superseded_by(broker, chosen)", "list[str]()")
+)
 together.without(
     "an end that failed halfway can be asked for again",
     "end_sessions",
@@ -92,7 +96,7 @@ at_the_provider.without(
 )
 by_the_directory = door("authenticate.scim.directory_writer", "unit/authenticate/test_endings.py")
 by_the_directory.without(
-    "who is deactivated is out everywhere", "DirectoryWriter.end_sessions", replaced("await end_sessions_of_user(...)", "()")
+    "who is deactivated is out everywhere", "DirectoryWriter.end_sessions", replaced("await end_sessions_for_user(...)", "()")
 )
 refused = door("authenticate.session.session_refresh", "unit/authenticate/test_endings.py")
 refused.without(
@@ -105,11 +109,11 @@ ending = door("databroker.admin.end_sessions_action", "unit/databroker/admin/tes
 ending.without(
     "the weaker sessions of a browser are recorded, too",
     "EndSessionsAction._end",
-    replaced("[*async_to_sync(earlier_of)(broker, chosen), *chosen]", "chosen"),
+    replaced("[*async_to_sync(superseded_by)(broker, chosen), *chosen]", "chosen"),
 )
 
 details = door("databroker.admin.record_details", "unit/databroker/admin/test_record_details.py", "integration/test_admin_secrets.py")
-details.without("only named fields are shown", "session_facts", replaced("{name: data.get(name) for name in SHOWN_FIELDS}", "data"))
+details.without("only named fields are shown", "session_facts", replaced("{name: data.get(name) for name in DISCLOSED_FIELDS}", "data"))
 
 rows = door("databroker.projection.rows", "integration/test_admin_secrets.py")
 rows.without("no token reaches the tables", "add_session", in_text("user_agent", "access_token"))
@@ -120,11 +124,11 @@ shown_groups.without("a claim of null is not missing", "_values", replaced("Null
 shown_groups.without("a name with a dot is no path", "_path_part", replaced('tail.replace("\\\\", r"\\\\").replace(".", r"\\.")', "tail"))
 
 shown_rows = door("databroker.models", "unit/databroker/projection/test_rows.py")
-shown_rows.without("rows of records are not deleted beside the broker", "ShownRecords.delete", returns("super().delete()"))
-shown_rows.without("rows of records are not changed beside the broker", "ShownRecords.update", returns("super().update(**values)"))
-shown_rows.without("a row of a record is not saved", "ShownRecord.save_base", returns("super().save_base(*arguments, **options)"))
+shown_rows.without("rows of records are not deleted beside the broker", "ProjectionQuerySet.delete", returns("super().delete()"))
+shown_rows.without("rows of records are not changed beside the broker", "ProjectionQuerySet.update", returns("super().update(**values)"))
+shown_rows.without("a row of a record is not saved", "ProjectedRecord.save_base", returns("super().save_base(*arguments, **options)"))
 table_check = door("databroker.projection.projection_verifier", "integration/test_checkbroker.py")
-table_check.without("rows that no record has are found", "TableCheck._compared", never("id not in ids"))
+table_check.without("rows that no record has are found", "ProjectionVerifier._compared", never("id not in ids"))
 ended_by_command = door("gateproject.management.commands.endsessions", "integration/test_endsessions.py")
 ended_by_command.without(
     "an ending by command is logged first", "_end", skips("await asyncio.to_thread(record_command, command_line_user(), action, id, model)")
@@ -137,4 +141,4 @@ clocks.without(
     in_text("math.min(tonumber(ours), tonumber(time[1]) + tonumber(time[2]) / 1000000", "tonumber(ours"),
 )
 database_clock = door("databroker.store.database", "contract/test_stores.py::test_fast_clock_deletes_no_records_valid_for_others")
-database_clock.without("a clock that is ahead ends nothing in the database", "_earlier", returns("ours"))
+database_clock.without("a clock that is ahead ends nothing in the database", "_earlier_time", returns("local_time"))

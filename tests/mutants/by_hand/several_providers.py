@@ -21,11 +21,11 @@ loader.without(
 )
 
 own = door("databroker.provider_scope", "unit/databroker/test_provider_scope.py")
-own.without("a directory's groups are its own", "OwnRecords._stored", replaced("self._prefix + id", "id"))
-own.without("no directory waits for another", "OwnRecords.acquire", replaced("f\"{name} of {self._prefix.rstrip('/')}\"", "name"))
+own.without("a directory's groups are its own", "ProviderScopedBroker._stored", replaced("self._prefix + id", "id"))
+own.without("no directory waits for another", "ProviderScopedBroker.acquire", replaced("f\"{name} of {self._prefix.rstrip('/')}\"", "name"))
 
 pushed = door("authenticate.scim.scim_directory", "unit/authenticate/views/test_several_scim.py")
-pushed.without("what is pushed is the pusher's", "ScimDirectory.__init__", replaced("own_records(broker, provider)", "broker"))
+pushed.without("what is pushed is the pusher's", "ScimDirectory.__init__", replaced("provider_scoped(broker, provider)", "broker"))
 
 removed_directories = door("authenticate.removed_directories", "unit/authenticate/test_removed_directories.py")
 removed_directories.without(
@@ -55,7 +55,7 @@ rows.without(
 rows.without("no name in the tables passes for an address", "add_user", replaced("display_name(...)", '_text(said, "name", 255)'))
 logged = door("databroker.audit_log", "unit/databroker/test_audit_log.py")
 logged.without(
-    "the audit log names no user by another's address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
+    "the audit log names no user username another's address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
 )
 granted = door("gateproject.management.commands.grants", "unit/gateproject/management/commands/test_grants.py")
 granted.without("no user's access is revoked by another's address", "_address_of", replaced("owned_email_for(...)", "record.person"))

@@ -16,7 +16,7 @@ from authorize.policy.reasons import Reason
 from databroker.grants.grant_records import AccessGrant
 from databroker.grants.grant_store import GrantStore
 from databroker.records import USER, SessionRecord, UserRecord
-from databroker.session_reader import user_of
+from databroker.session_reader import user_for_session
 from foundation.errors import BadRequest
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Browser
 from tests.support.fake_idp import ABSENT, DISCOVERY, Answer, FakeIdP, signed
@@ -209,7 +209,7 @@ async def test_who_has_an_id_after_somebody_else_has_nothing_of_theirs(
     heir = SessionRecord("heir", session.user_id, "alice", "partner", now, now + 600, issuer=site.idps["third"].issuer)
     assert await accesses.active_for(session.user_id, session.effective_issuer) == [access]
     assert await accesses.active_for(heir.user_id, heir.effective_issuer) == []
-    assert user_of(heir, await site.broker.get(USER, session.user_id)).name == ""
+    assert user_for_session(heir, await site.broker.get(USER, session.user_id)).name == ""
     assert await later.service.sessions.get_for_user_of(heir, session.id, now) is None
     await later.service.stop()
 

@@ -9,7 +9,7 @@ import yaml
 
 from authorize.config_checks import CONFIG_CHECKS
 from authorize.explain.simulation import SimulatedUser, simulate_identity
-from authorize.identity.identity_builder import IdentityInputs, build_identity, rule_email_of
+from authorize.identity.identity_builder import IdentityInputs, build_identity, verified_email_for
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
@@ -246,6 +246,6 @@ def test_a_subject_alone_is_refused_with_several_providers(tmp_path: Path, setti
 
 def test_address_rule_matches_authoritative_provider_only() -> None:
     known = UserRecord("partner/1", "boss@corp.example", True, "Mallory", {}, issuer=PARTNER.issuer)
-    assert rule_email_of(known, {}, PARTNER) == ""
-    assert rule_email_of(known, {}, None) == ""
-    assert rule_email_of(UserRecord("corp/1", "boss@corp.example", True), {}, CORP) == "boss@corp.example"
+    assert verified_email_for(known, {}, PARTNER) == ""
+    assert verified_email_for(known, {}, None) == ""
+    assert verified_email_for(UserRecord("corp/1", "boss@corp.example", True), {}, CORP) == "boss@corp.example"

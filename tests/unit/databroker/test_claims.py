@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from databroker.claims import ProviderClaims, claims_at, flattened, groups_among, groups_in
+from databroker.claims import ProviderClaims, flatten_claims, groups_in, groups_in_flat, nest_claims
 from databroker.store.frozen import frozen_data
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues
 from tests.support.options import make_options
@@ -15,7 +15,7 @@ ISSUER = "https://idp.example.com"
 
 
 def test_claims_are_flattened_to_dotted_keys() -> None:
-    assert flattened({"a": {"b": {"c": [1, "x", True]}, "d": "e"}, "f": 1.5}) == {
+    assert flatten_claims({"a": {"b": {"c": [1, "x", True]}, "d": "e"}, "f": 1.5}) == {
         "a": (),
         "a.b": (),
         "a.b.c": (1, "x", True),
@@ -43,37 +43,37 @@ def test_claims_are_flattened_to_dotted_keys() -> None:
     ],
 )
 def test_what_can_t_be_compared_is_neither_absent_nor_empty(value: Any, kind: type, values: tuple[Any, ...]) -> None:
-    found = flattened({"x": value})["x"]
+    found = flatten_claims({"x": value})["x"]
     assert (type(found), found) == (kind, values)
-    assert flattened(frozen_data({"x": value}))["x"] == found
+    assert flatten_claims(frozen_data({"x": value}))["x"] == found
 
 
 def test_the_dot_of_a_name_is_not_the_dot_of_a_path() -> None:
     named, nested = {"realm.role": "admin"}, {"realm": {"role": "user"}}
-    assert flattened(named) == {r"realm\.role": ("admin",), "realm.role": ()}
-    assert type(flattened(named)["realm.role"]) is UnescapedValues
-    assert flattened(named | nested) == {r"realm\.role": ("admin",), "realm": (), "realm.role": ("user",)}
-    assert not any(flattened({"a\\": {"b": 1}}).get(path) for path in flattened({"a.b": 1}))
-    assert flattened({"https://corp.example/v1.0/roles": ["a"]}) == {"https://corp.example/v1.0/roles": ("a",)}
-    assert flattened({"https://corp.example/a.b": {"c": 1}})[r"https://corp.example/a\.b.c"] == (1,)
-    two = flattened({"https://corp": {"example/x": "a"}, "https://corp.example/x": "b"})["https://corp.example/x"]
+    assert flatten_claims(named) == {r"realm\.role": ("admin",), "realm.role": ()}
+    assert type(flatten_claims(named)["realm.role"]) is UnescapedValues
+    assert flatten_claims(named | nested) == {r"realm\.role": ("admin",), "realm": (), "realm.role": ("user",)}
+    assert not any(flatten_claims({"a\\": {"b": 1}}).get(path) for path in flatten_claims({"a.b": 1}))
+    assert flatten_claims({"https://corp.example/v1.0/roles": ["a"]}) == {"https://corp.example/v1.0/roles": ("a",)}
+    assert flatten_claims({"https://corp.example/a.b": {"c": 1}})[r"https://corp.example/a\.b.c"] == (1,)
+    two = flatten_claims({"https://corp": {"example/x": "a"}, "https://corp.example/x": "b"})["https://corp.example/x"]
     assert (type(two), two) == (PartialValues, ())
 
 
 @pytest.mark.parametrize("path", ["team", "realm.role", r"realm\.role", r"a.b\.c.d", "https://corp.example/roles"])
 def test_a_claim_is_described_by_the_path_that_a_rule_has(path: str) -> None:
-    assert flattened(claims_at({path: "x"}))[path] == ("x",)
-    assert claims_at({"realm.role": "a", "realm.level": 1, "realm2": {"role": "b"}}) == {
+    assert flatten_claims(nest_claims({path: "x"}))[path] == ("x",)
+    assert nest_claims({"realm.role": "a", "realm.level": 1, "realm2": {"role": "b"}}) == {
         "realm": {"role": "a", "level": 1},
         "realm2": {"role": "b"},
     }
     with pytest.raises(ValueError, match="is inside another claim"):
-        claims_at({"realm": "a", "realm.role": "b"})
+        nest_claims({"realm": "a", "realm.role": "b"})
 
 
 @pytest.mark.parametrize(("claims", "kind", "values"), [({}, NullValues, ()), ({"groups": ["a"]}, PartialValues, ("a",))])
 def test_a_claim_that_is_kept_elsewhere_is_not_known(claims: dict[str, Any], kind: type, values: tuple[Any, ...]) -> None:
-    found = flattened({"_claim_names": {"groups": "src1"}, **claims})["groups"]
+    found = flatten_claims({"_claim_names": {"groups": "src1"}, **claims})["groups"]
     assert (type(found), found) == (kind, values)
 
 
@@ -81,7 +81,7 @@ def test_deeply_nested_claims_are_no_trouble() -> None:
     claims: dict[str, Any] = {"end": 1}
     for _ in range(3000):
         claims = {"a": claims}
-    assert [values for values in flattened(claims).values() if values] == [(1,)]
+    assert [values for values in flatten_claims(claims).values() if values] == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_deeply_nested_claims_are_no_trouble() -> None:
 def test_groups_are_the_texts_in_the_claim(claims: dict[str, Any], groups: tuple[str, ...]) -> None:
     assert groups_in(claims, "groups") == groups
     assert groups_in(claims, "") == ()
-    assert groups_among({"": ("admin",)}, "") == groups_in({"": ["admin"]}, "") == (), "a claim may have an empty name"
+    assert groups_in_flat({"": ("admin",)}, "") == groups_in({"": ["admin"]}, "") == (), "a claim may have an empty name"
 
 
 def test_the_claim_may_stand_inside_another() -> None:
@@ -120,8 +120,8 @@ def test_the_claim_may_stand_inside_another() -> None:
 def test_the_groups_of_a_person_are_those_of_the_configured_issuer(
     tmp_path: Path, user_id: str, user: dict[str, Any], groups: tuple[str, ...]
 ) -> None:
-    assert ProviderClaims.from_options(make_options(tmp_path)).groups_of(user_id, user) == groups
-    assert ProviderClaims.from_options(make_options(tmp_path, groups_claim="")).groups_of(user_id, user) == ()
+    assert ProviderClaims.from_options(make_options(tmp_path)).read_groups(user_id, user) == groups
+    assert ProviderClaims.from_options(make_options(tmp_path, groups_claim="")).read_groups(user_id, user) == ()
 
 
 def test_the_same_configuration_read_twice_counts_the_same_words(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from databroker.broker_client import iter_records
-from databroker.provider_scope import AnothersPerson, OwnRecords, own_records
+from databroker.provider_scope import ForeignUser, ProviderScopedBroker, provider_scoped
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER, SESSION
 from databroker.store.memory import MemoryStore
 from tests.support.providers import a_provider
@@ -11,13 +11,13 @@ from tests.support.providers import a_provider
 NAMED = (DIRECTORY_GROUP, DIRECTORY_RUN, SCIM_USER, SCIM_GROUP, SCIM_INDEX)
 
 
-def corp_and_partner(broker: MemoryStore) -> tuple[OwnRecords, OwnRecords]:
-    return OwnRecords(broker, "corp/"), OwnRecords(broker, "partner/")
+def corp_and_partner(broker: MemoryStore) -> tuple[ProviderScopedBroker, ProviderScopedBroker]:
+    return ProviderScopedBroker(broker, "corp/"), ProviderScopedBroker(broker, "partner/")
 
 
 def test_the_only_directory_has_all_records(broker: MemoryStore) -> None:
-    assert own_records(broker, a_provider()) is broker  # type: ignore[comparison-overlap]
-    assert isinstance(own_records(broker, a_provider("corp", is_entry=True)), OwnRecords)
+    assert provider_scoped(broker, a_provider()) is broker  # type: ignore[comparison-overlap]
+    assert isinstance(provider_scoped(broker, a_provider("corp", is_entry=True)), ProviderScopedBroker)
 
 
 @pytest.mark.parametrize("type", NAMED)
@@ -54,7 +54,7 @@ async def test_who_is_another_s_person_can_neither_be_read_nor_written(broker: M
     _, partner = corp_and_partner(broker)
     await broker.put(DIRECTORY_USER, "corp/ann", {})
     for work in (partner.get(DIRECTORY_USER, id), partner.put(DIRECTORY_USER, id, {}), partner.delete(DIRECTORY_USER, id)):
-        with pytest.raises(AnothersPerson):
+        with pytest.raises(ForeignUser):
             await work
     assert await partner.page(DIRECTORY_USER, "", 10) == []
     assert [record.id for record in await broker.page(DIRECTORY_USER, "", 10)] == ["corp/ann"]
@@ -65,7 +65,7 @@ async def test_pages_go_on_to_the_last_of_one_s_own(broker: MemoryStore, type: s
     for prefix in ("aaa/", "corp/", "corp-two/", "corp0/", "zzz/"):
         for number in range(7):
             await broker.put(type, f"{prefix}{number}", {})
-    corp = OwnRecords(broker, "corp/")
+    corp = ProviderScopedBroker(broker, "corp/")
     after, found = "", list[str]()
     while page := await corp.page(type, after, 3):
         after = page[-1].id

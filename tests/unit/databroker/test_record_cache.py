@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from databroker import record_cache as packed_records
-from databroker.record_cache import RecordCache, WriteCount
+from databroker.record_cache import ChangeCounter, RecordCache
 from databroker.records import SESSION, Record
 from databroker.store.frozen import frozen_data
 
@@ -82,7 +82,7 @@ def test_what_was_opened_is_at_hand_until_it_changes() -> None:
 
 
 def test_not_much_is_open_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("databroker.record_cache.MOST_OPENED", 2)
+    monkeypatch.setattr("databroker.record_cache.MAX_DECODED", 2)
     held = packed(*(record(id) for id in "abc"))
     for id in "abca":
         held.get(id)
@@ -115,15 +115,15 @@ def test_that_there_is_no_such_record_is_told_from_nothing() -> None:
     held = packed()
     held.put("a", None)
     assert "a" in held
-    assert held.get("a") is held.version("a", NOW) is held.held_version("a") is None
-    for question in (held.get, held.held_version, lambda id: held.version(id, NOW)):
+    assert held.get("a") is held.version("a", NOW) is held.peek_version("a") is None
+    for question in (held.get, held.peek_version, lambda id: held.version(id, NOW)):
         with pytest.raises(KeyError):
             question("b")
 
 
 def test_a_version_is_told_until_the_record_expires() -> None:
     held = packed(record("a", 7, NOW), record("b", 8))
-    assert [held.version("a", NOW - 1), held.version("a", NOW), held.held_version("a")] == [7, None, 7]
+    assert [held.version("a", NOW - 1), held.version("a", NOW), held.peek_version("a")] == [7, None, 7]
     assert held.version("b", sys.float_info.max) == 8
 
 
@@ -131,7 +131,7 @@ def test_what_was_used_longest_ago_makes_room_and_a_change_is_no_use() -> None:
     held = packed(*(record(id) for id in "abc"), most=3)
     held.get("a")
     held.put("b", record("b", 2))
-    held.held_version("b")
+    held.peek_version("b")
     held.put("d", record("d"))
     assert [id for id in "abcd" if id in held] == ["a", "c", "d"]
     held.version("c", NOW)
@@ -157,7 +157,7 @@ def test_it_weighs_a_third() -> None:
 
 def test_records_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A provider may send a hundred times the usual amount of data about each user."""
-    monkeypatch.setattr(packed_records, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(packed_records, "MAX_BYTES", 50_000)
     held = packed(*(record(str(number), claims="x" * 10_000) for number in range(20)))
     assert "<RecordCache 4 of" in repr(held)
     held.put("19", record("19", version=2, claims="y"))
@@ -174,7 +174,7 @@ def test_a_large_record_is_opened_anew_each_time() -> None:
 
 
 def test_each_change_of_what_is_held_is_a_write_and_no_look_is() -> None:
-    writes = WriteCount()
+    writes = ChangeCounter()
     caches = [RecordCache(SESSION, 2, writes) for _ in range(2)]
     seen = [writes.number]
 
@@ -185,7 +185,7 @@ def test_each_change_of_what_is_held_is_a_write_and_no_look_is() -> None:
     for held in caches:
         held.put("a", record())
         assert is_noticed()
-        assert (held.get("a"), held.version("a", NOW), held.held_version("a"), "b" in held) == (record(), 1, 1, False)
+        assert (held.get("a"), held.version("a", NOW), held.peek_version("a"), "b" in held) == (record(), 1, 1, False)
         assert not is_noticed()
         held.put("b", None)
         assert is_noticed()
@@ -198,7 +198,7 @@ def test_each_change_of_what_is_held_is_a_write_and_no_look_is() -> None:
 
 
 def test_what_makes_room_is_a_write() -> None:
-    writes = WriteCount()
+    writes = ChangeCounter()
     held = RecordCache(SESSION, 1, writes)
     held.put("a", record("a"))
     before = writes.number

@@ -10,7 +10,7 @@ from databroker.claims import GroupsClaim, ProviderClaims
 from databroker.models import Group, Session
 from databroker.records import SESSION, USED_ID, USER
 from databroker.replica import UNKNOWN
-from databroker.service import SWEEP_AT_ONCE, SWEEP_INTERVAL, DataBrokerService
+from databroker.service import SWEEP_BATCH, SWEEP_INTERVAL, DataBrokerService
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.database import in_database
@@ -69,13 +69,13 @@ async def test_another_groups_claim_makes_the_tables_anew():
     store = MemoryStore()
     await store.put(USER, "oidc/1", {"claims": {"groups": ["a"], "roles": ["b"]}, "issuer": "https://idp.example.com"})
     service = DataBrokerService(store, counted=claim("groups"))
-    service.use([], 0.0, claim("groups"))  # a reload before the start
+    service.reconfigure([], 0.0, claim("groups"))  # a reload before the start
     await service.start()
     try:
         await shown("a")
-        service.use([], 0.0, claim("roles"))
+        service.reconfigure([], 0.0, claim("roles"))
         await shown("b")
-        service.use([], 0.0, claim(""))
+        service.reconfigure([], 0.0, claim(""))
         await shown()
     finally:
         await service.stop()
@@ -99,7 +99,7 @@ async def test_where_people_are_reaches_the_tables():
     await service.start()
     try:
         await service.client.put(SESSION, "s", {"user_id": "oidc/1"})
-        service.activity.saw("s", time.time(), "app.example.com")
+        service.activity.record("s", time.time(), "app.example.com")
 
         async def is_shown() -> bool:
             return await in_database(Session.objects.filter(last_host="app.example.com", last_seen_at__isnull=False).exists)
@@ -112,20 +112,20 @@ async def test_where_people_are_reaches_the_tables():
 async def test_many_that_expire_at_once_hold_nobody_up():
     now = NOW
     service = DataBrokerService(MemoryStore(lambda: now), lambda: now, sweep_interval=60)
-    for number in range(10 * SWEEP_AT_ONCE):
+    for number in range(10 * SWEEP_BATCH):
         await service.client.put(USED_ID, str(number), {}, expires=NOW + 1)
     await service.start()
     now += 1
     steps = []
     version = (await service.client.put(SESSION, "last", {})).version
     async with asyncio.timeout(10):
-        while sum(steps) < 10 * SWEEP_AT_ONCE:
+        while sum(steps) < 10 * SWEEP_BATCH:
             await asyncio.sleep(0)
             latest = (await service.client.put(SESSION, "last", {})).version
             steps.append(latest - version - 1)
             version = latest
     await service.stop()
-    assert max(steps) == SWEEP_AT_ONCE
+    assert max(steps) == SWEEP_BATCH
 
 
 def test_an_expired_session_is_told_of_within_a_second():

@@ -4,14 +4,14 @@ import pytest
 
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.service_account_store import (
-    MOST_GROUPS,
-    NEVER,
+    MAX_GROUPS,
+    NO_EXPIRY,
+    AccountConflict,
     AccountError,
-    AccountTaken,
     NoSuchAccount,
     ServiceAccounts,
-    ended_with_maker,
-    made_by,
+    accounts_created_by,
+    ended_with_creator,
 )
 from databroker.store.memory import MemoryStore
 from foundation.crypto.service_account_token import hash_token, parse_name, verify_token
@@ -49,7 +49,7 @@ async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceA
     assert verify_token(first, (await kept(broker)).secret_hash)
     clock.now += DAY
     await accounts.create("ci", [], None, "")
-    assert (await kept(broker)).expires_at == NEVER
+    assert (await kept(broker)).expires_at == NO_EXPIRY
     await accounts.revoke("ci")
     await accounts.create("ci", [], DAY, "")
     assert not verify_token(first, (await kept(broker)).secret_hash)
@@ -66,22 +66,22 @@ async def test_what_a_program_has_made_is_found_through_all_makers(accounts: Ser
     for name, maker in makers.items():
         await accounts.create(name, [], DAY, maker)
     found = await accounts.list()
-    assert [made_by(name, found) for name in ("ci", "ci--z", "ops")] == [["ci--z", "ci--z--a"], ["ci--z--a"], []]
+    assert [accounts_created_by(name, found) for name in ("ci", "ci--z", "ops")] == [["ci--z", "ci--z--a"], ["ci--z--a"], []]
     for gone in ("ci", "ci--z"):
         await accounts.revoke(gone)
-    assert made_by("ci", await accounts.list()) == ["ci--z--a"], "a maker that is gone is known by its name"
+    assert accounts_created_by("ci", await accounts.list()) == ["ci--z--a"], "a maker that is gone is known by its name"
     await accounts.revoke("ci--b")
-    assert made_by("ci", await accounts.list()) == ["ci--b--c", "ci--z--a"]
+    assert accounts_created_by("ci", await accounts.list()) == ["ci--b--c", "ci--z--a"]
 
 
 async def test_an_account_whose_maker_does_not_vouch_for_it_is_reported_as_ended(accounts: ServiceAccounts, clock: Clock) -> None:
     secret = hash_token(await accounts.create("ci", [], DAY, "ops"))
-    made = hash_token(await accounts.create("ci--a", [], DAY, "service_account/ci", maker_secret_hash=secret))
-    await accounts.create("ci--a--b", [], DAY, "service_account/ci--a", maker_secret_hash=made)
-    assert ended_with_maker(await accounts.list(), clock.now) == frozenset()
+    made = hash_token(await accounts.create("ci--a", [], DAY, "service_account/ci", creator_secret_hash=secret))
+    await accounts.create("ci--a--b", [], DAY, "service_account/ci--a", creator_secret_hash=made)
+    assert ended_with_creator(await accounts.list(), clock.now) == frozenset()
     await accounts.rotate("ci", overlap=60)
-    assert ended_with_maker(await accounts.list(), clock.now + 59) == frozenset()
-    assert ended_with_maker(await accounts.list(), clock.now + 60) == {"ci--a", "ci--a--b"}
+    assert ended_with_creator(await accounts.list(), clock.now + 59) == frozenset()
+    assert ended_with_creator(await accounts.list(), clock.now + 60) == {"ci--a", "ci--a--b"}
 
 
 async def test_a_record_that_can_not_be_read_hides_no_other_and_is_revoked(accounts: ServiceAccounts, broker: MemoryStore) -> None:
@@ -123,7 +123,7 @@ async def test_names_have_one_spelling(accounts: ServiceAccounts, name: str) -> 
 
 
 async def test_groups_and_lifetimes_have_bounds(accounts: ServiceAccounts) -> None:
-    for groups in ([str(number) for number in range(MOST_GROUPS + 1)], ["x" * 256], ["a\x00b"]):
+    for groups in ([str(number) for number in range(MAX_GROUPS + 1)], ["x" * 256], ["a\x00b"]):
         with pytest.raises(AccountError, match="groups"):
             await accounts.create("ci", groups, DAY, "")
     with pytest.raises(AccountError, match="must be positive"):
@@ -153,7 +153,7 @@ async def test_an_account_ends_no_later_than_it_may(accounts: ServiceAccounts, b
 
 async def test_what_is_taken_or_not_there_is_told_apart(accounts: ServiceAccounts) -> None:
     await accounts.create("ci", [], DAY, "ann")
-    with pytest.raises(AccountTaken):
+    with pytest.raises(AccountConflict):
         await accounts.create("ci", [], DAY, "ann")
     for work in (accounts.rotate, accounts.revoke):
         with pytest.raises(NoSuchAccount):

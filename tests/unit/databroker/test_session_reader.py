@@ -20,7 +20,7 @@ from databroker.records import (
     SessionRecord,
     UserRecord,
 )
-from databroker.session_reader import SessionReader, access_of, group_of, person_of, user_of, vouches
+from databroker.session_reader import SessionReader, active_grants, directory_user_for_session, group_for_session, user_for_session, vouches
 from tests.support.options import MINIMAL, make_options
 from tests.support.providers import a_provider
 
@@ -87,13 +87,13 @@ def test_two_entries_of_one_issuer_are_two_providers() -> None:
 @pytest.mark.parametrize(("issuer", "name"), [(ISSUER, "Ann"), ("https://other.example", ""), ("", "")])
 def test_a_person_is_whom_the_session_s_own_issuer_describes(issuer: str, name: str) -> None:
     user = UserRecord("oidc/1", "ann@corp.com", True, "Ann", {}, issuer=issuer)
-    assert user_of(session(issuer=ISSUER), Record(USER, "oidc/1", user.to_data(), 1, 0.0)).name == name
-    assert user_of(session(issuer=ISSUER), None) == UserRecord("oidc/1")
+    assert user_for_session(session(issuer=ISSUER), Record(USER, "oidc/1", user.to_data(), 1, 0.0)).name == name
+    assert user_for_session(session(issuer=ISSUER), None) == UserRecord("oidc/1")
 
 
 def test_one_tenant_s_record_says_nothing_of_another_s_person() -> None:
     user = UserRecord("azure/1", "ceo@corp.com", issuer=f"{MICROSOFT}/{OTHER_GUID}/v2.0")
-    assert user_of(session("azure", f"{MICROSOFT}/{GUID}/v2.0"), Record(USER, "azure/1", user.to_data(), 1, 0.0)).email == ""
+    assert user_for_session(session("azure", f"{MICROSOFT}/{GUID}/v2.0"), Record(USER, "azure/1", user.to_data(), 1, 0.0)).email == ""
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_one_tenant_s_record_says_nothing_of_another_s_person() -> None:
 def test_what_the_directory_says_is_of_the_people_of_one_issuer(said_by: str, counts: bool) -> None:
     person, group = DirectoryUser("oidc/1", group_ids=("g",), issuer=said_by), DirectoryGroup("g", "Sales", issuer=said_by)
     mine = session(issuer=ISSUER)
-    assert person_of(mine, Record(DIRECTORY_USER, "oidc/1", person.to_data(), 1, 0.0)) == (person if counts else None)
-    assert group_of(mine, Record(DIRECTORY_GROUP, "g", group.to_data(), 1, 0.0)) == (group if counts else None)
-    assert person_of(mine, None) is None is group_of(mine, None)
+    assert directory_user_for_session(mine, Record(DIRECTORY_USER, "oidc/1", person.to_data(), 1, 0.0)) == (person if counts else None)
+    assert group_for_session(mine, Record(DIRECTORY_GROUP, "g", group.to_data(), 1, 0.0)) == (group if counts else None)
+    assert directory_user_for_session(mine, None) is None is group_for_session(mine, None)
 
 
 def test_temporary_access_is_of_its_holder_s_own_issuer() -> None:
     access = AccessGrant("a1", "wiki", 1.0, 2.0, "root", "a reason")
     held = UserGrants("oidc/1", ISSUER, "Ann", (access,))
     stored = Record(ACCESS_GRANT, "oidc/1", held.to_data(), 1, 0.0)
-    assert access_of(GrantSubject("oidc/1", ISSUER), stored) == (access,)
-    assert access_of(GrantSubject("oidc/1", "https://other.example.com"), stored) == ()
-    assert access_of(GrantSubject("oidc/2", ISSUER), stored) == ()
-    assert access_of(GrantSubject("oidc/1", ISSUER), None) == ()
+    assert active_grants(GrantSubject("oidc/1", ISSUER), stored) == (access,)
+    assert active_grants(GrantSubject("oidc/1", "https://other.example.com"), stored) == ()
+    assert active_grants(GrantSubject("oidc/2", ISSUER), stored) == ()
+    assert active_grants(GrantSubject("oidc/1", ISSUER), None) == ()

@@ -10,15 +10,15 @@ import pytest
 
 from config.settings.storage_url import parse_storage_url
 from databroker.store.redis_client import StorageTls, open_client
-from databroker.store.redis_store import KvStore
+from databroker.store.redis_store import RedisStore
 from foundation.errors import BrokerError
 from tests.support.certs import certificate_files
 from tests.support.children import Child, free_port
 from tests.support.redis_server import PROGRAM, RedisServer
 
 
-def kvstore(url: str, tls: StorageTls | None = None) -> KvStore:
-    return KvStore(open_client(parse_storage_url(url), tls or StorageTls(), 3))
+def kvstore(url: str, tls: StorageTls | None = None) -> RedisStore:
+    return RedisStore(open_client(parse_storage_url(url), tls or StorageTls(), 3))
 
 
 async def works(url: str, tls: StorageTls | None = None) -> bool:
@@ -108,7 +108,7 @@ async def test_hanging_node_does_not_block_the_cluster(tmp_path: Path) -> None:
         for node in (gate_value, other):
             node.child.wait_for(lambda node=node: "cluster_state:ok" in node.command("CLUSTER", "INFO"), "the cluster is whole")
         url = parse_storage_url(f"kvstore+cluster://127.0.0.1:{other.port},127.0.0.1:{gate_value.port}")
-        store = KvStore(open_client(url, StorageTls(), 4), deadline=4)
+        store = RedisStore(open_client(url, StorageTls(), 4), deadline=4)
         other.hang()
         try:
             with pytest.raises(BrokerError):

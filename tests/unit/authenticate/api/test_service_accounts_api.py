@@ -6,7 +6,7 @@ import pytest
 
 from databroker.audit_log import AuditAction
 from databroker.records import SERVICE_ACCOUNT
-from databroker.service_account_store import NEVER, ServiceAccounts
+from databroker.service_account_store import NO_EXPIRY, ServiceAccounts
 from foundation.errors import BrokerError
 from tests.support.api_site import ALL, ApiSite
 
@@ -92,7 +92,7 @@ async def test_of_one_that_never_ends_an_account_lives_ninety_days(api: ApiSite)
     assert 89 * DAY < child.data["expires_at"] - api.site.clock() < 91 * DAY
     (maker,) = (await api.done("GET", "service_accounts?q=maker&limit=1"))["items"]
     assert (maker["name"], maker["expires_at"]) == ("maker", None)
-    assert NEVER > 1e11
+    assert NO_EXPIRY > 1e11
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from authenticate.scim.scim_directory import ScimDirectory
 from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord
-from databroker.session_reader import person_of
+from databroker.session_reader import directory_user_for_session
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
 
@@ -43,7 +43,7 @@ class World:
 
     async def groups(self, issuer: str) -> tuple[str, ...] | None:
         """None for users without directory records."""
-        person = person_of(session(issuer), await self.broker.get(DIRECTORY_USER, "oidc/ann"))
+        person = directory_user_for_session(session(issuer), await self.broker.get(DIRECTORY_USER, "oidc/ann"))
         return person.group_ids if person is not None else None
 
     async def both(self) -> tuple[Any, Any]:
@@ -157,4 +157,4 @@ async def test_a_tenant_of_the_shared_endpoint_is_of_it(tmp_path: Path) -> None:
     record = await broker.get(DIRECTORY_USER, "azure/1")
     for host, counts in (("https://login.microsoftonline.com", True), ("https://login.microsoftonline.us", False)):
         of_tenant = SessionRecord("s", "azure/1", "1", "azure", 0, 4e9, issuer=f"{host}/{guid}/v2.0")
-        assert isinstance(person_of(of_tenant, record), DirectoryUser) is counts
+        assert isinstance(directory_user_for_session(of_tenant, record), DirectoryUser) is counts

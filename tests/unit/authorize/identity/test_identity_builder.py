@@ -7,7 +7,7 @@ import pytest
 from authorize.identity.identity_builder import IdentityInputs, build_identity
 from authorize.policy.identity import Identity
 from config.routes.route_bearer_tokens import JWT
-from databroker.claims import flattened
+from databroker.claims import flatten_claims
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from foundation.claim_values import NullValues
 from tests.support.providers import a_provider
@@ -254,7 +254,7 @@ def test_user_without_directory_record_has_incomplete_groups(
 def test_missing_groups_claim_makes_groups_incomplete(claims: dict[str, Any], groups_claim: str, is_told: bool) -> None:
     assert identity(claims=claims, groups_claim=groups_claim, expects_groups=True).groups_incomplete is not is_told
     # Users with groups from a directory need no groups claim.  An unreadable claim still makes their groups incomplete.
-    is_missing = groups_claim not in flattened(claims)
+    is_missing = groups_claim not in flatten_claims(claims)
     assert identity(claims=claims, groups_claim=groups_claim).groups_incomplete is not (is_told or is_missing)
     assert not identity(claims=claims, groups_claim="", expects_groups=True).groups_incomplete
 

@@ -119,7 +119,7 @@ async def chain(world: World) -> dict[str, str]:
     tokens = {"ci": await world.accounts.create("ci", [], None, "ops")}
     for name, maker in MADE.items():
         secret = hash_token(tokens[maker])
-        tokens[name] = await world.accounts.create(name, [], None, f"service_account/{maker}", maker_secret_hash=secret)
+        tokens[name] = await world.accounts.create(name, [], None, f"service_account/{maker}", creator_secret_hash=secret)
     await settled()
     return tokens
 
@@ -170,7 +170,7 @@ async def test_account_created_in_overlap_expires_with_its_secret(world: World) 
     new = await world.accounts.rotate("ci", overlap=60)
     tokens = {}
     for name, maker in (("ci--old", old), ("ci--new", new)):
-        tokens[name] = await world.accounts.create(name, [], None, "service_account/ci", maker_secret_hash=hash_token(maker))
+        tokens[name] = await world.accounts.create(name, [], None, "service_account/ci", creator_secret_hash=hash_token(maker))
     await settled()
     assert await living(world, tokens) == {"ci--old", "ci--new"}
     identity = await world.identify(tokens["ci--old"], NOW)

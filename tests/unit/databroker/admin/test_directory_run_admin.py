@@ -9,7 +9,7 @@ from django.contrib.admin.utils import quote
 
 from config.settings.identity_providers import PLACEHOLDERS
 from databroker.admin import directory_run_admin
-from databroker.admin.directory_run_admin import DirectoryRunAdmin, OutcomeFilter, last_reading
+from databroker.admin.directory_run_admin import DirectoryRunAdmin, OutcomeFilter, describe_last_success
 from databroker.models import DirectoryRun
 from databroker.projection import rows
 from databroker.records import DIRECTORY_RUN, DirectoryRunRecord, Record
@@ -35,22 +35,22 @@ def test_a_reading_is_a_row() -> None:
         datetime.fromtimestamp(NOON, UTC),
         *(10, 2, 3, 4, 5, 6, "no"),
     )
-    rows.write(rows.RowBatch(gone=[(DirectoryRun, row.pk)]))
+    rows.write(rows.RowBatch(deletes=[(DirectoryRun, row.pk)]))
     assert not DirectoryRun.objects.exists()
 
 
 def test_the_age_of_the_data_is_that_of_the_last_good_reading_at_that_time() -> None:
-    assert last_reading(NOON) == ""
+    assert describe_last_success(NOON) == ""
     wrote(NOON - 100)
     wrote(NOON - 50, error="failed")
     wrote(NOON + 50)
-    assert last_reading(NOON) == "2027-01-15T07:58:20Z, 0:01:40 before"
+    assert describe_last_success(NOON) == "2027-01-15T07:58:20Z, 0:01:40 before"
 
 
 def test_readings_of_several_directories_are_told_apart(tmp_path: Path) -> None:
     for id, began in (("corp/1", NOON - 100), ("partner/1", NOON - 20), ("partner/0", NOON - 50)):
         DirectoryRun.rows.bulk_create([DirectoryRun(id=id, started_at=datetime.fromtimestamp(began, UTC))])
-    ages = {prefix: last_reading(NOON, prefix).partition(", ")[2] for prefix in ("corp/", "partner/", "other/")}
+    ages = {prefix: describe_last_success(NOON, prefix).partition(", ")[2] for prefix in ("corp/", "partner/", "other/")}
     assert ages == {"corp/": "0:01:40 before", "partner/": "0:00:20 before", "other/": ""}
     (tmp_path / "people.yaml").write_text("users: []")
     keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret", "domains": [], "directory_file": "people.yaml"}

@@ -10,7 +10,7 @@ from django.db import Error, connection
 from django.http import HttpRequest
 from structlog.testing import capture_logs
 
-from databroker.admin.end_sessions_action import AT_ONCE, EndSessionsAction
+from databroker.admin.end_sessions_action import BATCH_SIZE, EndSessionsAction
 from databroker.audit_log import AuditAction
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SESSION
@@ -160,13 +160,13 @@ def test_a_broker_that_fails_while_a_persons_sessions_end_is_told_of_once_more()
 
 
 def test_an_action_that_takes_too_long_stops_and_says_so(store):
-    ids = [f"{number:05}" for number in range(2 * AT_ONCE)]
+    ids = [f"{number:05}" for number in range(2 * BATCH_SIZE)]
     async_to_sync(fill)(store, ids)
     ticks = iter(range(1000))
     ending = EndSessionsAction(request_to(store), clock=lambda: float(next(ticks)), timeout=3.0)
     ending.end_all_sessions(["oidc/bob"])
-    assert (ending.ended, ending.is_complete) == (AT_ONCE, False)
-    assert len(left(store)) == AT_ONCE
+    assert (ending.ended, ending.is_complete) == (BATCH_SIZE, False)
+    assert len(left(store)) == BATCH_SIZE
     assert (AuditAction.END_ALL_SESSIONS.failure, "oidc/bob", "oidc/bob") in told()
 
 
@@ -193,7 +193,7 @@ def test_a_person_without_an_id_is_nobody(store):
 
 
 def test_more_sessions_than_a_page_end(store):
-    ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
+    ids = [f"{number:05}" for number in range(2 * BATCH_SIZE + 1)]
     async_to_sync(fill)(store, ids)
     Session.rows.bulk_create([Session(id=id, user_id="oidc/bob") for id in ids])
     assert end_all_sessions(store, ["oidc/bob"]) == len(ids)

@@ -65,7 +65,7 @@ def test_a_search_of_many_words_looks_at_the_first_only() -> None:
 
 @pytest.mark.parametrize(("few", "looks_at_every_row"), [(0, True), (1, True), (2, False)])
 def test_few_rows_that_are_found_are_not_looked_for_again(few: int, looks_at_every_row: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_search, "FEW", few)
+    monkeypatch.setattr(row_search, "SMALL_RESULT", few)
     found = row_search.sessions(Session.objects.order_by("pk"), "adams")
     assert ("LIKE" in str(found.query)) is looks_at_every_row
     assert [session.pk for session in found] == ["s1", "s2"]

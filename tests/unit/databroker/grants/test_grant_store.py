@@ -8,7 +8,7 @@ import pytest
 from databroker.grants.grant_records import MAX_REASON_LENGTH, RETENTION_SECONDS, AccessGrant, GrantSubject, UserGrants
 from databroker.grants.grant_store import MAX_DURATION_SECONDS, AccessError, GrantStore, validate_reason
 from databroker.records import ACCESS_GRANT, Record, UserRecord
-from databroker.session_reader import access_of
+from databroker.session_reader import active_grants
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
 from tests.support.clock import NOW, Clock
@@ -96,7 +96,7 @@ async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
     assert await held(accesses) == ["a2"]
     record = await broker.get(ACCESS_GRANT, "oidc/1")
     assert record is not None
-    assert [access.id for access in access_of(GrantSubject("oidc/1", ANN.issuer), record)] == ["a2"]
+    assert [access.id for access in active_grants(GrantSubject("oidc/1", ANN.issuer), record)] == ["a2"]
     clock.now += 3600 + RETENTION_SECONDS
     await accesses.grant(ANN, replace(ACCESS, id="a4", route="third", expires_at=clock.now + 1))
     record = await broker.get(ACCESS_GRANT, "oidc/1")

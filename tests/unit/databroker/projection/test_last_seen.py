@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.projection.last_seen import INTERVAL, LONGEST_INTERVAL, LONGEST_WAIT, MOST_TIME, Activity, pause_after
+from databroker.projection.last_seen import INTERVAL, MAX_INTERVAL, MAX_TIME_SHARE, MAX_WAIT, LastSeenBuffer, next_interval
 from foundation.errors import BrokerError
 from tests.support.clock import NOW
 from tests.support.eventually import eventually
@@ -32,10 +32,10 @@ class Table:
 
 async def test_the_last_sight_of_each_session_is_written_in_one_batch(clock):
     table = Table("a", "b")
-    activity = Activity(table.write, clock=clock)
+    activity = LastSeenBuffer(table.write, clock=clock)
     for number in range(100):
-        activity.saw("a", NOW + number, f"{number}.example.com")
-    activity.saw("b", NOW, "b.example.com")
+        activity.record("a", NOW + number, f"{number}.example.com")
+    activity.record("b", NOW, "b.example.com")
     await activity.flush()
     assert table.rows == {"a": (NOW + 99, "99.example.com"), "b": (NOW, "b.example.com")}
     assert table.batches == 1
@@ -43,15 +43,15 @@ async def test_the_last_sight_of_each_session_is_written_in_one_batch(clock):
 
 async def test_nothing_seen_asks_the_database_nothing(clock):
     table = Table()
-    activity = Activity(table.write, clock=clock)
+    activity = LastSeenBuffer(table.write, clock=clock)
     await activity.flush()
     assert table.batches == 0
 
 
 async def test_a_session_whose_row_comes_later_is_written_then(clock):
     table = Table()
-    activity = Activity(table.write, clock=clock)
-    activity.saw("a", NOW, "a.example.com")
+    activity = LastSeenBuffer(table.write, clock=clock)
+    activity.record("a", NOW, "a.example.com")
     await activity.flush()
     table.rows["a"] = None
     await activity.flush()
@@ -60,9 +60,9 @@ async def test_a_session_whose_row_comes_later_is_written_then(clock):
 
 async def test_a_session_that_never_gets_a_row_is_forgotten(clock):
     table = Table()
-    activity = Activity(table.write, clock=clock)
-    activity.saw("a", NOW, "a.example.com")
-    clock.now += LONGEST_WAIT
+    activity = LastSeenBuffer(table.write, clock=clock)
+    activity.record("a", NOW, "a.example.com")
+    clock.now += MAX_WAIT
     await activity.flush()
     assert repr(activity) == "<Activity 0 to write>"
 
@@ -71,11 +71,11 @@ async def test_a_newer_sight_is_not_overwritten_by_one_that_waits(clock):
     table = Table()
 
     def write(seen: Mapping[str, tuple[float, str]]) -> set[str]:
-        activity.saw("a", NOW + 5, "new.example.com")  # a request while the batch is written
+        activity.record("a", NOW + 5, "new.example.com")  # a request while the batch is written
         return set(seen)
 
-    activity = Activity(write, clock=clock)
-    activity.saw("a", NOW, "old.example.com")
+    activity = LastSeenBuffer(write, clock=clock)
+    activity.record("a", NOW, "old.example.com")
     await activity.flush()
     table.rows["a"] = None
     activity._write = table.write
@@ -86,8 +86,8 @@ async def test_a_newer_sight_is_not_overwritten_by_one_that_waits(clock):
 async def test_a_database_in_trouble_loses_nothing(clock):
     table = Table("a")
     table.is_away = True
-    activity = Activity(table.write, clock=clock)
-    activity.saw("a", NOW, "a.example.com")
+    activity = LastSeenBuffer(table.write, clock=clock)
+    activity.record("a", NOW, "a.example.com")
     with capture_logs() as logged:
         await activity.flush()
     table.is_away = False
@@ -98,40 +98,40 @@ async def test_a_database_in_trouble_loses_nothing(clock):
 
 async def test_memory_is_bounded_and_known_sessions_stay_current(clock):
     table = Table("0", "99")
-    activity = Activity(table.write, clock=clock, most_sessions=10)
+    activity = LastSeenBuffer(table.write, clock=clock, most_sessions=10)
     for number in range(100):
-        activity.saw(str(number), NOW, "a.example.com")
-    activity.saw("0", NOW + 1, "b.example.com")
+        activity.record(str(number), NOW, "a.example.com")
+    activity.record("0", NOW + 1, "b.example.com")
     assert repr(activity) == "<Activity 10 to write>"
     await activity.flush()
     assert table.rows == {"0": (NOW + 1, "b.example.com"), "99": None}
 
 
 async def test_what_waits_counts_for_the_bound_too(clock):
-    activity = Activity(Table().write, clock=clock, most_sessions=10)
+    activity = LastSeenBuffer(Table().write, clock=clock, most_sessions=10)
     for number in range(8):
-        activity.saw(str(number), NOW, "a.example.com")
+        activity.record(str(number), NOW, "a.example.com")
     await activity.flush()
     for number in range(100, 110):
-        activity.saw(str(number), NOW, "a.example.com")
+        activity.record(str(number), NOW, "a.example.com")
     assert repr(activity) == "<Activity 10 to write>"
 
 
 async def test_it_writes_by_itself_every_few_seconds(clock):
     table = Table("a")
-    activity = Activity(table.write, clock=clock, interval=0.005)
+    activity = LastSeenBuffer(table.write, clock=clock, interval=0.005)
     async with running(activity):
         for sight in (NOW, NOW + 1):
-            activity.saw("a", sight, "a.example.com")
+            activity.record("a", sight, "a.example.com")
             await eventually(lambda sight=sight: table.rows["a"] == (sight, "a.example.com"))
 
 
 def test_the_longer_it_has_written_the_longer_it_waits():
-    assert pause_after(0.001, INTERVAL) == INTERVAL
-    assert pause_after(0.5, INTERVAL) == pytest.approx(15)
-    assert pause_after(10, INTERVAL) == LONGEST_INTERVAL
+    assert next_interval(0.001, INTERVAL) == INTERVAL
+    assert next_interval(0.5, INTERVAL) == pytest.approx(15)
+    assert next_interval(10, INTERVAL) == MAX_INTERVAL
     # An entry that waits for its row is retried at least once.
-    assert LONGEST_WAIT > LONGEST_INTERVAL
+    assert MAX_WAIT > MAX_INTERVAL
 
 
 async def test_a_writing_that_takes_long_is_followed_by_a_long_pause():
@@ -140,19 +140,19 @@ async def test_a_writing_that_takes_long_is_followed_by_a_long_pause():
     def write(seen: Mapping[str, tuple[float, str]]) -> set[str]:
         times.append(time.monotonic())
         time.sleep(0.02)
-        activity.saw("a", NOW, "a.example.com")
+        activity.record("a", NOW, "a.example.com")
         return set()
 
-    activity = Activity(write, interval=0.005)
-    activity.saw("a", NOW, "a.example.com")
+    activity = LastSeenBuffer(write, interval=0.005)
+    activity.record("a", NOW, "a.example.com")
     async with running(activity), asyncio.timeout(20):
         while len(times) < 2:
             await asyncio.sleep(0.005)
-    assert times[1] - times[0] >= 0.02 / MOST_TIME
+    assert times[1] - times[0] >= 0.02 / MAX_TIME_SHARE
 
 
 @asynccontextmanager
-async def running(activity: Activity):
+async def running(activity: LastSeenBuffer):
     task = asyncio.create_task(activity.run())
     yield
     task.cancel()

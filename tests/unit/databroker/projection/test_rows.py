@@ -9,19 +9,19 @@ from django.test.utils import CaptureQueriesContext
 
 from databroker.claims import GroupsClaim, ProviderClaims
 from databroker.models import MAX_ID_LENGTH, DirectoryRun, Group, Membership, ServiceAccount, Session, User
-from databroker.projection.projection import TYPES, add
+from databroker.projection.projection import TYPES, add_rows
 from databroker.projection.rows import (
-    AT_ONCE,
+    BATCH_SIZE,
     RowBatch,
     add_group,
     add_service_account,
     add_session,
     add_user,
-    differing,
+    find_differences,
     ids_after,
-    moment,
+    to_datetime,
     write,
-    write_seen,
+    write_last_seen,
 )
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
 from foundation.errors import BrokerError
@@ -59,13 +59,13 @@ def test_a_person_is_described_by_both_records(user, directory_user, email, name
         record(USER, **user) if user is not None else None,
         record(DIRECTORY_USER, **directory_user) if directory_user is not None else None,
     )
-    row = rows.written[0]
+    row = rows.upserts[0]
     assert (row.id, row.email, row.name) == ("oidc/1", email, name)
 
 
 @pytest.mark.parametrize("seconds", [1e300, float("inf"), float("nan"), -1, "noon", None, 253_402_300_800])
 def test_what_is_no_time_is_none(seconds):
-    assert moment(seconds) is None
+    assert to_datetime(seconds) is None
 
 
 def test_a_name_that_no_database_can_hold_stops_nobody_elses(database):
@@ -97,8 +97,8 @@ def test_what_the_tables_hold_already_is_not_written_again(database):
 def test_what_has_no_record_has_no_row():
     rows = RowBatch()
     for model, id in (gone := [(Session, "s"), (User, "u"), (Group, "g"), (ServiceAccount, "a"), (DirectoryRun, "r")]):
-        add(rows, model, id, *(None for _ in TYPES[model]))
-    assert (rows.written, rows.gone) == ([], gone)
+        add_rows(rows, model, id, *(None for _ in TYPES[model]))
+    assert (rows.upserts, rows.deletes) == ([], gone)
 
 
 CLAIM = ProviderClaims((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
@@ -149,7 +149,7 @@ def test_an_address_that_is_not_for_the_provider_to_tell_stands_apart(tmp_path, 
     rows = RowBatch(several_of(tmp_path))
     records = (None if said is None else record(type, **said) for type, said in ((USER, user), (DIRECTORY_USER, directory_user)))
     add_user(rows, "partner/1", *records)
-    assert (rows.written[0].email, rows.written[0].unauthoritative_email) == addresses
+    assert (rows.upserts[0].email, rows.upserts[0].unauthoritative_email) == addresses
 
 
 @pytest.mark.parametrize(
@@ -166,13 +166,13 @@ def test_an_address_that_is_not_for_the_provider_to_tell_stands_apart(tmp_path, 
 def test_no_name_may_be_taken_for_an_address_that_is_not_the_provider_s_to_tell(tmp_path, name, shown):
     rows = RowBatch(several_of(tmp_path))
     add_user(rows, "partner/1", record(USER, name=name), None)
-    assert (rows.written[0].name, str(rows.written[0])) == (shown, f"{shown} (partner/1)" if shown else "partner/1")
+    assert (rows.upserts[0].name, str(rows.upserts[0])) == (shown, f"{shown} (partner/1)" if shown else "partner/1")
 
 
 def test_the_address_of_whose_provider_is_not_configured_is_not_told(tmp_path):
     rows = RowBatch(several_of(tmp_path))
     add_user(rows, "gone/1", record(USER, email="ceo@corp.example"), None)
-    assert (rows.written[0].email, rows.written[0].unauthoritative_email, str(rows.written[0])) == ("", "ceo@corp.example", "gone/1")
+    assert (rows.upserts[0].email, rows.upserts[0].unauthoritative_email, str(rows.upserts[0])) == ("", "ceo@corp.example", "gone/1")
 
 
 def test_a_group_of_one_of_several_directories_is_another_one_than_that_of_a_claim():
@@ -191,7 +191,7 @@ def test_a_group_of_one_of_several_directories_is_another_one_than_that_of_a_cla
 def wrote(rows: RowBatch) -> list[tuple[str, str, bool, bool]]:
     """The groups after a write, which finds nothing wrong then."""
     write(rows)
-    assert differing(rows) == set()
+    assert find_differences(rows) == set()
     write(rows)
     return list(Group.objects.order_by("pk").values_list("pk", "name", "in_directory", "from_claim"))
 
@@ -205,7 +205,7 @@ def person(id: str, *claimed: str, listed: tuple[str, ...] = ()) -> RowBatch:
 
 def group(id: str, name: str | None) -> RowBatch:
     rows = RowBatch(CLAIM)
-    add(rows, Group, id, record(DIRECTORY_GROUP, name=name) if name is not None else None)
+    add_rows(rows, Group, id, record(DIRECTORY_GROUP, name=name) if name is not None else None)
     return rows
 
 
@@ -220,7 +220,7 @@ def test_a_group_has_a_row_while_a_record_or_a_claim_names_it():
     assert wrote(person("oidc/2", "g")) == [("g", "team", True, True)]
     assert wrote(group("g", None)) == [named]
     gone = RowBatch(CLAIM)
-    add(gone, User, "oidc/2", None, None)
+    add_rows(gone, User, "oidc/2", None, None)
     assert wrote(gone) == []
     assert not Membership.objects.exists()
 
@@ -230,10 +230,10 @@ def test_a_group_s_row_is_mended_by_whoever_is_written_next():
     """Another process may have removed the row, while the group had no members for a moment."""
     wrote(person("oidc/1", "g"))
     Group.rows.all().delete()
-    assert differing(person("oidc/1", "g")) == {(Group, "g")} == differing(group("g", None))
+    assert find_differences(person("oidc/1", "g")) == {(Group, "g")} == find_differences(group("g", None))
     assert wrote(person("oidc/1", "g")) == [("g", "", False, True)]
     Group.rows.update(from_claim=False)
-    assert differing(group("g", None)) == {(Group, "g")}
+    assert find_differences(group("g", None)) == {(Group, "g")}
     assert wrote(group("g", None)) == [("g", "", False, True)]
     row(Group, id="nobody's", from_claim=True, in_directory=False)
     assert ids_after(Group, "", 10) == ["nobody's"]
@@ -243,7 +243,7 @@ def test_a_group_s_row_is_mended_by_whoever_is_written_next():
 @pytest.mark.usefixtures("database")
 def test_when_a_session_was_last_seen_is_written_to_its_row_and_makes_none():
     Session.rows.bulk_create([Session(id="s1", client_address="192.0.2.1"), Session(id="s2", last_host="kept")])
-    missing = write_seen({"s1": (NOON.timestamp(), "x" * 300), "gone": (NOON.timestamp(), "a.org")})
+    missing = write_last_seen({"s1": (NOON.timestamp(), "x" * 300), "gone": (NOON.timestamp(), "a.org")})
     assert missing == {"gone"}
     assert list(Session.objects.order_by("pk").values_list("pk", "last_seen_at", "last_host", "client_address")) == [
         ("s1", NOON, "x" * 255, "192.0.2.1"),
@@ -254,9 +254,9 @@ def test_when_a_session_was_last_seen_is_written_to_its_row_and_makes_none():
 @pytest.mark.usefixtures("database")
 def test_a_moment_that_another_process_saw_later_stays():
     Session.rows.bulk_create([Session(id="s1", last_seen_at=NOON, last_host="later.org"), Session(id="s2")])
-    assert write_seen({"s1": (NOON.timestamp() - 1, "a.org"), "s2": (NOON.timestamp(), "a.org")}) == set()
+    assert write_last_seen({"s1": (NOON.timestamp() - 1, "a.org"), "s2": (NOON.timestamp(), "a.org")}) == set()
     assert list(Session.objects.order_by("pk").values_list("last_seen_at", "last_host")) == [(NOON, "later.org"), (NOON, "a.org")]
-    write_seen({"s1": (NOON.timestamp() + 1, "newest.org")})
+    write_last_seen({"s1": (NOON.timestamp() + 1, "newest.org")})
     assert Session.objects.get(pk="s1").last_host == "newest.org"
 
 
@@ -264,16 +264,16 @@ def test_a_moment_that_another_process_saw_later_stays():
 def test_when_is_written_to_the_second_of_which_the_last_host_counts():
     Session.rows.bulk_create([Session(id="s1")])
     for part, host in ((0.2, "a.org"), (0.9, "b.org")):
-        write_seen({"s1": (NOON.timestamp() + part, host)})
+        write_last_seen({"s1": (NOON.timestamp() + part, host)})
     assert list(Session.objects.values_list("last_seen_at", "last_host")) == [(NOON, "b.org")]
 
 
 @pytest.mark.usefixtures("database")
 def test_many_sessions_are_written_in_short_transactions():
-    ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
+    ids = [f"{number:05}" for number in range(2 * BATCH_SIZE + 1)]
     Session.rows.bulk_create([Session(id=id) for id in ids[1:]])
-    assert write_seen({id: (NOON.timestamp(), "a.org") for id in ids}) == {"00000"}
-    assert Session.objects.filter(last_seen_at=NOON, last_host="a.org").count() == 2 * AT_ONCE
+    assert write_last_seen({id: (NOON.timestamp(), "a.org") for id in ids}) == {"00000"}
+    assert Session.objects.filter(last_seen_at=NOON, last_host="a.org").count() == 2 * BATCH_SIZE
 
 
 @pytest.mark.usefixtures("database")
@@ -295,7 +295,7 @@ def test_a_database_in_trouble_is_the_brokers_trouble():
     rename("databroker_session", "away")
     try:
         with pytest.raises(BrokerError):
-            write_seen({"s": (NOON.timestamp(), "a.org")})
+            write_last_seen({"s": (NOON.timestamp(), "a.org")})
     finally:
         rename("away", "databroker_session")
 
@@ -309,7 +309,7 @@ def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_ow
     assert (account["id"], account["groups"], account["created_at"], account["created_by"]) == ("ci", "a, b", NOON, "ann")
     assert "5ec3e7" not in str(account)
     row(Session, id="ci")
-    assert write_seen({"service_account/ci": (NOON.timestamp(), "app"), "service_account/no": (1.0, "app"), "x": (1.0, "app")}) == {
+    assert write_last_seen({"service_account/ci": (NOON.timestamp(), "app"), "service_account/no": (1.0, "app"), "x": (1.0, "app")}) == {
         "service_account/no",
         "x",
     }
@@ -317,7 +317,7 @@ def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_ow
     assert Session.objects.get().last_seen_at is None
     write(rows)
     assert ServiceAccount.objects.get().last_host == "app"
-    write(RowBatch(gone=[(ServiceAccount, "ci")]))
+    write(RowBatch(deletes=[(ServiceAccount, "ci")]))
     assert not ServiceAccount.objects.exists()
 
 

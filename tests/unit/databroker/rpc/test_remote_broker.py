@@ -9,8 +9,8 @@ import pytest
 from config.options import Options
 from databroker.broker_client import consume_once
 from databroker.records import SESSION, USER
-from databroker.rpc.remote_broker import Position, RemoteBroker
-from databroker.store.base import ANEW, StartOver, VersionConflict
+from databroker.rpc.remote_broker import RemoteBroker, SyncPosition
+from databroker.store.base import FROM_START, ResyncRequired, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
@@ -42,7 +42,7 @@ async def test_a_conflict_is_told_from_an_outage(broker, store, tmp_path):
             await call
         assert not isinstance(error.value, VersionConflict)
     with pytest.raises(BrokerError):
-        await anext(away.changes(ANEW))
+        await anext(away.changes(FROM_START))
     await away.close()
 
 
@@ -51,7 +51,7 @@ async def test_a_position_knows_whose_it_is(broker, store):
     async with asyncio.timeout(5), aclosing(broker.changes(0)) as changes:
         change = await anext(changes)
     assert change.version == record.version
-    assert isinstance(change.version, Position)
+    assert isinstance(change.version, SyncPosition)
     assert change.version.server_version == await store.server_version()
 
 
@@ -71,10 +71,10 @@ async def test_a_client_learns_of_a_restart_even_where_the_numbers_fit(options):
         await second.put(USER, id, {})
     server = await serve_broker(options, second, port=port)
     await client.server_version()  # the connection is back
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(ResyncRequired) as told:
         await asyncio.wait_for(anext(client.changes(position)), 10)
     assert told.value.version == 5
-    assert isinstance(told.value.version, Position)
+    assert isinstance(told.value.version, SyncPosition)
     await client.close()
     await server.stop()
 

@@ -10,8 +10,8 @@ from django.db import connection
 
 from databroker.models import StoredRecord
 from databroker.records import SESSION
-from databroker.store.base import StartOver
-from databroker.store.database import REMEMBERED, DatabaseStore, _put
+from databroker.store.base import ResyncRequired
+from databroker.store.database import CHANGE_RETENTION, DatabaseStore, _put
 from foundation.errors import BrokerError
 from tests.support.clock import NOW, Clock
 from tests.support.database import in_database
@@ -35,10 +35,10 @@ async def test_expired_records_are_deleted_told_and_forgotten_after_an_hour(stor
     async with aclosing(store.changes(begin)) as changes:
         told = [await anext(changes) for _ in range(2)]
     assert [(change.id, change.record is None) for change in told] == [("b", False), ("a", True)]
-    clock.now += REMEMBERED + 1
+    clock.now += CHANGE_RETENTION + 1
     await store.clean(10)
     assert await in_database(StoredRecord.objects.count) == 1
-    with pytest.raises(StartOver):
+    with pytest.raises(ResyncRequired):
         await anext(store.changes(begin))
 
 

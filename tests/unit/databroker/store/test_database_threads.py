@@ -8,22 +8,22 @@ import pytest
 from django.db import Error, connection
 from django.db.backends.signals import connection_created
 
-from databroker.store.database_threads import THREADS, DatabaseThreads
+from databroker.store.database_threads import THREADS, DatabaseExecutor
 from foundation.errors import BrokerError
 
 pytestmark = pytest.mark.usefixtures("database")
 
 
 @pytest.fixture
-async def threads() -> AsyncIterator[DatabaseThreads]:
-    threads = DatabaseThreads(0.1)
+async def threads() -> AsyncIterator[DatabaseExecutor]:
+    threads = DatabaseExecutor(0.1)
     yield threads
     await threads.close()
 
 
-async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(threads: DatabaseThreads) -> None:
+async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(threads: DatabaseExecutor) -> None:
     held = threading.Event()
-    calls = (threads.do(lambda: held.wait(5), writes=number % 2 == 0) for number in range(10 * THREADS))
+    calls = (threads.run(lambda: held.wait(5), writes=number % 2 == 0) for number in range(10 * THREADS))
     try:
         async with asyncio.timeout(4):
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -35,29 +35,29 @@ async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(threads: D
 
 async def test_writes_take_turns() -> None:
     order: list[int] = []
-    threads = DatabaseThreads(30)
-    await asyncio.gather(*(threads.do(lambda number=number: order.append(number), writes=True) for number in range(20)))
+    threads = DatabaseExecutor(30)
+    await asyncio.gather(*(threads.run(lambda number=number: order.append(number), writes=True) for number in range(20)))
     await threads.close()
     assert order == list(range(20))
 
 
-async def test_a_connection_with_an_error_is_not_used_again(threads: DatabaseThreads) -> None:
+async def test_a_connection_with_an_error_is_not_used_again(threads: DatabaseExecutor) -> None:
     def fail() -> None:
         connection.ensure_connection()
         raise Error("secret\nin the second line")
 
     with pytest.raises(BrokerError, match=r"database_url.*secret$"):
-        await threads.do(fail)
+        await threads.run(fail)
     assert all(opened.connection is None for _, opened in threads._opened)
 
 
-async def test_a_closed_one_says_so(threads: DatabaseThreads) -> None:
+async def test_a_closed_one_says_so(threads: DatabaseExecutor) -> None:
     await threads.close()
     with pytest.raises(BrokerError, match="closed"):
-        await threads.do(lambda: None)
+        await threads.run(lambda: None)
 
 
-async def test_what_was_given_up_before_it_began_is_never_done(threads: DatabaseThreads) -> None:
+async def test_what_was_given_up_before_it_began_is_never_done(threads: DatabaseExecutor) -> None:
     """The server may be reached late, after the caller has stopped waiting."""
     go_on, done = threading.Event(), []
 
@@ -67,7 +67,7 @@ async def test_what_was_given_up_before_it_began_is_never_done(threads: Database
     connection_created.connect(is_slow)
     try:
         with pytest.raises(BrokerError, match="did not respond within"):
-            await threads.do(lambda: done.append("the work"))
+            await threads.run(lambda: done.append("the work"))
     finally:
         connection_created.disconnect(is_slow)
         go_on.set()

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from databroker.store.base import VersionConflict
-from databroker.store.instrumented import MeasuredStore
+from databroker.store.instrumented import InstrumentedStore
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from foundation.telemetry.metrics import registry
@@ -22,7 +22,7 @@ def count(operation: str, result: str, backend: str) -> float:
 
 
 async def test_each_operation_is_counted_as_what_it_is() -> None:
-    store = MeasuredStore(MemoryStore(), "counted")
+    store = InstrumentedStore(MemoryStore(), "counted")
     record = await store.put("session", "a", {})
     assert await store.get("session", "a") == record
     assert await store.page("session", "", 5) == [record]
@@ -37,5 +37,5 @@ async def test_each_operation_is_counted_as_what_it_is() -> None:
 
 async def test_a_store_that_fails_is_counted_as_an_error() -> None:
     with pytest.raises(BrokerError):
-        await MeasuredStore(Breaking(), "breaking").get("session", "a")
+        await InstrumentedStore(Breaking(), "breaking").get("session", "a")
     assert (count("get", "error", "breaking"), count("get", "success", "breaking")) == (1, 0)

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from databroker.records import SESSION, USED_ID
-from databroker.store.base import StartOver
+from databroker.store.base import ResyncRequired
 from databroker.store.memory import MemoryStore
 
 NOW = 1_700_000_000.0
@@ -76,7 +76,7 @@ async def test_the_log_forgets_the_oldest_and_says_so():
     for number in range(25):
         await store.put(SESSION, str(number), {})
     assert [id for _, id, _ in await take(store, 15, 10)] == [str(number) for number in range(15, 25)]
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(ResyncRequired) as told:
         await take(store, 14, 1)
     assert told.value.version == 25
     assert (len(store._log), len(store._last_change)) == (10, 10)
@@ -89,7 +89,7 @@ async def test_a_slow_reader_neither_blocks_writers_nor_is_lied_to():
     assert (await anext(changes)).id == "first"
     for number in range(100):
         await store.put(SESSION, str(number), {})
-    with pytest.raises(StartOver):
+    with pytest.raises(ResyncRequired):
         await anext(changes)
 
 

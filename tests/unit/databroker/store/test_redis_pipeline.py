@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError, ResponseError
 
-from databroker.store.redis_pipeline import AT_ONCE, Command, CommandBatches
+from databroker.store.redis_pipeline import BATCH_SIZE, Command, CommandPipeline
 
 
 class Server:
@@ -26,30 +26,30 @@ class Server:
 
 async def test_calls_of_one_turn_are_one_round_trip_and_each_gets_its_own_answer() -> None:
     server = Server()
-    batches = CommandBatches(server.send, 1)
-    words = [str(number) for number in range(AT_ONCE + 1)]
-    assert await asyncio.gather(*(batches.ask((word,)) for word in words)) == words
-    assert server.batches == [AT_ONCE, 1]
+    batches = CommandPipeline(server.send, 1)
+    words = [str(number) for number in range(BATCH_SIZE + 1)]
+    assert await asyncio.gather(*(batches.execute((word,)) for word in words)) == words
+    assert server.batches == [BATCH_SIZE, 1]
 
 
 async def test_an_error_is_its_own_callers_only() -> None:
-    batches = CommandBatches(Server().send, 1)
-    good, wrong = await asyncio.gather(batches.ask(("good",)), batches.ask(("wrong",)), return_exceptions=True)
+    batches = CommandPipeline(Server().send, 1)
+    good, wrong = await asyncio.gather(batches.execute(("good",)), batches.execute(("wrong",)), return_exceptions=True)
     assert good == "good"
     assert isinstance(wrong, ResponseError)
 
 
 async def test_a_broken_connection_is_told_to_all_who_were_on_it() -> None:
-    batches = CommandBatches(Server().send, 1)
-    outcomes = await asyncio.gather(batches.ask(("break",)), batches.ask(("good",)), return_exceptions=True)
+    batches = CommandPipeline(Server().send, 1)
+    outcomes = await asyncio.gather(batches.execute(("break",)), batches.execute(("good",)), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [ConnectionError] * 2
 
 
 async def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
     server = Server()
-    batches = CommandBatches(server.send, 5)
+    batches = CommandPipeline(server.send, 5)
     server.may_answer.clear()
-    first, second = (asyncio.create_task(batches.ask((word,))) for word in ("first", "second"))
+    first, second = (asyncio.create_task(batches.execute((word,))) for word in ("first", "second"))
     while not server.batches:
         await asyncio.sleep(0)
     first.cancel()
@@ -62,4 +62,4 @@ async def test_a_server_that_hangs_ends_the_batch() -> None:
     server = Server()
     server.may_answer.clear()
     with pytest.raises(TimeoutError):
-        await CommandBatches(server.send, 0.01).ask(("word",))
+        await CommandPipeline(server.send, 0.01).execute(("word",))

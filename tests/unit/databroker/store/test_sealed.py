@@ -7,9 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from databroker.records import SESSION, USER
-from databroker.store.base import StartOver, StoreBackend
+from databroker.store.base import ResyncRequired, StoreBackend
 from databroker.store.memory import MemoryStore
-from databroker.store.sealed import CHECK, CHECK_ID, Resealed, SealedStore, WrongFormat, WrongKey
+from databroker.store.sealed import KEY_CHECK_ID, KEY_CHECK_TYPE, InvalidKey, ResealResult, SealedStore, UnsupportedFormat
 from foundation.telemetry.metrics import registry
 
 OLD, NEW, STRANGE = b"1" * 32, b"2" * 32, b"3" * 32
@@ -28,10 +28,10 @@ async def reseal_all(store: SealedStore, type: str, limit: int = 3) -> int:
     number, after = 0, ""
     while True:
         page = await store.reseal(type, after, limit)
-        number += page.number
-        if page.last is None:
+        number += page.count
+        if page.next_after is None:
             return number
-        after = page.last
+        after = page.next_after
 
 
 async def raw(store: StoreBackend, type: str, id: str) -> str:
@@ -103,9 +103,9 @@ async def test_another_secret_is_an_error_before_anything_is_read_or_written(inn
         store.put(SESSION, "b", {}),
         store.page(SESSION, "", 1),
         anext(store.changes(version)),
-        store.check(),
+        store.verify_key(),
     ):
-        with pytest.raises(WrongKey, match="shared_secret"):
+        with pytest.raises(InvalidKey, match="shared_secret"):
             await call
     assert await inner.get(SESSION, "b") is None
 
@@ -113,9 +113,9 @@ async def test_another_secret_is_an_error_before_anything_is_read_or_written(inn
 @pytest.mark.parametrize("written", [{}, {"format": 2}, {"format": 4}])
 async def test_records_of_another_format_are_neither_read_nor_written(inner: MemoryStore, written: dict[str, int]) -> None:
     store = SealedStore(inner, [OLD])
-    await inner.put(CHECK, CHECK_ID, {"sealed": store._sealed(CHECK, CHECK_ID, written)})
-    for call in (store.get(SESSION, "a"), store.put(SESSION, "a", {}), store.check()):
-        with pytest.raises(WrongFormat):
+    await inner.put(KEY_CHECK_TYPE, KEY_CHECK_ID, {"sealed": store._sealed(KEY_CHECK_TYPE, KEY_CHECK_ID, written)})
+    for call in (store.get(SESSION, "a"), store.put(SESSION, "a", {}), store.verify_key()):
+        with pytest.raises(UnsupportedFormat):
             await call
     assert await inner.get(SESSION, "a") is None
 
@@ -123,12 +123,12 @@ async def test_records_of_another_format_are_neither_read_nor_written(inner: Mem
 async def test_a_secret_that_a_reload_brings_is_looked_at_as_that_of_the_start(inner: MemoryStore) -> None:
     store = SealedStore(inner, [OLD])
     await store.put(SESSION, "a", {"n": 1})
-    store.use([NEW])
+    store.rotate_keys([NEW])
     for call in (store.get(SESSION, "a"), store.put(SESSION, "b", {})):
-        with pytest.raises(WrongKey, match="shared_secret"):
+        with pytest.raises(InvalidKey, match="shared_secret"):
             await call
     assert await inner.get(SESSION, "b") is None
-    store.use([NEW, OLD])
+    store.rotate_keys([NEW, OLD])
     assert (await store.put(SESSION, "b", {})).id == "b"
     assert await store.get(SESSION, "a") is not None
 
@@ -140,7 +140,7 @@ async def test_while_a_secret_is_replaced_nobody_is_locked_out(inner: MemoryStor
     await turned.put(SESSION, "c", {"n": 3})
     for store in (both, turned):
         assert [record.data["n"] for record in await store.page(SESSION, "", 10)] == [1, 2, 3]
-    with pytest.raises(WrongKey):
+    with pytest.raises(InvalidKey):
         await only_new.get(SESSION, "c")
 
 
@@ -150,12 +150,12 @@ async def test_after_resealing_the_first_key_is_enough(inner: MemoryStore) -> No
         await old.put(SESSION, str(number), {"n": number}, expires=2e9)
     turned = SealedStore(inner, [NEW, OLD])
     await turned.put(SESSION, "9", {"n": 90})
-    assert [await reseal_all(turned, type) for type in (SESSION, CHECK)] == [9, 1]
-    assert [await reseal_all(turned, type) for type in (SESSION, CHECK)] == [0, 0]
+    assert [await reseal_all(turned, type) for type in (SESSION, KEY_CHECK_TYPE)] == [9, 1]
+    assert [await reseal_all(turned, type) for type in (SESSION, KEY_CHECK_TYPE)] == [0, 0]
     records = await SealedStore(inner, [NEW]).page(SESSION, "", 20)
     assert [(record.data["n"], record.expires) for record in records] == [(n, 2e9) for n in range(9)] + [(90, None)]
-    with pytest.raises(WrongKey):
-        await SealedStore(inner, [OLD]).check()
+    with pytest.raises(InvalidKey):
+        await SealedStore(inner, [OLD]).verify_key()
 
 
 async def test_resealing_loses_no_write_and_revives_nothing() -> None:
@@ -176,7 +176,7 @@ async def test_resealing_loses_no_write_and_revives_nothing() -> None:
     for id in ("a", "b", "c"):
         await old.put(SESSION, id, {"n": id})
     inner.is_busy = True
-    assert await SealedStore(inner, [NEW, OLD]).reseal(SESSION, "", 10) == Resealed(1, 0, "c")
+    assert await SealedStore(inner, [NEW, OLD]).reseal(SESSION, "", 10) == ResealResult(1, 0, "c")
     inner.is_busy = False
     assert {record.id: record.data["n"] for record in await writer.page(SESSION, "", 10)} == {"a": "newer", "c": "c"}
 
@@ -184,11 +184,11 @@ async def test_resealing_loses_no_write_and_revives_nothing() -> None:
 async def test_new_secrets_take_over_in_a_running_store(inner: MemoryStore) -> None:
     store = SealedStore(inner, [OLD])
     await store.put(SESSION, "a", {"n": 1})
-    store.use([NEW, OLD])
+    store.rotate_keys([NEW, OLD])
     await store.put(SESSION, "b", {"n": 2})
     assert len(await store.page(SESSION, "", 10)) == 2
-    assert await reseal_all(store, CHECK) == 1
-    store.use([NEW])
+    assert await reseal_all(store, KEY_CHECK_TYPE) == 1
+    store.rotate_keys([NEW])
     assert [record.id for record in await store.page(SESSION, "", 10)] == ["b"]
 
 
@@ -198,18 +198,18 @@ async def test_two_processes_that_begin_together_agree_on_one_secret(inner: Memo
 
         async def get(self, type, id):
             found = await super().get(type, id)
-            if type == CHECK and self.first:
+            if type == KEY_CHECK_TYPE and self.first:
                 self.first = False
-                await SealedStore(self, [OLD]).check()
+                await SealedStore(self, [OLD]).verify_key()
             return found
 
-    with pytest.raises(WrongKey):
-        await SealedStore(Slow(), [NEW]).check()
+    with pytest.raises(InvalidKey):
+        await SealedStore(Slow(), [NEW]).verify_key()
 
 
 async def test_the_stream_is_the_stores(inner: MemoryStore) -> None:
     store = SealedStore(inner, [OLD])
     last = await store.put(SESSION, "a", {})
-    with pytest.raises(StartOver) as told:
+    with pytest.raises(ResyncRequired) as told:
         await anext(store.changes(-1))
     assert told.value.version == last.version

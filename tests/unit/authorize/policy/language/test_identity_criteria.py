@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authorize.policy.identity import Identity
-from databroker.claims import flattened
+from databroker.claims import flatten_claims
 from foundation.claim_values import ListedValues, NullValues, PartialValues
 from tests.unit.authorize.builders import user
 from tests.unit.authorize.policy.policy_texts import answer, criterion
@@ -103,7 +103,7 @@ def test_a_value_that_can_t_be_compared_is_neither_absent_nor_empty(written: Any
     assert answer({"claim/suspended": written}, user(claims={"suspended": values})) is expected
 
 
-DOTTED = flattened({"resource_access": {"my.app": {"roles": ["a"]}, "c.d": {"e.f": "b"}}, "realm": {"role": "c"}})
+DOTTED = flatten_claims({"resource_access": {"my.app": {"roles": ["a"]}, "c.d": {"e.f": "b"}}, "realm": {"role": "c"}})
 
 
 @pytest.mark.parametrize("should_exist", [True, False])
