@@ -130,5 +130,5 @@ async def test_calls_succeed_without_the_tables(api: ApiSite, monkeypatch: pytes
     def away(seen: object) -> None:
         raise BrokerError("no such table")
 
-    monkeypatch.setattr("authenticate.api.api_authenticator.write_seen", away)
+    monkeypatch.setattr("authenticate.api.api_authenticator.write_last_seen", away)
     assert await status(api, [bearer(api.token)]) == 200

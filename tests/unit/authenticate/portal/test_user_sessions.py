@@ -55,7 +55,7 @@ async def test_superseded_sessions_are_hidden(broker: MemoryStore, sessions: Ses
 
 async def test_last_seen_if_available(broker: MemoryStore, sessions: SessionService, monkeypatch: pytest.MonkeyPatch) -> None:
     this, _ = await made(broker, sessions, "this"), await made(broker, sessions, "other")
-    monkeypatch.setattr(module, "last_seen_at", lambda ids: {"other": LastSeen(7.0, "wiki.example.com")})
+    monkeypatch.setattr(module, "load_last_seen", lambda ids: {"other": LastSeen(7.0, "wiki.example.com")})
     found = await list_user_sessions(sessions, broker, this, NOW)
     assert [(each.id, each.is_current, each.last_seen_at) for each in found] == [
         ("this", True, None),
@@ -65,12 +65,12 @@ async def test_last_seen_if_available(broker: MemoryStore, sessions: SessionServ
     def fails(ids: list[str]) -> dict[str, LastSeen]:
         raise OperationalError("the database is away")
 
-    monkeypatch.setattr(module, "last_seen_at", fails)
+    monkeypatch.setattr(module, "load_last_seen", fails)
     assert [each.last_seen_at for each in await list_user_sessions(sessions, broker, this, NOW)] == [None, None]
 
 
 async def test_list_is_limited(broker: MemoryStore, sessions: SessionService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "last_seen_at", lambda ids: {})
+    monkeypatch.setattr(module, "load_last_seen", lambda ids: {})
     this = await made(broker, sessions, "this")
     for number in range(MAX_LISTED + 5):
         await made(broker, sessions, f"other-{number}", issued_at=float(number))

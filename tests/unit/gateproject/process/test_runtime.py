@@ -181,7 +181,7 @@ BEFORE = {
 AFTER = {
     "metrics": (MetricsListener, "serve"),
     "tracing": (runtime.tracer, "set_tracer"),
-    "data broker": (runtime.DataBrokerService, "use"),
+    "data broker": (runtime.DataBrokerService, "reconfigure"),
     "upstreams": (runtime.SharedResources, "reconfigure"),
     "decision log": (Runtime, "_configure_decision_log"),
     "log": (runtime, "configure_logs"),
