@@ -24,7 +24,7 @@ import structlog
 from bench.support.process_stats import cpu_seconds_with_children
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsEndpoint
-from proxy.upstreams.route_statistics import RouteStatistics, StatisticsInForce
+from proxy.upstreams.route_statistics import ActiveRouteStatistics, RouteStatistics
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder
@@ -73,8 +73,8 @@ async def processor_time(gate: Proxied) -> float:
 
 
 async def scrapes() -> bool:
-    in_force = StatisticsInForce()
-    in_force.use([told(f"route {number}") for number in range(ROUTES)])
+    in_force = ActiveRouteStatistics()
+    in_force.activate([told(f"route {number}") for number in range(ROUTES)])
     for number in range(ROUTES):
         metrics.http_server.labels("gate", f"app{number}.example.com", "GET", "200").observe(0.01, 100, 1000)
     page = MetricsEndpoint("gate", lambda: in_force.families("gate"))
@@ -104,8 +104,8 @@ async def longest_wait(task: asyncio.Task[Any]) -> float:
 def told(label: str) -> RouteStatistics:
     statistics_of_route = RouteStatistics(label)
     for status in STATUSES:
-        statistics_of_route.begin()
-        statistics_of_route.end(status, 0.01)
+        statistics_of_route.start()
+        statistics_of_route.finish(status, 0.01)
     return statistics_of_route
 
 

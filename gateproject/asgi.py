@@ -32,7 +32,7 @@ from proxy.incoming_request import BodyTooLarge, IncomingRequest, limit_body  # 
 from proxy.listener.daphne_command import install  # noqa: E402
 from proxy.listener.http1.exchange import ABORT  # noqa: E402
 from proxy.observe.request_recorder import PageLog  # noqa: E402
-from proxy.observe.request_spans import name_page, request_span, status_noted  # noqa: E402
+from proxy.observe.request_spans import name_builtin_span, recording_status, start_request_span  # noqa: E402
 from proxy.reserved_paths import RequestHandler  # noqa: E402
 from proxy.responses.denials import denial_from_error  # noqa: E402
 from proxy.responses.renderer import send_denial  # noqa: E402
@@ -100,11 +100,11 @@ class GateApplication:
         services = self._runtime.services
         proxy, tracing = served(services.proxy), services.tracing
         incoming = proxy.receive(scope)
-        if tracing is None or (span := request_span(tracing, incoming)) is None:
+        if tracing is None or (span := start_request_span(tracing, incoming)) is None:
             await self._answer(services, proxy, incoming, receive, send)
         else:
             with span:
-                await self._answer(services, proxy, incoming, receive, status_noted(span, send))
+                await self._answer(services, proxy, incoming, receive, recording_status(span, send))
 
     async def _answer(self, services: Services, proxy: ProxyService, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         try:
@@ -147,7 +147,7 @@ class GateApplication:
             self._runtime.readiness,
         )
         path = incoming.request.path
-        name_page(incoming.request)
+        name_builtin_span(incoming.request)
         # Django gets the canonical path, so that both interpret it equally, and the scheme that the browser used, which
         # differs from gate's if a proxy terminates TLS.
         scheme = services.options.authenticate_service_url.scheme

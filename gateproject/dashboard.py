@@ -134,7 +134,7 @@ def _upstreams(gate: ProxyPageContext) -> tuple[int, int]:
 
 def _failing(gate: ProxyPageContext) -> tuple[tuple[str, str], ...]:
     known = gate.proxy.upstream_errors
-    if not known.are_any:
+    if not known.has_any:
         return ()
     errors = ((route_title(route), next(filter(None, last_errors(route, known)), "")) for route in gate.options.policy)
     return tuple(each for each in errors if each[1])

@@ -157,7 +157,7 @@ def _target(route: ConfiguredRoute) -> str:
 
 def last_errors(route: ConfiguredRoute, upstream_errors: UpstreamErrors) -> list[str]:
     """Return the last error of each upstream of a route; "" where its last request was answered, or there was none."""
-    return [upstream_errors.of((each.url.host.strip("[]"), each.url.port or _PORTS.get(each.url.scheme))) for each in route.to]
+    return [upstream_errors.last_error((each.url.host.strip("[]"), each.url.port or _PORTS.get(each.url.scheme))) for each in route.to]
 
 
 def _upstreams(route: ConfiguredRoute, clusters: Clusters | None, upstream_errors: UpstreamErrors) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from foundation.web.asgi_types import Application, AsgiMessage, Receive
 from proxy.listener.http1.rejection_log import record_rejection
 from proxy.listener.http1.request_head import RequestRejected
 from proxy.third_party_asgi.websocket_client import DENIAL, AsgiWebsocketClient
-from proxy.websocket.frames import ABNORMAL
+from proxy.websocket.frames import ABNORMAL_CLOSURE
 
 # Told of each handshake: its Host, its method, the status of the answer.
 OnHandshake = Callable[[bytes, bytes, int], None]
@@ -36,7 +36,7 @@ class WebsocketConsumer(AsyncConsumer):
             asked = spawn(_next_message(receive), name="a message of a websocket")
             try:
                 await asyncio.wait((asked, self._closed), return_when=asyncio.FIRST_COMPLETED)
-                return asked.result() if asked.done() else {"type": "websocket.disconnect", "code": ABNORMAL}
+                return asked.result() if asked.done() else {"type": "websocket.disconnect", "code": ABNORMAL_CLOSURE}
             finally:
                 asked.cancel()
 
@@ -71,7 +71,7 @@ class WebsocketConsumer(AsyncConsumer):
 
     async def websocket_disconnect(self, message: AsgiMessage) -> None:
         if self._client is not None:
-            self._client.on_disconnect(message.get("code", ABNORMAL))
+            self._client.on_disconnect(message.get("code", ABNORMAL_CLOSURE))
         if self._forward_task is not None:
             await asyncio.wait((self._forward_task,))
         raise StopConsumer
@@ -81,7 +81,7 @@ class WebsocketConsumer(AsyncConsumer):
         try:
             await self._app(client.scope, client.receive, client.send)
         except ConnectionError:  # ASGI: the client has gone
-            client.on_disconnect(ABNORMAL)
+            client.on_disconnect(ABNORMAL_CLOSURE)
         finally:
             client.close_abnormally()
             await asyncio.wait((telling,))

@@ -11,9 +11,9 @@ from config.routes.upstreams.upstream_credentials import exposes_credentials
 from foundation.web.asgi_types import Header
 from proxy.incoming_request import IncomingRequest
 from proxy.rewriting.connection_auth import ConnectionUse, connection_use
-from proxy.rewriting.request_headers import Downstream, RouteHeaders, framing
-from proxy.rewriting.response_headers import ResponseHeaders
-from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
+from proxy.rewriting.request_headers import Downstream, RequestHeaderRules, framing
+from proxy.rewriting.response_headers import ResponseHeaderRules
+from proxy.rewriting.target import HostRewrite, PathRewrite, build_target, strip_token, upstream_hostname
 from proxy.upstreams.cluster import Cluster, Clusters, ClusterSelection
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.route_statistics import RouteStatistics, route_label
@@ -30,7 +30,7 @@ class RouteForwarding:
     upstream: Upstream
     upstream_host: bytes | None
     cluster: Cluster | None
-    headers: RouteHeaders
+    headers: RequestHeaderRules
     path: PathRewrite
     host: HostRewrite
     timeout: float | None
@@ -40,7 +40,7 @@ class RouteForwarding:
     preserves_target: bool  # a path without a query goes as it is
     preserves_host: bool  # and so does the Host
     statistics: RouteStatistics | None = None
-    response_headers: ResponseHeaders | None = None  # where the route has rules of its own
+    response_headers: ResponseHeaderRules | None = None  # where the route has rules of its own
 
     @classmethod
     def build(
@@ -55,19 +55,19 @@ class RouteForwarding:
         timeout = options.default_upstream_timeout if route.timeout is None else route.timeout
         return cls(
             upstream=Upstream.build(route),
-            upstream_host=own_name(route.to[0].url),
+            upstream_host=upstream_hostname(route.to[0].url),
             cluster=clusters.get(route),
-            headers=RouteHeaders.build(route, options, reserved_headers),
+            headers=RequestHeaderRules.build(route, options, reserved_headers),
             path=(path := PathRewrite.build(route, compiled.matched_prefix or None)),
             host=(host := HostRewrite.build(route)),
             timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
             is_default_timeout=route.timeout is None,
             idle_timeout=route.idle_timeout.total_seconds() or None,
             needs_upstream_credentials=exposes_credentials(route, options),
-            preserves_target=path.changes_nothing,
+            preserves_target=path.is_noop,
             preserves_host=host == HostRewrite(),
             statistics=statistics,
-            response_headers=ResponseHeaders.of_route(route, options),
+            response_headers=ResponseHeaderRules.for_route(route, options),
         )
 
     def select_upstream(self, hash_key: str) -> tuple[Upstream, ClusterSelection | None]:
@@ -88,13 +88,13 @@ class RouteForwarding:
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
         upstream, own_host, selection = self.upstream, self.upstream_host, None
         if self.cluster is not None:
-            selection = ClusterSelection(self.cluster, hash_key.encode(), other_host=host if self.host.is_own else None)
-            upstream, own_host = selection.upstream, selection.host
+            selection = ClusterSelection(self.cluster, hash_key.encode(), other_host=host if self.host.uses_upstream_name else None)
+            upstream, own_host = selection.upstream, selection.hostname
         query, path = scope["query_string"], request.path
         if self.preserves_target and not query and "gate.bare_query" not in scope:
             wanted = path.encode("ascii")
         else:
-            wanted = target(self.path.apply(path), without_token(query), is_bare="gate.bare_query" in scope)
+            wanted = build_target(self.path.apply(path), strip_token(query), is_bare="gate.bare_query" in scope)
         sent_host = host if self.preserves_host else self.host.apply(host, own_host, path, scope["headers"])
         has_body, content_length = framing(scope["headers"])
         told = carry.identity_headers + credentials
@@ -154,7 +154,7 @@ class ForwardingTable:
                 statistics = self.statistics.get(route_label(compiled.route))
                 before = (compiled, RouteForwarding.build(compiled, options, reserved_headers, self.clusters, statistics))
             self._by_route[id] = before
-        self.response_headers = ResponseHeaders.build(options)
+        self.response_headers = ResponseHeaderRules.build(options)
         # Seconds; as long may a client hold what it doesn't use.
         self.idle_timeout = options.timeout_idle.total_seconds() or math.inf
         # Seconds; as long may a client be silent that has more to say.

@@ -26,7 +26,7 @@ from proxy.planes.shared_resources import SharedResources
 from proxy.reserved_paths import HostRoles, RequestHandler, handler_for
 from proxy.responses import builtin_pages
 from proxy.responses.site_context import build_site_facts
-from proxy.sign_in.redirect_uris import Programs
+from proxy.sign_in.redirect_uris import RedirectUriAllowlist
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
@@ -63,7 +63,7 @@ class ProxyService:
         self.sessions = SessionReader(options)
         self.sign_in_attempts = SignInAttempts(options, "route")
         self.handoffs = HandoffTokens(options)
-        self.redirect_uris = Programs(options)
+        self.redirect_uris = RedirectUriAllowlist(options)
         self.programmatic_handoffs = HandoffTokens(options, TO_CLIENT_APPLICATION)
         self.programmatic_tokens = ProgrammaticTokens(options)
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from foundation.errors import BadRequest, UpstreamError
 from foundation.web.asgi_types import Header
 from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle
-from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, Tunnel, carry
+from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, Tunnel, run_tunnel
 from proxy.upstreams.upstream_client import UpstreamExchange
 
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -33,23 +33,23 @@ class Upgrade:
         """Headers of the request that asks the upstream for the same."""
         return [*cleaned, (b"upgrade", self.protocol), (b"connection", b"Upgrade")]
 
-    def accepted(self, headers: Sequence[Header]) -> list[Header]:
+    def validate_response(self, headers: Sequence[Header]) -> list[Header]:
         """Headers of this handshake in a 101.  Raises UpstreamError where it is not the answer to this offer."""
-        answer = by_name(headers)
+        answer = group_by_name(headers)
         if [value.lower() for value in answer.get(b"upgrade", [])] != [self.protocol.lower()]:
             raise UpstreamError(f"the upstream switched to another protocol than {self.protocol.decode()}")
-        if b"upgrade" not in [option.lower() for option in elements(answer.get(b"connection", []))]:
+        if b"upgrade" not in [option.lower() for option in list_elements(answer.get(b"connection", []))]:
             raise UpstreamError("the upstream's 101 has no Connection: Upgrade")
-        return self._chosen(answer)
+        return self._negotiated_headers(answer)
 
-    def _chosen(self, answer: dict[bytes, list[bytes]]) -> list[Header]:
+    def _negotiated_headers(self, answer: dict[bytes, list[bytes]]) -> list[Header]:
         return []
 
     def tunnel(self, accepted: Sequence[Header]) -> Tunnel:
         """Tunnel for what both ends say from now on."""
         return ByteTunnel()
 
-    async def carry(
+    async def run(
         self,
         take_over: ConnectionTakeover,
         response_headers: ResponseRule,
@@ -60,7 +60,7 @@ class Upgrade:
         result: ForwardResult,
     ) -> None:
         """What `forward` does with a 101: takes both connections over and carries until the end, or `timeout` in seconds from now."""
-        accepted = self.accepted(raw_headers)
+        accepted = self.validate_response(raw_headers)
         others = [pair for pair in raw_headers if not pair[0].lower().startswith((*self.prefix, *_FRAMING))]
         tunnel = self.tunnel(accepted)
         try:
@@ -69,7 +69,7 @@ class Upgrade:
             raise UpstreamError("the upstream sent headers that can't be forwarded") from error
         result.status = 101
         tunnel.upstream.connection, answered_ahead = exchange.take_over(tunnel.upstream)
-        await carry(tunnel, sent_ahead, answered_ahead, timeout, handle, result)
+        await run_tunnel(tunnel, sent_ahead, answered_ahead, timeout, handle, result)
 
 
 class SpdyOffer(Upgrade):
@@ -78,27 +78,27 @@ class SpdyOffer(Upgrade):
     protocol = b"SPDY/3.1"
 
     @classmethod
-    def is_in(cls, headers: Iterable[Header]) -> bool:
+    def is_requested(cls, headers: Iterable[Header]) -> bool:
         """Whether an upgrade to SPDY, and to nothing else, is asked for."""
         return [value.strip(b" \t").lower() for name, value in headers if name == b"upgrade"] == [cls.protocol.lower()]
 
     @classmethod
-    def of(cls, method: str, headers: Iterable[Header]) -> "SpdyOffer":
+    def from_request(cls, method: str, headers: Iterable[Header]) -> "SpdyOffer":
         """Offer of a request.  Raises HandshakeRefused for one with a body."""
-        given = by_name(headers)
+        given = group_by_name(headers)
         has_body = b"transfer-encoding" in given or any(length != b"0" for length in given.get(b"content-length", ()))
         if method not in ("GET", "POST") or has_body:
             raise HandshakeRefused(400, "SPDY begins with a GET or POST request without a body")
         return cls()
 
 
-def by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:
+def group_by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:
     given: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         given.setdefault(name.lower(), []).append(value.strip(b" \t"))
     return given
 
 
-def elements(values: Iterable[bytes]) -> Iterator[bytes]:
+def list_elements(values: Iterable[bytes]) -> Iterator[bytes]:
     """Elements of a list (RFC 9110 5.6.1)."""
     return (element.strip(b" \t") for value in values for element in value.split(b","))

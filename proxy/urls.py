@@ -11,9 +11,9 @@ urlpatterns = [
     path(".gate/", route_host.dashboard),
     path(".gate/callback/", route_host.callback),
     path(".gate/sign_in", route_host.sign_in),
-    path(".gate/jwt", route_host.assertion),
+    path(".gate/jwt", route_host.jwt),
     path(".gate/api/v1/login", programmatic_login.login),
-    path(".gate/form/<str:id>", form_replay.kept_form),
+    path(".gate/form/<str:id>", form_replay.form_replay),
     re_path(r"^\.gate/sign_?out/?$", route_host.sign_out),
     re_path("", route_host.unknown),
 ]

@@ -15,12 +15,12 @@ from proxy.reserved_paths import is_reserved_path
 from proxy.responses.denials import Denials, denial_from_error, form_not_saved
 from proxy.responses.route_redirects import redirect_to
 from proxy.rewriting.header_names import fold
-from proxy.rewriting.target import without_token
+from proxy.rewriting.target import strip_token
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.saved_forms import NotSaved, SavedForm
 from proxy.upgrades import HandshakeRefused, SpdyOffer, Upgrade
 from proxy.verdict import Deny, Enforcer, Forward, Redirect, RequestDecision, SignIn, Verdict
-from proxy.websocket.handshake import PREFIX, handshake, require_known_origin
+from proxy.websocket.handshake import SEC_WEBSOCKET, parse_handshake, require_allowed_origin
 
 RESERVED_PATH_ERROR = "the front proxy must forward /.gate/ to gate instead of checking it with forward auth"
 NO_ROUTE_ERROR = "no application is configured at this address"
@@ -83,7 +83,7 @@ class VerdictBuilder:
             # What the end of a sign-in brings to our own pages is nothing for an application to read.
             raise NotDelegable(RESERVED_PATH_ERROR)
         raw = request.query.encode("latin-1")
-        if without_token(raw) != raw:
+        if strip_token(raw) != raw:
             # Whoever forwards it forwards its query as it stands, and an application must not learn a token.
             raise NotDelegable("tokens in the query are not supported behind another proxy. Use an Authorization header")
         if compiled is None:
@@ -136,21 +136,21 @@ def _upgrade_offer(incoming: IncomingRequest, route: Route, asker: Enforcer) -> 
         if is_websocket_request(headers):
             if not route.allow_websockets:
                 raise NotDelegable(WEBSOCKETS_DISABLED_ERROR)
-            require_known_origin([value for name, value in headers if name == b"origin"], own_origin, route.websocket_origins)
-        if not route.allow_spdy and SpdyOffer.is_in(headers):
+            require_allowed_origin([value for name, value in headers if name == b"origin"], own_origin, route.websocket_origins)
+        if not route.allow_spdy and SpdyOffer.is_requested(headers):
             raise NotDelegable(SPDY_DISABLED_ERROR)
         return None
     if incoming.is_connect or not incoming.is_upgrade:
         return None
-    if SpdyOffer.is_in(headers):
+    if SpdyOffer.is_requested(headers):
         if not route.allow_spdy:  # without the offer, an API server answers that it lacks upgrade headers
             raise HandshakeRefused(403, SPDY_DISABLED_ERROR)
-        return SpdyOffer.of(method, headers)
+        return SpdyOffer.from_request(method, headers)
     if not any(name == b"upgrade" and b"websocket" in value.lower() for name, value in headers):
         return None
     if not route.allow_websockets:
         raise HandshakeRefused(403, WEBSOCKETS_DISABLED_ERROR)
-    return handshake(method, headers, own_origin, route.websocket_origins)
+    return parse_handshake(method, headers, own_origin, route.websocket_origins)
 
 
 def is_websocket_request(headers: Sequence[Header]) -> bool:
@@ -158,4 +158,4 @@ def is_websocket_request(headers: Sequence[Header]) -> bool:
 
     Front proxies take `Upgrade` and `Connection` out of what they ask, as they must.  `Sec-WebSocket-*` every browser sends.
     """
-    return any(name.startswith(PREFIX) or (name == b"upgrade" and b"websocket" in value.lower()) for name, value in headers)
+    return any(name.startswith(SEC_WEBSOCKET) or (name == b"upgrade" and b"websocket" in value.lower()) for name, value in headers)

@@ -13,7 +13,7 @@ from foundation.tasks import spawn
 from foundation.values import Url
 from gateproject.tunnel.tls_connection import TlsConnection, TunnelError, ask
 from gateproject.tunnel.token_file import TokenFile
-from proxy.forwarding.tunnel import OPENING, ByteTunnel
+from proxy.forwarding.tunnel import CONNECTING, ByteTunnel
 
 SignIn = Callable[[], Awaitable[str]]
 
@@ -71,9 +71,9 @@ class TunnelClient:
             raise
         tunnel.upstream.connection, connection.protocol = connection, tunnel.upstream
         try:
-            tunnel.begin(b"", ahead, None)
-            tunnel.client.release(OPENING)
-            await tunnel.ended
+            tunnel.start(b"", ahead, None)
+            tunnel.client.resume(CONNECTING)
+            await tunnel.closed
         finally:
             tunnel.stop()
 

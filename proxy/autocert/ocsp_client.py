@@ -81,7 +81,10 @@ def verify(response: bytes, chain: CertificateChain, now: datetime) -> Staple:
     if single_response.certificate_status is ocsp.OCSPCertStatus.UNKNOWN:
         raise UnverifiedStaple("the certificate is unknown to the responder")
     return Staple(
-        response, this_update + (not_after - this_update) / 2, not_after, single_response.certificate_status is ocsp.OCSPCertStatus.REVOKED
+        response,
+        this_update + (not_after - this_update) / 2,
+        not_after,
+        single_response.certificate_status is ocsp.OCSPCertStatus.REVOKED,
     )
 
 

@@ -15,7 +15,7 @@ from proxy.upstreams.upstream_client import StaleConnection, UpstreamClient, Ups
 ResponseRule = Callable[[Sequence[Header]], list[Header]]
 
 # A request without a body is answered by then, as a rule, and never pays for a task that waits for its client to leave.
-WATCH_AFTER = 0.05  # seconds
+WATCH_DELAY = 0.05  # seconds
 
 # What may be sent twice (RFC 9110 9.2.2).
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
@@ -25,22 +25,22 @@ _CONTENT_TYPE_LENGTH = len(b"content-type")
 ABORT = {"type": "gate.response.abort"}
 
 
-class Ending(StrEnum):
+class TerminationReason(StrEnum):
     COMPLETE = "complete"
-    CLIENT_LEFT = "client_disconnected"
-    TIMED_OUT = "timeout"
-    SILENT = "idle_timeout"
-    BROKE_OFF = "upstream_reset"
-    REVOKED = "access_ended"
-    STOPPED = "shutdown"
-    BAD_FRAME = "websocket_protocol_error"
+    CLIENT_DISCONNECTED = "client_disconnected"
+    TIMEOUT = "timeout"
+    IDLE_TIMEOUT = "idle_timeout"
+    UPSTREAM_RESET = "upstream_reset"
+    ACCESS_ENDED = "access_ended"
+    SHUTDOWN = "shutdown"
+    PROTOCOL_ERROR = "websocket_protocol_error"
 
 
 @dataclass(slots=True, eq=False)  # not frozen: one is made for each request
 class StreamHandle:
     """Handle to end what is being carried: whoever carries it sets `end`, which may be called once, at any time."""
 
-    end: Callable[[], None] = lambda: None
+    cancel: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
@@ -52,12 +52,12 @@ class ForwardResult:
 
     status: int | None = None
     bytes_sent: int = 0
-    ending: Ending = Ending.COMPLETE
+    termination: TerminationReason = TerminationReason.COMPLETE
     bytes_received: int | None = None
 
 
 # What takes both connections over where an upstream changes protocols as it was asked; returns at their end.
-Switch = Callable[[UpstreamExchange, Sequence[Header], StreamHandle, ForwardResult], Awaitable[None]]
+UpgradeHandler = Callable[[UpstreamExchange, Sequence[Header], StreamHandle, ForwardResult], Awaitable[None]]
 
 
 async def forward(
@@ -67,71 +67,71 @@ async def forward(
     send: Send,
     response_headers: ResponseRule,
     handle: StreamHandle,
-    switch: Switch | None = None,
-    line: "WatchLine | None" = None,
+    switch: UpgradeHandler | None = None,
+    line: "DeferredWatches | None" = None,
 ) -> ForwardResult:
     """Forward one request.  UpstreamError, UpstreamTimeout, AccessRevoked only while nothing has been sent; later, the response breaks."""
     result = ForwardResult()
-    watch = DisconnectWatch(receive, request.timeout, line or WatchLine())
-    handle.end = watch.revoke
+    watch = DisconnectWatch(receive, request.timeout, line or DeferredWatches())
+    handle.cancel = watch.revoke
     try:
         if not request.has_body:
-            watch.start_quietly()
-        exchange, status, headers = await _ask(request, client, watch)
+            watch.start_deferred()
+        exchange, status, headers = await _send_request(request, client, watch)
         if status == SWITCHING_PROTOCOLS and switch is not None:
             watch.stop()
             await switch(exchange, headers, handle, result)
         else:
             if request.is_default_timeout and _is_event_stream(headers):
-                watch.be_patient()
-            await _carry_response(exchange, send, status, response_headers(headers), result)
+                watch.disable_timeout()
+            await _stream_response(exchange, send, status, response_headers(headers), result)
         return result
     except asyncio.CancelledError:
-        result.ending = watch.ending()
+        result.termination = watch.cancellation_reason()
     except UpstreamError:
         if result.status is None:
             raise
-        result.ending = Ending.BROKE_OFF
+        result.termination = TerminationReason.UPSTREAM_RESET
     except OSError:  # ASGI: `send` raises one where the client is gone
-        result.ending = Ending.CLIENT_LEFT
+        result.termination = TerminationReason.CLIENT_DISCONNECTED
     finally:
         watch.stop()
         if watch.exchange is not None:
             watch.exchange.close()
-    if result.status is None and result.ending is Ending.TIMED_OUT:
+    if result.status is None and result.termination is TerminationReason.TIMEOUT:
         raise client.upstream_errors.timeout(request.upstream.endpoint)
-    await _cut(result, send)
+    await _abort_response(result, send)
     return result
 
 
-async def _ask(
+async def _send_request(
     request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch"
 ) -> tuple[UpstreamExchange, int, Sequence[Header]]:
     """The head of the answer; asked twice where an idle connection turned out to be closed, and nothing speaks against it."""
     try:
-        return await _ask_once(request, client, watch)
+        return await _send_once(request, client, watch)
     except StaleConnection:
-        if request.method not in IDEMPOTENT or watch.has_begun_upload:
+        if request.method not in IDEMPOTENT or watch.upload_started:
             raise
         if request.has_body:
-            watch.hold_upload()
+            watch.pause_upload()
         if request.statistics is not None:
             request.statistics.retries += 1
-        return await _ask_once(request, client, watch, is_fresh=True)
+        return await _send_once(request, client, watch, is_fresh=True)
 
 
-async def _ask_once(
+async def _send_once(
     request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch", *, is_fresh: bool = False
 ) -> tuple[UpstreamExchange, int, Sequence[Header]]:
     if watch.exchange is not None:
         watch.exchange.close()
-    exchange = watch.exchange = await client.open(request, is_fresh=is_fresh)
+    exchange = watch.exchange = await client.open(request, force_new=is_fresh)
     if request.has_body:
         watch.start_upload()
     return exchange, *await exchange.response()
 
 
-async def _carry_response(exchange: UpstreamExchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:
+async def _stream_response(exchange: UpstreamExchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:
     try:
         await send({"type": "http.response.start", "status": status, "headers": headers})
     except ValueError as error:
@@ -144,9 +144,9 @@ async def _carry_response(exchange: UpstreamExchange, send: Send, status: int, h
         result.bytes_sent += len(chunk)
 
 
-async def _cut(result: ForwardResult, send: Send) -> None:
+async def _abort_response(result: ForwardResult, send: Send) -> None:
     """A response that was not finished must not look finished."""
-    if result.ending is Ending.CLIENT_LEFT:
+    if result.termination is TerminationReason.CLIENT_DISCONNECTED:
         return
     if result.status is None:
         raise AccessRevoked
@@ -160,7 +160,7 @@ def _is_event_stream(headers: Sequence[Header]) -> bool:
     return False
 
 
-class WatchLine:
+class DeferredWatches:
     """Line of the watches that nearly all end before they begin, in the order in which they may have to: one timer for all of them."""
 
     __slots__ = ("_due", "_timer")
@@ -169,22 +169,22 @@ class WatchLine:
         self._due: dict[DisconnectWatch, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def enter(self, watch: "DisconnectWatch", loop: asyncio.AbstractEventLoop) -> None:
-        due = self._due[watch] = loop.time() + WATCH_AFTER
+    def add(self, watch: "DisconnectWatch", loop: asyncio.AbstractEventLoop) -> None:
+        due = self._due[watch] = loop.time() + WATCH_DELAY
         if self._timer is None:
-            self._timer = loop.call_at(due, self._look, loop)
+            self._timer = loop.call_at(due, self._on_timer, loop)
 
-    def leave(self, watch: "DisconnectWatch") -> None:
+    def discard(self, watch: "DisconnectWatch") -> None:
         self._due.pop(watch, None)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _on_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         for watch, due in list(self._due.items()):
             if due > loop.time():
-                self._timer = loop.call_at(due, self._look, loop)
+                self._timer = loop.call_at(due, self._on_timer, loop)
                 return
             del self._due[watch]
-            watch.begin()
+            watch.start()
 
 
 class DisconnectWatch:
@@ -194,10 +194,20 @@ class DisconnectWatch:
     """
 
     __slots__ = (
-        "_deadline", "_ending", "_line", "_loop", "_reader", "_receive", "_task", "_timeout", "_timer", "exchange", "has_begun_upload",
+        "_deadline",
+        "_line",
+        "_loop",
+        "_reader",
+        "_reason",
+        "_receive",
+        "_task",
+        "_timeout",
+        "_timer",
+        "exchange",
+        "upload_started",
     )  # fmt: skip
 
-    def __init__(self, receive: Receive, timeout: float | None, line: WatchLine):
+    def __init__(self, receive: Receive, timeout: float | None, line: DeferredWatches):
         self._loop = asyncio.get_running_loop()
         self._task = cast("asyncio.Task[object]", asyncio.current_task(self._loop))
         self._receive = receive
@@ -206,20 +216,20 @@ class DisconnectWatch:
         self._line = line
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._ending: Ending | None = None
+        self._reason: TerminationReason | None = None
         self.exchange: UpstreamExchange | None = None
-        self.has_begun_upload = False
+        self.upload_started = False
 
-    def start_quietly(self) -> None:
+    def start_deferred(self) -> None:
         """Start for a request that has ended: its time runs from now."""
         if self._timeout is not None:
             self._deadline = self._loop.time() + self._timeout
-            if self._timeout <= WATCH_AFTER:
+            if self._timeout <= WATCH_DELAY:
                 self._arm(self._deadline)
                 return
-        self._line.enter(self, self._loop)
+        self._line.add(self, self._loop)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Begin to look, in earnest."""
         self._arm(self._deadline)
         self._reader = spawn(self._await_disconnect(), name="watch for a client that leaves")
@@ -227,30 +237,30 @@ class DisconnectWatch:
     def start_upload(self) -> None:
         self._reader = spawn(self._upload(), name="upload to an upstream")
 
-    def hold_upload(self) -> None:
+    def pause_upload(self) -> None:
         """Hold the upload: nothing of it has been sent; what comes now waits for the next exchange."""
         if self._reader is not None:
             self._reader.cancel()
 
     def revoke(self) -> None:
-        self._end(Ending.REVOKED)
+        self._end(TerminationReason.ACCESS_ENDED)
 
-    def be_patient(self) -> None:
+    def disable_timeout(self) -> None:
         """Lift the time limit, not the watch for the client."""
         self._timeout = self._deadline = None
         self._disarm()
         if self._reader is None:
-            self._line.leave(self)
-            self.begin()
+            self._line.discard(self)
+            self.start()
 
-    def ending(self) -> Ending:
+    def cancellation_reason(self) -> TerminationReason:
         """Reason of a cancellation of ours.  Raises CancelledError where it was not ours."""
-        if self._ending is None or self._task.uncancel() > 0:
+        if self._reason is None or self._task.uncancel() > 0:
             raise asyncio.CancelledError
-        return self._ending
+        return self._reason
 
     def stop(self) -> None:
-        self._line.leave(self)
+        self._line.discard(self)
         self._disarm()
         if self._reader is not None:
             self._reader.cancel()
@@ -258,9 +268,9 @@ class DisconnectWatch:
     def _arm(self, deadline: float | None) -> None:
         self._disarm()
         if deadline is not None:
-            self._timer = self._loop.call_at(deadline, self._end, Ending.TIMED_OUT)
+            self._timer = self._loop.call_at(deadline, self._end, TerminationReason.TIMEOUT)
 
-    def _arm_from_now(self) -> None:
+    def _restart_timer(self) -> None:
         self._arm(None if self._timeout is None else self._loop.time() + self._timeout)
 
     def _disarm(self) -> None:
@@ -268,26 +278,26 @@ class DisconnectWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _end(self, ending: Ending) -> None:
-        if self._ending is None:
-            self._ending = ending
+    def _end(self, ending: TerminationReason) -> None:
+        if self._reason is None:
+            self._reason = ending
             self._task.cancel()
 
     async def _await_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._end(Ending.CLIENT_LEFT)
+        self._end(TerminationReason.CLIENT_DISCONNECTED)
 
     async def _upload(self) -> None:
         try:
             if await self._upload_body():
-                self._arm_from_now()
+                self._restart_timer()
                 await self._await_disconnect()
             else:
-                self._end(Ending.CLIENT_LEFT)
+                self._end(TerminationReason.CLIENT_DISCONNECTED)
         except UpstreamError:
             # The upstream stopped reading.  It may have answered first, so the response's side finds out what became of it.
-            self._arm_from_now()
+            self._restart_timer()
 
     async def _upload_body(self) -> bool:
         """True at the end of the body, False where the client left.  An upstream that takes nothing is measured by the same time."""
@@ -295,14 +305,14 @@ class DisconnectWatch:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 return False
-            self.has_begun_upload, exchange = True, self.exchange
+            self.upload_started, exchange = True, self.exchange
             if exchange is None:
                 raise RuntimeError("an upload begins with its exchange")
             exchange.write(message.get("body", b""))
             if exchange.is_congested:
-                self._arm_from_now()
+                self._restart_timer()
                 await exchange.drain()
                 self._disarm()
             if not message.get("more_body", False):
-                exchange.end()
+                exchange.end_body()
                 return True

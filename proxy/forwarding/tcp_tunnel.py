@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from foundation.errors import AccessRevoked
 from foundation.telemetry import metrics
 from foundation.web.asgi_types import Header, Receive
-from proxy.forwarding.http_forwarding import DisconnectWatch, Ending, ForwardResult, StreamHandle, WatchLine
-from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, carry
+from proxy.forwarding.http_forwarding import DeferredWatches, DisconnectWatch, ForwardResult, StreamHandle, TerminationReason
+from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, run_tunnel
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class TunnelLimits:
     """Limits in seconds, None for none: how long a tunnel may live from the 200 on, and how long neither of its ends may say anything."""
 
     lifetime: float | None
-    silence: float | None
+    idle_timeout: float | None
 
 
 Dial = Callable[[TunnelSide], Awaitable[object]]
 
 
-async def carry_tcp(
+async def tunnel_tcp(
     name: str,
     dial: Dial,
     take_over: ConnectionTakeover,
@@ -40,28 +40,28 @@ async def carry_tcp(
 
     Raises UpstreamError or AccessRevoked only while nothing has been sent.
     """
-    tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, silence=limits.silence), ForwardResult()
-    watch = DisconnectWatch(receive, None, WatchLine())
-    handle.end = watch.revoke
-    watch.start_quietly()
+    tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, silence=limits.idle_timeout), ForwardResult()
+    watch = DisconnectWatch(receive, None, DeferredWatches())
+    handle.cancel = watch.revoke
+    watch.start_deferred()
     try:
         await dial(tunnel.upstream)
         tunnel.client.connection, sent_ahead = take_over(headers, tunnel.client)
         result.status = 200
     except asyncio.CancelledError:
-        result.ending = watch.ending()
-        if result.ending is Ending.REVOKED:
+        result.termination = watch.cancellation_reason()
+        if result.termination is TerminationReason.ACCESS_ENDED:
             raise AccessRevoked from None
         return result
     except OSError:  # ASGI: the client has gone
-        result.ending = Ending.CLIENT_LEFT
+        result.termination = TerminationReason.CLIENT_DISCONNECTED
         return result
     finally:
         watch.stop()
         if result.status is None and tunnel.upstream.is_connected:
             tunnel.upstream.connection.abort()
     with metrics.tunnels.labels(name).track_inprogress():
-        await carry(tunnel, sent_ahead, b"", limits.lifetime, handle, result)
+        await run_tunnel(tunnel, sent_ahead, b"", limits.lifetime, handle, result)
     metrics.tunnel_bytes.labels(name, "up").inc(result.bytes_received or 0)
     metrics.tunnel_bytes.labels(name, "down").inc(result.bytes_sent)
     return result

@@ -6,18 +6,18 @@ from functools import partial
 from typing import Any, Protocol
 
 from foundation.web.asgi_types import Header
-from proxy.forwarding.http_forwarding import Ending, ForwardResult, StreamHandle
+from proxy.forwarding.http_forwarding import ForwardResult, StreamHandle, TerminationReason
 from proxy.forwarding.idle_timer import IdleTimer
 from proxy.tcp_keepalive import enable_tcp_keepalive
 
 # An end that takes nothing for so long is gone, whatever its kernel says.
-STALL_SECONDS = 300.0
+STALL_TIMEOUT = 300.0
 # Of an upstream, once its tunnel has ended, to take what was sent to it.
-CLOSE_SECONDS = 10.0
+CLOSE_TIMEOUT = 10.0
 # A server that stops lets tunnels go on for so long; nobody can tell their ends to hurry.
-STOP_SECONDS = 5.0
+DRAIN_TIMEOUT = 5.0
 
-CONGESTED, RATE, OPENING = 1, 2, 4
+CONGESTED, RATE, CONNECTING = 1, 2, 4
 
 
 class TunnelConnection(Protocol):
@@ -39,15 +39,15 @@ class TunnelConnection(Protocol):
 class TunnelSide(asyncio.Protocol):
     """Side of a tunnel: what comes from one connection; `peer` is where it goes.  An asyncio protocol, told when the listener stops."""
 
-    __slots__ = ("_holds", "_stalled", "connection", "has_ended", "passed", "peer")
+    __slots__ = ("_pause_reasons", "_stalled", "bytes_read", "connection", "has_sent_eof", "peer")
 
     connection: TunnelConnection
     peer: "TunnelSide"
 
     def __init__(self) -> None:
-        self.passed = 0
-        self.has_ended = False  # it says nothing more, and may still listen
-        self._holds = 0
+        self.bytes_read = 0
+        self.has_sent_eof = False  # it says nothing more, and may still listen
+        self._pause_reasons = 0
         self._stalled: asyncio.TimerHandle | None = None
 
     @property
@@ -60,33 +60,33 @@ class TunnelSide(asyncio.Protocol):
         return self._stalled is not None
 
     def pause_writing(self) -> None:
-        self._stalled = asyncio.get_running_loop().call_later(STALL_SECONDS, self.connection.abort)
-        self.peer.hold(CONGESTED)
+        self._stalled = asyncio.get_running_loop().call_later(STALL_TIMEOUT, self.connection.abort)
+        self.peer.pause(CONGESTED)
 
     def resume_writing(self) -> None:
-        self._take_heart()
-        self.peer.release(CONGESTED)
+        self._cancel_stall_timer()
+        self.peer.resume(CONGESTED)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._take_heart()
+        self._cancel_stall_timer()
 
     def stop(self) -> None:
-        self._take_heart()
+        self._cancel_stall_timer()
         self.connection.close()
 
-    def _take_heart(self) -> None:
+    def _cancel_stall_timer(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
 
-    def hold(self, reason: int) -> None:
+    def pause(self, reason: int) -> None:
         """Stop reading, until every reason for it is released."""
-        self._holds |= reason
+        self._pause_reasons |= reason
         self.connection.pause_reading()
 
-    def release(self, reason: int) -> None:
-        self._holds &= ~reason
-        if not self._holds:
+    def resume(self, reason: int) -> None:
+        self._pause_reasons &= ~reason
+        if not self._pause_reasons:
             self.connection.resume_reading()
 
 
@@ -108,8 +108,8 @@ class Tunnel:
 
     def __init__(self, client: TunnelSide, upstream: TunnelSide) -> None:
         self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
-        self.ending = Ending.COMPLETE
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self.termination = TerminationReason.COMPLETE
         self.client, self.upstream = client, upstream
         client.peer, upstream.peer = upstream, client
         self._timer: asyncio.TimerHandle | None = None
@@ -118,14 +118,14 @@ class Tunnel:
         """End because access has ended."""
         raise NotImplementedError
 
-    def time_is_up(self) -> None:
+    def on_timeout(self) -> None:
         raise NotImplementedError
 
-    def begin(self, from_client: bytes, from_upstream: bytes, timeout: float | None) -> None:
+    def start(self, from_client: bytes, from_upstream: bytes, timeout: float | None) -> None:
         for connection in (self.client.connection, self.upstream.connection):
             enable_tcp_keepalive(connection.get_extra_info("socket"))
         if timeout is not None:
-            self._restart(timeout, self.time_is_up)
+            self._restart(timeout, self.on_timeout)
         for side, data in ((self.client, from_client), (self.upstream, from_upstream)):
             if data:
                 side.data_received(data)
@@ -137,11 +137,11 @@ class Tunnel:
         self.client.stop()
         self.upstream.stop()
         # One that takes nothing would keep its connection, closed as it is, until all was sent; the listener has deadlines of its own.
-        self._loop.call_later(CLOSE_SECONDS, self.upstream.connection.abort)
+        self._loop.call_later(CLOSE_TIMEOUT, self.upstream.connection.abort)
 
     def _finish(self) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
+        if not self.closed.done():
+            self.closed.set_result(None)
 
     def _restart(self, seconds: float, callback: Callable[[], None]) -> None:
         if self._timer is not None:
@@ -159,56 +159,62 @@ class ByteTunnel(Tunnel):
     def __init__(self, *, half_closes: bool = False, client_half_closes: bool = True, silence: float | None = None) -> None:
         super().__init__(_BytesSide(self, may_end_first=half_closes and client_half_closes), _BytesSide(self, may_end_first=half_closes))
         self.half_closes = half_closes
-        self.has_begun = False
-        self.silence = IdleTimer(silence, self._is_hindered, partial(self.cut, Ending.SILENT))
+        self.is_started = False
+        self.idle_timer = IdleTimer(silence, self._is_hindered, partial(self.abort, TerminationReason.IDLE_TIMEOUT))
 
     def revoke(self) -> None:
-        self.cut(Ending.REVOKED)
+        self.abort(TerminationReason.ACCESS_ENDED)
 
-    def time_is_up(self) -> None:
-        self.cut(Ending.TIMED_OUT)
+    def on_timeout(self) -> None:
+        self.abort(TerminationReason.TIMEOUT)
 
-    def begin(self, from_client: bytes, from_upstream: bytes, timeout: float | None) -> None:
-        self.has_begun = True
-        super().begin(from_client, from_upstream, timeout)
-        self.upstream.release(OPENING)
-        self.silence.begin()
+    def start(self, from_client: bytes, from_upstream: bytes, timeout: float | None) -> None:
+        self.is_started = True
+        super().start(from_client, from_upstream, timeout)
+        self.upstream.resume(CONNECTING)
+        self.idle_timer.start()
 
     def stop(self) -> None:
-        self.silence.end()
+        self.idle_timer.stop()
         super().stop()
 
     def _is_hindered(self) -> bool:
         """Who may say nothing more is not silent; who takes nothing for too long is cut for that."""
         return self.client.is_congested or self.upstream.is_congested
 
-    def stop_soon(self) -> None:
+    def drain(self) -> None:
         if self.half_closes:
-            self._restart(STOP_SECONDS, lambda: self.cut(Ending.STOPPED))
+            self._restart(DRAIN_TIMEOUT, lambda: self.abort(TerminationReason.SHUTDOWN))
         else:
-            self.cut(Ending.STOPPED)
+            self.abort(TerminationReason.SHUTDOWN)
 
-    def cut(self, ending: Ending) -> None:
+    def abort(self, ending: TerminationReason) -> None:
         """End at once: no byte passes any more."""
         self._end(ending)
         for side in (self.client, self.upstream):
             side.connection.abort()
 
-    def lost(self, side: TunnelSide, error: Exception | None) -> None:
+    def on_connection_lost(self, side: TunnelSide, error: Exception | None) -> None:
         """Connection lost: what that end has sent still reaches the other, if it takes it in time; that it broke off reaches it, too."""
-        self._end(Ending.CLIENT_LEFT if side is self.client else Ending.BROKE_OFF if error else Ending.COMPLETE)
+        self._end(
+            TerminationReason.CLIENT_DISCONNECTED
+            if side is self.client
+            else TerminationReason.UPSTREAM_RESET
+            if error
+            else TerminationReason.COMPLETE
+        )
         if error is not None and self.half_closes:
             side.peer.connection.abort()
         else:
             side.peer.connection.close()
 
-    def half_closed(self) -> None:
-        if self.client.has_ended and self.upstream.has_ended:
-            self._end(Ending.COMPLETE)
+    def on_half_close(self) -> None:
+        if self.client.has_sent_eof and self.upstream.has_sent_eof:
+            self._end(TerminationReason.COMPLETE)
 
-    def _end(self, ending: Ending) -> None:
-        if not self.ended.done():
-            self.ending = ending
+    def _end(self, ending: TerminationReason) -> None:
+        if not self.closed.done():
+            self.termination = ending
             self._finish()
 
 
@@ -223,48 +229,48 @@ class _BytesSide(TunnelSide):
     def connection_made(self, transport: Any) -> None:
         """Connection made, for who dials: nothing is read before the other end is there."""
         self.connection = transport
-        self.hold(OPENING)
+        self.pause(CONNECTING)
 
     def data_received(self, data: bytes) -> None:
-        if not self._tunnel.ended.done():
-            self.passed += len(data)
-            self._tunnel.silence.hear()
+        if not self._tunnel.closed.done():
+            self.bytes_read += len(data)
+            self._tunnel.idle_timer.touch()
             self.peer.connection.write(data)
 
     def eof_received(self) -> bool:
         """Half-close of the peer.  True: it has said everything, and still listens."""
-        if not self._may_end_first or self._tunnel.ended.done():
+        if not self._may_end_first or self._tunnel.closed.done():
             return False
-        self.has_ended = True
+        self.has_sent_eof = True
         if not self.peer.is_congested:
             self.peer.connection.write_eof()
-        self._tunnel.half_closed()
-        return not self._tunnel.ended.done()
+        self._tunnel.on_half_close()
+        return not self._tunnel.closed.done()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self.peer.has_ended and not self._tunnel.ended.done():
+        if self.peer.has_sent_eof and not self._tunnel.closed.done():
             self.connection.write_eof()
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        if self._tunnel.has_begun:
-            self._tunnel.lost(self, error)
+        if self._tunnel.is_started:
+            self._tunnel.on_connection_lost(self, error)
 
     def stopped(self) -> None:
         """Shutdown of the listener."""
-        self._tunnel.stop_soon()
+        self._tunnel.drain()
 
 
-async def carry(
+async def run_tunnel(
     tunnel: Tunnel, sent_ahead: bytes, answered_ahead: bytes, timeout: float | None, handle: StreamHandle, result: ForwardResult
 ) -> None:
     """Carry until the end, which the handle may bring; `result` tells of it.  `timeout` is in seconds from now, None for none."""
-    handle.end = tunnel.revoke
+    handle.cancel = tunnel.revoke
     try:
-        tunnel.begin(sent_ahead, answered_ahead, timeout)
-        await tunnel.ended
+        tunnel.start(sent_ahead, answered_ahead, timeout)
+        await tunnel.closed
     finally:
         tunnel.stop()
-        result.ending = tunnel.ending
-        result.bytes_sent, result.bytes_received = tunnel.upstream.passed, tunnel.client.passed
+        result.termination = tunnel.termination
+        result.bytes_sent, result.bytes_received = tunnel.upstream.bytes_read, tunnel.client.bytes_read

@@ -7,7 +7,7 @@ from foundation.errors import BadRequest
 from foundation.telemetry.http_metrics import OTHER, HttpMetrics
 from foundation.telemetry.metrics import CallMetrics
 
-_MOST_SPELLINGS = 1000
+_MAX_CACHED_LABELS = 1000
 
 
 class RequestCounter:
@@ -16,22 +16,22 @@ class RequestCounter:
     def __init__(self, service: str, hosts: Collection[str]):
         self._calls = HttpMetrics.server(service)
         self._hosts = frozenset(hosts)
-        self._known: dict[tuple[bytes, bytes, int], CallMetrics] = {}
+        self._series_cache: dict[tuple[bytes, bytes, int], CallMetrics] = {}
 
     def __call__(self, host: bytes, method: bytes, status: int, seconds: float, received: int | None, sent: int | None) -> None:
         """`host` as the client wrote it; empty, as the method, where there was no request to be read."""
         asked = (host, method, status)
-        (self._known.get(asked) or self._series(asked)).observe(seconds, received, sent)
+        (self._series_cache.get(asked) or self._series(asked)).observe(seconds, received, sent)
 
     def _series(self, asked: tuple[bytes, bytes, int]) -> CallMetrics:
         host, method, status = asked
-        name = self._name(host)
+        name = self._host_label(host)
         series = self._calls.series(name, method.decode(), str(status))
-        if name is not OTHER and len(self._known) < _MOST_SPELLINGS:
-            self._known[asked] = series
+        if name is not OTHER and len(self._series_cache) < _MAX_CACHED_LABELS:
+            self._series_cache[asked] = series
         return series
 
-    def _name(self, raw: bytes) -> str:
+    def _host_label(self, raw: bytes) -> str:
         try:
             host, _ = canonical_host(raw)
         except BadRequest:

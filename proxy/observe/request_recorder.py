@@ -13,9 +13,9 @@ from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.telemetry.logs import log_access_lazy
 from foundation.telemetry.tracing.spans import active_span
 from foundation.web.asgi_types import Send
-from proxy.forwarding.http_forwarding import Ending, ForwardResult
+from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
 from proxy.incoming_request import IncomingRequest
-from proxy.observe.request_spans import tell_trace
+from proxy.observe.request_spans import finish_root_span
 from proxy.verdict import Deny, RequestDecision, Verdict
 
 
@@ -59,7 +59,7 @@ class RequestContext:
             if judged.sources is not None:
                 fields["data_version"] = judged.sources.version
         if self.result is not None:
-            fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.ending.value}
+            fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.termination.value}
             if self.result.bytes_received is not None:
                 fields["bytes_received"] = self.result.bytes_received
         if self.log_detail:
@@ -90,11 +90,11 @@ class RequestRecorder:
         result = context.result
         if context.status is None:
             context.status = (result.status or CLIENT_CLOSED) if result else 500
-        is_trouble = bool(context.log_detail) or (result is not None and result.ending is Ending.BROKE_OFF)
+        is_trouble = bool(context.log_detail) or (result is not None and result.termination is TerminationReason.UPSTREAM_RESET)
         log_access_lazy(logging.WARNING if is_trouble else logging.INFO, context.log_fields)
         if active_span() is not None:
             check = context.decision.check if context.decision is not None else None
-            tell_trace(context.incoming, check, context.status, is_trouble=is_trouble)
+            finish_root_span(context.incoming, check, context.status, is_trouble=is_trouble)
         if context.decision_seconds is not None:
             self._log_decision(context, context.decision_seconds)
 

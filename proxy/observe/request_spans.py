@@ -11,47 +11,47 @@ from foundation.telemetry.tracing import spans
 from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Attributes, Span, current_span
 from foundation.telemetry.tracing.tracer import Tracer
 from foundation.web.asgi_types import Send
-from proxy.forwarding.http_forwarding import Ending, ForwardResult
+from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
 from proxy.incoming_request import IncomingRequest
 from proxy.upstreams.outgoing_request import OutgoingRequest
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
 
 
-def request_span(tracer: Tracer, incoming: IncomingRequest, at: int | None = None) -> Span | None:
+def start_request_span(tracer: Tracer, incoming: IncomingRequest, at: int | None = None) -> Span | None:
     """Root span of a request, where it is traced; it began `at` nanoseconds since 1970, or now."""
-    method = _known(incoming.scope["method"])
+    method = _normalize_method(incoming.scope["method"])
     span = tracer.start_root(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, at=at)
     if span is not None:
         span.set_attributes({"http.request.method": method, "gate.request_id": incoming.request_id})
     return span
 
 
-def status_noted(span: Span, send: Send) -> Send:
+def recording_status(span: Span, send: Send) -> Send:
     """ASGI `send` that tells the span the answer's status."""
 
     async def send_and_note(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            note_status(span, message["status"])
+            set_status(span, message["status"])
         await send(message)
 
     return send_and_note
 
 
-def note_status(span: AnySpan, status: int) -> None:
+def set_status(span: AnySpan, status: int) -> None:
     span.set_attributes({"http.response.status_code": status})
     if status >= 500:
         span.set_error(str(status))
 
 
-def name_page(request: PolicyRequest) -> None:
+def name_builtin_span(request: PolicyRequest) -> None:
     """Name the span of a page of ours; the name has the beginning of its path only, so that there are few names."""
     if span := current_span():
-        span.name(f"{_known(request.method)} {'/'.join(request.path.split('/')[:3])}")
-        span.set_attributes(_read(request))
+        span.name(f"{_normalize_method(request.method)} {'/'.join(request.path.split('/')[:3])}")
+        span.set_attributes(_request_attributes(request))
 
 
-def decided(decision: Decision) -> Attributes:
+def decision_attributes(decision: Decision) -> Attributes:
     reason = decision.trace[-1].reason.value if decision.trace else ""
     name = (decision.route.route.name or "") if decision.route else ""
     return {
@@ -62,61 +62,65 @@ def decided(decision: Decision) -> Attributes:
     }
 
 
-async def judged_in_span(asked: Awaitable[AuthorizationResult]) -> AuthorizationResult:
+async def authorize_span(asked: Awaitable[AuthorizationResult]) -> AuthorizationResult:
     with spans.span("authorize") as span:
         check = await asked
-        span.set_attributes(decided(check.decision))
+        span.set_attributes(decision_attributes(check.decision))
         return check
 
 
-def tell_trace(incoming: IncomingRequest, check: AuthorizationResult | None, status: int | None, *, is_trouble: bool) -> None:
+def finish_root_span(incoming: IncomingRequest, check: AuthorizationResult | None, status: int | None, *, is_trouble: bool) -> None:
     """Set the attributes of the root span: the request as a whole."""
     request, span = incoming.request, current_span()
-    span.set_attributes(_read(request))
+    span.set_attributes(_request_attributes(request))
     if check is not None:
-        span.set_attributes(decided(check.decision))
+        span.set_attributes(decision_attributes(check.decision))
         if check.decision.route is not None:
-            span.name(f"{_known(request.method)} {place_of(check.decision.route)}")
+            span.name(f"{_normalize_method(request.method)} {span_route(check.decision.route)}")
     if status is not None:
-        note_status(span, status)
+        set_status(span, status)
     if is_trouble:
         span.set_error(str(status or "error"))
 
 
-def place_of(route: CompiledRoute) -> str:
+def span_route(route: CompiledRoute) -> str:
     """What the root span of a request of this route is named by, besides its method."""
     return f"{route.route.from_.host_port}{route.matched_prefix}"
 
 
-async def carried_in_span(outgoing: OutgoingRequest, carried: Awaitable[ForwardResult]) -> ForwardResult:
+async def forward_span(outgoing: OutgoingRequest, carried: Awaitable[ForwardResult]) -> ForwardResult:
     """Span of what is carried: `carried` has not begun yet."""
     with upstream_span(outgoing) as span:
         result = await carried
-        note_carried(span, result)
+        record_forward_result(span, result)
         return result
 
 
 def upstream_span(outgoing: OutgoingRequest) -> AnySpan:
     """Span of what is to be carried.  The upstream hears of it in place of what the client said."""
     url = outgoing.upstream.url
-    facts: Attributes = {"http.request.method": _known(outgoing.method), "server.address": url.raw_host or "", "server.port": url.port or 0}
+    facts: Attributes = {
+        "http.request.method": _normalize_method(outgoing.method),
+        "server.address": url.raw_host or "",
+        "server.port": url.port or 0,
+    }
     span = spans.span("upstream", CLIENT, facts)
     outgoing.headers = span.with_trace_headers(outgoing.headers)
     return span
 
 
-def note_carried(span: AnySpan, result: ForwardResult) -> None:
-    span.set_attributes({"gate.ending": result.ending.value, "gate.bytes_sent": result.bytes_sent})
+def record_forward_result(span: AnySpan, result: ForwardResult) -> None:
+    span.set_attributes({"gate.ending": result.termination.value, "gate.bytes_sent": result.bytes_sent})
     if result.status is not None:
-        note_status(span, result.status)
-    if result.ending in (Ending.BROKE_OFF, Ending.TIMED_OUT):
-        span.set_error(result.ending.value)
+        set_status(span, result.status)
+    if result.termination in (TerminationReason.UPSTREAM_RESET, TerminationReason.TIMEOUT):
+        span.set_error(result.termination.value)
 
 
-def _read(request: PolicyRequest) -> Attributes:
+def _request_attributes(request: PolicyRequest) -> Attributes:
     return {"server.address": request.host, "url.path": request.path}
 
 
-def _known(method: str) -> str:
+def _normalize_method(method: str) -> str:
     """Clients make methods up, and names of spans are to be few."""
     return method if method in METHODS else "_OTHER"

@@ -21,11 +21,11 @@ from foundation.errors import (
 from foundation.telemetry.http_metrics import CLIENT_CLOSED
 from foundation.telemetry.tracing.spans import active_span
 from foundation.web.asgi_types import Header, Receive, Send
-from proxy.forwarding.http_forwarding import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
-from proxy.forwarding.tcp_tunnel import TunnelLimits, carry_tcp
+from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle, TerminationReason, UpgradeHandler, forward
+from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_recorder import RequestContext
-from proxy.observe.request_spans import carried_in_span
+from proxy.observe.request_spans import forward_span
 from proxy.planes.open_streams import Stream
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
@@ -125,25 +125,25 @@ class EmbeddedDataPlane:
         if offer is not None and take_over is not None:
             # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
-            switch = partial(offer.carry, take_over, self._response_header_filter(outgoing), lifetime)
+            switch = partial(offer.run, take_over, self._response_header_filter(outgoing), lifetime)
 
         with self.track(judged, outgoing.selection, outgoing.statistics) as handle:
             answer = self.forward_request(outgoing, receive, send, handle, switch)
-            result = await (answer if active_span() is None else carried_in_span(outgoing, answer))
-            handle.status, handle.ending = result.status, result.ending
+            result = await (answer if active_span() is None else forward_span(outgoing, answer))
+            handle.status, handle.termination = result.status, result.termination
             if outgoing.statistics is not None:
                 _record_tunnel_bytes(outgoing.statistics, result)
         return result
 
     def forward_request(
-        self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, switch: Switch | None = None
+        self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, switch: UpgradeHandler | None = None
     ) -> Awaitable[ForwardResult]:
         """What is tracked already, carried on connections of our own.  UpstreamError, AccessRevoked only while nothing has been sent."""
         rule, resources = self._response_header_filter(outgoing), self._resources
         return forward(outgoing, resources.client, receive, send, rule, handle, switch, resources.deferred_watches)
 
     def _response_header_filter(self, outgoing: OutgoingRequest) -> ResponseRule:
-        return (outgoing.response_headers or self.forwarding_table.response_headers).for_client
+        return (outgoing.response_headers or self.forwarding_table.response_headers).filter
 
     async def _tunnel_tcp(self, judged: RequestDecision, carry: Forward, receive: Receive) -> ForwardResult:
         """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
@@ -160,8 +160,8 @@ class EmbeddedDataPlane:
         with self.track(judged, selection, statistics) as handle:
             take_over, half_closes = tunnel["take_over"], tunnel["half_closes"]
             name = route_label(compiled.route)
-            result = await carry_tcp(name, dialled, take_over, headers, receive, limits, handle, client_half_closes=half_closes)
-            handle.status, handle.ending = result.status, result.ending
+            result = await tunnel_tcp(name, dialled, take_over, headers, receive, limits, handle, client_half_closes=half_closes)
+            handle.status, handle.termination = result.status, result.termination
             if statistics is not None:
                 _record_tunnel_bytes(statistics, result)
         return result
@@ -174,7 +174,7 @@ class EmbeddedDataPlane:
         if judged is None or judged.check.decision.route is None:
             return
         if (statistics := self.forwarding_table.for_route(judged.check.decision.route).statistics) is not None:
-            statistics.refused_for_health(NoHealthyUpstream.status)
+            statistics.record_none_healthy(NoHealthyUpstream.status)
 
     def _hash_key(self, cluster: Cluster | None, judged: RequestDecision) -> str:
         """For balancing that sticks: the session, else the client's address."""
@@ -209,9 +209,9 @@ class TrackedStream:
         self._started_at = time.perf_counter()
         stream = self._stream = self._plane.open_stream(self._decision)
         if self._selection is not None:
-            self._selection.begin()
+            self._selection.start()
         if self._statistics is not None:
-            self._statistics.begin()
+            self._statistics.start()
         return stream
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -219,28 +219,28 @@ class TrackedStream:
         if isinstance(error, UpstreamError):
             status = error.status
             if isinstance(error, UpstreamTimeout):
-                stream.ending = Ending.TIMED_OUT
+                stream.termination = TerminationReason.TIMEOUT
             if not isinstance(error, FileDescriptorsExhausted):  # which says nothing of the upstream
                 stream.status = status
         elif isinstance(error, AccessRevoked):
-            stream.ending = Ending.REVOKED
+            stream.termination = TerminationReason.ACCESS_ENDED
         if (statistics := self._statistics) is not None:
             seconds = time.perf_counter() - self._started_at if stream.duration_seconds is None else stream.duration_seconds
-            statistics.end(status or stream.status, seconds)
-            if stream.ending is not Ending.COMPLETE:
-                record_termination(statistics, stream.ending)
+            statistics.finish(status or stream.status, seconds)
+            if stream.termination is not TerminationReason.COMPLETE:
+                record_termination(statistics, stream.termination)
         self._plane.streams.close(stream)
         if self._selection is not None:
-            self._selection.end(stream.status)
+            self._selection.finish(stream.status)
 
 
-def record_termination(statistics: RouteStatistics, ending: Ending) -> None:
+def record_termination(statistics: RouteStatistics, ending: TerminationReason) -> None:
     """Count how a request ended that did not end well."""
-    if ending is Ending.BROKE_OFF:
+    if ending is TerminationReason.UPSTREAM_RESET:
         statistics.received_resets += 1
-    elif ending in (Ending.TIMED_OUT, Ending.SILENT):
+    elif ending in (TerminationReason.TIMEOUT, TerminationReason.IDLE_TIMEOUT):
         statistics.timeouts += 1
-    elif ending is not Ending.COMPLETE:
+    elif ending is not TerminationReason.COMPLETE:
         statistics.sent_resets += 1
 
 

@@ -11,8 +11,8 @@ from proxy.observe.request_recorder import RequestContext
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.responses.renderer import CapturedResponse
 from proxy.responses.site_context import build_site_facts
-from proxy.rewriting.header_names import fold, is_internal_header
-from proxy.rewriting.request_headers import RouteHeaders
+from proxy.rewriting.header_names import fold, is_reserved_header
+from proxy.rewriting.request_headers import RequestHeaderRules
 from proxy.verdict import Deny, Enforcer, Forward, Redirect, SignIn
 from proxy.verdict_builder import deny_for_error
 
@@ -24,7 +24,7 @@ class ExtAuthzResponder(CheckResponder):
     def __init__(self, options: Options, pipeline: AuthorizationPipeline):
         self._pipeline = pipeline
         self._site = build_site_facts(options)
-        self._headers = RouteHeaders.of_another_proxy(options)
+        self._headers = RequestHeaderRules.for_delegation(options)
         self._identity_header_names = pipeline.authorizer.routes.identity_header_names
 
     async def respond(self, asked: EnvoyRequest) -> OkResponse | DeniedResponse:
@@ -68,7 +68,7 @@ class ExtAuthzResponder(CheckResponder):
             # Before the address that the Envoy believes there may be others, which the client wrote.
             replaced.append((b"x-forwarded-for", asked.client_address.encode()))
         if b"cookie" in names or b"authorization" in names:
-            for name, left in self._headers.credentials(asked.headers, carry.withheld):
+            for name, left in self._headers.remaining_credentials(asked.headers, carry.withheld):
                 if name in told:
                     continue
                 if left:
@@ -82,7 +82,7 @@ class ExtAuthzResponder(CheckResponder):
 def _classify_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
     """What follows from the names of a request's headers alone: each, and those that only we may tell an upstream."""
     names = frozenset(sent)
-    return names, tuple(name for name in names if name not in ENVOY_MANAGED_HEADERS and is_internal_header(fold(name)))
+    return names, tuple(name for name in names if name not in ENVOY_MANAGED_HEADERS and is_reserved_header(fold(name)))
 
 
 def _incoming(asked: EnvoyRequest, site: SiteInfo) -> IncomingRequest:

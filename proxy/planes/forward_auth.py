@@ -16,8 +16,8 @@ from proxy.planes.original_request import ALL_HEADERS, OriginalRequest, parse_or
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.reserved_paths import is_reserved_path
 from proxy.responses.renderer import send_denial, send_response
-from proxy.rewriting.header_names import FORWARDING, fold, is_identity_header, is_internal_header, is_steering_header
-from proxy.rewriting.request_headers import RouteHeaders
+from proxy.rewriting.header_names import FORWARDED_HEADER_NAMES, fold, is_identity_header, is_override_header, is_reserved_header
+from proxy.rewriting.request_headers import RequestHeaderRules
 from proxy.sign_in.sign_in_urls import return_url
 from proxy.verdict import Enforcer, Forward, Redirect, RequestDecision, SignIn
 from proxy.verdict_builder import NO_ROUTE_ERROR, RESERVED_PATH_ERROR, NotDelegable, deny_for_error
@@ -31,7 +31,7 @@ VARY = b", ".join(
 
 # Headers that a front proxy may send to gate, in exactly this spelling.  The example files take the client's own out of what is forwarded.
 # X-Request-Id names nobody and leads nowhere, and many clients send one.
-FRONT_PROXY_NAMES = ALL_HEADERS | FORWARDING | {b"x-forwarded-prefix", b"x-forwarded-server", b"x-request-id"}
+FRONT_PROXY_NAMES = ALL_HEADERS | FORWARDED_HEADER_NAMES | {b"x-forwarded-prefix", b"x-forwarded-server", b"x-request-id"}
 
 BuiltinPages = Callable[[IncomingRequest, Receive, Send], Awaitable[None]]
 
@@ -41,7 +41,7 @@ class ForwardAuth:
 
     def __init__(self, options: Options, pipeline: AuthorizationPipeline):
         self._pipeline, self._authorize = pipeline, pipeline.authorizer
-        self._headers = RouteHeaders.of_another_proxy(options)
+        self._headers = RequestHeaderRules.for_delegation(options)
         self._cache_seconds = options.forward_auth_cache.total_seconds()
 
     async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send, own_pages: BuiltinPages) -> None:
@@ -109,7 +109,7 @@ class ForwardAuth:
         told, incoming = dict(carry.identity_headers), judged.incoming
         names = (*self._authorize.identity_header_names, *reserved_headers(carry.route.route))
         headers: Headers = [(name, told.get(name, b"")) for name in names]
-        headers += [pair for pair in self._headers.credentials(incoming.scope["headers"], carry.withheld) if pair[0] not in names]
+        headers += [pair for pair in self._headers.remaining_credentials(incoming.scope["headers"], carry.withheld) if pair[0] not in names]
         return [*headers, (b"x-request-id", incoming.request_id.encode()), *self._cache_headers(judged, carry.route)]
 
     def _cache_headers(self, judged: RequestDecision, route: CompiledRoute) -> Headers:
@@ -156,10 +156,10 @@ def _reject_forged_headers(incoming: IncomingRequest) -> None:
     The front proxy forwards what the client sent, and gate can't take a header out of that.
     """
     for name, folded in [(name, fold(name)) for name in incoming.client_header_names]:
-        if name.lower() in FRONT_PROXY_NAMES or not is_internal_header(folded):
+        if name.lower() in FRONT_PROXY_NAMES or not is_reserved_header(folded):
             continue
         if is_identity_header(folded):
             raise NotDelegable("it has a header that is reserved for gate")
-        if is_steering_header(folded):
+        if is_override_header(folded):
             raise NotDelegable(f"it has the header {folded.decode('ascii')}, which may change the method or URL in the application")
         raise NotDelegable(f"it has a header that an application may read as {folded.decode('ascii')}, which only proxies may set")

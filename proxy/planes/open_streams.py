@@ -13,7 +13,7 @@ from databroker.replica import EVERYTHING
 from databroker.store.base import RecordChange
 from foundation.client_network import client_network
 from foundation.errors import BrokerError
-from proxy.forwarding.http_forwarding import Ending, StreamHandle
+from proxy.forwarding.http_forwarding import StreamHandle, TerminationReason
 from proxy.incoming_request import IncomingRequest
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class Stream(StreamHandle):
     needs_provider: bool = False
     expires_at: float = math.inf  # Unix seconds of the end of its access, as far as it was known when it was last judged
     status: int | None = None  # that its upstream answered, once that is known
-    ending: Ending = Ending.COMPLETE
+    termination: TerminationReason = TerminationReason.COMPLETE
     duration_seconds: float | None = None  # that it lasted, where somebody else has measured them
 
 
@@ -161,4 +161,4 @@ class OpenStreams:
 
     def _terminate(self, stream: Stream) -> None:
         if stream in self._by_session.get(stream.session_id, ()):
-            stream.end()
+            stream.cancel()

@@ -14,7 +14,7 @@ from foundation.telemetry import metrics
 from foundation.telemetry.tracing.spans import active_span
 from proxy.incoming_request import IncomingRequest
 from proxy.observe.request_recorder import RequestContext, RequestRecorder
-from proxy.observe.request_spans import judged_in_span
+from proxy.observe.request_spans import authorize_span
 from proxy.planes.shared_resources import SharedResources
 from proxy.responses.renderer import VerdictRenderer
 from proxy.verdict import RequestDecision
@@ -40,7 +40,7 @@ class AuthorizationPipeline:
         incoming, changes, began = context.incoming, self._streams.change_count, time.perf_counter()
         check = self.authorizer.check(incoming.request, incoming.cookies, incoming.request_id)
         try:
-            checked = await (check if active_span() is None else judged_in_span(check))
+            checked = await (check if active_span() is None else authorize_span(check))
         finally:
             context.decision_seconds = time.perf_counter() - began
         context.decision = judged = RequestDecision(incoming, checked, self.clock(), changes)

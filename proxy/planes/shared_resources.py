@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from authorize.decision_log.decision_log import DecisionLog, OnSeen
 from config.options import Options
 from databroker.broker_client import BrokerClient
-from proxy.forwarding.http_forwarding import WatchLine
+from proxy.forwarding.http_forwarding import DeferredWatches
 from proxy.planes.open_streams import OpenStreams
 from proxy.route_forwarding import ForwardingTable
 from proxy.upstreams.health_checks import HealthChecks
-from proxy.upstreams.route_statistics import StatisticsInForce
+from proxy.upstreams.route_statistics import ActiveRouteStatistics
 from proxy.upstreams.upstream_client import UpstreamClient
 
 
@@ -26,8 +26,8 @@ class SharedResources:
     streams: OpenStreams = field(default_factory=OpenStreams)
     on_session_activity: OnSeen = lambda session_id, now, host: None
     broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
-    statistics: StatisticsInForce = field(default_factory=StatisticsInForce)
-    deferred_watches: WatchLine = field(default_factory=WatchLine)
+    statistics: ActiveRouteStatistics = field(default_factory=ActiveRouteStatistics)
+    deferred_watches: DeferredWatches = field(default_factory=DeferredWatches)
     forwarding_table: ForwardingTable | None = None
     health: HealthChecks = field(init=False)
 
@@ -37,11 +37,11 @@ class SharedResources:
     def reconfigure(self, options: Options, forwarding_table: ForwardingTable | None) -> None:
         """Switch to a configuration, in force from now on; called on the event loop."""
         self.forwarding_table = forwarding_table
-        self.client.use(options.dns_lookup_family)
-        self.client.upstream_errors.forget()
+        self.client.reconfigure(options.dns_lookup_family)
+        self.client.upstream_errors.clear()
         carries = options.services in ("all", "proxy")
-        self.health.use(forwarding_table.clusters.members() if forwarding_table is not None and carries else ())
-        self.statistics.use(forwarding_table.activate_statistics() if forwarding_table is not None and carries else ())
+        self.health.update(forwarding_table.clusters.members() if forwarding_table is not None and carries else ())
+        self.statistics.activate(forwarding_table.activate_statistics() if forwarding_table is not None and carries else ())
 
     async def close(self) -> None:
         self.health.close()

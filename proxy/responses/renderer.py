@@ -9,7 +9,7 @@ from foundation.web.asgi_types import AsgiMessage, Header, Headers, Send, respon
 from foundation.web.languages import preferred_language
 from foundation.web.problem_details import PROBLEM, is_api_path
 from proxy.incoming_request import IncomingRequest
-from proxy.sign_in.sign_in_urls import SignInRedirects
+from proxy.sign_in.sign_in_urls import SignInUrls
 from proxy.verdict import Deny, Redirect, SignIn
 
 # RFC 9110 to gRPC status, as the gRPC documentation "HTTP to gRPC Status Code Mapping" gives it, with 403 and 401 exact.
@@ -78,7 +78,7 @@ class VerdictRenderer:
     """Responder of the planes: renders a verdict by which nothing is carried."""
 
     def __init__(self, options: Options):
-        self.sign_in = SignInRedirects(options)
+        self.sign_in = SignInUrls(options)
 
     async def send(
         self, incoming: IncomingRequest, verdict: SignIn | Deny | Redirect, send: Send, now: float, added: Iterable[Header] = ()
@@ -91,7 +91,7 @@ class VerdictRenderer:
                 await send_redirect(incoming, send, verdict.location, status=verdict.status, extra_headers=added)
                 return verdict.status
         form = verdict.form
-        location, cookies = self.sign_in.begin(incoming, verdict.scheme, now, verdict.route, own_page=form.path if form else "")
+        location, cookies = self.sign_in.start(incoming, verdict.scheme, now, verdict.route, return_path=form.path if form else "")
         await send_redirect(incoming, send, location, set_cookies=[*cookies, form.set_cookie] if form else cookies)
         return 302
 

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from authorize.policy.policy_request import PolicyRequest
 from config.routes.route import Route
-from proxy.rewriting.target import PathRewrite, matched_part, without_token
+from proxy.rewriting.target import PathRewrite, replaced_prefix, strip_token
 
 DEFAULT_STATUS = 301
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -23,7 +23,7 @@ def redirect_to(route: Route, request: PolicyRequest, canonical_prefix: str | No
     path, _, own_query = (redirect.path_redirect or "").partition("?")
     if not path:
         path = _rewritten(route, redirect.prefix_rewrite, request.path, canonical_prefix)
-    kept_query = "" if redirect.strip_query else without_token(query).decode("latin-1")
+    kept_query = "" if redirect.strip_query else strip_token(query).decode("latin-1")
     location = f"{new_scheme}://{_authority(host, port, new_scheme)}{_absolute(path)}"
     if new_query := own_query or kept_query:
         location += "?" + quote(new_query, safe=_PATH_SAFE + "?[]")
@@ -31,7 +31,7 @@ def redirect_to(route: Route, request: PolicyRequest, canonical_prefix: str | No
 
 
 def _rewritten(route: Route, replacement: str | None, path: str, canonical_prefix: str | None) -> str:
-    return path if replacement is None else PathRewrite(matched_part(route, canonical_prefix), replacement).apply(path)
+    return path if replacement is None else PathRewrite(replaced_prefix(route, canonical_prefix), replacement).apply(path)
 
 
 def _kept_port(port: int | None, old_scheme: str, new_scheme: str) -> int | None:

@@ -31,7 +31,7 @@ class ConnectionUse(IntEnum):
 
     SHARED = 0
     WATCHED = 1
-    OWN = 2
+    EXCLUSIVE = 2
 
 
 def connection_use(headers: Iterable[Header], *, is_http2: bool) -> ConnectionUse:
@@ -48,7 +48,7 @@ def connection_use(headers: Iterable[Header], *, is_http2: bool) -> ConnectionUs
         if _CONNECTION_BOUND.search(value):
             if is_http2:
                 raise ConnectionAuthRefused(HTTP2_REFUSED)
-            use = ConnectionUse.OWN
+            use = ConnectionUse.EXCLUSIVE
         elif not _PER_REQUEST.match(value):
             use = max(use, ConnectionUse.WATCHED)
     return use

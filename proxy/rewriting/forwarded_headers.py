@@ -17,7 +17,7 @@ _FORWARDED = re.compile(rb"%s(?:[;,]%s)*" % (_PAIR, _PAIR))
 _EACH_PAIR = re.compile(_PAIR)
 
 
-def _forwarding(known: tuple[str, str, bytes, tuple[Header, ...], bool, TrustedPeers | None]) -> tuple[Header, ...]:
+def _build(known: tuple[str, str, bytes, tuple[Header, ...], bool, TrustedPeers | None]) -> tuple[Header, ...]:
     """Forwarding headers for (peer, scheme, Host, a trusted peer's forwarding headers, whether to append the peer, trusted peers)."""
     peer, connection_scheme, connection_host, given_headers, append, trusted = known
     given: dict[bytes, list[bytes]] = {}
@@ -42,7 +42,7 @@ def _forwarding(known: tuple[str, str, bytes, tuple[Header, ...], bool, TrustedP
     return tuple((name, value) for name, value in headers.items() if value)
 
 
-FORWARDING_HEADERS = MemoCache(_forwarding, 1024, max_key_length=1024, size=total_length)
+FORWARDED_HEADER_CACHE = MemoCache(_build, 1024, max_key_length=1024, size=total_length)
 
 
 def _real_ip(values: dict[bytes, list[bytes]]) -> list[bytes]:

@@ -10,12 +10,14 @@ HOP_BY_HOP = frozenset(
     b"proxy-authenticate proxy-authorization proxy-authentication-info persistent-auth".split()
 )
 
-CONNECTION_STATES = frozenset((b"close", b"keep-alive"))
+CONNECTION_OPTIONS = frozenset((b"close", b"keep-alive"))
 
 # Kept from a trusted peer under exactly these names; nobody else's, and no other X-Forwarded-* from anybody.
-FORWARDING = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip", b"forwarded"))
+FORWARDED_HEADER_NAMES = frozenset(
+    (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip", b"forwarded")
+)
 
-LONGEST_REMEMBERED = 64  # bytes of a name: thousands of long ones, which clients and upstreams choose, would be a hundred megabytes
+MAX_CACHED_NAME_BYTES = 64  # bytes of a name: thousands of long ones, which clients and upstreams choose, would be a hundred megabytes
 
 _INTERNAL_NAMES = frozenset((b"forwarded", b"x-forwarded", b"x-real-ip", b"x-request-id", b"daphne-root-path", b"proxy"))
 _INTERNAL_PREFIXES = (b"x-gate-", b"x-forwarded-", b"x-original-", b"x-rewrite-", b"x-envoy-", b"impersonate-")
@@ -25,7 +27,7 @@ _DASHLESS_PREFIXES = tuple(
 )
 
 # By these an application or its server runs another method, or serves another URL, than the one that was judged; without dashes, as above.
-_STEERING_NAMES = frozenset(
+_OVERRIDE_NAMES = frozenset(
     b"xhttpmethodoverride xhttpmethod xhttpverb xmethod xmethodoverride xoverridemethod xoriginalmethod "  # Rack, Express, Symfony, OData
     b"xoriginalurl xoriginaluri xoriginalpath xoriginalhost xrewriteurl xrewriteuri xrewritepath xoverrideurl "  # IIS and who reads it
     b"xmsoriginalurl xwawsunencodedurl xhttphostoverride xproxyurl xhost "
@@ -42,20 +44,20 @@ def fold(name: bytes) -> bytes:
 
 
 # enforcement-point: Upstream requests: Headers that only gate sets
-def is_internal_header(folded: bytes) -> bool:
+def is_reserved_header(folded: bytes) -> bool:
     """Whether a folded name carries identity, or anything else that only we may tell an upstream.  The only door for such names."""
     folded = _DASHES.sub(b"-", folded).strip(b"-")
     if folded in _INTERNAL_NAMES or folded.startswith(_INTERNAL_PREFIXES):
         return True
     squeezed = folded.replace(b"-", b"")
-    return squeezed in _DASHLESS_NAMES or squeezed in _STEERING_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)
+    return squeezed in _DASHLESS_NAMES or squeezed in _OVERRIDE_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)
 
 
-def is_steering_header(folded: bytes) -> bool:
+def is_override_header(folded: bytes) -> bool:
     """Whether an application that heeds this folded name would run another method, or serve another URL, than was judged."""
-    return folded.replace(b"-", b"") in _STEERING_NAMES
+    return folded.replace(b"-", b"") in _OVERRIDE_NAMES
 
 
 def is_identity_header(folded: bytes) -> bool:
     """Whether an upstream would take a header of this folded name for our word about who is asking."""
-    return is_internal_header(folded) and folded.replace(b"-", b"").startswith((b"xgate", b"impersonate"))
+    return is_reserved_header(folded) and folded.replace(b"-", b"").startswith((b"xgate", b"impersonate"))

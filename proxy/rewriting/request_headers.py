@@ -17,28 +17,30 @@ from foundation.errors import BadRequest
 from foundation.web.asgi_types import Header, Headers
 from foundation.web.message import Message
 from proxy.client_address import TrustedPeers, trusted_peers
-from proxy.rewriting.forwarded_headers import FORWARDING_HEADERS
+from proxy.rewriting.forwarded_headers import FORWARDED_HEADER_CACHE
 from proxy.rewriting.header_names import (
-    CONNECTION_STATES,
-    FORWARDING,
+    CONNECTION_OPTIONS,
+    FORWARDED_HEADER_NAMES,
     HOP_BY_HOP,
-    LONGEST_REMEMBERED,
+    MAX_CACHED_NAME_BYTES,
     TOKEN,
     fold,
-    is_internal_header,
-    is_steering_header,
+    is_override_header,
+    is_reserved_header,
 )
 
 # Also behind a comma, by which some proxies join several Authorization headers.
-_OUR_CREDENTIALS = re.compile(rb"(?:\A|,)[ \t]*(?:gate[ \t]|bearer[ \t]+gate[-_])", re.IGNORECASE)
+_GATE_CREDENTIALS = re.compile(rb"(?:\A|,)[ \t]*(?:gate[ \t]|bearer[ \t]+gate[-_])", re.IGNORECASE)
 
 # Where Authorization is ours, so is what stands in for it there: a serverless service prefers the first of these, and a cluster that
 # trusts our client certificate believes the others.
-AUTHORIZING = frozenset((b"authorization", b"x-serverless-authorization", b"x-remote-user", b"x-remote-uid", b"x-remote-group"))
+AUTHORIZATION_EQUIVALENTS = frozenset(
+    (b"authorization", b"x-serverless-authorization", b"x-remote-user", b"x-remote-uid", b"x-remote-group")
+)
 
-MOST_COOKIE_HEADERS, LONGEST_COOKIE_HEADER, MOST_COOKIE_BYTES = 8_000, 16 * 1024, 8 * MIB
+MAX_CACHED_COOKIE_HEADERS, MAX_COOKIE_HEADER_BYTES, MAX_COOKIE_CACHE_BYTES = 8_000, 16 * 1024, 8 * MIB
 
-PLAIN, DROP, CONNECTION, COOKIE, AUTHORIZATION, TRUSTED_ONLY = range(6)
+PASS, DROP, CONNECTION, COOKIE, AUTHORIZATION, FROM_TRUSTED_PEER = range(6)
 _WITHHELD = {
     WithheldCredentials.GATE: (DROP,),
     WithheldCredentials.AUTHORIZATION: (DROP, AUTHORIZATION),
@@ -65,23 +67,23 @@ def framing(headers: Iterable[Header]) -> tuple[bool, int | None]:
     return int(lengths[0]) > 0, int(lengths[0])
 
 
-def _becomes(name: bytes) -> tuple[int, bytes]:
+def _classify(name: bytes) -> tuple[int, bytes]:
     """(what to do with a client's header of this name, its folded name)."""
     folded = fold(name)
     if not TOKEN.fullmatch(name) or folded in (b"host", b"content-length"):
         return DROP, folded
     if folded == b"connection":
         return CONNECTION, folded
-    if name.lower() in FORWARDING:
-        return TRUSTED_ONLY, folded
-    if folded in HOP_BY_HOP or is_internal_header(folded):
+    if name.lower() in FORWARDED_HEADER_NAMES:
+        return FROM_TRUSTED_PEER, folded
+    if folded in HOP_BY_HOP or is_reserved_header(folded):
         return DROP, folded
     if folded == b"cookie":
         return COOKIE, folded
-    return (AUTHORIZATION if folded == b"authorization" else PLAIN), folded
+    return (AUTHORIZATION if folded == b"authorization" else PASS), folded
 
 
-_KNOWN = MemoCache(_becomes, 4096, max_key_length=LONGEST_REMEMBERED)
+_HEADER_KINDS = MemoCache(_classify, 4096, max_key_length=MAX_CACHED_NAME_BYTES)
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
@@ -95,7 +97,7 @@ class Downstream:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteHeaders:
+class RequestHeaderRules:
     """Request header rules of one route, worked out once."""
 
     cookies: MemoCache[bytes, tuple[bytes, ...]] = field(repr=False)  # what remains of a Cookie header without ours
@@ -105,27 +107,27 @@ class RouteHeaders:
     added: tuple[Header, ...]
 
     @classmethod
-    def build(cls, route: Route, options: Options, told_names: IdentityHeaderNames) -> "RouteHeaders":
+    def build(cls, route: Route, options: Options, told_names: IdentityHeaderNames) -> "RequestHeaderRules":
         said = ((name, static_value(value)) for name, value in route.set_request_headers.items())
         added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in said if value is not None)
         names = [*(name.encode("ascii") for name in route.remove_request_headers), *told_names.headers_for(route)]
-        ours = AUTHORIZING if sets_authorization(route, options) else frozenset()
+        ours = AUTHORIZATION_EQUIVALENTS if sets_authorization(route, options) else frozenset()
         return cls(
-            cookies=cookies_of_others(options.cookie_name),
+            cookies=gate_cookie_filter(options.cookie_name),
             trusted=trusted_peers(options.trusted_proxies),
             append_address=not options.skip_xff_append,
             replaced=ours.union(fold(name) for name in [*names, *(name for name, _ in added)]),
-            added=tuple(pair for pair in added if _may_be_set(fold(pair[0])) and fold(pair[0]) not in ours),
+            added=tuple(pair for pair in added if _is_settable(fold(pair[0])) and fold(pair[0]) not in ours),
         )
 
     @classmethod
-    def of_another_proxy(cls, options: Options) -> "RouteHeaders":
-        return cls(cookies_of_others(options.cookie_name), TrustedPeers(()), False, frozenset(), ())
+    def for_delegation(cls, options: Options) -> "RequestHeaderRules":
+        return cls(gate_cookie_filter(options.cookie_name), TrustedPeers(()), False, frozenset(), ())
 
-    def credentials(self, headers: Iterable[Header], withheld: WithheldCredentials) -> Headers:
+    def remaining_credentials(self, headers: Iterable[Header], withheld: WithheldCredentials) -> Headers:
         """Cookie and Authorization as `for_upstream` leaves them, empty where nothing remains; two Authorizations have no reading."""
         given = [pair for pair in headers if pair[0] in (b"cookie", b"authorization")]
-        kept, _, _ = self._cleaned(given, _WITHHELD[withheld])
+        kept, _, _ = self._filter(given, _WITHHELD[withheld])
         cookie, authorization = ([value for name, value in kept if name == wanted] for wanted in (b"cookie", b"authorization"))
         is_single = sum(name == b"authorization" for name, _ in given) == 1
         return [(b"cookie", b"; ".join(cookie)), (b"authorization", authorization[0] if authorization and is_single else b"")]
@@ -142,11 +144,11 @@ class RouteHeaders:
 
         Connection removes client headers only: it is applied before ours are written.
         """
-        kept, options, forwarded = self._cleaned(headers, _WITHHELD[withheld])
-        if options - CONNECTION_STATES:
-            kept = _without_named(kept, options)
+        kept, options, forwarded = self._filter(headers, _WITHHELD[withheld])
+        if options - CONNECTION_OPTIONS:
+            kept = _drop_connection_options(kept, options)
         believed, trusted = (tuple(forwarded), self.trusted) if forwarded and downstream.address in self.trusted else ((), None)
-        own = FORWARDING_HEADERS[downstream.address, downstream.scheme, downstream.host, believed, self.append_address, trusted]
+        own = FORWARDED_HEADER_CACHE[downstream.address, downstream.scheme, downstream.host, believed, self.append_address, trusted]
         result = [(b"host", upstream_host), *kept]
         result += [pair for pair in own if pair[0] not in self.replaced] if self.replaced else own
         result += self.added
@@ -154,28 +156,28 @@ class RouteHeaders:
         result += identity
         return result
 
-    def _cleaned(self, headers: Iterable[Header], withheld: tuple[int, ...]) -> tuple[Headers, set[bytes], Headers]:
+    def _filter(self, headers: Iterable[Header], withheld: tuple[int, ...]) -> tuple[Headers, set[bytes], Headers]:
         """(the client's own headers, the names that Connection lists, forwarding headers that count only from a trusted peer)."""
         kept: Headers = []
         options: set[bytes] = set()
         forwarded: Headers = []
         for pair in headers:
-            kind, folded = _KNOWN[pair[0]]
+            kind, folded = _HEADER_KINDS[pair[0]]
             if kind == CONNECTION:
                 options.update(option.strip(b" \t").lower() for option in pair[1].split(b","))
-            elif kind == TRUSTED_ONLY:
+            elif kind == FROM_TRUSTED_PEER:
                 forwarded.append((folded, pair[1]))
             elif kind in withheld or folded in self.replaced:
                 continue
             elif kind == COOKIE:
                 kept += [(pair[0], value) for value in self.cookies[pair[1]]]
-            elif kind != AUTHORIZATION or _OUR_CREDENTIALS.search(pair[1]) is None:
+            elif kind != AUTHORIZATION or _GATE_CREDENTIALS.search(pair[1]) is None:
                 kept.append(pair)
         return kept, options, forwarded
 
 
 @cache
-def cookies_of_others(cookie_name: str) -> MemoCache[bytes, tuple[bytes, ...]]:
+def gate_cookie_filter(cookie_name: str) -> MemoCache[bytes, tuple[bytes, ...]]:
     """What remains of a Cookie header without our cookies, nothing where it held no others.
 
     Remembered, for all routes: nearly every request of a browser carries the same header as the one before.
@@ -186,17 +188,17 @@ def cookies_of_others(cookie_name: str) -> MemoCache[bytes, tuple[bytes, ...]]:
         # Every cookie of ours begins with it, in any case.
         return tuple(cookies.strip_cookies([cookie], is_ours)) if prefix in cookie.lower() else (cookie,)
 
-    return MemoCache(without_ours, MOST_COOKIE_HEADERS, max_key_length=LONGEST_COOKIE_HEADER, max_key_bytes=MOST_COOKIE_BYTES)
+    return MemoCache(without_ours, MAX_CACHED_COOKIE_HEADERS, max_key_length=MAX_COOKIE_HEADER_BYTES, max_key_bytes=MAX_COOKIE_CACHE_BYTES)
 
 
-def _may_be_set(folded: bytes) -> bool:
+def _is_settable(folded: bytes) -> bool:
     """`set_request_headers` may replace forwarding headers and steer an application, but never say identity or framing; Host has its own
     rule in proxy/rewriting/target.py."""
-    if folded in FORWARDING or is_steering_header(folded):
+    if folded in FORWARDED_HEADER_NAMES or is_override_header(folded):
         return True
-    return not (is_internal_header(folded) or folded in HOP_BY_HOP or folded in (b"host", b"content-length"))
+    return not (is_reserved_header(folded) or folded in HOP_BY_HOP or folded in (b"host", b"content-length"))
 
 
-def _without_named(kept: Headers, options: set[bytes]) -> Headers:
+def _drop_connection_options(kept: Headers, options: set[bytes]) -> Headers:
     """RFC 9110 7.6.1: headers named by Connection go.  Cookie and Authorization are for the end of the path, never for one hop."""
-    return [pair for pair in kept if pair[0].lower() not in options or _KNOWN[pair[0]][0] in (COOKIE, AUTHORIZATION)]
+    return [pair for pair in kept if pair[0].lower() not in options or _HEADER_KINDS[pair[0]][0] in (COOKIE, AUTHORIZATION)]

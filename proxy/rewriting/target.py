@@ -13,14 +13,14 @@ from foundation.errors import BadRequest
 from foundation.values import Url, parse_ip
 from foundation.web.message import Message
 
-TOKEN_KEY = b"gate_session"
+TOKEN_PARAM = b"gate_session"
 
 # A segment that some server reads as "." or "..": plain, encoded, with path parameters, or beside an encoded slash.
 _DOT_SEGMENT = re.compile(
     r"(?:/|%(?:25)*(?:2f|5c))(?:\.|%(?:25)*2e){1,2}(?:(?:;|%(?:25)*3b)[^/]*)?(?=/|%(?:25)*(?:2f|5c|3f|23)|$)", re.IGNORECASE
 )
 _UNSAFE_TARGET = re.compile(r"[^\x21-\x7e]")
-_LONGEST = 8 * 1024  # characters of what a substitution makes, as of the URL that came in
+_MAX_PATH_CHARS = 8 * 1024  # characters of what a substitution makes, as of the URL that came in
 
 Substitute = Callable[[str], str]
 
@@ -46,11 +46,11 @@ class PathRewrite:
         if route.regex_rewrite_pattern is not None and route.regex_rewrite_substitution is not None:
             return cls(None, None, substitution(route.regex_rewrite_pattern, route.regex_rewrite_substitution))
         if route.prefix_rewrite is not None:
-            return cls(matched_part(route, canonical_prefix), route.prefix_rewrite)
+            return cls(replaced_prefix(route, canonical_prefix), route.prefix_rewrite)
         return cls("", (route.to[0].url.path.rstrip("/") if route.to else "") or None)
 
     @property
-    def changes_nothing(self) -> bool:
+    def is_noop(self) -> bool:
         return self.replacement is None and self.substitute is None
 
     def apply(self, path: str) -> str:
@@ -82,31 +82,31 @@ def substitution(pattern: str, written: str) -> Substitute:
 
     def substitute(text: str) -> str:
         made = str(find.sub(replaced, text))
-        if len(made) > _LONGEST:
+        if len(made) > _MAX_PATH_CHARS:
             raise BadRequest(Message("the rewritten path is too long"))
         return made
 
     return substitute
 
 
-def matched_part(route: Route, canonical_prefix: str | None) -> str | None:
+def replaced_prefix(route: Route, canonical_prefix: str | None) -> str | None:
     """Prefix that a rewrite replaces; None for the whole path."""
     if route.path is not None or route.regex is not None:
         return None
     return canonical_prefix or route.prefix or "/"
 
 
-def target(path: str, query: bytes, *, is_bare: bool = False) -> bytes:
+def build_target(path: str, query: bytes, *, is_bare: bool = False) -> bytes:
     """Request target in origin form (RFC 9112 3.2.1).  `is_bare` keeps a `?` with nothing behind it: some applications see it."""
     return path.encode("ascii") + b"?" + query if query or is_bare else path.encode("ascii")
 
 
-def without_token(query: bytes) -> bytes:
+def strip_token(query: bytes) -> bytes:
     """Query less our session token, under any spelling of its name; the rest survives byte for byte."""
     if b"gate" not in query and b"%" not in query:
         return query
     pairs = query.split(b"&")
-    return b"&".join(pair for pair in pairs if unquote_to_bytes(pair.partition(b"=")[0].replace(b"+", b" ")) != TOKEN_KEY)
+    return b"&".join(pair for pair in pairs if unquote_to_bytes(pair.partition(b"=")[0].replace(b"+", b" ")) != TOKEN_PARAM)
 
 
 # enforcement-point: Upstream requests: Host header derived from the request
@@ -118,7 +118,7 @@ class HostRewrite:
     fixed: bytes | None = None
     header: bytes | None = None
     substitute: Substitute | None = None
-    is_own: bool = False
+    uses_upstream_name: bool = False
 
     @classmethod
     def build(cls, route: Route) -> "HostRewrite":
@@ -134,11 +134,11 @@ class HostRewrite:
             return cls(substitute=substitution(route.host_path_regex_rewrite_pattern, route.host_path_regex_rewrite_substitution))
         if route.preserve_host_header:
             return cls()
-        own = {own_name(upstream.url) for upstream in route.to}
-        return cls(fixed=own.pop()) if len(own) == 1 else cls(is_own=True)
+        own = {upstream_hostname(upstream.url) for upstream in route.to}
+        return cls(fixed=own.pop()) if len(own) == 1 else cls(uses_upstream_name=True)
 
     @property
-    def follows_request(self) -> bool:
+    def depends_on_request(self) -> bool:
         """Whether more of a request than its Host has a say."""
         return self.header is not None or self.substitute is not None
 
@@ -146,24 +146,24 @@ class HostRewrite:
         """Host header.  `own` is the name of the chosen upstream, None where it is an address.  Raises BadRequest for what is no host."""
         if self.fixed is not None:
             return self.fixed
-        if self.is_own:
+        if self.uses_upstream_name:
             return incoming if own is None else own
         if self.substitute is not None:
-            return _host(self.substitute(path).encode("ascii", "replace"))
+            return _validate_host(self.substitute(path).encode("ascii", "replace"))
         if self.header is None:
             return incoming
         values = {value for name, value in headers if name == self.header}
         if len(values) > 1:
             raise BadRequest(Message("the header %(name)s contains more than one host", name=self.header.decode()))
-        return _host(values.pop()) if any(values) else incoming
+        return _validate_host(values.pop()) if any(values) else incoming
 
 
-def own_name(url: Url) -> bytes | None:
+def upstream_hostname(url: Url) -> bytes | None:
     """Host name of an upstream; an address has no name of its own, so the Host that came in passes."""
     return None if parse_ip(url.host.strip("[]")) else url.host_port.encode("ascii")
 
 
-def _host(named: bytes) -> bytes:
+def _validate_host(named: bytes) -> bytes:
     """The one door for a Host that a client has a say in: what is no host name with an optional port is refused."""
     host, port = canonical_host(named)
     return (host if port is None else f"{host}:{port}").encode("ascii")

@@ -9,7 +9,7 @@ from foundation.crypto.sealing import Sealer
 from foundation.errors import SealError
 
 WINDOW = 30.0  # seconds
-TOO_MANY = 3
+MAX_SIGN_INS = 3
 
 
 class SignInLoops:
@@ -23,14 +23,14 @@ class SignInLoops:
         self._secure = options.cookie_secure
         self._sealer = Sealer(options.cookie_secret, "sign-in count")
 
-    def completed(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> str:
+    def record_completion(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> str:
         """Set-Cookie value after one more completed sign-in."""
         count = self._count(cookie_headers, host_port, now)
         value = self._sealer.seal({"n": count + 1}, audience=host_port, expires_at=now + WINDOW)
         return cookies.set_cookie(self._name, value, max_age=int(WINDOW), secure=self._secure)
 
     def is_looping(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> bool:
-        return self._count(cookie_headers, host_port, now) >= TOO_MANY
+        return self._count(cookie_headers, host_port, now) >= MAX_SIGN_INS
 
     def clear(self) -> str:
         return cookies.set_cookie(self._name, "", max_age=0, secure=self._secure)

@@ -6,7 +6,7 @@ from urllib.parse import unquote_plus
 from config.options import Options
 from foundation.values import parse_ip
 
-QUERY_KEY = "gate_jwt"
+JWT_PARAM = "gate_jwt"
 LOCALHOST = "localhost"
 # It travels in sealed URLs, one of them inside a cookie of 4 KiB.
 MAX_LENGTH = 800
@@ -23,16 +23,16 @@ _URL = re.compile(
 
 
 # enforcement-point: Sign-in and sign-out: Redirects of programmatic login
-class Programs:
+class RedirectUriAllowlist:
     """Programs' redirect URIs.  `programmatic_redirect_domain_whitelist`: whole hosts.  https, or http on this machine's own addresses."""
 
     def __init__(self, options: Options):
         self._hosts = frozenset(host.lower() for host in options.programmatic_redirect_domain_whitelist)
 
-    def redirect_uri(self, url: str) -> str | None:
+    def validate(self, url: str) -> str | None:
         """Redirect URI, where a token may go there; None otherwise."""
         match = _URL.fullmatch(url) if len(url) <= MAX_LENGTH else None
-        if match is None or int(match["port"] or 1) > MAX_PORT or _names_a_token(url):
+        if match is None or int(match["port"] or 1) > MAX_PORT or _has_token_param(url):
             return None
         host = (match["name"] or match["address"]).lower()
         is_local = _is_loopback(host)
@@ -41,13 +41,13 @@ class Programs:
         return url if host in self._hosts or (is_local and LOCALHOST in self._hosts) else None
 
 
-def with_token(redirect_uri: str, token: str) -> str:
-    return f"{redirect_uri}{'&' if '?' in redirect_uri else '?'}{QUERY_KEY}={token}"
+def append_token(redirect_uri: str, token: str) -> str:
+    return f"{redirect_uri}{'&' if '?' in redirect_uri else '?'}{JWT_PARAM}={token}"
 
 
-def _names_a_token(url: str) -> bool:
+def _has_token_param(url: str) -> bool:
     """The program would find two, and take whichever it reads first."""
-    return any(unquote_plus(pair.partition("=")[0]) == QUERY_KEY for pair in url.partition("?")[2].split("&"))
+    return any(unquote_plus(pair.partition("=")[0]) == JWT_PARAM for pair in url.partition("?")[2].split("&"))
 
 
 def _is_loopback(host: str) -> bool:

@@ -9,22 +9,22 @@ from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
 from proxy.incoming_request import IncomingRequest
-from proxy.rewriting.target import without_token
+from proxy.rewriting.target import strip_token
 
 # The provider attempt's cookie must hold the URL too, and browsers keep cookies up to 4,096 bytes (RFC 6265 6.1).
 MAX_RETURN_URL = 2000
 CALLBACK_PATH = "/.gate/callback/"
 
 
-class SignInRedirects:
+class SignInUrls:
     def __init__(self, options: Options):
         self._sign_in_url = f"{options.authenticate_service_url.origin}/.gate/sign_in"
         self._signer = UrlSigner(options)
         self._attempts = SignInAttempts(options, "route")
         self._session_cookies = SessionCookies(options)
 
-    def begin(
-        self, incoming: IncomingRequest, scheme: str, now: float, route: Route | None = None, *, own_page: str = ""
+    def start(
+        self, incoming: IncomingRequest, scheme: str, now: float, route: Route | None = None, *, return_path: str = ""
     ) -> tuple[str, list[str]]:
         """Location and Set-Cookie values: a signed URL of the authenticate service, and this browser's attempt; what may stand in the way
         of its session goes.
@@ -36,37 +36,37 @@ class SignInRedirects:
         attempt_id, set_cookies = self._attempts.start({}, host_port, incoming.cookies, now)
         set_cookies += self._session_cookies.clear_conflicting(incoming.cookies, host_port, incoming.request.path)
         params = {
-            "gate_redirect_uri": f"{scheme}://{host_port}{own_page}" if own_page else return_url(incoming, scheme),
+            "gate_redirect_uri": f"{scheme}://{host_port}{return_path}" if return_path else return_url(incoming, scheme),
             "gate_attempt": attempt_id,
-            **_asked(route),
+            **_step_up_params(route),
         }
         return self._signer.sign(self._sign_in_url, params, now), set_cookies
 
-    def for_program(self, origin: str, redirect_uri: str, now: float, route: Route | None = None, providers: Iterable[str] = ()) -> str:
+    def for_client(self, origin: str, redirect_uri: str, now: float, route: Route | None = None, providers: Iterable[str] = ()) -> str:
         """URL that a program opens in its person's browser, who is asked there; good for five minutes.  `route` asks what a sign-in must
         be, `providers` are those of its host where it is not known which route the program means.
         """
         params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{CALLBACK_PATH}", "gate_programmatic": "true"}
-        named = {} if route is not None else _named(providers)
-        return self._signer.sign(self._sign_in_url, params | _asked(route) | named, now)
+        named = {} if route is not None else _provider_params(providers)
+        return self._signer.sign(self._sign_in_url, params | _step_up_params(route) | named, now)
 
 
-def _asked(route: Route | None) -> dict[str, str]:
+def _step_up_params(route: Route | None) -> dict[str, str]:
     asked: dict[str, str] = {}
     if route is not None and route.acr_values:
         asked["gate_acr_values"] = " ".join(route.acr_values)
     if route is not None and route.max_age is not None:
         asked["gate_max_age"] = str(int(route.max_age.total_seconds()))
-    return asked | _named(route.identity_providers if route is not None else ())
+    return asked | _provider_params(route.identity_providers if route is not None else ())
 
 
-def _named(providers: Iterable[str]) -> dict[str, str]:
+def _provider_params(providers: Iterable[str]) -> dict[str, str]:
     return {"gate_providers": ids} if (ids := " ".join(providers)) else {}
 
 
 def step_up_challenge(route: Route, reason: str) -> str:
     """WWW-Authenticate challenge for a program whose person must sign in in a stronger way (RFC 9470)."""
-    asked = {name.removeprefix("gate_"): value for name, value in _asked(route).items() if name != "gate_providers"}
+    asked = {name.removeprefix("gate_"): value for name, value in _step_up_params(route).items() if name != "gate_providers"}
     return challenge(error="insufficient_user_authentication", error_description=reason, **asked)
 
 
@@ -75,7 +75,7 @@ def return_url(incoming: IncomingRequest, scheme: str) -> str:
     request = incoming.request
     origin = f"{scheme}://{request.host_port}"
     # A token that did not let anybody in is a secret all the same.
-    kept = without_token(request.query.encode("latin-1")).decode("latin-1")
+    kept = strip_token(request.query.encode("latin-1")).decode("latin-1")
     query = f"?{kept}" if kept else ""
     for url in (f"{origin}{request.path}{query}", f"{origin}{request.path}"):
         if len(url) <= MAX_RETURN_URL:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from foundation.web.asgi_types import Header
 from proxy.listener.http1.request_head import HTTP_1_1_REQUIRED, RequestHead, RequestRejected, parse_head
-from proxy.websocket.handshake import PREFIX
+from proxy.websocket.handshake import SEC_WEBSOCKET
 
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 # These bytes in a parsed field would change the message when it is serialized again.
@@ -85,7 +85,7 @@ def _join_cookies(headers: Iterable[Header], version: str) -> list[Header]:
 def _handshake_headers(scope: Mapping[str, Any]) -> list[Header]:
     """Return the headers of a new handshake, because the server has handled the client's own, including compression."""
     client_headers = [
-        pair for pair in scope["headers"] if pair[0].lower() not in _HANDSHAKE_HEADERS and not pair[0].lower().startswith(PREFIX)
+        pair for pair in scope["headers"] if pair[0].lower() not in _HANDSHAKE_HEADERS and not pair[0].lower().startswith(SEC_WEBSOCKET)
     ]
     handshake = [(b"upgrade", b"websocket"), (b"connection", b"Upgrade"), (b"sec-websocket-version", b"13")]
     handshake.append((b"sec-websocket-key", base64.b64encode(os.urandom(16))))

@@ -14,12 +14,12 @@ from proxy.listener.http1.exchange import TUNNEL_EXTENSION
 from proxy.listener.http1.response_head import ResponseHead
 from proxy.third_party_asgi.strict_scope import strict_scope
 from proxy.websocket.frames import (
-    ABNORMAL,
+    ABNORMAL_CLOSURE,
     BINARY,
-    BROKEN,
     CLOSE,
+    INTERNAL_ERROR,
     INVALID_TEXT,
-    NO_STATUS,
+    NO_STATUS_RECEIVED,
     NORMAL,
     PING,
     PONG,
@@ -29,7 +29,7 @@ from proxy.websocket.frames import (
     client_close,
     client_frame,
 )
-from proxy.websocket.handshake import PREFIX
+from proxy.websocket.handshake import SEC_WEBSOCKET
 
 DENIAL = "websocket.http.response"
 # Queued bytes from the upstream from which it is not read; the relay bounds a single message.
@@ -96,7 +96,7 @@ class AsgiWebsocketClient:
         if self._disconnected.done():
             raise ConnectionResetError("the client has gone")
         chosen = [value.decode("ascii") for name, value in response_headers if name == b"sec-websocket-protocol"]
-        others = [pair for pair in response_headers if not pair[0].startswith(PREFIX)]
+        others = [pair for pair in response_headers if not pair[0].startswith(SEC_WEBSOCKET)]
         self._put({"type": "websocket.accept", "subprotocol": chosen[0] if chosen else None, "headers": others})
         self._side, self.status = protocol, 101
         return self, b""
@@ -146,7 +146,7 @@ class AsgiWebsocketClient:
         side, was_closed = self._side, self._is_closed
         self._finish()
         if side is not None and not was_closed:
-            if code == ABNORMAL:
+            if code == ABNORMAL_CLOSURE:
                 side.connection_lost(None)
             else:
                 side.data_received(client_close(code))
@@ -157,7 +157,7 @@ class AsgiWebsocketClient:
             try:
                 await send(message)
             except OSError:  # ASGI: the client has gone
-                self.on_disconnect(ABNORMAL)
+                self.on_disconnect(ABNORMAL_CLOSURE)
                 return
             self._queued -= _size(message)
             if self._queued < MAX_QUEUED_BYTES and not self._drained.is_set():
@@ -169,7 +169,9 @@ class AsgiWebsocketClient:
         """Close if open: deny a handshake, or close a WebSocket with code 1011."""
         if not self._is_closed:
             self._put(
-                {"type": "websocket.close", "code": self._close_code(BROKEN)} if self._side is not None else {"type": "websocket.close"}
+                {"type": "websocket.close", "code": self._close_code(INTERNAL_ERROR)}
+                if self._side is not None
+                else {"type": "websocket.close"}
             )
             self._finish()
 
@@ -182,7 +184,7 @@ class AsgiWebsocketClient:
     def _dispatch(self, message: FrameMessage) -> None:
         match message.opcode:
             case _ if message.opcode == CLOSE:
-                code = NORMAL if message.close_code == NO_STATUS else message.close_code
+                code = NORMAL if message.close_code == NO_STATUS_RECEIVED else message.close_code
                 self._put({"type": "websocket.close", "code": self._close_code(code), "reason": message.close_reason})
                 self._finish()
                 self._reply_upstream(client_close(message.close_code))

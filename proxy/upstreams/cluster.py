@@ -13,7 +13,7 @@ from config.routes.route import Route
 from config.routes.upstreams.upstream_health import HealthCheck
 from foundation.errors import UpstreamError
 from foundation.telemetry import metrics
-from proxy.rewriting.target import own_name
+from proxy.rewriting.target import upstream_hostname
 from proxy.upstreams import upstream_tls
 from proxy.upstreams.load_balancing import HashTable, balancer
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
@@ -22,7 +22,7 @@ from proxy.upstreams.outliers import OutlierDetector, OutlierState
 log = structlog.get_logger(__name__)
 
 # Of one request, where upstreams can't be connected to: the first choice and two others.
-MOST_TRIES = 3
+MAX_ATTEMPTS = 3
 
 
 class NoHealthyUpstream(UpstreamError):
@@ -48,23 +48,23 @@ class MemberState:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Member:
+class ClusterMember:
     """Member of a cluster.  `host` is its own name, None for an address; `http2` is how it is verified where it speaks HTTP/2."""
 
     name: str
     upstream: Upstream
-    host: bytes | None
+    hostname: bytes | None
     checks: tuple[HealthCheck, ...] = ()
     http2: ssl.SSLContext | None = None
-    standing: MemberState = field(default_factory=MemberState)
+    state: MemberState = field(default_factory=MemberState)
 
 
 class Cluster:
-    def __init__(self, route: Route, members: tuple[Member, ...], draw: random.Random, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, route: Route, members: tuple[ClusterMember, ...], draw: random.Random, clock: Callable[[], float] = time.monotonic):
         self.members = members
         self._clock = clock
         self._detector = None if route.outlier_detection is None else OutlierDetector(route.outlier_detection, draw)
-        self._is_watched = self._detector is not None or bool(route.health_checks)
+        self._has_checks = self._detector is not None or bool(route.health_checks)
         self._balancer = balancer(route, tuple(member.name for member in members), draw)
         self._all = tuple(range(len(members)))
         self.ejections: Counter[str] = Counter()  # by reason
@@ -73,21 +73,21 @@ class Cluster:
     def choose(self, key: bytes = b"", without: Collection[int] = ()) -> int:
         """Index of the member to ask.  Raises NoHealthyUpstream."""
         eligible = tuple(index for index in self._all if index not in without) if without else self._all
-        if self._is_watched:
+        if self._has_checks:
             now = self._clock()
-            eligible = tuple(index for index in eligible if self.members[index].standing.is_available(now))
+            eligible = tuple(index for index in eligible if self.members[index].state.is_available(now))
         if not eligible:
             raise NoHealthyUpstream("no upstream of the route is healthy")
         if len(eligible) == 1:
             return eligible[0]
-        return self._balancer.choose(eligible, [member.standing.active for member in self.members], key)
+        return self._balancer.choose(eligible, [member.state.active for member in self.members], key)
 
-    def answered(self, index: int, status: int) -> None:
+    def record_response(self, index: int, status: int) -> None:
         """Note the outcome of a request, for outlier detection."""
         if self._detector is None:
             return
-        outliers = [member.standing.outlier for member in self.members]
-        for out, reason in self._detector.answered(outliers, index, status, self._clock()):
+        outliers = [member.state.outlier for member in self.members]
+        for out, reason in self._detector.record_response(outliers, index, status, self._clock()):
             name = self.members[out].name
             metrics.upstream_ejections.labels(name).inc()
             self.ejections[reason] += 1
@@ -96,19 +96,19 @@ class Cluster:
     def available(self) -> int:
         """Number of members that may be asked."""
         now = self._clock()
-        return sum(member.standing.is_available(now) for member in self.members)
+        return sum(member.state.is_available(now) for member in self.members)
 
     def ejected(self) -> int:
         now = self._clock()
-        return sum(member.standing.outlier.is_out(now) for member in self.members)
+        return sum(member.state.outlier.is_ejected(now) for member in self.members)
 
-    def health(self, member: Member) -> str:
+    def health(self, member: ClusterMember) -> str:
         """Health of one member, in words."""
-        if not member.standing.is_healthy:
+        if not member.state.is_healthy:
             return "unhealthy"
-        if member.standing.outlier.is_out(self._clock()):
+        if member.state.outlier.is_ejected(self._clock()):
             return "ejected"
-        return "healthy" if self._is_watched else "not checked"
+        return "healthy" if self._has_checks else "not checked"
 
 
 class ClusterSelection:
@@ -128,39 +128,39 @@ class ClusterSelection:
         return self._member.upstream
 
     @property
-    def host(self) -> bytes | None:
-        return self._member.host
+    def hostname(self) -> bytes | None:
+        return self._member.hostname
 
-    def begin(self) -> None:
-        self._member.standing.active += 1
+    def start(self) -> None:
+        self._member.state.active += 1
 
-    def end(self, status: int | None) -> None:
+    def finish(self, status: int | None) -> None:
         """End of the request.  `status` is that of the answer, or of the error that stood in for one; None where the client left first."""
-        self._member.standing.active -= 1
+        self._member.state.active -= 1
         if status is not None:
-            self._cluster.answered(self._tried[-1], status)
+            self._cluster.record_response(self._tried[-1], status)
 
-    def move_on(self, request: OutgoingRequest) -> bool:
+    def retry_next_member(self, request: OutgoingRequest) -> bool:
         """Retry: nobody could be reached here, so nothing was sent: take the request to another upstream, if there is one."""
-        if not self.take_another():
+        if not self.select_next():
             return False
         request.upstream = self.upstream
         if self._other_host is not None:
-            request.headers = [(b"host", self.host or self._other_host), *request.headers[1:]]
+            request.headers = [(b"host", self.hostname or self._other_host), *request.headers[1:]]
         return True
 
-    def take_another(self) -> bool:
+    def select_next(self) -> bool:
         """Move to another upstream; False where there is none left."""
-        if len(self._tried) == min(MOST_TRIES, len(self._cluster.members)):
+        if len(self._tried) == min(MAX_ATTEMPTS, len(self._cluster.members)):
             return False
         try:
             index = self._cluster.choose(self._key, self._tried)
         except NoHealthyUpstream:
             return False
         self._tried.append(index)
-        self.end(NoHealthyUpstream.status)
+        self.finish(NoHealthyUpstream.status)
         self._member = self._cluster.members[index]
-        self.begin()
+        self.start()
         return True
 
 
@@ -169,10 +169,10 @@ class Clusters:
 
     def __init__(self, routes: Iterable[Route], previous: "Clusters | None" = None):
         self._clusters: dict[str, Cluster] = {}
-        self._members: dict[object, Member] = {}
+        self._members: dict[object, ClusterMember] = {}
         draw = random.Random()  # noqa: S311 - who is asked is no secret
         clusters, members = (previous._clusters, previous._members) if previous is not None else ({}, {})
-        for route in filter(_has_choice, routes):
+        for route in filter(_needs_cluster, routes):
             key = _cluster_key(route)
             cluster = self._clusters.get(key) or clusters.get(key)
             if cluster is None:
@@ -182,12 +182,12 @@ class Clusters:
 
     def get(self, route: Route) -> Cluster | None:
         """Cluster of a route; None where there is nothing to choose."""
-        return self._clusters.get(_cluster_key(route)) if _has_choice(route) else None
+        return self._clusters.get(_cluster_key(route)) if _needs_cluster(route) else None
 
-    def members(self) -> Collection[Member]:
+    def members(self) -> Collection[ClusterMember]:
         return self._members.values()
 
-    def _member(self, route: Route, position: int, before: Mapping[object, Member]) -> Member:
+    def _member(self, route: Route, position: int, before: Mapping[object, ClusterMember]) -> ClusterMember:
         upstream = Upstream.build(route, position)
         key = _member_key(route, upstream)
         known = self._members.get(key) or before.get(key)
@@ -195,12 +195,12 @@ class Clusters:
             url = route.to[position].url
             speaks_grpc = upstream.is_ssl() and any(check.grpc_health_check for check in route.health_checks)
             http2 = upstream_tls.client_context(route, "h2") if speaks_grpc else None
-            known = Member(url.origin, upstream, own_name(url), route.health_checks, http2)
+            known = ClusterMember(url.origin, upstream, upstream_hostname(url), route.health_checks, http2)
         self._members[key] = known
         return known
 
 
-def _has_choice(route: Route) -> bool:
+def _needs_cluster(route: Route) -> bool:
     return len(route.to) > 1 or (bool(route.to) and (bool(route.health_checks) or route.outlier_detection is not None))
 
 

@@ -12,14 +12,14 @@ from grpc_health.v1 import health_pb2
 
 from config.routes.upstreams.upstream_health import GrpcHealthCheck
 from proxy.upstreams.outgoing_request import Upstream
-from proxy.upstreams.upstream_errors import Unhealthy
+from proxy.upstreams.upstream_errors import HealthCheckFailed
 
 METHOD = "/grpc.health.v1.Health/Check"
-_MOST_READ = 64 * 1024  # bytes of an answer, which has a dozen
+_MAX_RESPONSE_BYTES = 64 * 1024  # bytes of an answer, which has a dozen
 _PREFIX = struct.Struct(">BI")  # compressed or not, length
 
 
-async def ask_by_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: GrpcHealthCheck, seconds: float) -> None:
+async def check_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: GrpcHealthCheck, seconds: float) -> None:
     """gRPC health check.  Raises Unhealthy unless the answer is SERVING; OSError where there is none, or a step takes over `seconds`."""
     question = health_pb2.HealthCheckRequest(service=check.service_name).SerializeToString()
     headers = {
@@ -38,31 +38,31 @@ async def ask_by_grpc(upstream: Upstream, context: ssl.SSLContext | None, check:
                 "POST", url, content=_PREFIX.pack(0, len(question)) + question, headers=headers, extensions={"sni_hostname": name}
             ) as response,
         ):
-            await _must_serve(response)
+            await _require_serving(response)
     except httpx.HTTPError as error:
         raise OSError(str(error) or type(error).__name__) from error
 
 
-async def _must_serve(response: httpx.Response) -> None:
+async def _require_serving(response: httpx.Response) -> None:
     if response.status_code != httpx.codes.OK:
-        raise Unhealthy(f"status {response.status_code}", at_once=response.status_code == httpx.codes.SERVICE_UNAVAILABLE)
+        raise HealthCheckFailed(f"status {response.status_code}", at_once=response.status_code == httpx.codes.SERVICE_UNAVAILABLE)
     received = b""
     async for chunk in response.aiter_raw():
         received += chunk
-        if len(received) > _MOST_READ:
-            raise Unhealthy("its health response is too long")
+        if len(received) > _MAX_RESPONSE_BYTES:
+            raise HealthCheckFailed("its health response is too long")
     if not received:
-        raise Unhealthy(f"grpc-status {response.headers.get('grpc-status', 'missing')}")
+        raise HealthCheckFailed(f"grpc-status {response.headers.get('grpc-status', 'missing')}")
     try:
         is_compressed, length = _PREFIX.unpack_from(received)
         answer = health_pb2.HealthCheckResponse.FromString(received[_PREFIX.size :])
     except (struct.error, DecodeError):
-        raise Unhealthy("its response is not gRPC") from None
+        raise HealthCheckFailed("its response is not gRPC") from None
     if is_compressed or length != len(received) - _PREFIX.size:
-        raise Unhealthy("its response is not gRPC")
+        raise HealthCheckFailed("its response is not gRPC")
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         at_once = answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
-        raise Unhealthy(f"it returned {_name(answer.status)}", at_once=at_once)
+        raise HealthCheckFailed(f"it returned {_name(answer.status)}", at_once=at_once)
 
 
 def _name(status: int) -> str:

@@ -12,14 +12,14 @@ from foundation.connection_errors import classify_failure
 from foundation.errors import UpstreamError
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
-from proxy.upstreams.cluster import Member
+from proxy.upstreams.cluster import ClusterMember
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.upstream_client import StaleConnection, UpstreamClient
-from proxy.upstreams.upstream_errors import Unhealthy
+from proxy.upstreams.upstream_errors import HealthCheckFailed
 
 log = structlog.get_logger(__name__)
 
-_MOST_READ = 64 * 1024  # bytes of an answer, of which only the status counts, and of a greeting
+_MAX_RESPONSE_BYTES = 64 * 1024  # bytes of an answer, of which only the status counts, and of a greeting
 _UNAVAILABLE = 503
 
 
@@ -33,7 +33,7 @@ class HealthState:
     _in_a_row: int = 0  # results that speak against `is_healthy`
     _is_new: bool = True
 
-    def take(self, *, is_good: bool, at_once: bool = False) -> bool:
+    def record(self, *, is_good: bool, at_once: bool = False) -> bool:
         """Result of a check; true where it changes `is_healthy`."""
         threshold = self.healthy_threshold if is_good else self.unhealthy_threshold
         self._in_a_row = 0 if is_good == self.is_healthy else self._in_a_row + 1
@@ -50,34 +50,34 @@ class HealthChecks:
     def __init__(self, client: UpstreamClient, draw: random.Random | None = None):
         self._client = client
         self._draw = draw or random.Random()  # noqa: S311 - so that checks don't come all at once
-        self._running: dict[Member, list[asyncio.Task[None]]] = {}
+        self._running: dict[ClusterMember, list[asyncio.Task[None]]] = {}
 
-    def use(self, members: Iterable[Member]) -> None:
+    def update(self, members: Iterable[ClusterMember]) -> None:
         wanted = {member for member in members if member.checks}
         for member in self._running.keys() - wanted:
             self._stop(member)
         for member in wanted - self._running.keys():
             metrics.upstream_healthy.labels(member.name).set(1)
             self._running[member] = [
-                spawn(self._watch(member, check, number), name=f"health of {member.name}") for number, check in enumerate(member.checks)
+                spawn(self._run(member, check, number), name=f"health of {member.name}") for number, check in enumerate(member.checks)
             ]
 
     def close(self) -> None:
-        self.use(())
+        self.update(())
 
-    def _stop(self, member: Member) -> None:
+    def _stop(self, member: ClusterMember) -> None:
         for task in self._running.pop(member):
             task.cancel()
         if not any(other.name == member.name for other in self._running):
             metrics.upstream_healthy.remove(member.name)
 
-    async def _watch(self, member: Member, check: HealthCheck, number: int) -> None:
+    async def _run(self, member: ClusterMember, check: HealthCheck, number: int) -> None:
         health = HealthState(check.unhealthy_threshold, check.healthy_threshold)
         await asyncio.sleep(self._draw.random() * check.initial_jitter.total_seconds())
         while True:
-            reason, at_once = await self._result(member, check)
-            if health.take(is_good=not reason, at_once=at_once):
-                _tell(member, number, health.is_healthy, reason)
+            reason, at_once = await self._check(member, check)
+            if health.record(is_good=not reason, at_once=at_once):
+                _publish(member, number, health.is_healthy, reason)
             await asyncio.sleep(self.pause(check, is_healthy=health.is_healthy))
 
     def pause(self, check: HealthCheck, *, is_healthy: bool) -> float:
@@ -85,29 +85,29 @@ class HealthChecks:
         jitter = check.interval_jitter.total_seconds() + interval.total_seconds() * check.interval_jitter_percent / 100
         return interval.total_seconds() + self._draw.random() * jitter
 
-    async def _result(self, member: Member, check: HealthCheck) -> tuple[str, bool]:
+    async def _check(self, member: ClusterMember, check: HealthCheck) -> tuple[str, bool]:
         """(why it failed, "" where it did not; whether that counts at once)."""
         try:
             async with asyncio.timeout(check.timeout.total_seconds()):
                 if check.http_health_check is not None:
-                    await self._ask(member.upstream, check.http_health_check)
+                    await self._check_http(member.upstream, check.http_health_check)
                 elif check.tcp_health_check is not None:
-                    await _talk(member.upstream, check.tcp_health_check)
+                    await _check_tcp(member.upstream, check.tcp_health_check)
                 elif check.grpc_health_check is not None:
-                    from proxy.upstreams.grpc_health import ask_by_grpc  # 2 MiB of protobuf
+                    from proxy.upstreams.grpc_health import check_grpc  # 2 MiB of protobuf
 
-                    await ask_by_grpc(member.upstream, member.http2, check.grpc_health_check, check.timeout.total_seconds())
+                    await check_grpc(member.upstream, member.http2, check.grpc_health_check, check.timeout.total_seconds())
         except TimeoutError:
             return "timeout", False
-        except Unhealthy as error:
-            return str(error), error.at_once
+        except HealthCheckFailed as error:
+            return str(error), error.immediate
         except UpstreamError as error:
             return str(error), False
         except (OSError, asyncio.IncompleteReadError) as error:
             return str(classify_failure(error)), False
         return "", False
 
-    async def _ask(self, upstream: Upstream, check: HttpHealthCheck) -> None:
+    async def _check_http(self, upstream: Upstream, check: HttpHealthCheck) -> None:
         host = check.host or upstream.url.raw_authority
         headers = [(b"host", host.encode("ascii")), (b"user-agent", b"gate-health-check"), (b"accept", b"*/*")]
         request = OutgoingRequest(upstream, "GET", check.path.encode("ascii"), headers)
@@ -117,14 +117,14 @@ class HealthChecks:
             status = await self._status(request, is_fresh=True)
         expected = [(span.start, span.end) for span in check.expected_statuses] or [(200, 201)]
         if status == _UNAVAILABLE or not any(start <= status < end for start, end in expected):
-            raise Unhealthy(f"status {status}", at_once=status == _UNAVAILABLE)
+            raise HealthCheckFailed(f"status {status}", at_once=status == _UNAVAILABLE)
 
     async def _status(self, request: OutgoingRequest, *, is_fresh: bool) -> int:
-        exchange = await self._client.open(request, is_fresh=is_fresh)
+        exchange = await self._client.open(request, force_new=is_fresh)
         try:
             status, _ = await exchange.response()
             received, is_more = 0, True
-            while is_more and received < _MOST_READ:  # so that the connection can be used again
+            while is_more and received < _MAX_RESPONSE_BYTES:  # so that the connection can be used again
                 chunk, is_more = await exchange.read()
                 received += len(chunk)
             return status
@@ -132,7 +132,7 @@ class HealthChecks:
             exchange.close()
 
 
-async def _talk(upstream: Upstream, check: TcpHealthCheck) -> None:
+async def _check_tcp(upstream: Upstream, check: TcpHealthCheck) -> None:
     name = (upstream.server_hostname or upstream.host) if upstream.is_ssl() else None
     context = upstream.ssl if upstream.is_ssl() else None
     reader, writer = await asyncio.open_connection(upstream.host, upstream.port, ssl=context, server_hostname=name)
@@ -142,16 +142,16 @@ async def _talk(upstream: Upstream, check: TcpHealthCheck) -> None:
         received, at = b"", 0
         for part in check.receive:
             while (found := received.find(part.text, at)) < 0:
-                if len(received) > _MOST_READ or not (chunk := await reader.read(_MOST_READ)):
-                    raise Unhealthy("unexpected response")
+                if len(received) > _MAX_RESPONSE_BYTES or not (chunk := await reader.read(_MAX_RESPONSE_BYTES)):
+                    raise HealthCheckFailed("unexpected response")
                 received += chunk
             at = found + len(part.text)
     finally:
         writer.transport.abort()
 
 
-def _tell(member: Member, number: int, is_healthy: bool, reason: str) -> None:
-    standing = member.standing
+def _publish(member: ClusterMember, number: int, is_healthy: bool, reason: str) -> None:
+    standing = member.state
     before = standing.is_healthy
     standing.failing = standing.failing - {number} if is_healthy else standing.failing | {number}
     if standing.is_healthy == before:

@@ -12,7 +12,7 @@ from typing import Protocol
 from config.routes.route import Route
 from config.routes.upstreams.load_balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 
-_MOST_CYCLES = 256
+_MAX_SCHEDULES = 256
 Eligible = tuple[int, ...]  # ascending indexes, at least one
 
 
@@ -32,12 +32,12 @@ class RoundRobin:
         self._credits: dict[Eligible, list[float]] = {}
 
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
-        return self.next(eligible, self._weights)
+        return self.next_index(eligible, self._weights)
 
-    def next(self, eligible: Eligible, weights: Sequence[float]) -> int:
+    def next_index(self, eligible: Eligible, weights: Sequence[float]) -> int:
         credit = self._credits.get(eligible)
         if credit is None:
-            if len(self._credits) == _MOST_CYCLES:
+            if len(self._credits) == _MAX_SCHEDULES:
                 self._credits.clear()
             credit = self._credits[eligible] = [0.0] * len(self._weights)
         best, total = eligible[0], 0.0
@@ -62,7 +62,7 @@ class LeastRequest:
 
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
         if self._robin is not None:
-            return self._robin.next(
+            return self._robin.next_index(
                 eligible, [weight / (1 + busy) ** self._bias for weight, busy in zip(self._weights, active, strict=True)]
             )
         drawn = self._draw.sample(eligible, min(self._choices, len(eligible)))
@@ -89,7 +89,7 @@ class HashTable:
         self._owners, self._positions, self._size = owners, positions, size
 
     def choose(self, eligible: Eligible, active: Sequence[int], key: bytes) -> int:
-        place = hashed(key)
+        place = hash64(key)
         at = place % len(self._owners) if self._positions is None else bisect_left(self._positions, place) % len(self._owners)
         if len(eligible) == self._size:
             return self._owners[at]
@@ -134,7 +134,7 @@ def ring_hash(names: tuple[str, ...], weights: tuple[int, ...], smallest: int, l
     fewest = -(-lightest * smallest // total)  # points of the lightest
     parts, of = (fewest, lightest) if fewest * total <= largest * lightest else (largest, total)
     points = [
-        (hashed(b"%d %s" % (number, name.encode())), index)
+        (hash64(b"%d %s" % (number, name.encode())), index)
         for index, name in enumerate(names)
         for number in range(-(-weights[index] * parts // of))
     ]
@@ -151,7 +151,7 @@ def maglev(names: tuple[str, ...], weights: tuple[int, ...], size: int) -> HashT
     steps = {}
     for index in order:
         name = names[index].encode()
-        steps[index] = (hashed(b"offset " + name) % size, hashed(b"skip " + name) % (size - 1) + 1)
+        steps[index] = (hash64(b"offset " + name) % size, hash64(b"skip " + name) % (size - 1) + 1)
     taken, heaviest, turn, free = dict.fromkeys(order, 0), max(weights), 0, size
     owed = dict.fromkeys(order, 0)
     while free:
@@ -170,5 +170,5 @@ def maglev(names: tuple[str, ...], weights: tuple[int, ...], size: int) -> HashT
     return HashTable(owners, None, len(names))
 
 
-def hashed(data: bytes) -> int:
+def hash64(data: bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big")

@@ -12,7 +12,7 @@ from config.routes.route import Route
 from foundation.errors import UpstreamError
 from foundation.web.asgi_types import Header
 from proxy.rewriting.connection_auth import ConnectionUse
-from proxy.rewriting.response_headers import ResponseHeaders
+from proxy.rewriting.response_headers import ResponseHeaderRules
 from proxy.upstreams import upstream_tls
 from proxy.upstreams.route_statistics import RouteStatistics
 
@@ -76,7 +76,7 @@ class OutgoingRequest:
     is_upgrade: bool = False
     selection: "ClusterSelection | None" = None
     statistics: RouteStatistics | None = None
-    response_headers: ResponseHeaders | None = None
+    response_headers: ResponseHeaderRules | None = None
     connection_use: ConnectionUse = ConnectionUse.SHARED
 
 

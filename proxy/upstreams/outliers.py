@@ -16,12 +16,12 @@ class OutlierState:
 
     ejected_until: float = 0.0
     ejections: int = 0
-    errors: int = 0  # in a row, 500 and above
+    consecutive_errors: int = 0  # in a row, 500 and above
     gateway_failures: int = 0  # in a row
     requests: int = 0  # in this interval
     failures: int = 0
 
-    def is_out(self, now: float) -> bool:
+    def is_ejected(self, now: float) -> bool:
         return now < self.ejected_until
 
 
@@ -31,39 +31,39 @@ class OutlierDetector:
     def __init__(self, settings: OutlierDetection, draw: random.Random):
         self._settings = settings
         self._draw = draw
-        self._interval_began: float | None = None
+        self._interval_started_at: float | None = None
 
-    def answered(self, outliers: Sequence[OutlierState], index: int, status: int, now: float) -> list[tuple[int, str]]:
+    def record_response(self, outliers: Sequence[OutlierState], index: int, status: int, now: float) -> list[tuple[int, str]]:
         """Ejections, (index, reason), of those that are out from now on."""
         settings, outlier = self._settings, outliers[index]
-        out = self._look_back(outliers, now)
+        out = self._on_interval(outliers, now)
         outlier.requests += 1
         outlier.failures += status >= 500
-        outlier.errors = outlier.errors + 1 if status >= 500 else 0
+        outlier.consecutive_errors = outlier.consecutive_errors + 1 if status >= 500 else 0
         outlier.gateway_failures = outlier.gateway_failures + 1 if status in GATEWAY_FAILURES else 0
-        if outlier.errors >= settings.consecutive_5xx:
-            outlier.errors = 0
+        if outlier.consecutive_errors >= settings.consecutive_5xx:
+            outlier.consecutive_errors = 0
             out += self._eject(outliers, index, now, settings.enforcing_consecutive_5xx, "consecutive 5xx")
         if outlier.gateway_failures >= settings.consecutive_gateway_failure:
             outlier.gateway_failures = 0
             out += self._eject(outliers, index, now, settings.enforcing_consecutive_gateway_failure, "consecutive gateway failures")
         return out
 
-    def _look_back(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
+    def _on_interval(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
         """At the end of an interval: rates are compared, and who did well for its length is forgiven one ejection."""
-        if self._interval_began is None:
-            self._interval_began = now
-        if now - self._interval_began < self._settings.interval.total_seconds():
+        if self._interval_started_at is None:
+            self._interval_started_at = now
+        if now - self._interval_started_at < self._settings.interval.total_seconds():
             return []
-        self._interval_began = now
-        out = self._low_rates(outliers, now) + self._high_failures(outliers, now)
+        self._interval_started_at = now
+        out = self._success_rate_outliers(outliers, now) + self._failure_percentage_outliers(outliers, now)
         for outlier in outliers:
-            if not outlier.is_out(now):
+            if not outlier.is_ejected(now):
                 outlier.ejections = max(0, outlier.ejections - 1)
             outlier.requests = outlier.failures = 0
         return out
 
-    def _low_rates(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
+    def _success_rate_outliers(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
         settings = self._settings
         rates = _success_rates(outliers, settings.success_rate_request_volume, now)
         if len(rates) < settings.success_rate_minimum_hosts:
@@ -72,7 +72,7 @@ class OutlierDetector:
         low = [index for index, rate in rates.items() if rate < least]
         return [each for index in low for each in self._eject(outliers, index, now, settings.enforcing_success_rate, "low success rate")]
 
-    def _high_failures(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
+    def _failure_percentage_outliers(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:
         settings = self._settings
         rates = _success_rates(outliers, settings.failure_percentage_request_volume, now)
         if len(rates) < settings.failure_percentage_minimum_hosts:
@@ -82,9 +82,9 @@ class OutlierDetector:
 
     def _eject(self, outliers: Sequence[OutlierState], index: int, now: float, enforcing: int, reason: str) -> list[tuple[int, str]]:
         settings, outlier = self._settings, outliers[index]
-        out = sum(each.is_out(now) for each in outliers)
+        out = sum(each.is_ejected(now) for each in outliers)
         may_be_more = out == 0 or (out + 1) * 100 <= settings.max_ejection_percent * len(outliers)
-        if outlier.is_out(now) or not may_be_more or self._draw.random() * 100 >= enforcing:
+        if outlier.is_ejected(now) or not may_be_more or self._draw.random() * 100 >= enforcing:
             return []
         outlier.ejections += 1
         base, most = settings.base_ejection_time.total_seconds(), settings.max_ejection_time.total_seconds()
@@ -96,5 +96,5 @@ def _success_rates(outliers: Sequence[OutlierState], volume: int, now: float) ->
     return {
         index: 100 - 100 * outlier.failures / outlier.requests
         for index, outlier in enumerate(outliers)
-        if outlier.requests >= volume and not outlier.is_out(now)
+        if outlier.requests >= volume and not outlier.is_ejected(now)
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BUCKETS = (0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000)
 PREFIX = "envoy_cluster_"
 _COUNTER, _GAUGE, _HISTOGRAM = "counter", "gauge", "histogram"
-_SWITCHED = 101
+_SWITCHING_PROTOCOLS = 101
 
 
 def route_label(route: Route) -> str:
@@ -70,32 +70,32 @@ class RouteStatistics:
     def __repr__(self) -> str:
         return f"<RouteStatistics {self.label}: {self.requests} requests>"
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self.requests += 1
         self.active += 1
 
-    def end(self, status: int | None, seconds: float) -> None:
+    def finish(self, status: int | None, seconds: float) -> None:
         """End of a request.  `status` is the upstream's, or that of the error in its place; None where the client left first."""
         self.active -= 1
         if status is None:
             return
         self.codes[status] += 1
-        if status != _SWITCHED:  # hours of a websocket say nothing among durations of requests
+        if status != _SWITCHING_PROTOCOLS:  # hours of a websocket say nothing among durations of requests
             milliseconds = seconds * 1000
             self.buckets[bisect_left(BUCKETS, milliseconds)] += 1
             self.milliseconds += milliseconds
 
-    def refused_for_health(self, status: int) -> None:
+    def record_none_healthy(self, status: int) -> None:
         """Count a request for which there was no upstream that may be asked."""
         self.codes[status] += 1
         self.requests += 1
         self.none_healthy += 1
 
-    def opened(self) -> None:
+    def connection_opened(self) -> None:
         self.connections += 1
         self.open_connections += 1
 
-    def closed(self) -> None:
+    def connection_closed(self) -> None:
         self.open_connections -= 1
 
 
@@ -143,7 +143,7 @@ LABELLED = (
     (DURATION, _HISTOGRAM, "Time from the decision to the end of the response, milliseconds, without WebSockets."),
 )
 # By the reasons of the outlier detector.
-_REASONS = {
+_EJECTION_STATS = {
     "consecutive 5xx": "consecutive_5xx",
     "consecutive gateway failures": "consecutive_gateway_failure",
     "low success rate": "success_rate",
@@ -155,12 +155,12 @@ EJECTIONS: tuple[tuple[str, str, str, Callable[["Cluster"], int]], ...] = (
     (f"{_EJECTIONS}enforced_total", _COUNTER, "Ejections by outlier detection.", lambda c: c.ejections.total()),
     *(
         (f"{_EJECTIONS}enforced_{name}", _COUNTER, f"Ejections because of {reason}.", lambda c, reason=reason: c.ejections[reason])
-        for reason, name in _REASONS.items()
+        for reason, name in _EJECTION_STATS.items()
     ),
 )
 
 
-class StatisticsInForce:
+class ActiveRouteStatistics:
     """Statistics of the routes in force: of a route that a reload takes away nothing is told any more, at once."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class StatisticsInForce:
     def __repr__(self) -> str:
         return f"<StatisticsInForce of {len(self._statistics)} routes>"
 
-    def use(self, statistics: Iterable[RouteStatistics]) -> None:
+    def activate(self, statistics: Iterable[RouteStatistics]) -> None:
         self._statistics = tuple(statistics)
 
     def labels(self) -> dict[str, str]:

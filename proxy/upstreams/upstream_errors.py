@@ -39,61 +39,61 @@ class UpstreamErrors:
 
     def __init__(self) -> None:
         self._last: dict[UpstreamEndpoint, str] = {}
-        self.are_any = False
+        self.has_any = False
 
     def __repr__(self) -> str:
         return f"<UpstreamErrors of {len(self._last)} upstreams>"
 
     def connect_error(self, endpoint: UpstreamEndpoint, error: BaseException) -> UpstreamError:
         """Error to raise where there is no connection."""
-        return self._reported(endpoint, classify_failure(error), str(classify_failure(error)))
+        return self._record(endpoint, classify_failure(error), str(classify_failure(error)))
 
     def response_error(self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
         """Error to raise where a connection brings no answer."""
         trouble = classify_failure(error)
-        return self._reported(endpoint, trouble, malformed(error) if trouble is ConnectFailure.UNKNOWN else str(trouble), kind)
+        return self._record(endpoint, trouble, malformed(error) if trouble is ConnectFailure.UNKNOWN else str(trouble), kind)
 
     def protocol_error(self, endpoint: UpstreamEndpoint, words: str) -> UpstreamError:
-        return self._reported(endpoint, ConnectFailure.UNKNOWN, words)
+        return self._record(endpoint, ConnectFailure.UNKNOWN, words)
 
-    def reported(self, endpoint: UpstreamEndpoint, trouble: ConnectFailure) -> UpstreamError:
+    def record(self, endpoint: UpstreamEndpoint, trouble: ConnectFailure) -> UpstreamError:
         """Note an error as somebody else saw it."""
-        return self._reported(endpoint, trouble, str(trouble))
+        return self._record(endpoint, trouble, str(trouble))
 
     def timeout(self, endpoint: UpstreamEndpoint) -> UpstreamError:
-        return self._reported(endpoint, ConnectFailure.TIMED_OUT, "timed out", UpstreamTimeout)
+        return self._record(endpoint, ConnectFailure.TIMED_OUT, "timed out", UpstreamTimeout)
 
-    def answered(self, endpoint: UpstreamEndpoint) -> None:
+    def record_success(self, endpoint: UpstreamEndpoint) -> None:
         self._last.pop(endpoint, None)
-        self.are_any = bool(self._last)
+        self.has_any = bool(self._last)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget all: the configuration has changed, and with it perhaps the upstreams."""
         self._last.clear()
-        self.are_any = False
+        self.has_any = False
 
-    def of(self, endpoint: UpstreamEndpoint) -> str:
+    def last_error(self, endpoint: UpstreamEndpoint) -> str:
         return self._last.get(endpoint, "")
 
-    def _reported(
+    def _record(
         self, endpoint: UpstreamEndpoint, trouble: ConnectFailure, words: str, kind: type[UpstreamError] = UpstreamError
     ) -> UpstreamError:
         if trouble is ConnectFailure.FD_EXHAUSTED:  # no fault of the upstream's
             report_exhaustion(UPSTREAMS)
-            return FileDescriptorsExhausted(f"upstream {_shown(endpoint)} {words}")
+            return FileDescriptorsExhausted(f"upstream {_format(endpoint)} {words}")
         self._last[endpoint] = words
-        self.are_any = True
-        return kind(f"upstream {_shown(endpoint)} {words}")
+        self.has_any = True
+        return kind(f"upstream {_format(endpoint)} {words}")
 
 
-def _shown(endpoint: UpstreamEndpoint) -> str:
+def _format(endpoint: UpstreamEndpoint) -> str:
     host, port = endpoint
     return host if port is None else f"{host}:{port}"
 
 
-class Unhealthy(Exception):
+class HealthCheckFailed(Exception):
     """Failure of a check; the message says how.  `at_once`: the upstream itself says so, and no threshold is waited for."""
 
     def __init__(self, message: str, *, at_once: bool = False):
         super().__init__(message)
-        self.at_once = at_once
+        self.immediate = at_once

@@ -26,15 +26,15 @@ def _context(skip_verify: bool, custom_ca: bytes | None, certificate: bytes | No
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif custom_ca is not None:
-        _trust_only(context, custom_ca)
+        _load_ca(context, custom_ca)
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if certificate is not None and key is not None:
-        _show(context, certificate, bytes(key))
+        _load_client_certificate(context, certificate, bytes(key))
     return context
 
 
-def _trust_only(context: ssl.SSLContext, custom_ca: bytes) -> None:
+def _load_ca(context: ssl.SSLContext, custom_ca: bytes) -> None:
     """These replace the system's store and never extend it.  Raises ConfigError for what is not PEM."""
     try:
         context.load_verify_locations(cadata=custom_ca.decode("ascii"))
@@ -42,9 +42,9 @@ def _trust_only(context: ssl.SSLContext, custom_ca: bytes) -> None:
         raise ConfigError([Problem("tls_custom_ca", "contains no certificate in PEM form")]) from error
 
 
-def _show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def _load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     try:
-        with _as_file(certificate + b"\n" + key) as path:
+        with _temporary_path(certificate + b"\n" + key) as path:
             # OpenSSL would ask at the terminal for the password of a key that has one.
             context.load_cert_chain(path, password=lambda: b"")
     except (ssl.SSLError, OSError) as error:
@@ -52,7 +52,7 @@ def _show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 @contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
+def _temporary_path(content: bytes) -> Iterator[str]:
     """The ssl module reads certificates from files only; where the system can, this one is in memory and nobody else sees it."""
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("certificate"), "wb") as file:

@@ -10,11 +10,11 @@ from proxy.responses.denials import FORM_GONE_HINT, SIGN_IN_LOOP, SIGN_IN_LOOP_H
 from proxy.service import page_context
 from proxy.sign_in.saved_forms import FIELD
 
-GONE = Message("The form is no longer kept: it was already sent, or more than ten minutes have passed.")
+FORM_GONE = Message("The form is no longer kept: it was already sent, or more than ten minutes have passed.")
 
 
 @require_GET
-async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
+async def form_replay(request: HttpRequest, id: str) -> HttpResponse:
     own = page_context(request)
     incoming, proxy = own.incoming, own.proxy
     now, host_port, origin = proxy.clock(), incoming.request.host_port, proxy.origin_for(incoming.request)
@@ -25,10 +25,10 @@ async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
             return render_error(
                 request, 400, SIGN_IN_LOOP, advice=SIGN_IN_LOOP_HINT, links=links, set_cookies=[proxy.sign_in_loops.clear()]
             )
-        return redirect(*proxy.sign_in_urls.begin(incoming, origin.partition("://")[0], now))
+        return redirect(*proxy.sign_in_urls.start(incoming, origin.partition("://")[0], now))
     form = await proxy.data_plane.saved_forms.load(incoming, id, now)
     if form is None:
-        return render_error(request, 410, GONE, advice=FORM_GONE_HINT, links=((Message("Open the application"), "/"),))
+        return render_error(request, 410, FORM_GONE, advice=FORM_GONE_HINT, links=((Message("Open the application"), "/"),))
     return render_page(
         request,
         "kept_form.html",

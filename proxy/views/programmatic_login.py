@@ -10,16 +10,16 @@ from foundation.errors import SealError
 from foundation.web.message import Message
 from foundation.web.responses import finalize, redirect, render_error
 from proxy.service import page_context
-from proxy.sign_in.redirect_uris import with_token
+from proxy.sign_in.redirect_uris import append_token
 
 log = structlog.get_logger(__name__)
 
-START_AGAIN = Message("Start the sign-in again in the program that led you here.")
-NOT_ALLOWED = Message(
+RESTART_HINT = Message("Start the sign-in again in the program that led you here.")
+INVALID_REDIRECT_URI = Message(
     "This is an invalid redirect URI: gate_redirect_uri must be one http or https URL whose host is in "
     "programmatic_redirect_domain_whitelist; http only to this machine."
 )
-NOT_ALLOWED_ADVICE = Message("Ask your administrator to allow the address of this program.")
+INVALID_REDIRECT_URI_HINT = Message("Ask your administrator to allow the address of this program.")
 
 
 @require_http_methods(["GET"])
@@ -27,16 +27,16 @@ async def login(request: HttpRequest) -> HttpResponse:
     """View at the URL that the program opens in its person's browser.  Nothing is given to anybody here."""
     own = page_context(request)
     given = request.GET.getlist("gate_redirect_uri")
-    redirect_uri = own.proxy.redirect_uris.redirect_uri(given[0]) if len(given) == 1 else None
+    redirect_uri = own.proxy.redirect_uris.validate(given[0]) if len(given) == 1 else None
     if redirect_uri is None:
-        return render_error(request, 400, NOT_ALLOWED, advice=NOT_ALLOWED_ADVICE)
+        return render_error(request, 400, INVALID_REDIRECT_URI, advice=INVALID_REDIRECT_URI_HINT)
     route = own.proxy.tunnel_route(own.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
     asked, providers = own.incoming.request, own.proxy.providers_for(own.incoming.request)
-    url = own.proxy.sign_in_urls.for_program(own.proxy.origin_for(asked), redirect_uri, own.proxy.clock(), route, providers)
+    url = own.proxy.sign_in_urls.for_client(own.proxy.origin_for(asked), redirect_uri, own.proxy.clock(), route, providers)
     return finalize(HttpResponse(url, content_type="text/plain; charset=utf-8"))
 
 
-async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpResponse:
+async def deliver_token(request: HttpRequest, hand_overs: list[str]) -> HttpResponse:
     """Hand-over of a token to the program.  No cookie is set: this browser may be another's than who agreed, and must not become theirs."""
     own = page_context(request)
     now, host_port = own.proxy.clock(), own.incoming.request.host_port
@@ -45,17 +45,17 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
             raise SealError("the link carries no sign-in")
         hand_over = own.proxy.programmatic_handoffs.open(hand_overs[0], host_port, now)
     except SealError:
-        return _refused(request, Message("This sign-in link of a program is not valid here, or has expired."))
+        return _deny(request, Message("This sign-in link of a program is not valid here, or has expired."))
     # Judged anew: whom the configuration trusted when the program began, it may not trust any more.
-    redirect_uri = own.proxy.redirect_uris.redirect_uri(hand_over.redirect_uri)
+    redirect_uri = own.proxy.redirect_uris.validate(hand_over.redirect_uri)
     if redirect_uri is None:
-        return _refused(request, Message("The program of this sign-in is no longer allowed."))
+        return _deny(request, Message("The program of this sign-in is no longer allowed."))
     if not await consume_once(own.broker, f"program/{hand_over.id}", hand_over.expires_at):
-        return _refused(request, Message("This sign-in link of a program was already used."))
+        return _deny(request, Message("This sign-in link of a program was already used."))
     record = await own.broker.get(SESSION, hand_over.session_id)
     session = own.proxy.sessions.read(record) if record is not None else None
     if session is None:
-        return _refused(request, Message("The session that this sign-in is for has ended."))
+        return _deny(request, Message("The session that this sign-in is for has ended."))
     token = own.proxy.programmatic_tokens.seal(session.id, host_port, now, session.expires_at)
     log.info(
         "client token issued",
@@ -65,10 +65,10 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
         program=redirect_uri.partition("?")[0],
         request_id=own.incoming.request_id,
     )
-    return redirect(with_token(redirect_uri, token))
+    return redirect(append_token(redirect_uri, token))
 
 
-def _refused(request: HttpRequest, reason: str) -> HttpResponse:
+def _deny(request: HttpRequest, reason: str) -> HttpResponse:
     own = page_context(request)
     log.info("client token denied", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
-    return render_error(request, 400, reason, advice=START_AGAIN)
+    return render_error(request, 400, reason, advice=RESTART_HINT)

@@ -19,14 +19,14 @@ from foundation.web.responses import redirect, render_error
 from proxy.planes.original_request import parse_original_url
 from proxy.responses.denials import SIGN_IN_LOOP, SIGN_IN_LOOP_HINT
 from proxy.service import page_context
-from proxy.views.programmatic_login import hand_to_program
+from proxy.views.programmatic_login import deliver_token
 
 log = structlog.get_logger(__name__)
 
 FORWARD_AUTH_LOOP_ADVICE = Message(
     "%(advice)s Another cause is a front proxy that does not pass the Cookie header to gate.", advice=SIGN_IN_LOOP_HINT
 )
-START_AGAIN = Message("Open the application again to sign in.")
+RESTART_HINT = Message("Open the application again to sign in.")
 
 
 @require_http_methods(["GET"])
@@ -38,46 +38,46 @@ async def callback(request: HttpRequest) -> HttpResponse:
     own = page_context(request)
     tokens = request.GET.getlist("gate_session")
     if request.GET.get("gate_programmatic") == "true":
-        return await hand_to_program(request, tokens)
+        return await deliver_token(request, tokens)
     try:
         if len(tokens) != 1:
             raise SealError("the link carries no sign-in")
         hand_over = own.proxy.handoffs.open(tokens[0], own.incoming.request.host_port, own.proxy.clock())
     except SealError:
-        return await _continue_or_refuse(request, "/", Message("This sign-in link is not valid here, or has expired."))
+        return await _resume_or_deny(request, "/", Message("This sign-in link is not valid here, or has expired."))
     if _origin(hand_over.redirect_uri) != own.proxy.origin_for(own.incoming.request):
-        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
-    return await _accept(request, hand_over)
+        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=RESTART_HINT)
+    return await _establish_session(request, hand_over)
 
 
-async def _accept(request: HttpRequest, hand_over: Handoff) -> HttpResponse:
+async def _establish_session(request: HttpRequest, hand_over: Handoff) -> HttpResponse:
     own = page_context(request)
     now, host_port = own.proxy.clock(), own.incoming.request.host_port
     attempt = own.proxy.sign_in_attempts.find(hand_over.attempt_id, own.incoming.cookies, host_port, now)
     if attempt is None:
-        return await _continue_or_refuse(
+        return await _resume_or_deny(
             request,
             hand_over.redirect_uri,
             Message("This sign-in was started in another browser or has expired, or your browser does not keep cookies of this site."),
         )
     if not await consume_once(own.broker, f"hand-over/{hand_over.id}", hand_over.expires_at):
-        return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This sign-in link was already used."))
+        return await _resume_or_deny(request, hand_over.redirect_uri, Message("This sign-in link was already used."))
     record = await own.broker.get(SESSION, hand_over.session_id)
     session = own.proxy.sessions.read(record) if record is not None else None
     if session is None:
-        return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This session has ended."))
+        return await _resume_or_deny(request, hand_over.redirect_uri, Message("This session has ended."))
     cookies = own.proxy.session_cookies
     log.info("session established", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
     set_cookies = [
         *cookies.clear_conflicting(own.incoming.cookies, host_port, own.incoming.request.path),
         *cookies.set_cookies(session.id, host_port, issued_at=now, expires_at=session.expires_at, now=now),
         own.proxy.sign_in_attempts.clear(hand_over.attempt_id),
-        own.proxy.sign_in_loops.completed(own.incoming.cookies, host_port, now),
+        own.proxy.sign_in_loops.record_completion(own.incoming.cookies, host_port, now),
     ]
     return redirect(hand_over.redirect_uri, set_cookies)
 
 
-async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) -> HttpResponse:
+async def _resume_or_deny(request: HttpRequest, target: str, reason: str) -> HttpResponse:
     """Back button, second tab, old bookmark: whoever has a session here already just goes on."""
     own = page_context(request)
     if target != "/" and _origin(target) != own.proxy.origin_for(own.incoming.request):
@@ -85,7 +85,7 @@ async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) ->
     if await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None:
         return redirect(target)
     log.info("session transfer rejected", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
-    return render_error(request, 400, reason, advice=START_AGAIN, links=((Message("Open the application"), target),))
+    return render_error(request, 400, reason, advice=RESTART_HINT, links=((Message("Open the application"), target),))
 
 
 @require_http_methods(["GET"])
@@ -100,23 +100,23 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
         route = own.authorize.routes.match(asked)
     except BadRequest as error:
-        return render_error(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.message), advice=START_AGAIN)
+        return render_error(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.message), advice=RESTART_HINT)
     if target.origin != proxy.origin_for(incoming.request):
-        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
+        return render_error(request, 400, Message("This sign-in link leads to another site."), advice=RESTART_HINT)
     now, host_port = proxy.clock(), incoming.request.host_port
     if proxy.sign_in_loops.is_looping(incoming.cookies, host_port, now):
         links = ((Message("Try again"), target.url),)
         return render_error(
             request, 400, SIGN_IN_LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.sign_in_loops.clear()]
         )
-    if await _may_return(request, asked, route):
+    if await _is_signed_in(request, asked, route):
         # Just signed in, in another tab; or this cookie does not reach us when the front proxy asks, which is a loop.
-        return redirect(target.url, [proxy.sign_in_loops.completed(incoming.cookies, host_port, now)])
-    location, set_cookies = proxy.sign_in_urls.begin(replace(incoming, request=asked), target.scheme, now, route.route if route else None)
+        return redirect(target.url, [proxy.sign_in_loops.record_completion(incoming.cookies, host_port, now)])
+    location, set_cookies = proxy.sign_in_urls.start(replace(incoming, request=asked), target.scheme, now, route.route if route else None)
     return redirect(location, set_cookies)
 
 
-async def _may_return(request: HttpRequest, asked: PolicyRequest, route: CompiledRoute | None) -> bool:
+async def _is_signed_in(request: HttpRequest, asked: PolicyRequest, route: CompiledRoute | None) -> bool:
     """Is somebody signed in here, and as strongly as the route asks?"""
     own = page_context(request)
     if route is None or not route.authentication_requirements:
@@ -138,7 +138,7 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET"])
-async def assertion(request: HttpRequest) -> HttpResponse:
+async def jwt(request: HttpRequest) -> HttpResponse:
     """Attestation JWT that upstreams of this host receive, for whoever is signed in here."""
     own = page_context(request)
     attestation = await own.authorize.attest(own.incoming.request, own.incoming.cookies)

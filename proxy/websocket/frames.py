@@ -5,13 +5,21 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-FRAME_BYTES = 16 * 1024 * 1024
-MESSAGE_BYTES = 16 * 1024 * 1024
-CONTROL_BYTES = 125
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+MAX_CONTROL_BYTES = 125
 
 # RFC 6455 7.4.1; the two that no frame may have, say that it had none, and that there was no Close frame.
-NORMAL, GOING_AWAY, PROTOCOL_ERROR, INVALID_TEXT, POLICY, TOO_BIG, BROKEN = 1000, 1001, 1002, 1007, 1008, 1009, 1011
-NO_STATUS, ABNORMAL = 1005, 1006
+NORMAL, GOING_AWAY, PROTOCOL_ERROR, INVALID_TEXT, POLICY_VIOLATION, MESSAGE_TOO_BIG, INTERNAL_ERROR = (
+    1000,
+    1001,
+    1002,
+    1007,
+    1008,
+    1009,
+    1011,
+)
+NO_STATUS_RECEIVED, ABNORMAL_CLOSURE = 1005, 1006
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 _FIN, _RSV, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
@@ -20,7 +28,7 @@ _MASK_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class FrameFault:
+class FrameError:
     """Refusal of a frame, and why; `code` is the status of the Close frame that says so."""
 
     code: int
@@ -28,7 +36,7 @@ class FrameFault:
 
 
 # enforcement-point: Upstream requests: WebSocket frames
-class FrameWalker:
+class FrameScanner:
     """Frame parser of one direction.  `feed` gives back what may pass: up to the first refused frame, or to the end of a Close frame.
 
     A header of which only a part has arrived is held back, so that what has passed ends within a payload or between two frames.
@@ -43,12 +51,12 @@ class FrameWalker:
         "_mask",
         "_message",
         "_message_bytes",
-        "fault",
+        "close_seen",
+        "error",
         "frames",
-        "has_closed",
     )
 
-    def __init__(self, *, is_masked: bool, allows_rsv: bool, frame_bytes: int = FRAME_BYTES, message_bytes: int = MESSAGE_BYTES):
+    def __init__(self, *, is_masked: bool, allows_rsv: bool, frame_bytes: int = MAX_FRAME_BYTES, message_bytes: int = MAX_MESSAGE_BYTES):
         self._mask = _MASKED if is_masked else 0
         self._allows_rsv = allows_rsv
         self._frame_bytes = frame_bytes
@@ -58,11 +66,11 @@ class FrameWalker:
         self._message = 0
         self._is_fragmented = False
         self.frames = 0
-        self.fault: FrameFault | None = None
-        self.has_closed = False
+        self.error: FrameError | None = None
+        self.close_seen = False
 
     @property
-    def is_between_frames(self) -> bool:
+    def is_at_frame_boundary(self) -> bool:
         return self._left == 0
 
     def feed(self, data: bytes) -> bytes:
@@ -70,13 +78,13 @@ class FrameWalker:
             data, self._held = self._held + data, b""
         at, end = self._left, len(data)
         while at < end:
-            if self.has_closed or self.fault is not None:
+            if self.close_seen or self.error is not None:
                 # RFC 6455 5.5.1: nothing follows a Close frame.
                 data, end = data[:at], at
                 break
             size = self._frame(data, at, end)
             if size == 0:
-                if self.fault is None:
+                if self.error is None:
                     self._held = data[at:]
                 data, end = data[:at], at
                 break
@@ -84,7 +92,7 @@ class FrameWalker:
         self._left = at - end
         return data
 
-    def finish_frame(self, data: bytes) -> bytes:
+    def drain_frame(self, data: bytes) -> bytes:
         """Bytes of `data` that still belong to the current frame.  The rest is walked, so that a Close is noticed, and may not pass."""
         passed, rest = data[: self._left], data[self._left :]
         self._left -= len(passed)
@@ -99,7 +107,7 @@ class FrameWalker:
         first, second = data[at], data[at + 1]
         length = second & _LENGTH
         header = 2
-        if length > CONTROL_BYTES:
+        if length > MAX_CONTROL_BYTES:
             header = 4 if length == 126 else 10
             if end - at < header:
                 return 0
@@ -122,18 +130,18 @@ class FrameWalker:
             if not first & _FIN or header > 2:
                 self._refuse(PROTOCOL_ERROR, "a control frame is fragmented or too long")
             else:
-                self.has_closed = opcode == CLOSE
+                self.close_seen = opcode == CLOSE
         elif (opcode == CONTINUATION) != self._is_fragmented:
             self._refuse(PROTOCOL_ERROR, "the fragments of a message are out of order")
         else:
             self._message = self._message + length if self._is_fragmented else length
             self._is_fragmented = not first & _FIN
             if length > self._frame_bytes or self._message > self._message_bytes:
-                self._refuse(TOO_BIG, "a message is too big")
-        return self.fault is None
+                self._refuse(MESSAGE_TOO_BIG, "a message is too big")
+        return self.error is None
 
     def _refuse(self, code: int, reason: str) -> int:
-        self.fault = FrameFault(code, reason)
+        self.error = FrameError(code, reason)
         return 0
 
 
@@ -159,7 +167,7 @@ def close_frame(code: int, reason: str, *, is_masked: bool) -> bytes:
 
 def client_close(code: int) -> bytes:
     """Close frame of a client; without a code where it has said none."""
-    return client_frame(CLOSE, b"") if code == NO_STATUS else close_frame(code, "", is_masked=True)
+    return client_frame(CLOSE, b"") if code == NO_STATUS_RECEIVED else close_frame(code, "", is_masked=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +179,7 @@ class FrameMessage:
 
     @property
     def close_code(self) -> int:
-        return int.from_bytes(self.payload[:2], "big") if len(self.payload) >= 2 else NO_STATUS
+        return int.from_bytes(self.payload[:2], "big") if len(self.payload) >= 2 else NO_STATUS_RECEIVED
 
     @property
     def close_reason(self) -> str:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from foundation.errors import UpstreamError
 from foundation.web.asgi_types import Header
-from proxy.upgrades import HandshakeRefused, Upgrade, by_name, elements
+from proxy.upgrades import HandshakeRefused, Upgrade, group_by_name, list_elements
 from proxy.websocket.relay import Relay
 
 _ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _VERSION = b"13"
 _KEY = re.compile(rb"[A-Za-z0-9+/]{21}[AQgw]==")  # 16 bytes in base64
-PREFIX = b"sec-websocket-"
+SEC_WEBSOCKET = b"sec-websocket-"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Handshake(Upgrade):
     """Handshake as the client offered it; `headers` are its Sec-WebSocket-* as they came."""
 
     protocol = b"websocket"
-    prefix = (PREFIX,)
+    prefix = (SEC_WEBSOCKET,)
 
     key: bytes
     protocols: frozenset[bytes]
@@ -31,9 +31,9 @@ class Handshake(Upgrade):
 
     def for_upstream(self, cleaned: Iterable[Header]) -> list[Header]:
         """Headers of the request that asks the upstream for the same."""
-        return [*super().for_upstream(pair for pair in cleaned if not pair[0].lower().startswith(PREFIX)), *self.headers]
+        return [*super().for_upstream(pair for pair in cleaned if not pair[0].lower().startswith(SEC_WEBSOCKET)), *self.headers]
 
-    def _chosen(self, answer: dict[bytes, list[bytes]]) -> list[Header]:
+    def _negotiated_headers(self, answer: dict[bytes, list[bytes]]) -> list[Header]:
         """RFC 6455 4.1."""
         protocol = answer.get(b"sec-websocket-protocol", [])
         extensions = answer.get(b"sec-websocket-extensions", [])
@@ -43,16 +43,16 @@ class Handshake(Upgrade):
             raise UpstreamError("the upstream chose a subprotocol that was not offered")
         if not self.extensions.issuperset(_extensions(extensions)):
             raise UpstreamError("the upstream chose an extension that was not offered")
-        return [(name, value) for name, values in answer.items() if name.startswith(PREFIX) for value in values]
+        return [(name, value) for name, values in answer.items() if name.startswith(SEC_WEBSOCKET) for value in values]
 
     def tunnel(self, accepted: Sequence[Header]) -> Relay:
         return Relay(allows_rsv=any(name == b"sec-websocket-extensions" for name, _ in accepted))
 
 
 # enforcement-point: Requests: WebSocket handshake and Origin
-def handshake(method: str, headers: Iterable[Header], own_origin: str, origins: Sequence[str]) -> Handshake:
+def parse_handshake(method: str, headers: Iterable[Header], own_origin: str, origins: Sequence[str]) -> Handshake:
     """Handshake of a request.  Raises HandshakeRefused for what is none, or comes from a page of a foreign origin."""
-    given = by_name(headers)
+    given = group_by_name(headers)
     keys = given.get(b"sec-websocket-key", [])
     if method != "GET" or b"transfer-encoding" in given or given.get(b"content-length", [b"0"]) != [b"0"]:
         raise HandshakeRefused(400, "a websocket begins with a GET request without a body")
@@ -63,16 +63,16 @@ def handshake(method: str, headers: Iterable[Header], own_origin: str, origins: 
         raise HandshakeRefused(426, reason, ((b"sec-websocket-version", _VERSION), (b"upgrade", b"websocket")))
     if len(keys) != 1 or not _KEY.fullmatch(keys[0]):
         raise HandshakeRefused(400, "Sec-WebSocket-Key must be 16 bytes in base64, once")
-    require_known_origin(given.get(b"origin", []), own_origin, origins)
+    require_allowed_origin(given.get(b"origin", []), own_origin, origins)
     return Handshake(
         key=keys[0],
-        protocols=frozenset(elements(given.get(b"sec-websocket-protocol", []))),
+        protocols=frozenset(list_elements(given.get(b"sec-websocket-protocol", []))),
         extensions=_extensions(given.get(b"sec-websocket-extensions", [])),
-        headers=tuple((name, value) for name, values in given.items() if name.startswith(PREFIX) for value in values),
+        headers=tuple((name, value) for name, values in given.items() if name.startswith(SEC_WEBSOCKET) for value in values),
     )
 
 
-def require_known_origin(given: Iterable[bytes], own_origin: str, origins: Sequence[str]) -> None:
+def require_allowed_origin(given: Iterable[bytes], own_origin: str, origins: Sequence[str]) -> None:
     """Origin check.  Browsers send cookies with a websocket that any page opens, and let the page read it: this is the only door."""
     allowed = {origin.encode() for origin in (own_origin, *origins)}
     if any(origin.lower() not in allowed for origin in given):
@@ -81,7 +81,7 @@ def require_known_origin(given: Iterable[bytes], own_origin: str, origins: Seque
 
 def _extensions(values: Iterable[bytes]) -> frozenset[bytes]:
     """The names alone; a comma within a quoted parameter gives a name too many, which no answer needs."""
-    return frozenset(element.partition(b";")[0].rstrip(b" \t") for element in elements(values))
+    return frozenset(element.partition(b";")[0].rstrip(b" \t") for element in list_elements(values))
 
 
 def accept_key(key: bytes) -> bytes:

@@ -6,15 +6,15 @@ bounds and a Close of ours can be put between two of them.
 
 import asyncio
 
-from proxy.forwarding.http_forwarding import Ending
+from proxy.forwarding.http_forwarding import TerminationReason
 from proxy.forwarding.tunnel import RATE, Tunnel, TunnelSide
-from proxy.websocket.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
+from proxy.websocket.frames import GOING_AWAY, POLICY_VIOLATION, FrameScanner, close_frame
 
 # Frames of one direction, on average; a faster sender is read more slowly.
-FRAMES_PER_SECOND = 5000
+MAX_FRAMES_PER_SECOND = 5000
 _FRAMES_COUNTED = 500
 # Both ends have this long to finish the frame they are in, and the upstream to hang up, once we end a websocket.
-GOODBYE_SECONDS = 0.8
+CLOSE_HANDSHAKE_SECONDS = 0.8
 # One Close has passed: the other one, and the end of the connection, follow within these.
 CLOSE_SECONDS = 10.0
 
@@ -29,59 +29,59 @@ class Relay(Tunnel):
         super().__init__(
             _FramesSide(self, is_masked=True, allows_rsv=allows_rsv), _FramesSide(self, is_masked=False, allows_rsv=allows_rsv)
         )
-        self._has_closed = False
-        self._is_told = False
+        self._close_seen = False
+        self._closing = False
 
     def revoke(self) -> None:
-        self.end(POLICY, "access has ended", Ending.REVOKED)
+        self.close(POLICY_VIOLATION, "access has ended", TerminationReason.ACCESS_ENDED)
 
-    def time_is_up(self) -> None:
-        self.end(GOING_AWAY, "connection lifetime exceeded", Ending.TIMED_OUT)
+    def on_timeout(self) -> None:
+        self.close(GOING_AWAY, "connection lifetime exceeded", TerminationReason.TIMEOUT)
 
-    def end(self, code: int, reason: str, ending: Ending) -> None:
+    def close(self, code: int, reason: str, ending: TerminationReason) -> None:
         """End: put a Close into both directions, each at the end of the frame that is passing, and wait a while for the answers."""
-        if self._is_told:
+        if self._closing:
             return
-        self._is_told = True
-        self.ending = ending
-        self._restart(GOODBYE_SECONDS, self._give_up)
+        self._closing = True
+        self.termination = ending
+        self._restart(CLOSE_HANDSHAKE_SECONDS, self._abort)
         for side in (self.client, self.upstream):
-            side.say_goodbye(close_frame(code, reason, is_masked=side is self.client))
-        self.hang_up()
+            side.send_close(close_frame(code, reason, is_masked=side is self.client))
+        self.close_finished_sides()
 
-    def hang_up(self) -> None:
+    def close_finished_sides(self) -> None:
         """Hang up on those that were told and have answered, or are gone."""
         for side in (self.client, self.upstream):
-            if side.has_answered and side.peer.is_done:
+            if side.close_received and side.peer.forwarding_done:
                 side.connection.close()
-                side.is_over = True
-        if self.client.is_over and self.upstream.is_over:
+                side.is_closed = True
+        if self.client.is_closed and self.upstream.is_closed:
             self._finish()
 
-    def close_passed(self) -> None:
-        if not self._has_closed:
-            self._has_closed = True
-            self._restart(CLOSE_SECONDS, self._give_up)
+    def on_close_frame(self) -> None:
+        if not self._close_seen:
+            self._close_seen = True
+            self._restart(CLOSE_SECONDS, self._abort)
 
-    def lost(self, side: "_FramesSide") -> None:
-        if self._is_told:
-            self.hang_up()
+    def on_connection_lost(self, side: "_FramesSide") -> None:
+        if self._closing:
+            self.close_finished_sides()
             return
-        if self.ended.done():
+        if self.closed.done():
             return
-        if not self._has_closed:
-            self.ending = Ending.CLIENT_LEFT if side is self.client else Ending.BROKE_OFF
+        if not self._close_seen:
+            self.termination = TerminationReason.CLIENT_DISCONNECTED if side is self.client else TerminationReason.UPSTREAM_RESET
         side.peer.connection.close()
         if side is self.client and self.upstream.is_congested:
             # It gets what was sent to it, if it takes it in time.
-            self._is_told = side.is_done = True
-            self._restart(CLOSE_SECONDS, self._give_up)
+            self._closing = side.forwarding_done = True
+            self._restart(CLOSE_SECONDS, self._abort)
         else:
             self._finish()
 
-    def _give_up(self) -> None:
+    def _abort(self) -> None:
         for side in (self.client, self.upstream):
-            if not side.is_over and (side.is_congested or not side.peer.is_done):
+            if not side.is_closed and (side.is_congested or not side.peer.forwarding_done):
                 side.connection.abort()
         self._finish()
 
@@ -89,7 +89,7 @@ class Relay(Tunnel):
 class _FramesSide(TunnelSide):
     """Side whose bytes are frames.  `is_done`: nothing more of it may pass; `is_over`: nothing more is expected of it."""
 
-    __slots__ = ("_counted_from", "_goodbye", "_loop", "_relay", "_timer", "_walker", "is_done", "is_over")
+    __slots__ = ("_close_frame", "_counted_from", "_loop", "_relay", "_scanner", "_timer", "forwarding_done", "is_closed")
 
     peer: "_FramesSide"
 
@@ -97,45 +97,45 @@ class _FramesSide(TunnelSide):
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._relay = relay
-        self._walker = FrameWalker(is_masked=is_masked, allows_rsv=allows_rsv)
+        self._scanner = FrameScanner(is_masked=is_masked, allows_rsv=allows_rsv)
         self._counted_from = self._loop.time()
-        self._goodbye: bytes | None = None
+        self._close_frame: bytes | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.is_done = False
-        self.is_over = False
+        self.forwarding_done = False
+        self.is_closed = False
 
     @property
-    def has_answered(self) -> bool:
-        return self._walker.has_closed
+    def close_received(self) -> bool:
+        return self._scanner.close_seen
 
     def data_received(self, data: bytes) -> None:
         # For every read of every websocket: no call that is not needed.
-        walker = self._walker
-        if self._goodbye is not None:
+        walker = self._scanner
+        if self._close_frame is not None:
             self._finish_frame(data)
             return
         if passed := walker.feed(data):
-            self.passed += len(passed)
+            self.bytes_read += len(passed)
             self.peer.connection.write(passed)
-        if walker.has_closed:
-            self.is_done = walker.is_between_frames
-            self._relay.close_passed()
-        if walker.fault is not None:
-            self._relay.end(walker.fault.code, walker.fault.reason, Ending.BAD_FRAME)
+        if walker.close_seen:
+            self.forwarding_done = walker.is_at_frame_boundary
+            self._relay.on_close_frame()
+        if walker.error is not None:
+            self._relay.close(walker.error.code, walker.error.reason, TerminationReason.PROTOCOL_ERROR)
         elif walker.frames >= _FRAMES_COUNTED:
             self._limit_rate()
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        self.is_over = True
-        self._relay.lost(self)
+        self.is_closed = True
+        self._relay.on_connection_lost(self)
 
     def stopped(self) -> None:
         """Shutdown of the listener."""
-        self._relay.end(GOING_AWAY, "the server is going away", Ending.STOPPED)
+        self._relay.close(GOING_AWAY, "the server is going away", TerminationReason.SHUTDOWN)
 
-    def say_goodbye(self, close: bytes) -> None:
-        self._goodbye = b"" if self._walker.has_closed else close
+    def send_close(self, close: bytes) -> None:
+        self._close_frame = b"" if self._scanner.close_seen else close
         self._finish_frame(b"")
 
     def stop(self) -> None:
@@ -145,22 +145,22 @@ class _FramesSide(TunnelSide):
 
     def _finish_frame(self, data: bytes) -> None:
         """After `say_goodbye`: only the rest of the current frame passes; what follows is walked, to notice the answer."""
-        if self.is_done:
-            self._walker.feed(data)
+        if self.forwarding_done:
+            self._scanner.feed(data)
         else:
-            passed = self._walker.finish_frame(data)
-            self.passed += len(passed)
-            self.is_done = self._walker.is_between_frames or len(passed) < len(data)
-            self.peer.connection.write(passed + (self._goodbye or b"") if self.is_done else passed)
-        self._relay.hang_up()
+            passed = self._scanner.drain_frame(data)
+            self.bytes_read += len(passed)
+            self.forwarding_done = self._scanner.is_at_frame_boundary or len(passed) < len(data)
+            self.peer.connection.write(passed + (self._close_frame or b"") if self.forwarding_done else passed)
+        self._relay.close_finished_sides()
 
     def _limit_rate(self) -> None:
         now = self._loop.time()
-        wait = self._walker.frames / FRAMES_PER_SECOND - (now - self._counted_from)
-        self._walker.frames, self._counted_from = 0, now
+        wait = self._scanner.frames / MAX_FRAMES_PER_SECOND - (now - self._counted_from)
+        self._scanner.frames, self._counted_from = 0, now
         if wait > 0:
             self._counted_from += wait
-            self.hold(RATE)
+            self.pause(RATE)
             if self._timer is not None:  # with TLS more comes after reading has stopped
                 self._timer.cancel()
-            self._timer = self._loop.call_later(wait, self.release, RATE)
+            self._timer = self._loop.call_later(wait, self.resume, RATE)

@@ -15,7 +15,7 @@ from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.reasons import Reason
 from foundation.auth_challenges import INVALID_TOKEN
 from foundation.errors import BadRequest
-from proxy.rewriting.header_names import fold, is_internal_header
+from proxy.rewriting.header_names import fold, is_reserved_header
 from tests.support.browser import headless_browser
 from tests.support.client_certificates import authority
 from tests.support.development_provider import DevelopmentProvider, tokens_of
@@ -271,7 +271,7 @@ async def test_no_header_that_only_proxies_set_reaches_the_application(front: Fr
     """Whatever the code drops, folds or ignores (X-Request-Id is harmless), and whatever another route of the application sends."""
     mark = "203.0.113.66"
     spelled = [name.replace("-", other) for name in FOREIGN for other in ("-", "_", ".")]
-    internal = [name for name in dropped_names() if is_internal_header(fold(name.encode())) and name != "x-request-id"]
+    internal = [name for name in dropped_names() if is_reserved_header(fold(name.encode())) and name != "x-request-id"]
     for name in ["X!Gate!Claim!Email", *spelled, *internal]:
         text = ask(front, "/anybody/", bob, f"{name}: {mark}").body.decode()
         # What a client sends as X-Forwarded-For the controller of Ingress NGINX itself reports to the application under another name.

@@ -69,10 +69,10 @@ def dropped_names() -> list[str]:
     known: set[bytes] = set().union(
         IGNORED_HEADER_NAMES,
         header_names.HOP_BY_HOP,
-        header_names.FORWARDING,
+        header_names.FORWARDED_HEADER_NAMES,
         header_names._INTERNAL_NAMES,
         header_names._DASHLESS_NAMES,
-        header_names._STEERING_NAMES,
+        header_names._OVERRIDE_NAMES,
         (prefix + b"x" for prefix in _PREFIXES),
         (name.encode() for name in _OF_ENVOY),
         envoy_head._CHECK_HEADERS,
@@ -80,4 +80,4 @@ def dropped_names() -> list[str]:
     )
     plain = sorted({name.decode() for name in known})
     spelled = [*plain, *(name.replace("-", "_") for name in plain), *(name.replace("-", ".") for name in plain)]
-    return [name for name in dict.fromkeys(spelled) if header_names.is_internal_header(header_names.fold(name.encode())) or name in plain]
+    return [name for name in dict.fromkeys(spelled) if header_names.is_reserved_header(header_names.fold(name.encode())) or name in plain]

@@ -28,7 +28,7 @@ from proxy.envoy.resources.internal_headers import (
     Address,
 )
 from proxy.envoy.resources.upstream_clusters import can_fail_over
-from proxy.forwarding.http_forwarding import Ending, ForwardResult
+from proxy.forwarding.http_forwarding import ForwardResult, TerminationReason
 from proxy.listener.listener_limits import MIN_BODY_PROGRESS_BYTES
 from proxy.observe.request_metrics import RequestCounter
 from proxy.observe.request_recorder import RequestContext
@@ -49,7 +49,7 @@ _CLUSTER, _STREAM_ID, _HOST, _AUTHORIZED = (name.encode() for name in (CLUSTER, 
 _RETRY_ON_CONNECT_FAILURE = ((b"x-envoy-retry-on", b"connect-failure"), (b"x-envoy-max-retries", b"1"))
 _VIA_UPSTREAM = "via_upstream"
 # By Envoy's %RESPONSE_FLAGS%; any other flag means that the upstream reset the connection.
-_ENDINGS = {"DC": Ending.CLIENT_LEFT, "UT": Ending.TIMED_OUT, "SI": Ending.SILENT}
+_ENDINGS = {"DC": TerminationReason.CLIENT_DISCONNECTED, "UT": TerminationReason.TIMEOUT, "SI": TerminationReason.IDLE_TIMEOUT}
 _NO_FLAGS = "-"
 _REQUEST_TIMEOUT = 408
 # Multiple of `timeout_read` after which gate ends a slow body; later than Envoy's own timeout of an idle one, which has a response.
@@ -73,12 +73,12 @@ class RequestSummary:
         return self.status == _REQUEST_TIMEOUT and self.details.startswith("stream_idle_timeout")
 
     @property
-    def ending(self) -> Ending:
+    def ending(self) -> TerminationReason:
         if self.is_client_timeout:
-            return Ending.CLIENT_LEFT
+            return TerminationReason.CLIENT_DISCONNECTED
         if self.flags == _NO_FLAGS:
-            return Ending.COMPLETE
-        return next((_ENDINGS[flag] for flag in self.flags.split(",") if flag in _ENDINGS), Ending.BROKE_OFF)
+            return TerminationReason.COMPLETE
+        return next((_ENDINGS[flag] for flag in self.flags.split(",") if flag in _ENDINGS), TerminationReason.UPSTREAM_RESET)
 
 
 class ProxiedRequest:
@@ -106,7 +106,7 @@ class ProxiedRequest:
         # A requested stream that only Envoy can forward; the response shows whether it is one.
         self._may_stream = "grpc" if decision.incoming.is_grpc else "events" if decision.incoming.accepts_event_stream else ""
         self._timeout_covers_head_only = bool(self._may_stream) and outgoing.is_default_timeout
-        self._forced_ending: Ending | None = None
+        self._forced_ending: TerminationReason | None = None
         self._is_client_too_slow = False
         self._response_timer: asyncio.TimerHandle | None = None
         self._tracking = ExitStack()
@@ -121,7 +121,7 @@ class ProxiedRequest:
         tracked = self._plane.track(self._decision, self._outgoing.selection, self._outgoing.statistics)
         self._stream, self._reset, self._started_at = self._tracking.enter_context(tracked), reset, time.monotonic()
         self._progress_at, self._progress_bytes = self._started_at, 0
-        self._stream.end = partial(self._terminate, Ending.REVOKED)
+        self._stream.cancel = partial(self._terminate, TerminationReason.ACCESS_ENDED)
 
     @property
     def stream_id(self) -> str:
@@ -148,7 +148,7 @@ class ProxiedRequest:
             if self._incoming.is_grpc:
                 headers.append((b"te", b"trailers"))  # gRPC requires it, and each hop sends its own
         if outgoing.response_headers is not None:
-            headers_for_envoy.append((RESPONSE_RULES.encode(), outgoing.response_headers.told_to_envoy()))
+            headers_for_envoy.append((RESPONSE_RULES.encode(), outgoing.response_headers.to_envoy_rules()))
         if self.can_fail_over:
             headers_for_envoy += _RETRY_ON_CONNECT_FAILURE
         headers_for_envoy += [(name, b"%d" % max(1, round(timeout * 1000))) for name, timeout in self._timeouts() if timeout != math.inf]
@@ -192,7 +192,7 @@ class ProxiedRequest:
     async def _refuse(self, error: UpstreamError | AccessRevoked, send: Send) -> None:
         self._error_name = type(error).__name__
         if isinstance(error, UpstreamTimeout):
-            self._stream.ending = Ending.TIMED_OUT
+            self._stream.termination = TerminationReason.TIMEOUT
         await send_denial(self._incoming, self._context.record_denial(denial_from_error(error)), send)
         if isinstance(error, UpstreamError):
             self._stream.status = self._context.status
@@ -205,20 +205,20 @@ class ProxiedRequest:
         """
         outgoing, is_timeout = self._outgoing, time.monotonic() - self._started_at >= CONNECT_TIMEOUT
         fault = ConnectFailure.TIMED_OUT if is_timeout else ConnectFailure.UNKNOWN
-        error = self._plane.upstream_errors.reported(outgoing.upstream.endpoint, fault)
+        error = self._plane.upstream_errors.record(outgoing.upstream.endpoint, fault)
         try:
             if not self._select_next() and is_timeout:
                 raise error
             result = await self._plane.forward_request(outgoing, receive, send, self._stream)
-            if result.ending is not Ending.COMPLETE:
-                self._forced_ending = result.ending
+            if result.termination is not TerminationReason.COMPLETE:
+                self._forced_ending = result.termination
         except (AccessRevoked, UpstreamError) as error:
             await self._refuse(error, send)
 
     def _select_next(self) -> bool:
         """Select the next upstream; return False if none is left. Envoy has counted the failed connection."""
         outgoing = self._outgoing
-        moves = outgoing.selection is not None and outgoing.selection.move_on(outgoing)
+        moves = outgoing.selection is not None and outgoing.selection.retry_next_member(outgoing)
         if outgoing.statistics is not None:
             outgoing.statistics.retries += moves
         return moves
@@ -231,7 +231,7 @@ class ProxiedRequest:
             return upstream_errors.timeout(endpoint)
         if is_malformed(details):
             return upstream_errors.protocol_error(endpoint, MALFORMED)
-        return upstream_errors.reported(endpoint, connection_fault(details))
+        return upstream_errors.record(endpoint, connection_fault(details))
 
     def on_body_progress(self, size: int, *, is_all: bool) -> None:
         """Check the progress of the request body, and reset a client that is slower than gate's listener allows."""
@@ -240,13 +240,13 @@ class ProxiedRequest:
             self._progress_at, self._progress_bytes = now, size
         if not is_all and now - self._progress_at > self._plane.forwarding_table.read_timeout * _SLOW_BODY_FACTOR:
             self._is_client_too_slow = True
-            self._terminate(Ending.CLIENT_LEFT)
+            self._terminate(TerminationReason.CLIENT_DISCONNECTED)
 
     def on_not_streaming(self) -> None:
         """Start the timeout of a response that is no stream, because Envoy has no idle timeout for a possible one."""
         timeout = min(self._plane.forwarding_table.idle_timeout, self._outgoing.timeout or math.inf)
         if timeout != math.inf and self._response_timer is None:
-            self._response_timer = asyncio.get_running_loop().call_later(timeout, self._terminate, Ending.TIMED_OUT)
+            self._response_timer = asyncio.get_running_loop().call_later(timeout, self._terminate, TerminationReason.TIMEOUT)
 
     def complete(self, summary: RequestSummary | None) -> None:
         """Record the completed request. `summary` is None if Envoy exited before it wrote one."""
@@ -261,13 +261,13 @@ class ProxiedRequest:
             status = 0 if self._is_client_too_slow else summary.status
             context.status = status or CLIENT_CLOSED
             context.result = ForwardResult(context.status, summary.sent, ending)
-            stream.status, stream.ending = status or None, ending
-            if ending in (Ending.TIMED_OUT, Ending.SILENT, Ending.REVOKED):
+            stream.status, stream.termination = status or None, ending
+            if ending in (TerminationReason.TIMEOUT, TerminationReason.IDLE_TIMEOUT, TerminationReason.ACCESS_ENDED):
                 context.log_detail = ending.value
             if summary.details == _VIA_UPSTREAM:
-                self._plane.upstream_errors.answered(self._outgoing.upstream.endpoint)
+                self._plane.upstream_errors.record_success(self._outgoing.upstream.endpoint)
         elif context.status is None:
-            context.status, stream.ending = CLIENT_CLOSED, self._forced_ending or Ending.STOPPED
+            context.status, stream.termination = CLIENT_CLOSED, self._forced_ending or TerminationReason.SHUTDOWN
             context.log_detail = "envoy has ended"
         self._tracking.close()
         recorder = self._plane.pipeline.recorder
@@ -289,7 +289,7 @@ class ProxiedRequest:
         if self._head.downstream.peer is not None:
             self._reset(self._head.downstream.peer)
 
-    def _terminate(self, ending: Ending) -> None:
+    def _terminate(self, ending: TerminationReason) -> None:
         if self._forced_ending is None:  # two events may terminate it
             self._forced_ending = ending
             self.reset_client()

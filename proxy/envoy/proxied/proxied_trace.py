@@ -6,7 +6,7 @@ from typing import Self
 from foundation.telemetry.tracing.spans import INTERNAL, AnySpan, Span
 from foundation.telemetry.tracing.tracer import Tracer
 from proxy.observe.request_recorder import RequestContext, RequestRecorder
-from proxy.observe.request_spans import decided, note_carried, request_span, upstream_span
+from proxy.observe.request_spans import decision_attributes, record_forward_result, start_request_span, upstream_span
 from proxy.upstreams.outgoing_request import OutgoingRequest
 
 
@@ -20,11 +20,11 @@ class ProxiedTrace:
     def start(cls, tracer: Tracer, context: RequestContext, outgoing: OutgoingRequest) -> Self | None:
         """Start the spans of an authorized request, with its start time. Return None if it is not traced."""
         started_at = time.time_ns() - round((time.monotonic() - context.incoming.started_at) * 1e9)
-        root = request_span(tracer, context.incoming, started_at)
+        root = start_request_span(tracer, context.incoming, started_at)
         if root is None:
             return None
         if context.decision is not None:
-            authorization_span = root.child("authorize", INTERNAL, decided(context.decision.check.decision), started_at)
+            authorization_span = root.child("authorize", INTERNAL, decision_attributes(context.decision.check.decision), started_at)
             authorization_span.end(authorization_span.at_offset(context.decision_seconds or 0.0))
         with root.activate():
             return cls(root, upstream_span(outgoing))
@@ -34,7 +34,7 @@ class ProxiedTrace:
         if context.result is None:
             self._upstream.set_error(error_name)
         else:
-            note_carried(self._upstream, context.result)
+            record_forward_result(self._upstream, context.result)
         with self._root.activate():
             recorder.record(context)
         ended = None if context.total_seconds is None else self._root.at_offset(context.total_seconds)

@@ -220,7 +220,7 @@ calls.without(
 
 answered = door("proxy.observe.request_metrics", "unit/proxy/observe/test_request_metrics.py")
 answered.without(
-    "clients' hosts make no series", "RequestCounter._name", replaced("wildcard if wildcard in self._hosts else OTHER", "host")
+    "clients' hosts make no series", "RequestCounter._host_label", replaced("wildcard if wildcard in self._hosts else OTHER", "host")
 )
 
 page = door("foundation.telemetry.exposition", "unit/foundation/telemetry/test_exposition.py")

@@ -8,7 +8,7 @@ judge.without("no client chooses HTTP/2", "ExtAuthzServer.authorize", replaced("
 carried = door(
     "proxy.envoy.proxied.proxied_request", "unit/proxy/envoy/proxied/test_proxied_request.py", "unit/proxy/envoy/test_ext_authz_server.py"
 )
-carried.without("how it ended is reported", "RequestSummary.ending", returns("Ending.COMPLETE"))
+carried.without("how it ended is reported", "RequestSummary.ending", returns("TerminationReason.COMPLETE"))
 known_ones = door(
     "proxy.envoy.proxied.active_requests",
     "unit/proxy/envoy/proxied/test_active_requests.py",

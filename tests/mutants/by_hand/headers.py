@@ -9,25 +9,30 @@ names.without("names are compared folded", "fold", returns("name.lower()"))
 
 request_headers = door("proxy.rewriting.request_headers", REQUEST_HEADERS)
 request_headers.without(
-    "our cookies stay here", "cookies_of_others.without_ours", replaced("cookies.strip_cookies([cookie], is_ours)", "[cookie]")
+    "our cookies stay here", "gate_cookie_filter.without_ours", replaced("cookies.strip_cookies([cookie], is_ours)", "[cookie]")
 )
 
 response_headers = door("proxy.rewriting.response_headers", "unit/proxy/rewriting/test_response_headers.py")
 
 response_headers.without(
     "what is to go is gone",
-    "ResponseHeaders.of_route",
+    "ResponseHeaderRules.for_route",
     replaced(
-        "cls._of({name: value for name, value in added.items() if name not in removed}, removed, options)", "cls._of(added, (), options)"
+        "cls._build({name: value for name, value in added.items() if name not in removed}, removed, options)",
+        "cls._build(added, (), options)",
     ),
 )
 response_headers.without(
-    "no name ends another rule for Envoy", "ResponseHeaders.told_to_envoy", replaced("f\"-{quote(name, safe='')}\"", 'f"-{name.decode()}"')
+    "no name ends another rule for Envoy",
+    "ResponseHeaderRules.to_envoy_rules",
+    replaced("f\"-{quote(name, safe='')}\"", 'f"-{name.decode()}"'),
 )
 response_headers.without(
     "an upstream's names of headers fill no memory",
     "",
-    replaced("MemoCache(_response_name, 4096, max_key_length=LONGEST_REMEMBERED)", "MemoCache(_response_name, 4096, max_key_length=10**9)"),
+    replaced(
+        "MemoCache(_response_name, 4096, max_key_length=MAX_CACHED_NAME_BYTES)", "MemoCache(_response_name, 4096, max_key_length=10**9)"
+    ),
 )
 
 cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")
@@ -118,7 +123,7 @@ rewrite = door("proxy.rewriting.target", "unit/proxy/rewriting/test_target.py")
 
 rewrite.without(
     "a client names a host and nothing else",
-    "_host",
+    "_validate_host",
     returns("named"),
 )
 
@@ -128,12 +133,12 @@ redirects.without("a redirected path can't end its header", "_absolute", returns
 client_tls = door("foundation.client_tls", "contract/test_private_authorities.py")
 client_tls.without("a certificate that was issued is no authority, whatever Python", "verifying_context", replaced("~_PY313_FLAGS", "-1"))
 grpc_health = door("proxy.upstreams.grpc_health", "unit/proxy/upstreams/test_grpc_health.py")
-grpc_health.without("a health check verifies an upstream as requests do", "ask_by_grpc", passes(verify="False"))
+grpc_health.without("a health check verifies an upstream as requests do", "check_grpc", passes(verify="False"))
 TROUBLED = "contract/test_upstreams_in_trouble.py"
 statuses = door("proxy.upstreams.upstream_errors", TROUBLED)
 statuses.without("a status that HTTP does not have is no answer", "bad_status", never("not 100 <= status <= 599"))
 interims = door("proxy.upstreams.upstream_client", TROUBLED)
-interims.without("interim answers have an end", "UpstreamExchange.response", replaced("MOST_INTERIM + 1", "10**9"))
+interims.without("interim answers have an end", "UpstreamExchange.response", replaced("MAX_INTERIM_RESPONSES + 1", "10**9"))
 descriptors = door("proxy.upstreams.upstream_errors", "unit/proxy/upstreams/test_upstream_errors.py")
 descriptors.without(
     "no byte of a malformed response is logged", "malformed", replaced("match['llhttp'] or match['aiohttp']", "error.message")
@@ -143,7 +148,7 @@ upstream = door("proxy.upstreams.upstream_client", "unit/proxy/upstreams/test_up
 upstream.without(
     "a request that may authenticate a connection takes a new one",
     "UpstreamClient.open",
-    never("request.connection_use is ConnectionUse.OWN"),
+    never("request.connection_use is ConnectionUse.EXCLUSIVE"),
 )
 upstream.without(
     "a connection that a response calls authenticated is not used again",
@@ -156,9 +161,9 @@ upstream.without(
 upstream.without(
     "what said something is not taken for stale",
     "UpstreamExchange.response",
-    never("self._protocol.has_spoken"),
+    never("self._protocol.received_any"),
 )
-upstream.without("little is held for a slow reader", "UpstreamExchange.begin", passes(read_bufsize="1 << 18"))
+upstream.without("little is held for a slow reader", "UpstreamExchange.send_head", passes(read_bufsize="1 << 18"))
 
 pages = door("foundation.web.pages", "unit/foundation/web/test_pages.py")
 pages.without("pages escape what they show", "_environment", passes(autoescape="False"))
@@ -172,7 +177,7 @@ pages.without(
 forwarding_headers = door("proxy.rewriting.forwarded_headers", "unit/proxy/rewriting/test_forwarded_headers.py")
 forwarding_headers.without("a port belongs to its scheme", "_port", replaced("{*_DEFAULT_PORTS.values()} - {default}", "()"))
 forwarding_headers.without(
-    "a trusted peer's Forwarded counts alone", "_forwarding", replaced('given.keys() == {b"forwarded"}', 'b"forwarded" in given')
+    "a trusted peer's Forwarded counts alone", "_build", replaced('given.keys() == {b"forwarded"}', 'b"forwarded" in given')
 )
 
 DATAPLANE = "unit/proxy/planes/test_embedded.py"

@@ -73,13 +73,13 @@ redirects.without(
 
 tcp = door("proxy.forwarding.tcp_tunnel", "unit/proxy/forwarding/test_tcp_tunnel.py")
 
-tcp.without("a tunnel may not be silent for ever", "carry_tcp", passes(silence="None"))
+tcp.without("a tunnel may not be silent for ever", "tunnel_tcp", passes(silence="None"))
 
 silence = door("proxy.forwarding.idle_timer", "unit/proxy/forwarding/test_idle_timer.py")
 silence.without(
     "silence is counted from the last word",
-    "IdleTimer.hear",
-    replaced("self._loop.time()", "self._begins or self._loop.time()"),
+    "IdleTimer.touch",
+    replaced("self._loop.time()", "self._idle_since or self._loop.time()"),
 )
 
 tunnels = door("proxy.planes.embedded", "unit/proxy/planes/test_embedded.py")
@@ -115,7 +115,7 @@ places.without("new clients leave room for upstreams", "BoundedAccept.doRead", n
 said = door("proxy.upstreams.upstream_errors", FULL)
 said.without(
     "an upstream that cannot be dialed for lack of descriptors is reported",
-    "UpstreamErrors._reported",
+    "UpstreamErrors._record",
     skips("report_exhaustion(UPSTREAMS)"),
 )
 

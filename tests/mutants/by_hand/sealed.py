@@ -96,15 +96,15 @@ callback = door("proxy.views.route_host", "unit/proxy/views/test_route_host.py")
 callback.without("one hand-over at a time", "callback", replaced("len(tokens) != 1", "not tokens"))
 callback.without(
     "an ended session is not handed over",
-    "_accept",
+    "_establish_session",
     replaced(
-        'return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This session has ended."))',
+        'return await _resume_or_deny(request, hand_over.redirect_uri, Message("This session has ended."))',
         'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires_at": now + 60})',
     ),
 )
 
 loops = door("proxy.sign_in.loops", "unit/proxy/sign_in/test_loops.py")
-loops.without("a sign-in loop ends", "SignInLoops.is_looping", replaced("self._count(...) >= TOO_MANY", "self._count(...) > 10 ** 9"))
+loops.without("a sign-in loop ends", "SignInLoops.is_looping", replaced("self._count(...) >= MAX_SIGN_INS", "self._count(...) > 10 ** 9"))
 
 targets = door("authenticate.redirect_targets", "unit/authenticate/test_redirect_targets.py")
 targets.without("a backslash is no slash", "_URL", in_text(r"\[\]-", ""))

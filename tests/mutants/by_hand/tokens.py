@@ -9,17 +9,17 @@ programs.without("a loopback address is one", "_is_loopback", replaced("address.
 program_views = door("proxy.views.programmatic_login", "unit/proxy/views/test_programmatic_login.py")
 program_views.without(
     "an ended session gives no token",
-    "hand_to_program",
+    "deliver_token",
     replaced(
-        'return _refused(request, Message("The session that this sign-in is for has ended."))',
+        'return _deny(request, Message("The session that this sign-in is for has ended."))',
         'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires_at": now + 60})',
     ),
 )
 program_views.without("one redirect URI is one", "login", replaced("len(given) == 1", "given"))
 program_views.without(
     "where a token goes is judged before it goes",
-    "hand_to_program",
-    replaced("own.proxy.redirect_uris.redirect_uri(hand_over.redirect_uri)", "hand_over.redirect_uri"),
+    "deliver_token",
+    replaced("own.proxy.redirect_uris.validate(hand_over.redirect_uri)", "hand_over.redirect_uri"),
 )
 
 program = door("authenticate.views.view_helpers", "unit/authenticate/views/test_programmatic_consent.py")
@@ -51,7 +51,7 @@ sign_in = door("proxy.sign_in.sign_in_urls", "unit/proxy/sign_in/test_sign_in_ur
 sign_in.without(
     "no token is part of where to return",
     "return_url",
-    replaced('without_token(request.query.encode("latin-1")).decode("latin-1")', "request.query"),
+    replaced('strip_token(request.query.encode("latin-1")).decode("latin-1")', "request.query"),
 )
 
 account_token = door("foundation.crypto.service_account_token", "unit/foundation/crypto/test_service_account_token.py")
@@ -154,7 +154,9 @@ bearer_headers.without(
 )
 bearer_headers.without("no credential goes with a preflight", "_WITHHELD", replaced("(DROP, AUTHORIZATION, COOKIE)", "(DROP,)"))
 bearer_headers.without(
-    "another proxy's upstream gets what gate's would", "RouteHeaders.credentials", replaced("_WITHHELD[withheld]", "(DROP,)")
+    "another proxy's upstream gets what gate's would",
+    "RequestHeaderRules.remaining_credentials",
+    replaced("_WITHHELD[withheld]", "(DROP,)"),
 )
 
 CARRIED = "contract/test_verdict_matrix.py"

@@ -134,7 +134,7 @@ def test_an_application_whose_upstream_failed_is_named_until_it_answers(tmp_path
     errors.timeout(("127.0.0.1", 1))
     found: dict[str, Any] = {"policy": make_options(tmp_path, policy=routes).policy, "upstream_errors": errors}
     assert shown(**found).failing == (("broken", "timed out"),)
-    errors.answered(("127.0.0.1", 1))
+    errors.record_success(("127.0.0.1", 1))
     assert shown(**found).failing == ()
 
 

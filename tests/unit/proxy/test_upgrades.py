@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.http_forwarding import Ending, ForwardResult, StreamHandle
+from proxy.forwarding.http_forwarding import ForwardResult, StreamHandle, TerminationReason
 from proxy.upgrades import HandshakeRefused, SpdyOffer
 from tests.unit.proxy.forwarding.test_tunnel import Recorder
 
@@ -30,7 +30,7 @@ class Carried:
         return self.to_upstream, self._ahead[1]
 
     async def __aenter__(self):
-        carrying = self._offer.carry(self._take_client, list, self._timeout, self, self._answer, self.handle, self.result)
+        carrying = self._offer.run(self._take_client, list, self._timeout, self, self._answer, self.handle, self.result)
         self.task = asyncio.ensure_future(carrying)
         await asyncio.sleep(0)
         return self
@@ -52,32 +52,34 @@ async def test_bytes_pass_both_ways_as_they_are():
         assert (carried.to_upstream.written, carried.to_client.written) == (b"ahead \x80\x03up", b"answered \x80\x03down")
         assert (carried.upgrade, carried.headers[b"X-Stream-Protocol-Version"]) == (b"SPDY/3.1", b"v4.channel.k8s.io")
         carried.upstream.connection_lost(None)
-        assert await carried.ended() == ForwardResult(101, len(b"answered \x80\x03down"), Ending.COMPLETE, len(b"ahead \x80\x03up"))
+        assert await carried.ended() == ForwardResult(
+            101, len(b"answered \x80\x03down"), TerminationReason.COMPLETE, len(b"ahead \x80\x03up")
+        )
         assert "close" in carried.to_client.ends
 
 
 async def test_access_that_ends_cuts_it_at_once_and_nothing_passes_any_more():
     async with Carried() as carried:
-        carried.handle.end()
+        carried.handle.cancel()
         carried.client.data_received(b"late")
         carried.upstream.data_received(b"late")
         assert (carried.to_upstream.written, carried.to_client.written) == (b"ahead ", b"answered ")
         assert (carried.to_upstream.ends[0], carried.to_client.ends[0]) == ("abort", "abort")
-        assert (await carried.ended()).ending is Ending.REVOKED
+        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
 
 
 async def test_a_timeout_that_was_set_ends_it():
     async with Carried(timeout=0.01) as carried:
-        assert (await carried.ended()).ending is Ending.TIMED_OUT
+        assert (await carried.ended()).termination is TerminationReason.TIMEOUT
 
 
 async def test_the_listener_and_a_client_that_leaves_end_it():
     async with Carried() as carried:
         carried.client.stopped()
-        assert (await carried.ended()).ending is Ending.STOPPED
+        assert (await carried.ended()).termination is TerminationReason.SHUTDOWN
     async with Carried() as carried:
         carried.client.connection_lost(None)
-        assert (await carried.ended()).ending is Ending.CLIENT_LEFT
+        assert (await carried.ended()).termination is TerminationReason.CLIENT_DISCONNECTED
         assert "close" in carried.to_upstream.ends
 
 
@@ -112,11 +114,11 @@ OFFER = [(b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")]
     ],
 )
 def test_what_offers_spdy_alone(headers, expected):
-    assert SpdyOffer.is_in(headers) is expected
+    assert SpdyOffer.is_requested(headers) is expected
 
 
 def test_the_upstream_is_asked_for_the_same():
-    assert SpdyOffer.of("POST", [*OFFER, (b"content-length", b"0")]).for_upstream([(b"host", b"u")])[-2:] == [
+    assert SpdyOffer.from_request("POST", [*OFFER, (b"content-length", b"0")]).for_upstream([(b"host", b"u")])[-2:] == [
         (b"upgrade", b"SPDY/3.1"),
         (b"connection", b"Upgrade"),
     ]
@@ -127,4 +129,4 @@ def test_the_upstream_is_asked_for_the_same():
 )
 def test_spdy_begins_without_a_body(method, more):
     with pytest.raises(HandshakeRefused):
-        SpdyOffer.of(method, [*OFFER, *more])
+        SpdyOffer.from_request(method, [*OFFER, *more])

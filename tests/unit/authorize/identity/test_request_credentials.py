@@ -6,8 +6,8 @@ import pytest
 
 from authorize.authorizer import WithheldCredentials
 from authorize.identity.request_credentials import has_gate_token, has_malformed_authorization, parse_authorization, parse_query_token
-from proxy.rewriting.request_headers import RouteHeaders
-from proxy.rewriting.target import without_token
+from proxy.rewriting.request_headers import RequestHeaderRules
+from proxy.rewriting.target import strip_token
 from tests.support.options import make_options
 from tests.unit.authorize.builders import request
 
@@ -40,7 +40,9 @@ def with_headers(*values: bytes, **others: bytes):
 def test_one_header_has_one_reading(value: bytes, read: tuple[str, str], tmp_path: Path) -> None:
     assert parse_authorization(with_headers(value)) == read
     if read[0] == "gate":
-        left = RouteHeaders.of_another_proxy(make_options(tmp_path)).credentials([(b"authorization", value)], WithheldCredentials.GATE)
+        left = RequestHeaderRules.for_delegation(make_options(tmp_path)).remaining_credentials(
+            [(b"authorization", value)], WithheldCredentials.GATE
+        )
         assert dict(left)[b"authorization"] == b""
 
 
@@ -67,7 +69,7 @@ def test_several_authorization_headers_are_ignored() -> None:
 def test_query_token_must_be_unique(query: str, token: str) -> None:
     assert parse_query_token(request(f"/?{query}")) == token
     if token:
-        assert b"abc" not in without_token(query.encode())
+        assert b"abc" not in strip_token(query.encode())
 
 
 @pytest.mark.parametrize(

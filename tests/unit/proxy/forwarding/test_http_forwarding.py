@@ -4,7 +4,7 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError, UpstreamTimeout
-from proxy.forwarding.http_forwarding import ABORT, Ending, ForwardResult, StreamHandle, forward
+from proxy.forwarding.http_forwarding import ABORT, ForwardResult, StreamHandle, TerminationReason, forward
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.upstream import OK, CanaryUpstream
@@ -66,7 +66,7 @@ def carry(request, client, downstream):
 
 async def test_a_small_answer_is_two_messages(client, downstream):
     async with CanaryUpstream() as canary:
-        assert await carry(make_request(canary), client, downstream) == ForwardResult(200, 2, Ending.COMPLETE)
+        assert await carry(make_request(canary), client, downstream) == ForwardResult(200, 2, TerminationReason.COMPLETE)
     assert downstream.sent == [
         {"type": "http.response.start", "status": 200, "headers": [(b"Content-Length", b"2")]},
         {"type": "http.response.body", "body": b"ok", "more_body": False},
@@ -89,7 +89,7 @@ async def test_each_part_of_the_answer_is_passed_on_at_once(client, downstream):
 
     async with CanaryUpstream(script=script) as canary:
         result = await carry(make_request(canary), client, downstream)
-    assert (result.ending, downstream.body) == (Ending.COMPLETE, b"data: 1\ndata: 2\n")
+    assert (result.termination, downstream.body) == (TerminationReason.COMPLETE, b"data: 1\ndata: 2\n")
 
 
 @pytest.mark.parametrize("content_length", [6, None])
@@ -128,7 +128,7 @@ async def test_a_request_that_met_a_closing_connection_is_sent_once_more_on_a_fr
     async with CanaryUpstream(script=closes_when_asked_again(unanswered)) as canary:
         await carry(make_request(canary), client, Downstream())
         again = Downstream()
-        assert (await carry(make_request(canary, method), client, again)).ending is Ending.COMPLETE
+        assert (await carry(make_request(canary, method), client, again)).termination is TerminationReason.COMPLETE
         assert (again.statuses, len(unanswered), canary.connections) == ([200], 1, 2)
 
 
@@ -200,12 +200,12 @@ async def test_a_body_that_comes_while_its_request_is_sent_again_is_sent_too(dow
         await conversation.send(OK)
 
     class FarUpstream(UpstreamClient):
-        async def open(self, request, *, is_fresh=False):
-            if is_fresh:
+        async def open(self, request, *, force_new=False):
+            if force_new:
                 downstream.says(b"body")
                 for _ in range(5):
                     await asyncio.sleep(0)
-            return await super().open(request, is_fresh=is_fresh)
+            return await super().open(request, force_new=force_new)
 
     client = FarUpstream()
     async with CanaryUpstream(script=script) as canary, asyncio.timeout(SOON):
@@ -322,7 +322,7 @@ async def test_a_client_that_leaves_ends_the_upstream_request(client, downstream
         await arrived.wait()
         downstream.leaves()
         async with asyncio.timeout(SOON):
-            assert (await task).ending is Ending.CLIENT_LEFT
+            assert (await task).termination is TerminationReason.CLIENT_DISCONNECTED
             await hung_up.wait()
     assert ABORT not in downstream.sent
 
@@ -340,7 +340,7 @@ async def test_a_client_that_leaves_during_its_upload_ends_the_upstream_request(
         downstream.says(b"abc", more=True)
         request = make_request(canary, "POST", has_body=True, content_length=1000)
         async with asyncio.timeout(SOON):
-            assert await carry(request, client, downstream) == ForwardResult(None, 0, Ending.CLIENT_LEFT)
+            assert await carry(request, client, downstream) == ForwardResult(None, 0, TerminationReason.CLIENT_DISCONNECTED)
             await hung_up.wait()
 
 
@@ -350,7 +350,7 @@ async def test_a_client_that_is_gone_while_we_send_ends_the_upstream_request(cli
 
     async with CanaryUpstream() as canary:
         result = await forward(make_request(canary), client, Downstream().receive, send, list, StreamHandle())
-    assert result.ending is Ending.CLIENT_LEFT
+    assert result.termination is TerminationReason.CLIENT_DISCONNECTED
 
 
 async def test_the_servers_own_cancellation_is_not_swallowed(client, downstream):
@@ -407,11 +407,11 @@ async def test_the_time_counts_to_the_end_of_the_response(client, downstream):
 
     async with CanaryUpstream(script=script) as canary:
         result = await carry(make_request(canary, timeout=0.12), client, downstream)
-    assert result == ForwardResult(200, 2, Ending.TIMED_OUT)
+    assert result == ForwardResult(200, 2, TerminationReason.TIMEOUT)
     assert downstream.sent[-1] == ABORT
 
 
-@pytest.mark.parametrize(("is_default", "ending"), [(True, Ending.COMPLETE), (False, Ending.TIMED_OUT)])
+@pytest.mark.parametrize(("is_default", "ending"), [(True, TerminationReason.COMPLETE), (False, TerminationReason.TIMEOUT)])
 async def test_an_event_stream_is_cut_by_a_set_timeout_only(client, downstream, is_default, ending):
     async def script(conversation):
         await conversation.head()
@@ -423,7 +423,7 @@ async def test_an_event_stream_is_cut_by_a_set_timeout_only(client, downstream, 
 
     async with CanaryUpstream(script=script) as canary:
         result = await carry(make_request(canary, timeout=0.2, is_default_timeout=is_default), client, downstream)
-    assert result.ending is ending
+    assert result.termination is ending
 
 
 async def test_a_client_that_leaves_an_event_stream_is_noticed(client, downstream):
@@ -437,7 +437,7 @@ async def test_a_client_that_leaves_an_event_stream_is_noticed(client, downstrea
         await downstream.until(lambda client: client.body)
         downstream.leaves()
         async with asyncio.timeout(SOON):
-            assert (await task).ending is Ending.CLIENT_LEFT
+            assert (await task).termination is TerminationReason.CLIENT_DISCONNECTED
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", CHUNKED + b"2\r\nok\r\n"])
@@ -448,7 +448,7 @@ async def test_an_answer_that_breaks_off_does_not_look_finished(client, downstre
         await downstream.until(lambda client: client.body)
 
     async with CanaryUpstream(script=script) as canary:
-        assert (await carry(make_request(canary), client, downstream)).ending is Ending.BROKE_OFF
+        assert (await carry(make_request(canary), client, downstream)).termination is TerminationReason.UPSTREAM_RESET
     assert downstream.sent[-1] == ABORT
     assert not any(message.get("more_body") is False for message in downstream.sent)
 

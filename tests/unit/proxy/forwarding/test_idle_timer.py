@@ -43,7 +43,7 @@ def loop(monkeypatch):
 @pytest.fixture
 def silence(loop):
     made = IdleTimer(60.0, lambda: loop.is_hindered, loop.cut)
-    made.begin()
+    made.start()
     return made
 
 
@@ -57,7 +57,7 @@ def test_it_is_cut_when_nothing_was_said_for_so_long(loop, silence):
 def test_it_begins_anew_with_each_word(loop, silence):
     for _ in range(10):
         loop.pass_by(50.0)
-        silence.hear()
+        silence.touch()
     loop.pass_by(59.9)
     assert loop.cuts == 0
     loop.pass_by(0.2)
@@ -74,11 +74,11 @@ def test_time_in_which_nobody_could_speak_does_not_count(loop, silence):
 
 
 def test_what_has_ended_is_cut_no_more(loop, silence):
-    silence.end()
+    silence.stop()
     loop.pass_by(600.0)
     assert loop.cuts == 0
 
 
 def test_without_a_limit_there_is_no_timer(loop):
-    IdleTimer(None, lambda: False, loop.cut).begin()
+    IdleTimer(None, lambda: False, loop.cut).start()
     assert loop.due is None

@@ -6,9 +6,9 @@ import pytest
 
 from foundation.errors import AccessRevoked, UpstreamError
 from proxy.forwarding import tunnel
-from proxy.forwarding.http_forwarding import Ending, StreamHandle
+from proxy.forwarding.http_forwarding import StreamHandle, TerminationReason
 from proxy.forwarding.idle_timer import IdleTimer
-from proxy.forwarding.tcp_tunnel import TunnelLimits, carry_tcp
+from proxy.forwarding.tcp_tunnel import TunnelLimits, tunnel_tcp
 
 from .test_tunnel import Recorder
 
@@ -47,7 +47,7 @@ class Carried:
         return {"type": "http.disconnect"}
 
     async def __aenter__(self):
-        carried = carry_tcp("db", self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._limits, self.handle)
+        carried = tunnel_tcp("db", self._dial, self._take_over, [(b"x-request-id", b"r")], self._receive, self._limits, self.handle)
         self.task = asyncio.ensure_future(carried)
         await asyncio.sleep(0)
         return self
@@ -77,7 +77,7 @@ async def test_nothing_is_said_before_the_upstream_is_there_and_then_everything(
         assert carried.to_upstream.is_reading
         carried.upstream.connection_lost(None)
         result = await carried.ended()
-        assert (result.status, result.bytes_sent, result.bytes_received, result.ending) == (200, 4, 8, Ending.COMPLETE)
+        assert (result.status, result.bytes_sent, result.bytes_received, result.termination) == (200, 4, 8, TerminationReason.COMPLETE)
 
 
 async def test_each_side_ends_its_own_direction():
@@ -89,7 +89,7 @@ async def test_each_side_ends_its_own_direction():
         assert carried.to_client.written == b"late answer"
         assert not carried.upstream.eof_received()
         assert carried.to_client.ends[0] == "eof"
-        assert (await carried.ended()).ending is Ending.COMPLETE
+        assert (await carried.ended()).termination is TerminationReason.COMPLETE
 
 
 async def test_an_end_waits_for_what_the_other_side_has_not_taken():
@@ -106,23 +106,23 @@ async def test_what_breaks_off_is_broken_off_for_the_other_side_too():
     async with Carried() as carried:
         await carried.begin()
         carried.upstream.connection_lost(ConnectionResetError())
-        assert (await carried.ended()).ending is Ending.BROKE_OFF
+        assert (await carried.ended()).termination is TerminationReason.UPSTREAM_RESET
         assert carried.to_client.ends[0] == "abort"
 
 
 async def test_access_that_ends_cuts_it_at_once():
     async with Carried() as carried:
         await carried.begin()
-        carried.handle.end()
+        carried.handle.cancel()
         carried.client.data_received(b"late")
         assert carried.to_upstream.written == b"ahead "
         assert (carried.to_upstream.ends[0], carried.to_client.ends[0]) == ("abort", "abort")
-        assert (await carried.ended()).ending is Ending.REVOKED
+        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
 
 
 async def test_access_that_ends_while_the_upstream_is_dialled_opens_nothing():
     async with Carried() as carried:
-        carried.handle.end()
+        carried.handle.cancel()
         with pytest.raises(AccessRevoked):
             await carried.ended()
         assert not hasattr(carried, "client")
@@ -132,13 +132,13 @@ async def test_a_client_that_leaves_while_the_upstream_is_dialled_is_noticed():
     async with Carried() as carried:
         carried.left.set()
         result = await carried.ended()
-        assert (result.status, result.ending) == (None, Ending.CLIENT_LEFT)
+        assert (result.status, result.termination) == (None, TerminationReason.CLIENT_DISCONNECTED)
 
 
 async def test_a_client_that_has_gone_when_the_upstream_is_there_leaves_no_connection():
     async with Carried(is_gone=True) as carried:
         await carried.begin()
-        assert (await carried.ended()).ending is Ending.CLIENT_LEFT
+        assert (await carried.ended()).termination is TerminationReason.CLIENT_DISCONNECTED
         assert carried.to_upstream.ends == ["abort"]
 
 
@@ -153,20 +153,20 @@ async def test_an_upstream_that_is_not_there_is_an_error_and_no_tunnel():
 async def test_a_timeout_that_was_set_ends_it():
     async with Carried(timeout=0.01) as carried:
         await carried.begin()
-        assert (await carried.ended()).ending is Ending.TIMED_OUT
+        assert (await carried.ended()).termination is TerminationReason.TIMEOUT
 
 
 async def test_silence_from_both_ends_ends_it():
     async with Carried(silence=0.01) as carried:
         await carried.begin()
-        assert (await carried.ended()).ending is Ending.SILENT
+        assert (await carried.ended()).termination is TerminationReason.IDLE_TIMEOUT
         assert (carried.to_upstream.ends[0], carried.to_client.ends[0]) == ("abort", "abort")
 
 
 @pytest.mark.parametrize("name", ["client", "upstream"])
 async def test_what_either_end_says_breaks_the_silence(name, monkeypatch):
     heard = []
-    monkeypatch.setattr(IdleTimer, "hear", lambda silence: heard.append(silence))
+    monkeypatch.setattr(IdleTimer, "touch", lambda silence: heard.append(silence))
     async with Carried(silence=60.0) as carried:
         await carried.begin()
         heard.clear()
@@ -181,14 +181,14 @@ async def test_who_may_not_speak_because_the_other_takes_nothing_is_not_silent()
         await asyncio.sleep(0.05)
         assert not carried.task.done()
         carried.upstream.resume_writing()
-        assert (await carried.ended()).ending is Ending.SILENT
+        assert (await carried.ended()).termination is TerminationReason.IDLE_TIMEOUT
 
 
 async def test_a_listener_that_stops_waits_a_while(monkeypatch):
-    monkeypatch.setattr(tunnel, "STOP_SECONDS", 0.01)
+    monkeypatch.setattr(tunnel, "DRAIN_TIMEOUT", 0.01)
     async with Carried() as carried:
         await carried.begin()
         carried.client.stopped()
         carried.client.data_received(b"last words")
         assert carried.to_upstream.written == b"ahead last words"
-        assert (await carried.ended()).ending is Ending.STOPPED
+        assert (await carried.ended()).termination is TerminationReason.SHUTDOWN

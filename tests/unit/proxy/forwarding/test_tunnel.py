@@ -56,17 +56,17 @@ async def test_an_end_that_does_not_read_stops_the_reading_of_the_other():
 
 async def test_reading_goes_on_when_every_reason_against_it_is_gone():
     side, _ = connected()
-    side.hold(CONGESTED)
-    side.hold(RATE)
-    side.release(CONGESTED)
+    side.pause(CONGESTED)
+    side.pause(RATE)
+    side.resume(CONGESTED)
     assert not side.connection.is_reading
-    side.release(RATE)
+    side.resume(RATE)
     assert side.connection.is_reading
 
 
 @pytest.mark.parametrize(("reads_again", "ends"), [(False, ["abort"]), (True, [])])
 async def test_an_end_that_reads_nothing_for_too_long_is_cut(monkeypatch, reads_again, ends):
-    monkeypatch.setattr(tunnel, "STALL_SECONDS", 0.01)
+    monkeypatch.setattr(tunnel, "STALL_TIMEOUT", 0.01)
     first, _ = connected()
     first.pause_writing()
     if reads_again:

@@ -4,7 +4,7 @@ import pytest
 
 from foundation.telemetry.http_metrics import OTHER
 from foundation.telemetry.metrics import registry
-from proxy.observe.request_metrics import _MOST_SPELLINGS, RequestCounter
+from proxy.observe.request_metrics import _MAX_CACHED_LABELS, RequestCounter
 
 HOSTS = {"app.example.com", "*.apps.example.com", "auth.example.com", "[2001:db8::1]"}
 
@@ -45,8 +45,8 @@ def test_a_host_is_ours_or_another(host: bytes, name: str, request: pytest.Fixtu
 
 def test_spellings_are_not_remembered_without_end() -> None:
     answered = RequestCounter("spellings", HOSTS)
-    for number in range(_MOST_SPELLINGS + 10):
+    for number in range(_MAX_CACHED_LABELS + 10):
         answered(b"%d.apps.example.com" % number, b"GET", 200, 0.1, 0, 0)
         answered(b"%d.unknown.example" % number, b"GET", 404, 0.1, 0, 0)
-    assert counted("spellings") == {"*.apps.example.com": _MOST_SPELLINGS + 10, OTHER: _MOST_SPELLINGS + 10}
-    assert len(answered._known) == _MOST_SPELLINGS
+    assert counted("spellings") == {"*.apps.example.com": _MAX_CACHED_LABELS + 10, OTHER: _MAX_CACHED_LABELS + 10}
+    assert len(answered._series_cache) == _MAX_CACHED_LABELS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from authorize.policy.policy_request import PolicyRequest
-from proxy.observe.request_spans import name_page, request_span, status_noted
+from proxy.observe.request_spans import name_builtin_span, recording_status, start_request_span
 from tests.support.asgi import incoming_from
 from tests.support.kept_spans import KeptSpans
 from tests.support.proxied import proxied
@@ -26,7 +26,7 @@ async def test_a_request_is_told_without_anything_secret(spans: KeptSpans, tmp_p
     url = f"https://app.example.com/papers?token={SECRET}"
     headers = dict.fromkeys(("cookie", "authorization", "referer"), SECRET)
     async with proxied(tmp_path, {"prefix": "/papers", **PUBLIC}) as gate:
-        root = request_span(spans.tracer, incoming_from(url))
+        root = start_request_span(spans.tracer, incoming_from(url))
         assert root is not None
         with root:
             answer = await gate.ask(url, headers=headers)
@@ -61,10 +61,10 @@ async def test_an_upstream_hears_what_its_client_said_where_nothing_is_traced(tm
 
 
 async def test_a_method_that_a_client_made_up_is_no_name(spans: KeptSpans) -> None:
-    root = request_span(spans.tracer, incoming_from("https://app.example.com/", method="BREW"))
+    root = start_request_span(spans.tracer, incoming_from("https://app.example.com/", method="BREW"))
     assert root is not None
     with root:
-        name_page(PolicyRequest(method="BREW", host="auth.example.com", port=None, path="/.gate/admin/session/123/"))
+        name_builtin_span(PolicyRequest(method="BREW", host="auth.example.com", port=None, path="/.gate/admin/session/123/"))
     (ended,) = spans.ended()
     assert ended.name == "_OTHER /.gate/admin"
     assert ended.attributes["http.request.method"] == "_OTHER"
@@ -77,11 +77,11 @@ async def test_the_status_of_an_answer_is_told_and_passes(spans: KeptSpans, stat
     async def send(message: dict[str, object]) -> None:
         sent.append(message)
 
-    root = request_span(spans.tracer, incoming_from("https://app.example.com/", is_trusted=True))
+    root = start_request_span(spans.tracer, incoming_from("https://app.example.com/", is_trusted=True))
     assert root is not None
     with root:
-        await status_noted(root, send)({"type": "http.response.start", "status": status, "headers": []})
-        await status_noted(root, send)({"type": "http.response.body", "body": b""})
+        await recording_status(root, send)({"type": "http.response.start", "status": status, "headers": []})
+        await recording_status(root, send)({"type": "http.response.body", "body": b""})
     (ended,) = spans.ended()
     assert ended.attributes["http.response.status_code"] == status
     assert (not ended.status.is_ok) is is_error

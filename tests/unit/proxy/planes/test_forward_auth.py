@@ -23,7 +23,7 @@ from proxy.planes.forward_auth import FRONT_PROXY_NAMES
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.planes.shared_resources import SharedResources
 from proxy.reserved_paths import RequestHandler
-from proxy.rewriting.header_names import fold, is_internal_header
+from proxy.rewriting.header_names import fold, is_reserved_header
 from proxy.service import ProxyService
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, http_scope, incoming_from
 from tests.support.internal_headers import dropped_names
@@ -239,7 +239,7 @@ async def test_a_front_proxy_may_send_what_is_listed_and_nothing_else_that_only_
 
 def internal_names() -> set[str]:
     more = ("x-forwarded-login", "x-forwarded-client-cert", "x-original-forwarded-for", "x-original-host", "x-envoy-original-path", "proxy")
-    return {*more, *(name for name in dropped_names() if is_internal_header(fold(name.encode())))}
+    return {*more, *(name for name in dropped_names() if is_reserved_header(fold(name.encode())))}
 
 
 @pytest.mark.parametrize("method", ["delete", "Get", "GET "])

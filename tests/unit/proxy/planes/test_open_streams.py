@@ -19,7 +19,7 @@ CHANGED = RecordChange(3, USER, "oidc/ann", Record(USER, "oidc/ann", {}, 3, 0.0)
 
 
 def opened(streams: OpenStreams, session_id: str, ended: list[str]) -> None:
-    streams.open(INCOMING, session_id, streams.change_count).end = lambda: ended.append(session_id)
+    streams.open(INCOMING, session_id, streams.change_count).cancel = lambda: ended.append(session_id)
 
 
 async def settle() -> None:
@@ -57,7 +57,7 @@ async def test_a_stream_that_can_not_be_ended_keeps_no_other_from_ending_and_nob
         raise AttributeError("its connection is gone")
 
     for _ in range(2):
-        streams.open(INCOMING, "s1", streams.change_count).end = fail
+        streams.open(INCOMING, "s1", streams.change_count).cancel = fail
     opened(streams, "s1", ended)
     opened(streams, "s2", ended)
     streams.on_change(ENDED)
@@ -73,7 +73,7 @@ async def test_a_stream_that_can_not_be_ended_keeps_no_other_from_ending_and_nob
 async def test_a_stream_that_closed_is_forgotten() -> None:
     streams, ended = OpenStreams(), []
     stream = streams.open(INCOMING, "s1", streams.change_count)
-    stream.end = lambda: ended.append("s1")
+    stream.cancel = lambda: ended.append("s1")
     streams.close(stream)
     streams.on_change(ENDED)
     await asyncio.sleep(0)
@@ -84,7 +84,7 @@ async def test_a_stream_that_closed_is_forgotten() -> None:
 async def test_a_stream_that_closes_before_its_turn_is_left_alone() -> None:
     streams, ended = OpenStreams(), []
     stream = streams.open(INCOMING, "s1", streams.change_count)
-    stream.end = lambda: ended.append("s1")
+    stream.cancel = lambda: ended.append("s1")
     streams.on_change(ENDED)
     streams.close(stream)
     await asyncio.sleep(0)
@@ -122,7 +122,7 @@ async def test_a_stream_that_opens_after_a_change_it_was_not_judged_by_is_judged
     judged_at = streams.change_count
     happens(streams)
     await settle()
-    streams.open(INCOMING, "s1", judged_at).end = lambda: ended.append("s1")
+    streams.open(INCOMING, "s1", judged_at).cancel = lambda: ended.append("s1")
     await settle()
     assert ended == ["s1"]
 
@@ -136,7 +136,7 @@ async def test_requests_are_answered_while_many_streams_are_judged_and_what_clos
 
     opened_streams = [streams.open(INCOMING, "s1", streams.change_count) for _ in range(120)]
     for stream in opened_streams:
-        stream.end = lambda: ended.append("s1")
+        stream.cancel = lambda: ended.append("s1")
     running(streams, judge)
     streams.on_policy_change()
     while not judged:
@@ -193,8 +193,8 @@ async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, mo
         for _ in range(5):
             await settle()
 
-    streams.open(INCOMING, "s1", 0, ends=150.0).end = lambda: ended.append("s1")
-    streams.open(incoming_from("https://app.example.com/"), "s2", 0).end = lambda: ended.append("s2")
+    streams.open(INCOMING, "s1", 0, ends=150.0).cancel = lambda: ended.append("s1")
+    streams.open(incoming_from("https://app.example.com/"), "s2", 0).cancel = lambda: ended.append("s2")
     running(streams, judge)
     await looked()  # until 200 by now
     known.clear()
@@ -218,7 +218,7 @@ async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(
         return 0.0
 
     opened(streams, "s1", ended)
-    streams.open(incoming_from("https://app.example.com/"), "s2", streams.change_count).end = lambda: ended.append("s2")
+    streams.open(incoming_from("https://app.example.com/"), "s2", streams.change_count).cancel = lambda: ended.append("s2")
     running(streams, judge)
     streams.on_policy_change()
     await settle()
@@ -238,7 +238,7 @@ async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(ru
         return math.inf if may else 0.0
 
     opened(streams, "s1", ended)
-    streams.open(other, "s2", streams.change_count).end = lambda: ended.append("s2")
+    streams.open(other, "s2", streams.change_count).cancel = lambda: ended.append("s2")
     running(streams, judge)
     streams.on_policy_change()
     with capture_logs() as logs:
@@ -261,7 +261,7 @@ async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(r
         judged.append(incoming)
         return 0.0
 
-    streams.open(timed, "s1", streams.change_count, is_timed=True).end = ended.set
+    streams.open(timed, "s1", streams.change_count, is_timed=True).cancel = ended.set
     streams.open(untimed, "s2", streams.change_count)
     streams.close(streams.open(closed, "s3", streams.change_count, is_timed=True))
     running(streams, judge)
@@ -290,7 +290,7 @@ async def test_nobody_whose_access_has_ended_waits_for_what_a_provider_says_of_a
             await asyncio.Event().wait()
         return math.inf if may else 0.0
 
-    streams.open(people, "s1", 0).end = ended.set
+    streams.open(people, "s1", 0).cancel = ended.set
     running(streams, judge)
     streams.on_policy_change()
     async with asyncio.timeout(10):

@@ -156,7 +156,7 @@ async def test_who_is_not_signed_in_at_all_is_asked_for_no_stronger_sign_in(tmp_
 async def test_a_browser_whose_stronger_sign_ins_vanish_is_in_a_loop(tmp_path: Path) -> None:
     options, cookie = make_options(tmp_path), ""
     for _ in range(3):
-        cookie = SignInLoops(options).completed([cookie.encode()], "app.example.com", NOW).partition(";")[0]
+        cookie = SignInLoops(options).record_completion([cookie.encode()], "app.example.com", NOW).partition(";")[0]
     incoming = incoming_from("https://app.example.com/wages", headers={**NAVIGATION, "cookie": cookie})
     answer = await answered(options, incoming, weak())
     assert answer.status == 400

@@ -11,8 +11,11 @@ from proxy.rewriting.connection_auth import ConnectionAuthRefused, ConnectionUse
             for value in (b"Basic YTpi", b"bearer abc", b"Digest username=x", b"AWS4-HMAC-SHA256 Credential=x")
         ),
         *((value, ConnectionUse.WATCHED) for value in (b"Custom x", b"abc", b"", b"Basically x", b"x-ntlm y", b"Gateau x")),
-        *((value, ConnectionUse.OWN) for value in (b"Negotiate YIIabc", b"NEGOTIATE YII", b"negotiate", b" Negotiate\tYII", b"Kerberos x")),
-        (b"Basic x, Negotiate y", ConnectionUse.OWN),
+        *(
+            (value, ConnectionUse.EXCLUSIVE)
+            for value in (b"Negotiate YIIabc", b"NEGOTIATE YII", b"negotiate", b" Negotiate\tYII", b"Kerberos x")
+        ),
+        (b"Basic x, Negotiate y", ConnectionUse.EXCLUSIVE),
     ],
 )
 def test_how_a_connection_is_used_follows_from_the_scheme(value: bytes, use: ConnectionUse) -> None:
@@ -22,7 +25,7 @@ def test_how_a_connection_is_used_follows_from_the_scheme(value: bytes, use: Con
 
 def test_of_several_the_strictest_counts() -> None:
     headers = [(b"authorization", b"Negotiate x"), (b"Authorization", b"Basic x"), (b"authorization", b"Odd x")]
-    assert connection_use(headers, is_http2=False) is ConnectionUse.OWN
+    assert connection_use(headers, is_http2=False) is ConnectionUse.EXCLUSIVE
 
 
 @pytest.mark.parametrize("value", [b"NTLM TlRMTVNTUAABAAAA", b"ntlm", b"Negotiate TlRMTVNTUAADAAAA", b"Basic x, NTLM y", b"NTLM\tx"])

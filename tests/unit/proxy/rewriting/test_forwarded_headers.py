@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.client_address import TrustedPeers
-from proxy.rewriting.forwarded_headers import FORWARDING_HEADERS
+from proxy.rewriting.forwarded_headers import FORWARDED_HEADER_CACHE
 
 TRUSTED = TrustedPeers(["10.0.0.0/8"])
 PEER = "10.0.0.1"
@@ -12,7 +12,7 @@ PEER = "10.0.0.1"
 def written(given: dict[str, str | list[str]], *, append: bool = True, trusted: TrustedPeers | None = TRUSTED) -> dict[str, str]:
     lines = [(name, value) for name, values in given.items() for value in ([values] if isinstance(values, str) else values)]
     pairs = tuple((name.encode(), value.encode()) for name, value in lines)
-    found = FORWARDING_HEADERS[PEER, "http", b"app.example.com", pairs, append, trusted]
+    found = FORWARDED_HEADER_CACHE[PEER, "http", b"app.example.com", pairs, append, trusted]
     return {name.decode(): value.decode() for name, value in found}
 
 
@@ -69,8 +69,8 @@ def test_without_an_own_entry_forwarded_is_written_only_where_the_peer_sent_one(
 
 def test_what_can_not_be_named_is_not_named() -> None:
     given = ((b"x-forwarded-for", b"203.0.113.9"),)
-    assert dict(FORWARDING_HEADERS["", "http", b"a", given, True, TRUSTED])[b"x-forwarded-for"] == b"203.0.113.9"
-    found = dict(FORWARDING_HEADERS["", "http", b'a"b', (), True, None])
+    assert dict(FORWARDED_HEADER_CACHE["", "http", b"a", given, True, TRUSTED])[b"x-forwarded-for"] == b"203.0.113.9"
+    found = dict(FORWARDED_HEADER_CACHE["", "http", b'a"b', (), True, None])
     assert found == {
         b"x-forwarded-proto": b"http",
         b"x-forwarded-host": b'a"b',

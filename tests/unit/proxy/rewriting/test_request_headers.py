@@ -4,8 +4,8 @@ from authorize.authorizer import WithheldCredentials
 from config.routes.route import Route
 from config.routes.route_identity_headers import IdentityHeaderNames
 from foundation.errors import BadRequest
-from proxy.rewriting.header_names import LONGEST_REMEMBERED, fold
-from proxy.rewriting.request_headers import _KNOWN, Downstream, RouteHeaders, framing
+from proxy.rewriting.header_names import MAX_CACHED_NAME_BYTES, fold
+from proxy.rewriting.request_headers import _HEADER_KINDS, Downstream, RequestHeaderRules, framing
 from tests.support.internal_headers import INTERNAL
 from tests.support.options import make_options
 
@@ -44,7 +44,7 @@ def make_route(**keys):
 
 def sent(options, headers, *, downstream=CLIENT, identity=(), withheld=WithheldCredentials.GATE, **keys):
     route = make_route(**keys)
-    return RouteHeaders.build(route, options, IdentityHeaderNames([route])).for_upstream(
+    return RequestHeaderRules.build(route, options, IdentityHeaderNames([route])).for_upstream(
         headers, downstream, b"upstream.internal", identity, withheld
     )
 
@@ -236,7 +236,7 @@ def test_the_request_id_is_ours(options):
 
 
 def credentials_left(options, headers, withheld):
-    return tuple(value for _, value in RouteHeaders.of_another_proxy(options).credentials(headers, withheld))
+    return tuple(value for _, value in RequestHeaderRules.for_delegation(options).remaining_credentials(headers, withheld))
 
 
 @pytest.mark.parametrize(
@@ -255,16 +255,16 @@ def test_credentials_of_others_are_kept_and_ours_are_not(options, headers, expec
 
 def test_long_names_of_headers_are_judged_and_not_remembered(options):
     """They are the client's to choose: four thousand of 16 KiB would stay for ever."""
-    rules, identity = RouteHeaders.build(make_route(), options, IdentityHeaderNames(())), b"x-gate-claim-" + b"a" * 4096
-    names = [b"x-%d-" % number + b"a" * LONGEST_REMEMBERED for number in range(20)]
-    before = len(_KNOWN)
+    rules, identity = RequestHeaderRules.build(make_route(), options, IdentityHeaderNames(())), b"x-gate-claim-" + b"a" * 4096
+    names = [b"x-%d-" % number + b"a" * MAX_CACHED_NAME_BYTES for number in range(20)]
+    before = len(_HEADER_KINDS)
     for name in [*names, identity]:
         assert (name in dict(rules.for_upstream([(name, b"1")], CLIENT, b"upstream.internal", (), WithheldCredentials.GATE))) == (
             name != identity
         )
-    assert len(_KNOWN) == before
+    assert len(_HEADER_KINDS) == before
     rules.for_upstream([(b"x-short-name-of-this-test", b"1")], CLIENT, b"upstream.internal", (), WithheldCredentials.GATE)
-    assert len(_KNOWN) == before + 1
+    assert len(_HEADER_KINDS) == before + 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from foundation.errors import UpstreamError
-from proxy.rewriting.response_headers import _NAMES, ResponseHeaders
+from proxy.rewriting.response_headers import _NAMES, ResponseHeaderRules
 from tests.support.options import make_options
 
 ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
@@ -22,7 +22,7 @@ def options(options_of):
 
 
 def received(options, headers):
-    return ResponseHeaders.build(options).for_client(headers)
+    return ResponseHeaderRules.build(options).filter(headers)
 
 
 def test_response_headers_lose_what_belongs_to_the_connection(options):
@@ -95,9 +95,9 @@ def test_a_malformed_response_header_name_is_refused(options):
 
 
 def test_long_names_of_an_answers_headers_are_passed_on_and_not_remembered(options):
-    rules, held = ResponseHeaders.build(options), len(_NAMES)
+    rules, held = ResponseHeaderRules.build(options), len(_NAMES)
     names = [b"X-%d-" % number + b"a" * 16_384 for number in range(20)]
-    assert [name for name, _ in rules.for_client([(name, b"1") for name in names])][:20] == [name.lower() for name in names]
+    assert [name for name, _ in rules.filter([(name, b"1") for name in names])][:20] == [name.lower() for name in names]
     assert len(_NAMES) == held
 
 
@@ -107,8 +107,8 @@ def test_a_routes_own_rules_outrank_those_of_all(options_of):
         policy=[ROUTE | {"set_response_headers": {"x-frame-options": "DENY"}, "remove_response_headers": ["SERVER", "X-Theirs"]}, ROUTE],
     )
     with_rules, without = options.policy
-    assert ResponseHeaders.of_route(without, options) is None
-    rules = ResponseHeaders.of_route(with_rules, options)
+    assert ResponseHeaderRules.for_route(without, options) is None
+    rules = ResponseHeaderRules.for_route(with_rules, options)
     said = [
         (b"X-Frame-Options", b"ALLOWALL"),
         (b"server", b"theirs"),
@@ -116,8 +116,8 @@ def test_a_routes_own_rules_outrank_those_of_all(options_of):
         (b"X-Kept", b"_gate=x"),
         (b"Set-Cookie", b"_gate=x"),
     ]
-    assert sorted(rules.for_client(said)) == [(b"x-all", b"1"), (b"x-frame-options", b"DENY"), (b"x-kept", b"_gate=x")]
-    assert set(rules.told_to_envoy().split(b"&")) == {b"+x-frame-options=DENY", b"+x-all=1", b"-server", b"-x-theirs"}
+    assert sorted(rules.filter(said)) == [(b"x-all", b"1"), (b"x-frame-options", b"DENY"), (b"x-kept", b"_gate=x")]
+    assert set(rules.to_envoy_rules().split(b"&")) == {b"+x-frame-options=DENY", b"+x-all=1", b"-server", b"-x-theirs"}
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_a_routes_own_rules_outrank_those_of_all(options_of):
 )
 def test_one_rule_is_a_rule(options_of, key, expected):
     options = options_of(headers={"disable": True}, policy=[ROUTE | key])
-    assert ResponseHeaders.of_route(options.policy[0], options).told_to_envoy() == expected
+    assert ResponseHeaderRules.for_route(options.policy[0], options).to_envoy_rules() == expected
 
 
 def test_what_envoy_is_told_can_be_read_in_one_way_only(options_of):
     rules = {"set_response_headers": {"X&+--": "a=b&-c %41\u00fc"}, "remove_response_headers": ["a&b"]}
     options = options_of(headers={"disable": True}, policy=[ROUTE | rules])
-    told = ResponseHeaders.of_route(options.policy[0], options).told_to_envoy()
+    told = ResponseHeaderRules.for_route(options.policy[0], options).to_envoy_rules()
     assert told == b"+x%26%2B--=a%3Db%26-c%20%2541%FC&-a%26b"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from authorize.policy.paths.canonical import canonical_path
 from config.routes.route import Route
 from foundation.errors import BadRequest
-from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
+from proxy.rewriting.target import HostRewrite, PathRewrite, build_target, strip_token, upstream_hostname
 from proxy.rewriting.target import substitution as substitution_of
 
 
@@ -110,11 +110,11 @@ def test_a_forwarded_path_stays_below_its_base(rest, keys):
 
 @pytest.mark.parametrize(("query", "expected"), [(b"", b"/p"), (b"a=%2F&&b", b"/p?a=%2F&&b"), (b"?", b"/p??")])
 def test_the_query_follows_byte_for_byte(query, expected):
-    assert target("/p", query) == expected
+    assert build_target("/p", query) == expected
 
 
 def test_a_bare_question_mark_is_kept():
-    assert target("/p", b"", is_bare=True) == b"/p?"
+    assert build_target("/p", b"", is_bare=True) == b"/p?"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_bare_question_mark_is_kept():
     ],
 )
 def test_our_token_leaves_the_query_and_nothing_else_changes(query, expected):
-    assert without_token(query) == expected
+    assert strip_token(query) == expected
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_our_token_leaves_the_query_and_nothing_else_changes(query, expected):
 )
 def test_the_host_sent_upstream(keys, expected):
     route = make_route(**keys)
-    assert HostRewrite.build(route).apply(b"incoming:8443", own_name(route.to[0].url), "/", []) == expected
+    assert HostRewrite.build(route).apply(b"incoming:8443", upstream_hostname(route.to[0].url), "/", []) == expected
 
 
 SEVERAL = ["http://a.internal:8000", "http://b.internal", "http://10.0.0.1"]
@@ -163,7 +163,7 @@ SEVERAL = ["http://a.internal:8000", "http://b.internal", "http://10.0.0.1"]
 @pytest.mark.parametrize(("position", "expected"), [(0, b"a.internal:8000"), (1, b"b.internal"), (2, b"incoming")])
 def test_each_of_several_upstreams_is_called_by_its_own_name(position, expected):
     route = make_route(to=SEVERAL)
-    assert HostRewrite.build(route).apply(b"incoming", own_name(route.to[position].url), "/", []) == expected
+    assert HostRewrite.build(route).apply(b"incoming", upstream_hostname(route.to[position].url), "/", []) == expected
 
 
 FROM_HEADER = {"to": "http://u", "host_rewrite_header": "X-Upstream-Host"}
@@ -199,12 +199,12 @@ def test_the_host_is_rewritten(keys, path, headers, expected):
 
 @pytest.mark.parametrize(("keys", "follows"), [({"to": "http://u"}, False), (FROM_HEADER, True), (FROM_PATH, True)])
 def test_whether_a_host_follows_more_of_a_request_is_known(keys, follows):
-    assert HostRewrite.build(make_route(**keys)).follows_request is follows
+    assert HostRewrite.build(make_route(**keys)).depends_on_request is follows
 
 
 @pytest.mark.parametrize("keys", [{}, {"prefix_rewrite": "/x"}, {"regex_rewrite_pattern": "a", "regex_rewrite_substitution": "b"}])
 def test_whether_a_rewrite_changes_nothing_is_known(keys):
-    assert PathRewrite.build(make_route(to="http://u", **keys)).changes_nothing is (not keys)
+    assert PathRewrite.build(make_route(to="http://u", **keys)).is_noop is (not keys)
 
 
 NO_HOSTS = [

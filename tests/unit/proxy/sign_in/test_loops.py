@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sign_in.loops import TOO_MANY, WINDOW, SignInLoops
+from proxy.sign_in.loops import MAX_SIGN_INS, WINDOW, SignInLoops
 from tests.support.asgi import NAVIGATION
 from tests.support.options import make_options
 from tests.support.proxied import proxied
@@ -21,19 +21,19 @@ def after(loops: SignInLoops, times: int, *, host: str = HOST, start: float = NO
     """Return the Cookie header of a browser after `times` completed sign-ins."""
     header: list[bytes] = []
     for number in range(times):
-        header = [loops.completed(header, host, start + number).split(";")[0].encode()]
+        header = [loops.record_completion(header, host, start + number).split(";")[0].encode()]
     return header
 
 
 def test_a_few_sign_ins_are_no_loop_and_many_are(loops: SignInLoops) -> None:
     assert not loops.is_looping([], HOST, NOW)
-    assert not loops.is_looping(after(loops, TOO_MANY - 1), HOST, NOW + 3)
-    assert loops.is_looping(after(loops, TOO_MANY), HOST, NOW + 3)
+    assert not loops.is_looping(after(loops, MAX_SIGN_INS - 1), HOST, NOW + 3)
+    assert loops.is_looping(after(loops, MAX_SIGN_INS), HOST, NOW + 3)
 
 
 def test_the_count_ends_with_its_time_and_its_host(loops: SignInLoops) -> None:
-    assert not loops.is_looping(after(loops, TOO_MANY), HOST, NOW + WINDOW + TOO_MANY)
-    assert not loops.is_looping(after(loops, TOO_MANY, host="other.example.com"), HOST, NOW + 3)
+    assert not loops.is_looping(after(loops, MAX_SIGN_INS), HOST, NOW + WINDOW + MAX_SIGN_INS)
+    assert not loops.is_looping(after(loops, MAX_SIGN_INS, host="other.example.com"), HOST, NOW + 3)
 
 
 def test_a_forged_count_counts_nothing(loops: SignInLoops) -> None:
@@ -42,7 +42,7 @@ def test_a_forged_count_counts_nothing(loops: SignInLoops) -> None:
 
 async def test_a_browser_in_a_loop_reads_why_and_can_try_again(tmp_path: Path) -> None:
     async with proxied(tmp_path, {"allow_any_authenticated_user": True}) as gate:
-        (cookie,) = after(SignInLoops(gate.options), TOO_MANY, start=time.time())
+        (cookie,) = after(SignInLoops(gate.options), MAX_SIGN_INS, start=time.time())
         page = await gate.ask(f"https://{HOST}/page?q=1", headers={**NAVIGATION, "cookie": cookie.decode()})
         assert page.status == 400
         assert b"block or delete cookies" in page.body

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sign_in.redirect_uris import Programs, with_token
+from proxy.sign_in.redirect_uris import RedirectUriAllowlist, append_token
 from tests.support.options import make_options
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Programs:
-    return Programs(make_options(tmp_path, programmatic_redirect_domain_whitelist=["localhost", "Tool.example.com", "192.0.2.1"]))
+def programs(tmp_path: Path) -> RedirectUriAllowlist:
+    return RedirectUriAllowlist(
+        make_options(tmp_path, programmatic_redirect_domain_whitelist=["localhost", "Tool.example.com", "192.0.2.1"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -28,8 +30,8 @@ def programs(tmp_path: Path) -> Programs:
         "https://192.0.2.1/",
     ],
 )
-def test_listed_hosts_and_this_machine_get_tokens(programs: Programs, url: str) -> None:
-    assert programs.redirect_uri(url) == url
+def test_listed_hosts_and_this_machine_get_tokens(programs: RedirectUriAllowlist, url: str) -> None:
+    assert programs.validate(url) == url
 
 
 @pytest.mark.parametrize(
@@ -82,17 +84,17 @@ def test_listed_hosts_and_this_machine_get_tokens(programs: Programs, url: str) 
         "http://localhost/" + "x" * 800,
     ],
 )
-def test_everything_else_gets_none(programs: Programs, url: str) -> None:
-    assert programs.redirect_uri(url) is None
+def test_everything_else_gets_none(programs: RedirectUriAllowlist, url: str) -> None:
+    assert programs.validate(url) is None
 
 
 def test_without_localhost_this_machine_is_a_stranger(tmp_path: Path) -> None:
-    programs = Programs(make_options(tmp_path, programmatic_redirect_domain_whitelist=["127.0.0.1"]))
-    assert programs.redirect_uri("http://127.0.0.1:9/") is not None
-    assert programs.redirect_uri("http://localhost:9/") is None
-    assert programs.redirect_uri("http://[::1]:9/") is None
+    programs = RedirectUriAllowlist(make_options(tmp_path, programmatic_redirect_domain_whitelist=["127.0.0.1"]))
+    assert programs.validate("http://127.0.0.1:9/") is not None
+    assert programs.validate("http://localhost:9/") is None
+    assert programs.validate("http://[::1]:9/") is None
 
 
 def test_the_token_joins_the_query() -> None:
-    assert with_token("http://localhost/cb", "t") == "http://localhost/cb?gate_jwt=t"
-    assert with_token("http://localhost/cb?state=1", "t") == "http://localhost/cb?state=1&gate_jwt=t"
+    assert append_token("http://localhost/cb", "t") == "http://localhost/cb?gate_jwt=t"
+    assert append_token("http://localhost/cb?state=1", "t") == "http://localhost/cb?state=1&gate_jwt=t"

@@ -9,7 +9,7 @@ from authorize.policy.reasons import Reason
 from config.routes.route import Route
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
-from proxy.sign_in.sign_in_urls import MAX_RETURN_URL, SignInRedirects, return_url, step_up_challenge
+from proxy.sign_in.sign_in_urls import MAX_RETURN_URL, SignInUrls, return_url, step_up_challenge
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 
@@ -19,7 +19,7 @@ NOW = 1_800_000_000.0
 def test_the_browser_is_sent_to_a_signed_url_and_holds_the_attempt_it_names(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     incoming = incoming_from("https://app.example.com/a?b=1&c=%C3%BC")
-    location, set_cookies = SignInRedirects(options).begin(incoming, "https", NOW)
+    location, set_cookies = SignInUrls(options).start(incoming, "https", NOW)
     params = UrlSigner(options).verify(location, NOW)
     assert params["gate_redirect_uri"] == "https://app.example.com/a?b=1&c=%C3%BC"
     assert location.startswith("https://auth.example.com/.gate/sign_in?")
@@ -46,7 +46,7 @@ def test_a_person_comes_back_to_where_they_were(url: str, returned: str) -> None
 def test_hostile_paths_stay_inside_the_signed_parameter(tmp_path: Path) -> None:
     options = make_options(tmp_path)
     incoming = incoming_from("https://app.example.com/a&gate_redirect_uri=https://evil.example?x")
-    location, _ = SignInRedirects(options).begin(incoming, "https", NOW)
+    location, _ = SignInUrls(options).start(incoming, "https", NOW)
     assert parse_qs(urlsplit(location).query)["gate_redirect_uri"] == ["https://app.example.com/a&gate_redirect_uri=https://evil.example?x"]
 
 

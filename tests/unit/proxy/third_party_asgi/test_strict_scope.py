@@ -6,7 +6,7 @@ import pytest
 
 from proxy.listener.http1.request_head import RequestRejected
 from proxy.third_party_asgi.strict_scope import strict_scope
-from proxy.websocket.handshake import handshake
+from proxy.websocket.handshake import parse_handshake
 
 HOST = (b"host", b"app.example.com")
 HTTP: dict[str, Any] = {
@@ -148,7 +148,7 @@ def test_handshake_is_rebuilt_with_client_headers() -> None:
         *((b"origin", b"https://app.example.com"), (b"cookie", b"_gate=z")),
     ]
     strict = strict_scope({**WEBSOCKET, "headers": [HOST, *of_the_client], "subprotocols": ["chat", "other"]})
-    offer = handshake(strict["method"], strict["headers"], "https://app.example.com", [])
+    offer = parse_handshake(strict["method"], strict["headers"], "https://app.example.com", [])
     assert (offer.protocols, offer.extensions) == (frozenset((b"chat", b"other")), frozenset())
     assert dict(strict["headers"])[b"cookie"] == b"_gate=z"
     keys = {dict(strict_scope(WEBSOCKET)["headers"])[b"sec-websocket-key"] for _ in range(9)}

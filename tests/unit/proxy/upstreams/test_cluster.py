@@ -34,17 +34,17 @@ def test_requests_under_way_are_counted_at_their_upstream():
     cluster = cluster_of(*NAMES)
     places = [ClusterSelection(cluster, b"") for _ in range(4)]
     for selection in places:
-        selection.begin()
-    assert [member.standing.active for member in cluster.members] == [2, 1, 1]
+        selection.start()
+    assert [member.state.active for member in cluster.members] == [2, 1, 1]
     for selection in places:
-        selection.end(200)
-    assert [member.standing.active for member in cluster.members] == [0, 0, 0]
+        selection.finish(200)
+    assert [member.state.active for member in cluster.members] == [0, 0, 0]
 
 
 def test_the_least_busy_is_asked():
     cluster = cluster_of(*NAMES[:2], lb_policy="LEAST_REQUEST")
     first = ClusterSelection(cluster, b"")
-    first.begin()
+    first.start()
     assert ClusterSelection(cluster, b"").upstream is not first.upstream
 
 
@@ -60,34 +60,34 @@ def test_a_key_sticks():
 def test_a_request_moves_on_to_each_other_upstream_once_with_its_name():
     cluster = cluster_of(*NAMES)
     selection = ClusterSelection(cluster, b"", other_host=b"incoming")
-    selection.begin()
-    request, hosts = outgoing(selection), [selection.host]
-    while selection.move_on(request):
+    selection.start()
+    request, hosts = outgoing(selection), [selection.hostname]
+    while selection.retry_next_member(request):
         hosts.append(request.headers[0][1])
         assert request.upstream is selection.upstream
         assert request.headers[1:] == [(b"x", b"1")]
     assert sorted(hosts) == [b"a.internal", b"b.internal", b"c.internal"]
-    assert sum(member.standing.active for member in cluster.members) == 1
+    assert sum(member.state.active for member in cluster.members) == 1
 
 
 def test_an_address_is_asked_by_the_host_that_came_in():
     selection = ClusterSelection(cluster_of("http://a.internal", "http://10.0.0.1"), b"", other_host=b"incoming")
     request = outgoing(selection, b"a.internal")
-    assert selection.move_on(request)
+    assert selection.retry_next_member(request)
     assert request.headers[0] == (b"host", b"incoming")
 
 
 def test_a_host_that_the_route_fixes_stays_when_a_request_moves_on():
     selection = ClusterSelection(cluster_of(*NAMES), b"")
     request = outgoing(selection, b"fixed")
-    assert selection.move_on(request)
+    assert selection.retry_next_member(request)
     assert request.headers == [(b"host", b"fixed"), (b"x", b"1")]
 
 
 def test_a_request_is_tried_at_three_upstreams_at_most():
     selection = ClusterSelection(cluster_of(*[f"http://u{number}.internal" for number in range(9)]), b"")
     tries = 1
-    while selection.move_on(outgoing(selection)):
+    while selection.retry_next_member(outgoing(selection)):
         tries += 1
     assert tries == 3
 

@@ -45,11 +45,11 @@ async def test_one_that_is_away_is_stood_in_for_by_another_and_counted_where_it_
     while cluster.choose() != 1:  # the next choice is the dead one
         pass
     selection = ClusterSelection(cluster, b"")
-    selection.begin()
+    selection.start()
     (await dial(selection.upstream, selection, socket.AF_UNSPEC, UpstreamErrors(), asyncio.Protocol())).abort()
-    assert [member.standing.active for member in cluster.members] == [0, 1]
-    selection.end(200)
-    assert [member.standing.active for member in cluster.members] == [0, 0]
+    assert [member.state.active for member in cluster.members] == [0, 1]
+    selection.finish(200)
+    assert [member.state.active for member in cluster.members] == [0, 0]
 
 
 async def test_where_there_is_none_left_it_is_an_error_of_the_upstream(dead, monkeypatch):

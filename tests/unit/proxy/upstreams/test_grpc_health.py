@@ -14,9 +14,9 @@ from h2.connection import H2Connection
 from h2.events import RequestReceived, StreamEnded
 
 from config.routes.route import Route
-from proxy.upstreams.grpc_health import METHOD, ask_by_grpc
+from proxy.upstreams.grpc_health import METHOD, check_grpc
 from proxy.upstreams.outgoing_request import Upstream
-from proxy.upstreams.upstream_errors import Unhealthy
+from proxy.upstreams.upstream_errors import HealthCheckFailed
 from proxy.upstreams.upstream_tls import client_context
 from tests.support.certs import certificate_files
 from tests.unit.proxy.upstreams.test_health_checks import CHECK, Checked
@@ -33,7 +33,7 @@ def route_to(port: int, scheme: str = "http", **keys: object) -> Route:
 async def ask(route: Route, *, seconds: float = 20, **check: object) -> None:
     checked = route_to(1, health_checks=[{**CHECK, "grpc_health_check": check}])
     context = client_context(route, "h2") if route.to[0].url.scheme == "https" else None
-    await ask_by_grpc(Upstream.build(route), context, checked.health_checks[0].grpc_health_check, seconds)
+    await check_grpc(Upstream.build(route), context, checked.health_checks[0].grpc_health_check, seconds)
 
 
 @asynccontextmanager
@@ -93,14 +93,14 @@ async def test_the_server_and_each_service_speak_for_themselves():
     async with health_service() as (port, servicer):
         route = route_to(port)
         await ask(route)
-        with pytest.raises(Unhealthy, match="grpc-status 5"):
+        with pytest.raises(HealthCheckFailed, match="grpc-status 5"):
             await ask(route, service_name="shop.Orders")
         await servicer.set("shop.Orders", SERVING)
         await ask(route, service_name="shop.Orders")
         await servicer.set("shop.Orders", NOT_SERVING)
-        with pytest.raises(Unhealthy, match="it returned NOT_SERVING") as refused:
+        with pytest.raises(HealthCheckFailed, match="it returned NOT_SERVING") as refused:
             await ask(route, service_name="shop.Orders")
-        assert refused.value.at_once
+        assert refused.value.immediate
 
 
 async def test_an_upstream_is_left_out_while_it_does_not_serve():
@@ -169,9 +169,9 @@ async def test_what_is_asked():
 )
 async def test_nothing_but_serving_is_healthy(status, body, reason):
     async with answering(status, body) as (port, _):
-        with pytest.raises(Unhealthy, match=reason) as refused:
+        with pytest.raises(HealthCheckFailed, match=reason) as refused:
             await ask(route_to(port))
-        assert refused.value.at_once is (status == "503")
+        assert refused.value.immediate is (status == "503")
 
 
 async def test_who_does_not_speak_http2_is_unhealthy():

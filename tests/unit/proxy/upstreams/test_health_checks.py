@@ -36,7 +36,7 @@ ERROR = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
 )
 def test_results_in_a_row_change_what_is_known(results, healthy):
     health = HealthState(2, 2)
-    changes = [health.take(is_good=result == "+", at_once=result == "!") for result in results]
+    changes = [health.record(is_good=result == "+", at_once=result == "!") for result in results]
     assert health.is_healthy is (healthy == "+")
     assert sum(changes) % 2 == (healthy == "-")
 
@@ -56,7 +56,7 @@ class Checked:
         self.checks = HealthChecks(self.client)
 
     async def __aenter__(self):
-        self.checks.use(self.clusters.members())
+        self.checks.update(self.clusters.members())
         return self
 
     async def __aexit__(self, *_):
@@ -162,7 +162,7 @@ async def test_checks_go_on_over_a_reload_and_end_with_their_upstream():
         route = Route.model_validate({"from": "https://b.example.com", "to": [first.url], "health_checks": [HTTP]})
         after = Clusters([route], checked.clusters)
         cluster = after.get(route)
-        checked.checks.use(after.members())
+        checked.checks.update(after.members())
         assert [cluster.health(member) for member in cluster.members] == ["unhealthy"]
         seen, asked = len(second.requests), len(first.requests)
         while len(first.requests) < asked + 4:
@@ -192,8 +192,8 @@ async def test_answers_put_an_upstream_out():
     with capture_logs() as logs:
         for _ in range(4):
             selection = ClusterSelection(cluster, b"")
-            selection.begin()
-            selection.end(502 if selection.upstream.host == "a.internal" else 200)
+            selection.start()
+            selection.finish(502 if selection.upstream.host == "a.internal" else 200)
     assert [cluster.health(member) for member in cluster.members] == ["ejected", "healthy"]
     assert {ClusterSelection(cluster, b"").upstream.host for _ in range(4)} == {"b.internal"}
     assert [(each["event"], each["reason"]) for each in logs] == [("upstream ejected", "consecutive 5xx")]

@@ -17,7 +17,7 @@ def outliers(count):
 
 
 def feed(detector, upstreams, index, *statuses, now=0.0):
-    return [each for status in statuses for each in detector.answered(upstreams, index, status, now)]
+    return [each for status in statuses for each in detector.record_response(upstreams, index, status, now)]
 
 
 def test_five_errors_in_a_row_put_an_upstream_out():
@@ -25,8 +25,8 @@ def test_five_errors_in_a_row_put_an_upstream_out():
     assert feed(found, three, 0, 500, 500, 500, 500) == []
     assert feed(found, three, 0, 200, 500, 500, 500, 500) == []
     assert feed(found, three, 0, 500) == [(0, "consecutive 5xx")]
-    assert [each.is_out(29.9) for each in three] == [True, False, False]
-    assert not three[0].is_out(30.0)
+    assert [each.is_ejected(29.9) for each in three] == [True, False, False]
+    assert not three[0].is_ejected(30.0)
 
 
 @pytest.mark.parametrize("status", [200, 302, 404, 429, 499])
@@ -47,7 +47,7 @@ def test_each_ejection_is_longer_up_to_a_bound():
         assert feed(found, two, 0, 500, now=now)
         lengths.append(two[0].ejected_until - now)
         now = two[0].ejected_until
-        found._interval_began = now  # no interval without an ejection lies between
+        found._interval_started_at = now  # no interval without an ejection lies between
     assert lengths == [10.0, 20.0, 25.0, 25.0]
 
 
@@ -64,7 +64,7 @@ def test_never_more_than_the_part_that_may_be_out_and_one_always_may(count, perc
     found, upstreams = detector(consecutive_5xx=1, max_ejection_percent=percent), outliers(count)
     for index in range(count):
         feed(found, upstreams, index, 500)
-    out = sum(each.is_out(0.0) for each in upstreams)
+    out = sum(each.is_ejected(0.0) for each in upstreams)
     assert out == max(1, count * percent // 100)
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from authorize.policy.route_table import RouteTable
-from proxy.forwarding.http_forwarding import Ending
+from proxy.forwarding.http_forwarding import TerminationReason
 from proxy.planes.embedded import record_termination
 from proxy.route_forwarding import ForwardingTable
-from proxy.upstreams.route_statistics import BUCKETS, RouteStatistics, StatisticsInForce, route_label, stat_name
+from proxy.upstreams.route_statistics import BUCKETS, ActiveRouteStatistics, RouteStatistics, route_label, stat_name
 from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.options import make_options
 from tests.support.upstream import OK, CanaryUpstream
@@ -27,16 +27,16 @@ def state(directory: Path, *routes: dict, previous: ForwardingTable | None = Non
 
 
 def lines(statistics: RouteStatistics) -> set[str]:
-    told = StatisticsInForce()
-    told.use([statistics])
+    told = ActiveRouteStatistics()
+    told.activate([statistics])
     return {line for family in told.families("gate").values() for line in family.lines}
 
 
 def test_a_request_is_told_by_its_status_and_duration() -> None:
     statistics = RouteStatistics("app")
     for status, seconds in ((200, 0.003), (204, 0.3), (503, 0.1), (101, 9000.0), (None, 1.0)):
-        statistics.begin()
-        statistics.end(status, seconds)
+        statistics.start()
+        statistics.finish(status, seconds)
     own = 'service="gate",envoy_cluster_name="app"'
     assert lines(statistics) >= {
         f"envoy_cluster_upstream_rq_total{{{own}}} 5",
@@ -54,23 +54,23 @@ def test_a_request_is_told_by_its_status_and_duration() -> None:
 @pytest.mark.parametrize("milliseconds", BUCKETS)
 def test_a_bound_belongs_to_its_bucket(milliseconds: float) -> None:
     statistics = RouteStatistics("app")
-    statistics.begin()
-    statistics.end(200, milliseconds / 1000)
+    statistics.start()
+    statistics.finish(200, milliseconds / 1000)
     assert statistics.buckets.index(1) == BUCKETS.index(milliseconds)
 
 
 @pytest.mark.parametrize(
     ("ending", "counts"),
     [
-        (Ending.COMPLETE, (0, 0, 0)),
-        (Ending.TIMED_OUT, (1, 0, 0)),
-        (Ending.SILENT, (1, 0, 0)),
-        (Ending.BROKE_OFF, (0, 1, 0)),
-        (Ending.CLIENT_LEFT, (0, 0, 1)),
-        (Ending.REVOKED, (0, 0, 1)),
+        (TerminationReason.COMPLETE, (0, 0, 0)),
+        (TerminationReason.TIMEOUT, (1, 0, 0)),
+        (TerminationReason.IDLE_TIMEOUT, (1, 0, 0)),
+        (TerminationReason.UPSTREAM_RESET, (0, 1, 0)),
+        (TerminationReason.CLIENT_DISCONNECTED, (0, 0, 1)),
+        (TerminationReason.ACCESS_ENDED, (0, 0, 1)),
     ],
 )
-def test_who_ended_it_is_told(ending: Ending, counts: tuple[int, int, int]) -> None:
+def test_who_ended_it_is_told(ending: TerminationReason, counts: tuple[int, int, int]) -> None:
     statistics = RouteStatistics("app")
     record_termination(statistics, ending)
     assert (statistics.timeouts, statistics.received_resets, statistics.sent_resets) == counts
@@ -106,7 +106,7 @@ def test_a_name_of_an_operator_is_one_value_of_a_label() -> None:
 
 
 def test_where_no_route_is_measured_nothing_is_told() -> None:
-    assert StatisticsInForce().families("gate") == {}
+    assert ActiveRouteStatistics().families("gate") == {}
 
 
 def test_routes_have_their_name_or_id(tmp_path: Path) -> None:
@@ -122,11 +122,11 @@ def test_routes_of_one_name_count_together(tmp_path: Path) -> None:
 
 def test_a_thousand_reloads_with_other_names_leave_nothing_behind_and_who_stays_goes_on(tmp_path: Path) -> None:
     made = state(tmp_path, {"name": "stays"}, {"name": "0"})
-    in_force = StatisticsInForce()
+    in_force = ActiveRouteStatistics()
     stays = made.statistics["stays"]
     for number in range(1, 1001):
         made = state(tmp_path, {"name": "stays"}, {"name": str(number)}, previous=made)
-        in_force.use(made.activate_statistics())
+        in_force.activate(made.activate_statistics())
     assert list(made.statistics) == ["stays", "1000"]
     assert made.statistics["stays"] is stays
     assert in_force.labels() == {stat_name("stays"): "stays", stat_name("1000"): "1000"}

@@ -9,7 +9,7 @@ from foundation.errors import UpstreamError
 from proxy.rewriting.connection_auth import ConnectionUse
 from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.upstream_client import StaleConnection
-from proxy.upstreams.upstream_connection import AT_FIRST, IN_FULL
+from proxy.upstreams.upstream_connection import INITIAL_READ_BYTES, MAX_READ_BYTES
 from tests.support.eventually import eventually
 from tests.support.upstream import OK, CanaryUpstream
 
@@ -28,7 +28,7 @@ async def fetch(client, request, *body):
         for chunk in body:
             exchange.write(chunk)
         if request.has_body:
-            exchange.end()
+            exchange.end_body()
         status, headers = await exchange.response()
         received, is_more = b"", True
         while is_more:
@@ -153,7 +153,7 @@ async def test_a_connection_that_waited_too_long_is_closed_and_not_used(client, 
         monkeypatch.setattr("proxy.upstreams.upstream_client.KEEPALIVE_TIMEOUT", -1.0)
         await fetch(client, make_request(canary.url))
         assert canary.connections == 2
-        client._idle._close_old()
+        client._idle._close_expired()
         assert repr(client._idle) == "<IdleConnections 0 of 0 upstreams>"
 
 
@@ -251,7 +251,7 @@ async def test_a_fresh_connection_is_none_of_the_idle_ones(client):
             await exchange.response()
             await exchange.read()
             exchange.close()
-        exchange = await client.open(make_request(canary.url), is_fresh=True)
+        exchange = await client.open(make_request(canary.url), force_new=True)
         await exchange.response()
         exchange.close()
         assert canary.connections == 3
@@ -273,7 +273,7 @@ async def test_an_upgrade_has_a_connection_of_its_own_and_leaves_the_idle_ones_t
     [
         (ConnectionUse.SHARED, OK, True),
         (ConnectionUse.WATCHED, OK, True),
-        (ConnectionUse.OWN, OK, False),
+        (ConnectionUse.EXCLUSIVE, OK, False),
         (ConnectionUse.WATCHED, OK.replace(b"\r\n\r\n", b"\r\nPersistent-Auth: true\r\n\r\n"), False),
         (ConnectionUse.SHARED, b"HTTP/1.1 401 No\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n", False),
         (ConnectionUse.SHARED, b"HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n", True),
@@ -288,7 +288,7 @@ async def test_a_connection_that_may_be_somebodys_serves_nobody_else(client, use
 async def test_a_request_that_may_authenticate_its_connection_takes_none_of_the_idle_ones(client):
     async with CanaryUpstream() as canary:
         await fetch(client, make_request(canary.url))
-        await fetch(client, make_request(canary.url, connection_use=ConnectionUse.OWN))
+        await fetch(client, make_request(canary.url, connection_use=ConnectionUse.EXCLUSIVE))
         await fetch(client, make_request(canary.url))
         assert canary.connections == 2
 
@@ -354,10 +354,10 @@ async def test_the_body_is_not_decompressed(client):
         assert (await fetch(client, make_request(canary.url)))[2] == b"\x1f\x8bxx"
 
 
-@pytest.mark.parametrize(("soon", "most"), [(-1.0, AT_FIRST), (60.0, IN_FULL)])
+@pytest.mark.parametrize(("soon", "most"), [(-1.0, INITIAL_READ_BYTES), (60.0, MAX_READ_BYTES)])
 async def test_little_is_held_for_a_client_that_reads_slowly(client, monkeypatch, soon, most):
     """However large its answer, and much for one that takes what it is given."""
-    monkeypatch.setattr("proxy.upstreams.upstream_connection.SOON", soon)
+    monkeypatch.setattr("proxy.upstreams.upstream_connection.FAST_READER_SECONDS", soon)
     length = 8 << 20
     async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
         exchange = await client.open(make_request(canary.url))
@@ -371,7 +371,7 @@ async def test_little_is_held_for_a_client_that_reads_slowly(client, monkeypatch
             received += len(chunk)
         exchange.close()
     assert most <= max(held) <= 2 * most
-    assert max(held[:2]) <= 2 * AT_FIRST
+    assert max(held[:2]) <= 2 * INITIAL_READ_BYTES
     assert received == length
 
 
@@ -380,8 +380,8 @@ async def test_less_is_held_for_a_client_that_stops_reading_in_the_middle(client
     async with CanaryUpstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)) as canary:
         exchange = await client.open(make_request(canary.url))
         await exchange.response()
-        for soon, most in ((60.0, 2 * IN_FULL), (-1.0, 2 * AT_FIRST), (60.0, 2 * IN_FULL)):
-            monkeypatch.setattr("proxy.upstreams.upstream_connection.SOON", soon)
+        for soon, most in ((60.0, 2 * MAX_READ_BYTES), (-1.0, 2 * INITIAL_READ_BYTES), (60.0, 2 * MAX_READ_BYTES)):
+            monkeypatch.setattr("proxy.upstreams.upstream_connection.FAST_READER_SECONDS", soon)
             held = []
             for _ in range(40):
                 await asyncio.sleep(0)
@@ -508,7 +508,7 @@ async def test_only_addresses_of_the_chosen_family_are_used(client):
     async with CanaryUpstream() as canary:  # on 127.0.0.1 alone
         by_name = canary.url.replace("127.0.0.1", "localhost")
         for family, is_reached in (("AUTO", True), ("V6_ONLY", False), ("V4_ONLY", True)):
-            client.use(family)
+            client.reconfigure(family)
             if is_reached:
                 assert (await fetch(client, make_request(by_name, headers=[(b"connection", b"close")])))[0] == 200
                 await client.close()

@@ -18,13 +18,13 @@ def test_the_last_trouble_of_an_upstream_is_known_until_it_answers() -> None:
     upstream_errors = UpstreamErrors()
     error = upstream_errors.connect_error(PLACE, ConnectionRefusedError())
     assert str(error) == f"upstream app.internal:8000 {ConnectFailure.REFUSED}"
-    assert (upstream_errors.of(PLACE), upstream_errors.of(OTHER)) == (str(ConnectFailure.REFUSED), "")
-    upstream_errors.answered(OTHER)
-    upstream_errors.answered(PLACE)
-    assert upstream_errors.of(PLACE) == ""
+    assert (upstream_errors.last_error(PLACE), upstream_errors.last_error(OTHER)) == (str(ConnectFailure.REFUSED), "")
+    upstream_errors.record_success(OTHER)
+    upstream_errors.record_success(PLACE)
+    assert upstream_errors.last_error(PLACE) == ""
     assert str(upstream_errors.timeout(OTHER)) == "upstream 2001:db8::1 timed out"
-    upstream_errors.forget()
-    assert upstream_errors.of(OTHER) == ""
+    upstream_errors.clear()
+    assert upstream_errors.last_error(OTHER) == ""
 
 
 def test_errors_are_of_the_kind_that_was_asked_for() -> None:
@@ -32,7 +32,7 @@ def test_errors_are_of_the_kind_that_was_asked_for() -> None:
     assert isinstance(upstream_errors.timeout(PLACE), UpstreamTimeout)
     assert isinstance(upstream_errors.response_error(PLACE, ConnectionResetError(), StaleConnection), StaleConnection)
     assert str(upstream_errors.response_error(PLACE, ValueError("x"))).endswith(MALFORMED)
-    assert type(upstream_errors.reported(PLACE, ConnectFailure.EXPIRED)) is UpstreamError
+    assert type(upstream_errors.record(PLACE, ConnectFailure.EXPIRED)) is UpstreamError
 
 
 SECRET = b"t0ps3cret"
@@ -86,4 +86,4 @@ def test_what_we_lack_ourselves_is_no_trouble_of_the_upstream() -> None:
     upstream_errors = UpstreamErrors()
     error = upstream_errors.connect_error(PLACE, OSError(errno.EMFILE, "Too many open files"))
     assert isinstance(error, FileDescriptorsExhausted)
-    assert (error.status, upstream_errors.of(PLACE)) == (503, "")
+    assert (error.status, upstream_errors.last_error(PLACE)) == (503, "")

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.websocket.frames import (
-    NO_STATUS,
+    MESSAGE_TOO_BIG,
+    NO_STATUS_RECEIVED,
     PROTOCOL_ERROR,
-    TOO_BIG,
     FrameMessage,
-    FrameWalker,
+    FrameScanner,
     MessageAssembler,
     client_close,
     client_frame,
@@ -22,8 +22,8 @@ from tests.support.websockets import BINARY, CLOSE, CONTINUATION, PING, PONG, TE
 GOOD = from_client(TEXT, b"hello") + from_client(BINARY, b"x" * 300) + from_client(PING) + from_client(BINARY, b"y" * 70_000)
 
 
-def walker(**options) -> FrameWalker:
-    return FrameWalker(**{"is_masked": True, "allows_rsv": False, **options})
+def walker(**options) -> FrameScanner:
+    return FrameScanner(**{"is_masked": True, "allows_rsv": False, **options})
 
 
 @given(st.lists(st.integers(1, 400), max_size=30))
@@ -33,7 +33,7 @@ def test_good_frames_pass_byte_for_byte_in_whatever_pieces_they_come(sizes: list
         passed += walk.feed(GOOD[at : at + size])
         at += size
     assert passed == GOOD
-    assert (walk.fault, walk.frames, walk.is_between_frames) == (None, 4, True)
+    assert (walk.error, walk.frames, walk.is_at_frame_boundary) == (None, 4, True)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_good_frames_pass_byte_for_byte_in_whatever_pieces_they_come(sizes: list
         (from_client(TEXT, b"a", is_final=False) + from_client(TEXT, b"b"), PROTOCOL_ERROR),
         (b"\x82\xfe\x00\x7d" + b"m" * 129, PROTOCOL_ERROR),
         (b"\x82\xff\x00\x00\x00\x00\x00\x00\xff\xff" + b"m" * 9, PROTOCOL_ERROR),
-        (b"\x82\xff\x80\x00\x00\x00\x00\x00\x00\x00" + b"m" * 9, TOO_BIG),
-        (b"\x82\xff" + (16 * 2**20 + 1).to_bytes(8, "big"), TOO_BIG),
+        (b"\x82\xff\x80\x00\x00\x00\x00\x00\x00\x00" + b"m" * 9, MESSAGE_TOO_BIG),
+        (b"\x82\xff" + (16 * 2**20 + 1).to_bytes(8, "big"), MESSAGE_TOO_BIG),
     ],
 )
 def test_a_forbidden_frame_does_not_pass_and_those_before_it_do(frames: bytes, code: int) -> None:
@@ -59,8 +59,8 @@ def test_a_forbidden_frame_does_not_pass_and_those_before_it_do(frames: bytes, c
         walk = walker()
         data = before + frames + from_client(TEXT, b"after")
         passed = walk.feed(data[:cut]) + walk.feed(data[cut:])
-        assert walk.fault is not None
-        assert walk.fault.code == code
+        assert walk.error is not None
+        assert walk.error.code == code
         assert passed.startswith(before)
         assert b"after" not in passed
         assert all(frame.is_final or frame.opcode == TEXT for frame in frames_in(passed))
@@ -69,7 +69,7 @@ def test_a_forbidden_frame_does_not_pass_and_those_before_it_do(frames: bytes, c
 def test_a_server_must_not_mask() -> None:
     walk = walker(is_masked=False)
     assert walk.feed(from_server(TEXT, b"good") + from_client(TEXT, b"bad")) == from_server(TEXT, b"good")
-    assert walk.fault is not None
+    assert walk.error is not None
 
 
 def test_reserved_bits_pass_where_an_extension_was_agreed_upon() -> None:
@@ -82,15 +82,15 @@ def test_fragments_count_as_one_message_and_control_frames_may_come_between() ->
     good = from_client(TEXT, b"12345", is_final=False) + from_client(PING, b"ping") + from_client(CONTINUATION, b"67890", is_final=False)
     assert walk.feed(good) == good
     assert walk.feed(from_client(CONTINUATION, b"!")) == b""
-    assert walk.fault is not None
-    assert walk.fault.code == TOO_BIG
+    assert walk.error is not None
+    assert walk.error.code == MESSAGE_TOO_BIG
 
 
 def test_the_next_message_counts_anew() -> None:
     walk = walker(message_bytes=10)
     for _ in range(3):
         assert walk.feed(from_client(TEXT, b"1234567890"))
-    assert walk.fault is None
+    assert walk.error is None
 
 
 def test_nothing_passes_after_a_close() -> None:
@@ -98,29 +98,29 @@ def test_nothing_passes_after_a_close() -> None:
     close = from_client(CLOSE, b"\x03\xe8")
     assert walk.feed(close + from_client(TEXT, b"smuggled")) == close
     assert walk.feed(from_client(TEXT, b"smuggled")) == b""
-    assert walk.has_closed
+    assert walk.close_seen
 
 
 def test_a_close_in_pieces_passes_whole() -> None:
     walk, close = walker(), from_client(CLOSE, b"\x03\xe8bye")
     assert b"".join(walk.feed(close[at : at + 1]) for at in range(len(close))) == close
-    assert walk.is_between_frames
+    assert walk.is_at_frame_boundary
 
 
 def test_finishing_passes_only_the_rest_of_the_current_frame_and_notices_the_close_behind_it() -> None:
     walk, whole = walker(), from_client(BINARY, b"x" * 100)
     passed = walk.feed(whole[:50])
-    assert not walk.is_between_frames
-    passed += walk.finish_frame(whole[50:80])
-    passed += walk.finish_frame(whole[80:] + from_client(PONG) + from_client(CLOSE))
+    assert not walk.is_at_frame_boundary
+    passed += walk.drain_frame(whole[50:80])
+    passed += walk.drain_frame(whole[80:] + from_client(PONG) + from_client(CLOSE))
     assert passed == whole
-    assert walk.has_closed
+    assert walk.close_seen
 
 
 def test_a_held_back_header_is_not_begun() -> None:
     walk = walker()
     assert walk.feed(from_client(BINARY, b"x" * 300)[:3]) == b""
-    assert walk.is_between_frames
+    assert walk.is_at_frame_boundary
 
 
 @pytest.mark.parametrize("is_masked", [True, False])
@@ -135,10 +135,10 @@ def test_our_close_says_its_code_and_reason_and_is_masked_for_servers(is_masked:
 def test_a_clients_message_is_one_masked_frame(opcode: int, size: int) -> None:
     payload = os.urandom(size)
     frame = client_frame(opcode, payload)
-    walker = FrameWalker(is_masked=True, allows_rsv=False)
+    walker = FrameScanner(is_masked=True, allows_rsv=False)
     assert walker.feed(frame) == frame
-    assert walker.fault is None
-    assert walker.is_between_frames
+    assert walker.error is None
+    assert walker.is_at_frame_boundary
     assert frames_in(frame) == [Frame(opcode, payload, is_masked=True)]
 
 
@@ -171,6 +171,6 @@ def test_a_close_says_its_code_or_none() -> None:
     (close,) = MessageAssembler().feed(close_frame(4001, "as you wish", is_masked=False))
     assert (close.opcode, close.close_code, close.close_reason) == (CLOSE, 4001, "as you wish")
     (close,) = MessageAssembler().feed(from_server(CLOSE, b""))
-    assert (close.close_code, close.close_reason) == (NO_STATUS, "")
+    assert (close.close_code, close.close_reason) == (NO_STATUS_RECEIVED, "")
     assert frames_in(client_close(4001)) == [Frame(CLOSE, b"\x0f\xa1", is_masked=True)]
-    assert frames_in(client_close(NO_STATUS)) == [Frame(CLOSE, b"", is_masked=True)]
+    assert frames_in(client_close(NO_STATUS_RECEIVED)) == [Frame(CLOSE, b"", is_masked=True)]

@@ -4,7 +4,7 @@ import pytest
 
 from foundation.errors import UpstreamError
 from proxy.upgrades import HandshakeRefused
-from proxy.websocket.handshake import Handshake, accept_key, handshake
+from proxy.websocket.handshake import Handshake, accept_key, parse_handshake
 from tests.support.websockets import ACCEPT, KEY
 
 OWN = "https://app.example.com"
@@ -18,7 +18,7 @@ ANSWER = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"), (b"Sec-WebSoc
 
 
 def offer(*more: tuple[bytes, bytes], without: bytes = b"", method: str = "GET", origins: tuple[str, ...] = ()) -> Handshake:
-    return handshake(method, [*(pair for pair in GOOD if pair[0] != without), *more], OWN, origins)
+    return parse_handshake(method, [*(pair for pair in GOOD if pair[0] != without), *more], OWN, origins)
 
 
 def test_the_accept_key_is_that_of_the_rfc():
@@ -96,13 +96,13 @@ def test_the_upstream_is_asked_in_the_clients_own_words():
 def test_a_101_that_does_not_answer_the_handshake_is_no_101(answer: tuple[tuple[bytes, bytes], ...]):
     offered = offer((b"sec-websocket-protocol", b"chat, superchat"), (b"sec-websocket-extensions", b"permessage-deflate; x=1"))
     with pytest.raises(UpstreamError):
-        offered.accepted(answer)
+        offered.validate_response(answer)
 
 
 def test_what_was_offered_may_be_chosen():
     chosen = ((b"Sec-WebSocket-Protocol", b"chat"), (b"Sec-WebSocket-Extensions", b"permessage-deflate; y=2"))
     offered = offer((b"sec-websocket-protocol", b"chat, superchat"), (b"sec-websocket-extensions", b"permessage-deflate; x=1"))
-    assert dict(offered.accepted((*ANSWER, *chosen))) == {
+    assert dict(offered.validate_response((*ANSWER, *chosen))) == {
         b"sec-websocket-accept": ACCEPT,
         b"sec-websocket-protocol": b"chat",
         b"sec-websocket-extensions": b"permessage-deflate; y=2",

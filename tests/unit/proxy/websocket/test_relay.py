@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.forwarding import tunnel
-from proxy.forwarding.http_forwarding import Ending
+from proxy.forwarding.http_forwarding import TerminationReason
 from proxy.websocket import relay
 from tests.support.eventually import eventually
 from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_in, from_client, from_server
@@ -19,7 +19,7 @@ SOON = 3.0  # seconds
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(relay, "GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr(relay, "CLOSE_HANDSHAKE_SECONDS", 0.1)
 
 
 def carrying(**options: Any) -> Carried:
@@ -35,26 +35,26 @@ async def test_frames_pass_both_ways_as_they_are():
         assert carried.headers[b"sec-websocket-accept"] == ACCEPT
         carried.upstream.connection_lost(None)
         result = await carried.ended()
-    assert (result.status, result.ending, result.bytes_sent, result.bytes_received) == (101, Ending.BROKE_OFF, 6, 19)
+    assert (result.status, result.termination, result.bytes_sent, result.bytes_received) == (101, TerminationReason.UPSTREAM_RESET, 6, 19)
     assert "close" in carried.to_client.ends
 
 
 async def test_a_revocation_puts_1008_into_both_directions_and_nothing_passes_after_it():
     async with carrying() as carried:
-        carried.handle.end()
+        carried.handle.cancel()
         carried.client.data_received(from_client(TEXT, b"too late"))
         carried.upstream.data_received(from_server(TEXT, b"too late"))
         for written, is_masked in ((carried.to_client.written, False), (carried.to_upstream.written, True)):
             (frame,) = frames_in(written)
             assert (frame.opcode, frame.close_code, frame.is_masked) == (CLOSE, 1008, is_masked)
-        assert (await carried.ended()).ending is Ending.REVOKED
+        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
 
 
 async def test_our_close_waits_for_the_end_of_the_frame_that_is_passing():
     async with carrying() as carried:
         whole = from_server(BINARY, b"x" * 50)
         carried.upstream.data_received(whole[:20])
-        carried.handle.end()
+        carried.handle.cancel()
         assert carried.to_client.written == whole[:20]
         carried.upstream.data_received(whole[20:] + from_server(TEXT, b"too late"))
         last, close = frames_in(carried.to_client.written)
@@ -64,18 +64,18 @@ async def test_our_close_waits_for_the_end_of_the_frame_that_is_passing():
 async def test_a_frame_that_never_ends_does_not_keep_a_revoked_websocket_open():
     async with carrying() as carried:
         carried.upstream.data_received(from_server(BINARY, b"x" * 50)[:20])
-        carried.handle.end()
-        assert (await carried.ended()).ending is Ending.REVOKED
+        carried.handle.cancel()
+        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
     assert "abort" in carried.to_client.ends
 
 
 async def test_ends_that_answer_our_close_are_let_go_at_once():
     async with carrying() as carried:
-        carried.handle.end()
+        carried.handle.cancel()
         carried.client.data_received(from_client(CLOSE, b"\x03\xf0"))
         assert carried.to_client.ends == ["close"]
         carried.upstream.data_received(from_server(CLOSE, b"\x03\xf0"))
-        async with asyncio.timeout(relay.GOODBYE_SECONDS / 2):
+        async with asyncio.timeout(relay.CLOSE_HANDSHAKE_SECONDS / 2):
             await asyncio.shield(carried.task)
 
 
@@ -83,23 +83,23 @@ async def test_a_revocation_ends_a_websocket_that_is_closing_slowly():
     async with carrying() as carried:
         carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
         carried.upstream.data_received(from_server(TEXT, b"still here"))
-        carried.handle.end()
+        carried.handle.cancel()
         assert [frame.opcode for frame in frames_in(carried.to_client.written)] == [TEXT, CLOSE]
         assert [frame.opcode for frame in frames_in(carried.to_upstream.written)] == [CLOSE]
-        assert (await carried.ended()).ending is Ending.REVOKED
+        assert (await carried.ended()).termination is TerminationReason.ACCESS_ENDED
 
 
 async def test_a_close_of_theirs_passes_and_the_connection_must_end_soon_after(monkeypatch):
     monkeypatch.setattr(relay, "CLOSE_SECONDS", 0.02)
     async with carrying() as carried:
         carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
-        assert (await carried.ended()).ending is Ending.COMPLETE
+        assert (await carried.ended()).termination is TerminationReason.COMPLETE
     assert frames_in(carried.to_upstream.written)[0].close_code == 1000
 
 
 async def test_an_upstream_that_takes_nothing_keeps_no_connection_of_a_websocket_that_has_ended(monkeypatch):
     """Less than what makes it congested may still wait to be sent; that would keep the connection for as long as the upstream hangs."""
-    monkeypatch.setattr(tunnel, "CLOSE_SECONDS", 0.02)
+    monkeypatch.setattr(tunnel, "CLOSE_TIMEOUT", 0.02)
     async with carrying() as carried:
         carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
         carried.client.connection_lost(None)
@@ -115,12 +115,12 @@ async def test_a_forbidden_frame_ends_both_sides_with_its_code(bad: bytes, code:
         assert frames_in(carried.to_client.written)[-1].close_code == code
         good, close = frames_in(carried.to_upstream.written)
         assert (good.payload, close.close_code) == (b"good", code)
-        assert (await carried.ended()).ending is Ending.BAD_FRAME
+        assert (await carried.ended()).termination is TerminationReason.PROTOCOL_ERROR
 
 
 async def test_a_set_timeout_ends_it_with_1001():
     async with carrying(timeout=0.02) as carried:
-        assert (await carried.ended()).ending is Ending.TIMED_OUT
+        assert (await carried.ended()).termination is TerminationReason.TIMEOUT
     assert frames_in(carried.to_client.written)[0].close_code == 1001
 
 
@@ -142,10 +142,10 @@ async def test_a_sender_of_too_many_frames_is_read_more_slowly_and_not_closed(pa
     async with carrying() as carried:
         many = from_client(TEXT) * 600
         carried.client.data_received(many)
-        await passes(0.9 * 600 / relay.FRAMES_PER_SECOND)
+        await passes(0.9 * 600 / relay.MAX_FRAMES_PER_SECOND)
         assert not carried.to_client.is_reading
         assert carried.to_upstream.is_reading
-        await passes(0.2 * 600 / relay.FRAMES_PER_SECOND)
+        await passes(0.2 * 600 / relay.MAX_FRAMES_PER_SECOND)
         assert carried.to_client.is_reading
         assert carried.to_upstream.written == many
 
@@ -155,7 +155,7 @@ async def test_frames_that_come_after_reading_has_stopped_count_too(passes):
     async with carrying() as carried:
         carried.client.data_received(from_client(TEXT) * 600)
         carried.client.data_received(from_client(TEXT) * 600)
-        await passes(1.5 * 600 / relay.FRAMES_PER_SECOND)
+        await passes(1.5 * 600 / relay.MAX_FRAMES_PER_SECOND)
         assert not carried.to_client.is_reading
 
 
@@ -166,4 +166,4 @@ async def test_a_client_that_left_still_delivers_what_it_had_sent():
         assert carried.to_upstream.ends == ["close"]
         assert not carried.task.done()
         carried.upstream.connection_lost(None)
-        assert (await carried.ended()).ending is Ending.CLIENT_LEFT
+        assert (await carried.ended()).termination is TerminationReason.CLIENT_DISCONNECTED

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.envoy.proxied.proxied_request import RequestSummary
-from proxy.forwarding.http_forwarding import Ending
+from proxy.forwarding.http_forwarding import TerminationReason
 from proxy.observe import request_recorder
 from tests.unit.proxy.envoy.conftest import MakeRequest
 from tests.unit.proxy.envoy.stage import Stage
@@ -40,8 +40,8 @@ async def test_upstream_error_has_gate_message(details: str, status: int, report
 
 async def test_revocation_resets_connection(stage: Stage, send_request: MakeRequest, lines: list[dict[str, Any]]) -> None:
     number, stream = await stage.begin(send_request("/", stage.cookie("app.example.com"), peer="192.0.2.7:5000", direct="10.0.0.1:77"))
-    stream.end()
-    stream.end()  # the session, and then its policy
+    stream.cancel()
+    stream.cancel()  # the session, and then its policy
     assert await stage.cuts() == [{("10.0.0.1", 77)}]
     stage.forwarded.on_access_log_line(f"{number} - 200 1234 10 0 DC downstream_remote_disconnect")
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
@@ -52,7 +52,7 @@ async def test_revocation_resets_connection(stage: Stage, send_request: MakeRequ
 async def test_those_that_end_together_are_cut_together(stage: Stage, send_request: MakeRequest) -> None:
     streams = [(await stage.begin(send_request("/", stage.cookie("app.example.com"), peer=f"192.0.2.7:{port}")))[1] for port in (1, 2)]
     for stream in streams:
-        stream.end()
+        stream.cancel()
     assert await stage.cuts() == [{("192.0.2.7", 1), ("192.0.2.7", 2)}]
 
 
@@ -78,15 +78,15 @@ async def test_counts_completed_request(stage: Stage, send_request: MakeRequest,
 @pytest.mark.parametrize(
     ("flags", "ending"),
     [
-        ("-", Ending.COMPLETE),
-        ("DC", Ending.CLIENT_LEFT),
-        ("UT", Ending.TIMED_OUT),
-        ("SI", Ending.SILENT),
-        ("UC", Ending.BROKE_OFF),
-        ("UPE,X", Ending.BROKE_OFF),
+        ("-", TerminationReason.COMPLETE),
+        ("DC", TerminationReason.CLIENT_DISCONNECTED),
+        ("UT", TerminationReason.TIMEOUT),
+        ("SI", TerminationReason.IDLE_TIMEOUT),
+        ("UC", TerminationReason.UPSTREAM_RESET),
+        ("UPE,X", TerminationReason.UPSTREAM_RESET),
     ],
 )
-def test_how_it_ended_follows_from_envoys_flags(flags: str, ending: Ending) -> None:
+def test_how_it_ended_follows_from_envoys_flags(flags: str, ending: TerminationReason) -> None:
     assert RequestSummary(200, 1.0, 0, 0, flags, "-").ending is ending
 
 
@@ -121,7 +121,7 @@ async def test_a_client_that_envoy_has_waited_for_was_too_slow_and_its_upstream_
     number, stream = await stage.begin(send_request("/in", *BUFFER_BODY, host="open.example.com", method="POST"))
     stage.forwarded.on_access_log_line(f"{number} - 408 30500 77 5 SI stream_idle_timeout")
     assert (lines[0]["status"], lines[0]["ending"], "problem" in lines[0]) == (499, "client_disconnected", False)
-    assert (stream.status, stream.ending) == (None, Ending.CLIENT_LEFT)
+    assert (stream.status, stream.termination) == (None, TerminationReason.CLIENT_DISCONNECTED)
     assert counted == [(b"open.example.com", b"POST", 408, 30.5, 5, 77)]
 
 
