@@ -33,7 +33,7 @@ PUBLIC, APP, PATHS, SOCKETS, MEMBERS = "public.localhost", "app.localhost", "pat
 STREAMS, BREAKS, AUTHENTICATE = "streams.localhost", "breaks.localhost", "authenticate.localhost"
 UPLOADS, DRIPS = "uploads.localhost", "drips.localhost"
 PIECE = 64 * 1024
-# Policies that look at the address, each at a host of its own, and whether somebody at 127.0.0.1 is let in.
+# Policies that read the client address, each at a separate host, and whether they allow a client at 127.0.0.1.
 ADDRESSES: dict[str, tuple[dict[str, Any], bool]] = {
     "near": ({"allow": {"source_ip": "127.0.0.0/8"}}, True),
     "everywhere": ({"allow": {"source_ip": ["0.0.0.0/0", "::/0"]}}, True),
@@ -42,7 +42,7 @@ ADDRESSES: dict[str, tuple[dict[str, Any], bool]] = {
     "kept-out": ({"allow": {"http_method": "GET"}, "deny": {"source_ip": "198.51.100.0/24"}}, True),
     "only-there": ({"allow": {"http_method": "GET"}, "deny": {"not": {"source_ip": "198.51.100.0/24"}}}, False),
 }
-# What a client may say of its address; of these, gate believes none.
+# Claims of a client about its address. gate trusts none of them.
 PRETENDED = {
     "nothing": "",
     "an address": "X-Forwarded-For: 198.51.100.7",
@@ -214,7 +214,7 @@ REFUSED = {
     "no session": (APP, "GET / HTTP/1.1\nHost: HOST"),
     "a forged cookie": (APP, "GET / HTTP/1.1\nHost: HOST\nCookie: _gate=FORGED; __Host-_gate=FORGED"),
     "a forged token": (APP, "GET / HTTP/1.1\nHost: HOST\nAuthorization: Gate FORGED"),
-    "an identity that somebody writes": (APP, f"GET / HTTP/1.1\nHost: HOST\n{FORGED.partition('Cookie')[0].strip()}"),
+    "a forged identity header": (APP, f"GET / HTTP/1.1\nHost: HOST\n{FORGED.partition('Cookie')[0].strip()}"),
     "another host": (PUBLIC, "GET / HTTP/1.1\nHost: unknown.example"),
     "two hosts": (PUBLIC, f"GET / HTTP/1.1\nHost: HOST\nHost: {APP}"),
     "no host": (PUBLIC, "GET / HTTP/1.1"),
@@ -231,7 +231,7 @@ REFUSED = {
     "a root path": (PATHS, "GET /users HTTP/1.1\nHost: HOST\nDaphne-Root-Path: /users"),
     "SPDY": (APP, "POST / HTTP/1.1\nHost: HOST\nConnection: Upgrade\nUpgrade: SPDY/3.1\nContent-Length: 0"),
     **{
-        f"a path that somebody reads as another: {path}": (PATHS, f"GET {path} HTTP/1.1\nHost: HOST")
+        f"an ambiguous path: {path}": (PATHS, f"GET {path} HTTP/1.1\nHost: HOST")
         for path in (
             *("/users", "/%75sers", "//users", "/./users", "/x/../users", "/x/%2e%2e/users", "/x/..%2fusers", "/users;%2Fx", "/users;x"),
             *("/%2Fusers", "/users%00", "/users%0d%0aX-Gate: 1", "/users#x", "/users\\", "/users%3Bx"),
@@ -245,7 +245,7 @@ REFUSED_WEBSOCKETS = {
     "two origins": (PUBLIC, "Origin: https://HOST\nOrigin: https://evil.example"),
     "a route without websockets": (PATHS, ""),
     "an unknown host": (PUBLIC, "unknown.example"),
-    "a page of ours": (AUTHENTICATE, ""),
+    "a page of gate": (AUTHENTICATE, ""),
 }
 
 
@@ -334,13 +334,13 @@ async def test_the_end_of_a_session_breaks_its_download_off(stage: Stage, way: s
 
 TALK = """
 const [url, done] = arguments, socket = new WebSocket(url);
-const heard = [];
+const received = [];
 socket.onopen = () => { socket.send("grüß dich"); socket.send(new Uint8Array(100000)); };
 socket.onmessage = async event => {
-  heard.push(typeof event.data == "string" ? event.data : event.data.size);
-  if (heard.length == 2) socket.close(4001, "as you wish");
+  received.push(typeof event.data == "string" ? event.data : event.data.size);
+  if (received.length == 2) socket.close(4001, "as you wish");
 };
-socket.onclose = event => done([heard, event.wasClean]);
+socket.onclose = event => done([received, event.wasClean]);
 """
 
 
@@ -370,7 +370,7 @@ def test_messages_pass_whole_both_ways(stage: Stage, opcode: int, size: int) -> 
         assert [frame.payload for frame in incoming] == [*expected, b"the end"]
         assert {frame.opcode for frame in incoming} == {opcode}
         client.say(CLOSE, b"\x0f\xa2bye")
-        # autobahn, of Daphne's own, answers a Close with a code of its own.
+        # autobahn, which Daphne uses, answers a Close frame with a different code.
         assert client.frame().close_code == (1000 if stage.server == "Daphne's own classes" else 4002)
 
 
@@ -549,7 +549,7 @@ def tracebacks(gate: RunningGate) -> list[str]:
 
 
 def is_hypercorns_own(line: str) -> bool:
-    """Whether it tells of a piece of a body that came just when its stream ended, which Hypercorn 0.18 does not bear (over HTTP/2)."""
+    """Whether the line reports a body chunk that arrived just as its stream ended, which Hypercorn 0.18 does not handle (over HTTP/2)."""
     return "Traceback" in line and "hypercorn/protocol/h2.py" in line and re.search(r"KeyError: \d+\W", line) is not None
 
 

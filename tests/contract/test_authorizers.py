@@ -1,4 +1,4 @@
-"""Does every Authorizer say the same: the one of this process, and the one of another, asked over real gRPC in Envoy's words?"""
+"""Every Authorizer returns the same verdict: in this process, and in another process over real gRPC with Envoy's messages."""
 
 import math
 from collections.abc import AsyncIterator
@@ -93,7 +93,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_known_expiry_is_returned(world: World) -> None:
-    """Of access for a while only where nothing else lets them in; of nobody and of a program there is none."""
+    """A grant's expiry limits the verdict only if no other rule allows the user. Anonymous and programmatic verdicts never expire."""
     keys = {path: world.authorizer.routes.match(request(path)).route.grant_key for path in ("/given", "/both")}
     held = tuple(AccessGrant(path, key, 1000.0, 1700.0, "bob", "a test") for path, key in keys.items())
     await world.broker.put(ACCESS_GRANT, "oidc/1", UserGrants("oidc/1", ISSUER, "ann", held).to_data())

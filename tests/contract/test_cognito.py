@@ -1,4 +1,4 @@
-"""Amazon Cognito as PyPI `moto` plays it: its tokens let programs in, and what can't be believed of it signs nobody in.
+"""Amazon Cognito as PyPI `moto` emulates it: its valid tokens authenticate programs, and its invalid tokens sign in no user.
 
 moto has no hosted pages, no token endpoint and no userinfo endpoint: how a browser signs in at a user pool is not seen here.
 """

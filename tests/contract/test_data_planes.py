@@ -184,7 +184,7 @@ def reported_in_shadow(gate: RunningGate, request_id: str) -> list[tuple[str, st
 
 
 async def test_decision_is_logged_once_on_each_plane(gate: RunningGate) -> None:
-    """What would have come of it in shadow, and the row of the decision log: of what Envoy carries, and of what it hands over."""
+    """The shadow outcome and the decision log row exist for requests that Envoy forwards and for those that it hands over to gate."""
     statuses = {}
     for user, method in itertools.product(("alice", "bob"), ("GET", "POST")):
         cookie, path = await session(gate, user, SHADOWED), f"/{user}-{method}-told"
@@ -241,7 +241,7 @@ async def test_hop_by_hop_headers_stop_here(gate: RunningGate) -> None:
     assert not {"x-hop", "keep-alive", "te"} & answer.keys()
 
 
-# Whoever is nobody gets to what is below /open/ on this host, and to nothing else.
+# Anonymous requests reach the paths below /open/ on this host, and no others.
 ODD = [
     "/open/../secret", "/open/%2e%2e/secret", "/open/..%2fsecret", "/open/%2e%2e%2fsecret", "/open/..;/secret", "/open/.%2e/secret",
     "/open//../secret", "//open/secret", "/open", "/OPEN/x", "/open/..\\secret", "/open/%5c../secret", "/open/x/../../secret",
@@ -260,7 +260,7 @@ async def test_authorized_path_is_the_forwarded_path(gate: RunningGate) -> None:
         path = forwarded.partition("?")[0]
         assert path.startswith("/open/"), target
         assert ".." not in path.lower().replace("%2e", ".").split("/"), target
-    # What passes, and as what, is the same whoever carries it.
+    # Both data planes forward the same targets as the same paths.
     assert passed == {
         "/%6fpen/x": "/open/x",
         "/open//../secret": "/open/secret",
@@ -410,7 +410,7 @@ async def test_duplicate_credential_headers_are_cleaned(gate: RunningGate) -> No
 
 @pytest.mark.parametrize(("scheme", "logs_it"), [("Negotiate YIIabc", True), ("negotiate YIIabc", False), ("Odd abc", True)])
 async def test_no_connection_that_an_upstream_knows_a_user_by_serves_another(scheme: str, logs_it: bool, gate: RunningGate) -> None:
-    """An upstream that authenticates connections, as IIS does.  A scheme that nobody knows counts where the upstream says so."""
+    """An upstream that authenticates connections, as IIS does. An unknown scheme counts if the upstream sends `Persistent-Auth`."""
 
     async def mailbox(conversation: Conversation) -> None:
         owner = b"nobody"
@@ -681,7 +681,7 @@ async def test_a_client_that_breaks_off_an_upload_is_no_error_of_anybodys(gate: 
         incoming = upstream.connections
         with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=CANARY) as client:
             client.send(f"{head}{framing}{body}".encode())
-            wait_until(lambda: upstream.connections > incoming, "the application has heard of it")
+            wait_until(lambda: upstream.connections > incoming, "the application receives the connection")
             if with_reset:
                 client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -691,7 +691,7 @@ async def test_a_client_that_breaks_off_an_upload_is_no_error_of_anybodys(gate: 
     async with canary(gate, reads_on) as upstream:
         for framing, body, with_reset in itertools.product(framings, bodies, (False, True)):
             await asyncio.to_thread(break_off, upstream, framing, body, with_reset=with_reset)
-        await asyncio.to_thread(wait_until, lambda: len(ended()) >= 2 * len(framings) * len(bodies), "their ends are told")
+        await asyncio.to_thread(wait_until, lambda: len(ended()) >= 2 * len(framings) * len(bodies), "their ends are logged")
     assert {(entry["status"], entry["ending"]) for entry in ended()} == {(499, "client_disconnected")}
     assert not [entry for entry in gate.log if entry.get("level") == "error"]
 

@@ -89,7 +89,7 @@ async def test_what_changes_is_followed(stage: Stage) -> None:
 
 
 async def test_user_look_up_equals_full_synchronization(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vendor_source, "LOOK_UP_TIMEOUT", 60.0)  # nobody waits here, and the machine may be busy
+    monkeypatch.setattr(vendor_source, "LOOK_UP_TIMEOUT", 60.0)  # no user waits here, and the machine may be busy
     for user in ("ann", "zoe"):
         wanted = stage.directory.expected_user(user)
         account = await stage.source.look_up(wanted.id, f"token of {user}")
@@ -144,7 +144,7 @@ async def test_any_page_that_fails_leaves_everything_as_it_was(stage: Stage, fau
     for target in targets if ALL else targets[list(FAULTS).index(fault) % SAMPLE :: SAMPLE]:
         stage.directory.fault = lambda request, target=target: FAULTS[fault] if request.target == target else None  # type: ignore[misc]
         run = await stage.read_anew()
-        assert run.error, f"{target} failed and nobody noticed"
+        assert run.error, f"{target} failed without an error"
         assert not any(secret in run.error for secret in SECRETS)
         assert await stage.versions() == before, target
 
@@ -179,7 +179,7 @@ async def test_credentials_never_leave_the_directorys_own_host(stage: Stage) -> 
     async with Foreign() as foreign:
         stage.directory.foreign = foreign.url
         run = await stage.read()
-        if stage.directory.provider not in ("google", "auth0"):  # which tell no address, but where to go on
+        if stage.directory.provider not in ("google", "auth0"):  # their pages contain no URL of the next page
             assert "another host" in run.error
             assert await stage.versions() == []
         stage.directory.foreign = ""

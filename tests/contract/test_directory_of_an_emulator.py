@@ -1,4 +1,4 @@
-"""Okta's and GitHub's directories as npm `emulate` tells them, which nobody here wrote: people, groups and their changes become records."""
+"""Okta's and GitHub's directories in npm's independent emulator `emulate`: users, groups and their changes become records."""
 
 from base64 import b64encode
 from pathlib import Path
@@ -25,7 +25,7 @@ async def test_people_and_groups_of_okta_and_their_changes_become_records(emulat
 
         okta.ask("PUT", f"/groups/{sales}/users/{alice}")
         okta.ask("DELETE", f"/groups/{engineering}/users/{alice}")
-        # As a whole: this emulator does not tell, as Okta does, that the members of a group have changed.
+        # A full synchronization: unlike Okta, this emulator does not report changed members of a group.
         assert (await stage.read_anew()).error == ""
         groups = set((await stage.users())[f"okta/{alice}"].group_ids)
         assert (sales in groups, engineering in groups) == (True, False)
@@ -45,7 +45,7 @@ async def test_people_and_groups_of_okta_and_their_changes_become_records(emulat
 
 
 class GitHub:
-    """What gate is told of it.  Its GraphQL, of which a look-up at sign-in asks a person's teams, the emulator lacks."""
+    """gate's settings for it. The emulator lacks GraphQL, which the look-up at sign-in queries for a user's teams."""
 
     def __init__(self, url: str):
         self.url = url

@@ -1,4 +1,4 @@
-"""Does every store give one lease to one holder, and does a lease that nobody renews end?"""
+"""Every store gives a lease to one holder, and a lease that is not renewed expires."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The alerts and the dashboard of examples/: each number is one that gate tells, and Prometheus reads each expression."""
+"""The alerts and the dashboard of examples/: gate exports each metric, and Prometheus parses each expression."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from gateproject.management.metrics_docs import metrics_of_routes
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ALERTS, DASHBOARD = EXAMPLES / "prometheus" / "alerts.yml", EXAMPLES / "grafana" / "gate.json"
 RECEIVED = {each.name: each for each in (*declared, *metrics_of_routes())}
-# What stands in Grafana's expressions in the place of something that Prometheus can read.
+# Variables in Grafana's expressions, and values that Prometheus can parse.
 VARIABLES = {"$__rate_interval": "5m", "$service": ".*", "$route": ".*"}
 NAME = re.compile(r"\b(?:gate|envoy|storage|http_server|http_client|grpc|kvstore)_\w+")
 

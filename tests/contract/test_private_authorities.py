@@ -1,4 +1,4 @@
-"""Whose certificate is taken: that of a company's own authority, also where that writes no more than it must, by all that gate calls.
+"""Certificates of a company's own CA are accepted for all servers that gate calls, even if they hold only the required fields.
 
 Python 3.13 has begun to refuse such certificates, and its libraries with it.  All is made here as they are there, whatever Python this is.
 """

@@ -1,4 +1,4 @@
-"""One sign-in, whoever the provider is: real ones where there are any, the bendable one as those that nobody emulates."""
+"""One sign-in at each provider: real servers or emulators where they exist, else `FakeIdP` in the provider's configuration."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""What `/readyz` tells of each trouble, over both data planes and all stores, and that it is over when the trouble is."""
+"""`/readyz` reports each failure on both data planes and all stores, and recovers when the failure ends."""
 
 import os
 import signal

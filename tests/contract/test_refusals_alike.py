@@ -1,4 +1,4 @@
-"""Who is refused hears the same on every plane, and the operator finds the reason by the request id: log line, decision log, command."""
+"""A denied client gets the same response on every plane; the request id leads the operator to the reason in log, decision log, command."""
 
 import asyncio
 import json
@@ -92,7 +92,7 @@ class Stage:
                 return self._send(path, APP, *lines)
 
     def _send(self, target: str, host: str, *lines: str) -> tuple[int, dict[str, str]]:
-        # Who asks for a verdict leaves out what belongs to the client's connection.
+        # A proxy that asks for a verdict omits the headers of the client's connection.
         stored = [line for line in lines if line and not (host == REQUESTED and line.startswith(("Connection:", "Upgrade:", "TE:")))]
         head = "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {host}:{self.gate.port}", *stored, "", ""])
         with RawClient(self.gate.port, tls=self.gate.certificates.client_context(), server_name=APP) as client:

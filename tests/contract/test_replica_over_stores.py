@@ -36,7 +36,7 @@ class World:
         await eventually(holds)
 
     async def seen(self) -> None:
-        """The copy has heard of everything that was written until now."""
+        """Wait until the replica has received everything that was written until now."""
         await self.store.put(USER, "mark", {"n": time.monotonic()})
         version = (await self.store.put(USER, "mark", {})).version
         await self.until(lambda: self.replica._has_reached(self.replica._server_version, version))
@@ -74,7 +74,7 @@ async def test_a_copy_is_bounded_and_what_left_it_is_found_again(opener) -> None
 
 
 def without_its_memory(kind: str, request: pytest.FixtureRequest) -> Callable[[], None]:
-    """What makes another server of this one, that has nothing of what was written."""
+    """A callable that turns the server into another one, without the written records."""
     if kind == "kvstore":
         redis: RedisServer = request.getfixturevalue("redis_server")
         return redis.restart  # these keep nothing

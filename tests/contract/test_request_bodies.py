@@ -1,6 +1,6 @@
-"""Bodies of requests on both data planes: they arrive as they were sent, once the request is allowed, and nobody holds anything by them.
+"""Request bodies on both data planes: they arrive as sent once the request is allowed, and clients can't hold resources with them.
 
-Envoy itself carries the small ones, of a length that was told; all others gate, behind it.
+Envoy itself forwards small bodies with a declared length. gate forwards all others, behind Envoy.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ async def test_each_body_arrives_as_it_was_sent(gate: RunningGate, host: str, pa
 
 
 async def test_http2_body_must_match_content_length(gate: RunningGate) -> None:
-    """What is more, or less, would be the beginning of another request, or the end of the next one, to an upstream."""
+    """An upstream would read extra bytes as another request, and the next request as missing bytes."""
     if gate.builder.settings["data_plane"] == "embedded":
         return
 

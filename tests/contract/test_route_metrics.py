@@ -1,4 +1,4 @@
-"""What `/metrics` tells of each route, over both data planes: real requests give exactly these counts."""
+"""`/metrics` of each route over both data planes: real requests give exactly these counts."""
 
 import contextlib
 import re
@@ -62,7 +62,7 @@ class LineUpstream:
 
 @dataclass(frozen=True)
 class Case:
-    """`ask` makes the requests at a host; `told` are the samples that have changed, by name and labels beside the route's."""
+    """`ask` makes the requests at a host. `received` are the changed samples by name and labels without the route's."""
 
     name: str
     ask: Callable[[RunningGate, str], None]
@@ -81,7 +81,7 @@ def get(*paths: str) -> Callable[[RunningGate, str], None]:
 
 
 def ejected(gate: RunningGate, host: str) -> None:
-    """Of what Envoy carries gate hears a moment later."""
+    """Wait for the ejection: gate learns of responses that Envoy forwards a moment later."""
     get("/500")(gate, host)
     gate.wait_for_event("upstream ejected")
     get("/200")(gate, host)
@@ -182,7 +182,7 @@ def page(gate: RunningGate) -> str:
 
 
 def scraped(gate: RunningGate) -> Samples:
-    """As they stand there: the library's parser would give every counter a name that ends in `_total`."""
+    """The samples under their exposed names: the library's parser would append `_total` to every counter's name."""
     found: Samples = {}
     for line in page(gate).splitlines():
         if not line.startswith("#"):
@@ -194,7 +194,7 @@ def scraped(gate: RunningGate) -> Samples:
 
 
 def of_route(samples: Samples, label: str) -> dict[str, float]:
-    """By name and what else it is told by; Envoy's own in the sum: each request, connection and byte is counted by one of them."""
+    """A route's samples by name and remaining labels, summed over Envoy and gate: each request, connection and byte is counted once."""
     received: dict[str, float] = {}
     for (name, pairs), value in samples.items():
         labels = dict(pairs)
@@ -206,7 +206,7 @@ def of_route(samples: Samples, label: str) -> dict[str, float]:
     return received
 
 
-# What depends on how bytes are cut, on time, or on which connection was idle.
+# Metrics that depend on how bytes are split, on time, or on which connection was idle.
 UNSAID = (
     *("upstream_cx_rx_bytes_total", "upstream_cx_tx_bytes_total", "upstream_rq_time_sum", "upstream_rq_time_bucket", "upstream_cx_"),
     *("upstream_rq_pending", "update_", "upstream_flow_control", "ssl_"),
@@ -227,7 +227,7 @@ def test_requests_give_exactly_these_counts(gate: RunningGate, case: Case) -> No
     before = of_route(scraped(gate), label)
     case.ask(gate, host_of(case))
     with contextlib.suppress(AssertionError):  # the comparison says more
-        wait_until(lambda: changes(before, of_route(scraped(gate), label)) == case.received, "each request is told", 5)
+        wait_until(lambda: changes(before, of_route(scraped(gate), label)) == case.received, "each request is counted", 5)
     assert changes(before, of_route(scraped(gate), label)) == case.received
     assert of_route(scraped(gate), label)["upstream_rq_active"] == 0
 
@@ -241,7 +241,7 @@ def test_bytes_and_connections_are_counted(gate: RunningGate) -> None:
         after = of_route(scraped(gate), label)
         return {key: after[key] - before.get(key, 0) for key in after}
 
-    wait_until(lambda: grown()["upstream_cx_rx_bytes_total"] == len(ANSWER % b"200"), "its bytes are told", 10)
+    wait_until(lambda: grown()["upstream_cx_rx_bytes_total"] == len(ANSWER % b"200"), "its bytes are counted", 10)
     assert grown()["upstream_cx_tx_bytes_total"] > 100
     assert gate.wait_for_event("request", lambda entry: entry["host"].startswith(host_of(CASES[0])))["route_name"] == label
 
@@ -250,8 +250,8 @@ def test_bytes_and_connections_are_counted(gate: RunningGate) -> None:
 
     known = connections()
     (upgraded,) = (case for case in CASES if case.name == "websocket")
-    websocket(gate, host_of(upgraded))  # always a connection of its own, where a request may find one that is open
-    wait_until(lambda: connections() > known, "its connection is told", 10)
+    websocket(gate, host_of(upgraded))  # always a new connection, while a request may reuse an open one
+    wait_until(lambda: connections() > known, "its connection is counted", 10)
 
 
 def test_each_family_has_one_type_and_each_sample_its_service(gate: RunningGate) -> None:
@@ -299,5 +299,5 @@ def test_separate_proxy_has_route_metrics(tmp_path: Path) -> None:
     builder.setting(metrics_address=f"127.0.0.1:{free_port()}").route("app.localhost", name="app", to="http://127.0.0.1:9", **PUBLIC)
     with builder.start(tmp_path) as gate:
         received = ("envoy_cluster_upstream_rq_total", (("envoy_cluster_name", "app"), ("service", "gate-proxy")))
-        wait_until(lambda: received in scraped(gate), "its route is told", 10)
+        wait_until(lambda: received in scraped(gate), "its route is exported", 10)
         assert {dict(labels)["service"] for _, labels in scraped(gate)} == {"gate-proxy"}

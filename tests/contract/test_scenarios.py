@@ -1,4 +1,4 @@
-"""The same scenarios whoever asks gate, as the files in examples/{forward_auth,ingress_nginx,ext_authz,envoy_gateway} configure it."""
+"""The same scenarios for each proxy that asks gate, configured by examples/{forward_auth,ingress_nginx,ext_authz,envoy_gateway}."""
 
 import itertools
 import json
@@ -161,7 +161,7 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
     assert ask(front, path, "", f"Authorization: Bearer {bob}").status == 403
     refused = ask(front, path, "", f"Authorization: Bearer {alice[:-5]}")
     assert refused.status == front.unauthorized
-    # A route that takes no such tokens: nobody is signed in.
+    # A route that accepts no such tokens: the request is anonymous.
     assert ask(front, "/anybody/", "", f"Authorization: Bearer {alice}").status in without_session(front)
     if isinstance(front, OwnEnvoy):
         assert refused.header("www-authenticate") == INVALID_TOKEN
@@ -248,7 +248,7 @@ async def test_no_spelling_of_an_identity_header_reaches_the_application(front: 
             assert isinstance(front, Front) or "_" in name
 
 
-# By these an application of some front proxy is told who asks, or who has asked before it.
+# Headers in which some front proxy passes the user or the original request to its application.
 FOREIGN = [
     *("X-Forwarded-Login", "X-Forwarded-User", "X-Forwarded-Access-Token", "X-Forwarded-Client-Cert", "X-Forwarded-Ssl"),
     *("X-Forwarded-Scheme", "X-Original-Forwarded-For", "X-Original-Host", "X-Envoy-Original-Path", "X-Webauth-User", "Remote-User"),
@@ -268,13 +268,13 @@ NOT_DISPLAYED = [
 
 @by_forward_auth
 async def test_no_header_that_only_proxies_set_reaches_the_application(front: Front, bob: str) -> None:
-    """Whatever the code drops, folds or ignores (X-Request-Id is harmless), and whatever another route of the application sends."""
+    """Every header that the code drops, folds or ignores (X-Request-Id is harmless), and those that another route sets."""
     mark = "203.0.113.66"
     spelled = [name.replace("-", other) for name in FOREIGN for other in ("-", "_", ".")]
     internal = [name for name in dropped_names() if is_reserved_header(fold(name.encode())) and name != "x-request-id"]
     for name in ["X!Gate!Claim!Email", *spelled, *internal]:
         text = ask(front, "/anybody/", bob, f"{name}: {mark}").body.decode()
-        # What a client sends as X-Forwarded-For the controller of Ingress NGINX itself reports to the application under another name.
+        # The controller of Ingress NGINX itself passes a client's X-Forwarded-For to the application under another name.
         reported = f'["x-original-forwarded-for", "{mark}"]'
         assert mark not in (text.lower().replace(reported, "") if name == "x-forwarded-for" else text), name
     assert ask(front, "/anybody/", bob, f"X-Fine: {mark}").body.count(mark.encode()) == 1
@@ -332,7 +332,7 @@ async def test_websocket_origin_and_route(front: AnyFront, upstream: SampleUpstr
     assert upstream.hits == before
     ask(front, "/socket", alice, *HANDSHAKE, own)
     assert upstream.hits == before + 1
-    if isinstance(front, OwnEnvoy):  # no other protocol is changed to: the application hears an ordinary request
+    if isinstance(front, OwnEnvoy):  # no other protocol is switched to: the application receives an ordinary request
         assert "upgrade" not in incoming(ask(front, "/socket", alice, "Upgrade: h2c", "Connection: Upgrade"))
 
 

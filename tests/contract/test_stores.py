@@ -282,7 +282,7 @@ async def test_a_record_added_again_is_seen_at_once(store):
 
 
 async def test_fast_clock_deletes_no_records_valid_for_others(opener) -> None:
-    """A server has a clock of its own, which counts where it is behind; the memory of one process, and a file, have none."""
+    """A server has a separate clock, which decides if it is behind. The memory of one process and a file have none."""
     right, ahead = opener(time.time), opener(lambda: time.time() + 86_400)
     try:
         skew = await ahead.clock_skew()

@@ -1,4 +1,4 @@
-"""What TLS clients may negotiate and what browsers are told of it, on both planes: versions, groups, HSTS, and nothing kept of /ping."""
+"""TLS versions and groups that clients may negotiate, the HSTS header, and uncached /ping, on both data planes."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from tests.support.upstream import SampleUpstream
 
 APP, AUTHENTICATE = "app.localhost", "authenticate.localhost"
 VALID, NOT_OFFERED = ("X25519", "P-256", "P-384"), ("X448", "P-521")
-# What gate answers itself, at its own host and at those of routes.
+# Requests that gate answers itself, at the authenticate host and at route hosts.
 OWN = [
     (AUTHENTICATE, "/.gate/", 302),
     (AUTHENTICATE, "/ping", 200),

@@ -49,18 +49,18 @@ def account(name: str, *groups: str) -> Identity:
     return account_identity(ServiceAccountRecord(name, groups, 1000.0, 9000.0, ""), NOW)
 
 
-# Who it is, and which of the entries below name them.
+# The identity, and the entries below that name it.
 CALLERS: dict[str, tuple[Identity, set[str]]] = {
     "our alice": (gate_value("alice"), {"alice", "oidc/alice"}),
     "our alice with an address": (gate_value("alice", **ADDRESS), {"alice", "oidc/alice", EMAIL}),
     "an address that is not verified": (gate_value("mallory", email=EMAIL, email_verified=False), set()),
-    "ours, sub oidc/alice": (gate_value("oidc/alice"), {"oidc/oidc/alice"}),
-    "ours, sub an address": (gate_value(EMAIL), {f"oidc/{EMAIL}"}),
-    "ours, sub google/alice": (gate_value("google/alice"), {"oidc/google/alice"}),
-    "ours, sub jwt/bot": (gate_value("jwt/bot"), set()),
-    "ours, sub issuer#bot": (gate_value(f"{CI}#bot"), set()),
-    "ours, sub service_account/x": (gate_value("service_account/x"), set()),
-    "ours, sub x": (gate_value("x"), {"x"}),
+    "provider's, sub oidc/alice": (gate_value("oidc/alice"), {"oidc/oidc/alice"}),
+    "provider's, sub an address": (gate_value(EMAIL), {f"oidc/{EMAIL}"}),
+    "provider's, sub google/alice": (gate_value("google/alice"), {"oidc/google/alice"}),
+    "provider's, sub jwt/bot": (gate_value("jwt/bot"), set()),
+    "provider's, sub issuer#bot": (gate_value(f"{CI}#bot"), set()),
+    "provider's, sub service_account/x": (gate_value("service_account/x"), set()),
+    "provider's, sub x": (gate_value("x"), {"x"}),
     "foreign alice": (foreign("alice"), {f"{CI}#alice"}),
     "foreign, sub oidc/alice": (foreign("oidc/alice"), set()),
     "foreign, sub an address": (foreign(EMAIL), set()),
@@ -103,7 +103,7 @@ def test_an_entry_names_one_kind_of_thing(caller: str, place: str) -> None:
 
 @pytest.mark.parametrize("caller", CALLERS)
 def test_rules_on_provider_users_do_not_apply_to_tokens(caller: str) -> None:
-    """ "Not alice" would be whoever another issuer gives a token; a rule says something of it only where it names that issuer."""
+    """ "Not alice" would match every token of another issuer, so a rule applies to such tokens only if it names that issuer."""
     identity, named = CALLERS[caller]
     for entry in ENTRIES:
         is_known = not identity.is_external or entry.startswith(f"{identity.issuer}#")
@@ -146,7 +146,9 @@ def test_foreign_issuer_claims_do_not_apply_to_provider_users(keys: dict[str, An
     output = {**ADDRESS, **GROUPS, "acr": "strong"}
     assert by_route(**keys)(foreign("bot", **output)) is False
     user = by_route(**{**keys, "allowed_users": ["bot"]} if "allowed_users" in keys else keys)(gate_value("bot", **output))
-    assert user is ("Engineers" not in str(keys)), "the same of one of ours opens, where a rule does not ask for the directory's name"
+    assert user is ("Engineers" not in str(keys)), (
+        "a provider user with the same claims passes, unless a rule requires the directory's name"
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_foreign_token_has_no_address_and_groups() -> None:
 
 
 def test_no_two_callers_have_one_id() -> None:
-    """In records, logs, the admin and what upstreams are told."""
+    """Records, logs, the admin and identity headers use this id."""
     people = [
         gate_value("a"),
         gate_value("oidc/a"),

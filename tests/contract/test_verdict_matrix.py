@@ -32,7 +32,7 @@ from tests.support.websockets import KEY
 APP, DB, REQUESTED = "app.localhost", "db.localhost", "auth.localhost"
 ISSUER, AUDIENCE = "https://ci.example.com", "api://app"
 OF_THE_ANSWER = ("content-length", "cache-control", "vary", "date")
-FORWARDS = ("embedded", "envoy")  # the other planes only say what somebody else may carry
+FORWARDS = ("embedded", "envoy")  # on the other planes another proxy forwards the request
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ AS_TEXT = (
     "x-webauth-user: alice@example.com",
     "authorization: App $ oidc/alice",
 )
-# What a client can only pretend, or wants to go no further; a route takes the last one out.
+# Headers that a client can only forge, or that go no further; the route removes the last one.
 PRETENDED = ("X-Real-Ip: 6.6.6.6", "X-Cut: 1")
 REWRITTEN = {"prefix_rewrite": "/inner/", "host_rewrite": "inner.example"}
-# What gate writes itself where it carries a request.
+# Headers that gate sets itself when it forwards a request.
 WRITTEN = (
     'forwarded: for=127.0.0.1;host="app.localhost:GATE";proto=https',
     "x-forwarded-for: 127.0.0.1",
@@ -130,7 +130,7 @@ WRITTEN = (
 
 @dataclass
 class Sent:
-    """What a client says besides its kind, and which of an upstream's lines follow from it; `secrets` are in none of them."""
+    """Headers that a client sends in addition to its kind's, and resulting upstream lines. No line contains a secret of `secrets`."""
 
     path: str
     lines: tuple[str, ...]
@@ -138,7 +138,7 @@ class Sent:
     secrets: tuple[str, ...] = ()
     is_preflight: bool = False
     tunnel: tuple[str, ...] | None = None  # what is said instead where a tunnel is asked for
-    target: str = ""  # what an upstream of ours is asked for, and by which name, where these are others
+    target: str = ""  # the target that gate's upstream receives, if it differs
     host: str = "app.localhost:GATE"
 
     def kind(self, name: str) -> Kind:
@@ -165,7 +165,7 @@ class Stage:
         if self.plane in FORWARDS:
             status, _ = self._send(kind.method, sent.path, APP, *kind.lines, *lines, body=kind.body)
             return str(status), self._normal(b"".join(self.upstream.received))
-        # What belongs to the client's connection is not asked about.
+        # A proxy's check omits the headers of the client's connection.
         told = tuple(line for line in (*kind.lines, *lines) if not line.startswith(("Connection", "Upgrade", "Content-Length")))
         requested = (
             self._verify(kind.method, sent.path, told) if self.plane == "forward auth" else self._check(kind.method, sent.path, told)
@@ -177,7 +177,7 @@ class Stage:
         return str(status), self._normal(head.encode()) if status == 200 else ""
 
     def message(self, sent: Sent) -> str:
-        """What the client is told."""
+        """The text of the denied response."""
         if self.plane == "ext_authz":
             return self._requested("GET", sent.path, sent.lines).denied_response.body
         host, target = (REQUESTED, "/verify") if self.plane == "forward auth" else (APP, sent.path)
@@ -311,7 +311,7 @@ async def all_sent(gate: RunningGate, provider: DevelopmentProvider) -> dict[str
             "/", (mine, f"Proxy-Authorization: Gate {program}"), tunnel=(f"Proxy-Authorization: Gate {tunnel}",)
         ),
         "as a bearer's": token("/", "Bearer Gate-", program, *ALICE, tunnel=(f"Authorization: Bearer Gate-{tunnel}",)),
-        # Who carries a token in the query has said who they are; what is in the header is then the application's.
+        # The token in the query identifies the client, so the header belongs to the application.
         "query token": Sent(f"/?gate_session={program}&x=1", (mine, app), (MINE, OF_THE_APP, *ALICE), (program,), target="/?x=1"),
         "query token, a browser": Sent(f"/?gate_session={program}&x=1", (mine, "Sec-Fetch-Mode: navigate"), (), (program,)),
         "service account": token("/", "Bearer ", account, ACCOUNT),
@@ -425,7 +425,7 @@ def test_each_request_is_one_decision_in_the_metrics(stage: Stage, credential: s
 
 
 def test_a_refusal_for_a_missing_claim_names_it(stage: Stage) -> None:
-    """An application that reads `Authorization` would take a request without for somebody else's."""
+    """An application that reads `Authorization` would attribute a request without it to another user."""
     assert "claim.unheard.of" in stage.message(stage.sent["whose claim is missing"])
     assert stage.message(Sent("/missing/", ("Cookie: mine=1",))).find("unheard") == -1, "who is not signed in learns nothing of it"
 
