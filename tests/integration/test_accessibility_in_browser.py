@@ -1,4 +1,4 @@
-"""axe-core reads every page of the admin and every page that people see, in light and in dark: nothing serious stands in anybody's way."""
+"""axe-core checks every page of the admin and every user page, in light and in dark, and finds no serious barrier."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -74,7 +74,7 @@ def test_admin_is_reachable(browser: Browser, gate: RunningGate) -> None:
         waiting += admin_links(browser)
     assert not found, "\n".join(found)
     scripts = {entry["message"] for entry in browser.driver.get_log("browser") if "/.gate/static/" in entry["message"]}
-    assert not scripts, "what axe-core itself complains of names no script of ours"
+    assert not scripts, "the browser log contains no error of gate's scripts"
     # Sessions, people, groups, routes, the decisions, the audit log; their lists and one of each.
     assert len(seen) >= 15, seen
 

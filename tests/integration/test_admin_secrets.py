@@ -70,7 +70,7 @@ async def project(store: MemoryStore) -> None:
 
 
 async def every_page(pages: AdminPages) -> dict[str, str]:
-    """What is reached by links from the index, with each list searched, sorted and filtered as its own links say."""
+    """Pages by URL, reached by links from the index; each list is searched, sorted and filtered by its own links."""
     left = ["/admin/", *(f"/admin/databroker/{model}/?q={MARK}" for model in ("session", "user", "group", "auditentry"))]
     read: dict[str, str] = {}
     while left:

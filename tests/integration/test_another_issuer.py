@@ -1,4 +1,4 @@
-"""The configuration names another issuer: sessions of the one before open nothing, and lend nothing to whoever has the same id there."""
+"""The configuration names another issuer: sessions of the previous issuer grant nothing, also to a user with the same id there."""
 
 import asyncio
 import re
@@ -72,7 +72,7 @@ async def program_token(gate: RunningGate, client: httpx.AsyncClient) -> str:
 
 
 async def ways_in(gate: RunningGate, client: httpx.AsyncClient, token: str) -> dict[str, bool]:
-    """By which ways this browser, and its program, are still somebody."""
+    """Whether each way in still authenticates this browser and its program."""
     requested_elsewhere = f"/verify?uri={quote(gate.url(APP), safe='')}"
     cookie = "; ".join(f"{each.name}={each.value}" for each in client.cookies.jar if each.domain.startswith("app."))
     async with gate.client() as other:
@@ -90,7 +90,7 @@ async def ways_in(gate: RunningGate, client: httpx.AsyncClient, token: str) -> d
 
 
 async def until_cut(chunks: AsyncIterator[bytes]) -> None:
-    """What is carried for a session that no longer counts ends."""
+    """Wait until gate ends the stream of a session that is no longer valid."""
     async with asyncio.timeout(20):
         async for _ in chunks:
             pass

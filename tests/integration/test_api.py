@@ -1,4 +1,4 @@
-"""The API from outside: programs with tokens at a running gate, the examples of its documentation, and calls that nobody thought of."""
+"""The API from outside: programs with tokens at a running gate, the examples of its documentation, and generated calls."""
 
 import json
 import os

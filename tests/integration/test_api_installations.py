@@ -51,7 +51,7 @@ class Installation:
         return done.stdout.strip()
 
     async def ask(self, method: str, path: str, token: str, document: Any = None) -> httpx.Response:
-        """By a connection of its own."""
+        """Send one request over a separate connection."""
         async with self.client() as program:
             return await program.request(method, f"{self.api}{path}", json=document, headers={"Authorization": f"Bearer {token}"})
 
@@ -59,7 +59,7 @@ class Installation:
         return {(await self.ask(method, path, token)).status_code for _ in range(EACH)}
 
     async def until_listed(self, path: str, token: str, count: int) -> list[dict[str, Any]]:
-        """The items of a list, once each process lists so many: tables follow the store."""
+        """The items of a list, once each process lists `count` of them, because tables follow the store."""
         for _ in range(200):
             lists = [(await self.ask("GET", path, token)).json()["items"] for _ in range(EACH)]
             if all(len(items) == count for items in lists):

@@ -1,4 +1,4 @@
-"""The whole product gets its certificates from a real authority, which connects to see whether the hosts are ours."""
+"""The whole product gets its certificates from a real CA, which connects to validate the control of the hosts."""
 
 import http.server
 import json
@@ -53,7 +53,7 @@ class Stage:
         return (context or self.pebble.client_context()).wrap_socket(plain, server_hostname=host)
 
     def certificate(self, host: str) -> bytes:
-        """What a client sees that trusts the authority and nothing else."""
+        """The certificate in DER that a client receives; it trusts only the CA."""
         with self.handshake(host) as client:
             displayed = client.getpeercert(binary_form=True)
         assert displayed is not None
@@ -110,7 +110,7 @@ def stage(request: pytest.FixtureRequest, upstream: SampleUpstream, tmp_path_fac
     for host in (APP, HTTP_ONLY):
         public(builder, host, upstream)
     with Pebble(directory / "ca", tls_port=builder.port, http_port=http_port, nonces_refused=10) as pebble:
-        pebble.resolve(ELSEWHERE, "127.0.0.9")  # nobody listens there
+        pebble.resolve(ELSEWHERE, "127.0.0.9")  # no server listens there
         builder.setting(**pebble.settings)
         storage = CertificateStorage(directory / "certificates", pebble.directory)
         storage.open()
@@ -243,7 +243,7 @@ def test_an_authority_that_is_away_stops_no_start(plane: str, tmp_path: Path, up
     builder, path = configure(tmp_path, data_plane=plane, autocert=True, autocert_ca=f"https://127.0.0.1:{free_port()}/dir")
     public(builder, APP, upstream)
     with manage("rungate", "-config", write(builder, path)) as child:
-        child.wait_for(lambda: any(entry["event"] == "certificate request failed" for entry in child.events), "the failure is told")
+        child.wait_for(lambda: any(entry["event"] == "certificate request failed" for entry in child.events), "the failure is logged")
         (received,) = (entry for entry in child.events if entry["event"] == "certificate request failed")
         assert "the CA is unavailable" in received["reason"]
         assert "Traceback" not in child.output
@@ -258,7 +258,7 @@ def test_an_authority_that_is_away_stops_no_start(plane: str, tmp_path: Path, up
 
 
 class Responder:
-    """Says of every certificate what it is told to, in the name of pebble's issuer, which has none of its own."""
+    """OCSP responder that returns `status` for every certificate on behalf of pebble's issuer, which has no responder."""
 
     def __init__(self, port: int):
         self.port = port

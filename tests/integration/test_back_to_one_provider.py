@@ -1,4 +1,4 @@
-"""From several identity providers back to the keys of one, and again to several, at a reload and at a restart: who is whom all along."""
+"""From several identity providers back to the keys of one, and again to several, at a reload and at a restart: user ids stay stable."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -27,7 +27,7 @@ Providers = dict[str, DevelopmentProvider]
 
 @pytest.fixture(scope="module")
 def providers() -> Iterator[Providers]:
-    """At both there is an alice, of whom both say that she is alice@example.com; that is for the first to say."""
+    """Both providers have a user alice with the address alice@example.com; only the first may assert that address."""
     with DevelopmentProvider([ALICE, BOB]) as corp, DevelopmentProvider([replace(ALICE, groups=())]) as partner:
         yield {"oidc": corp, "partner": partner}
 
@@ -82,7 +82,7 @@ async def signed_in(stage: Stage, id: str, provider: DevelopmentProvider) -> htt
 
 
 async def opened(stage: Stage, cookies: httpx.Cookies) -> list[int]:
-    """What each host answers; 302 is nobody who is signed in."""
+    """The status of each host; 302 means that the request is anonymous."""
     async with stage.browser(cookies) as client:
         return [(await client.get(stage.gate.url(host), headers=HTML)).status_code for host in HOSTS]
 
@@ -92,7 +92,7 @@ async def until(stage: Stage, cookies: httpx.Cookies, expected: list[int]) -> No
 
 
 async def name_of(stage: Stage, cookies: httpx.Cookies) -> tuple[str, str]:
-    """Id and address, as the application is told them."""
+    """Id and address in the identity headers that the application receives."""
     async with stage.browser(cookies) as client:
         headers = dict((await client.get(stage.gate.url(OPEN), headers=HTML)).json()["headers"])
     return headers["x-gate-claim-user"], headers.get("x-gate-claim-email", "")
@@ -145,7 +145,7 @@ async def test_return_to_single_provider_keys_changes_no_user(
         for each in (employee, newcomer):
             await until(stage, each, [200, 200, 403, 200])
             assert await name_of(stage, each) == names[0]
-        assert await opened(stage, guest) == [302] * 4, "nobody comes back with their provider"
+        assert await opened(stage, guest) == [302] * 4, "its provider's return restores no session"
         again = await signed_in(stage, "partner", providers["partner"])
         await until(stage, again, [200, 403, 200, 403])
         assert await name_of(stage, again) == names[1]

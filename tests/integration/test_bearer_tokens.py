@@ -1,4 +1,4 @@
-"""Tokens of a provider that nobody here wrote let programs in at the running product; the application never sees them."""
+"""Tokens of an independent provider authenticate programs at the running product; the application never sees them."""
 
 import base64
 import hashlib
@@ -88,7 +88,7 @@ async def test_each_token_lets_its_owner_in_where_it_belongs(gate: RunningGate, 
             assert page.status_code == 200, page.text
             received = dict(page.json()["headers"])
             assert received["x-gate-claim-user"] == "oidc/alice"
-            # Of groups this provider tells at its userinfo endpoint only.
+            # This provider returns groups only at its userinfo endpoint.
             assert received.get("x-gate-claim-groups", "") == ("engineering" if host == "opaque.localhost" else "")
             assert "authorization" not in received
             assert token not in page.text

@@ -79,7 +79,7 @@ def balanced(request: pytest.FixtureRequest, upstream: SampleUpstream, tmp_path_
 
 
 def status_from(balanced: Balanced, address: str, port: int, host: str = HOST, line: str = "GET /private") -> int:
-    """What somebody at this address is answered who comes by this port."""
+    """The status that a client at this address gets through this port."""
     tls = balanced.certificates.client_context()
     name = line.removeprefix("CONNECT ") if host == DATABASE else host
     request = f"{line} HTTP/1.1\r\nHost: {name}\r\nAccept: application/json\r\nConnection: close\r\n\r\n"

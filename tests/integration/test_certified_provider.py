@@ -1,4 +1,4 @@
-"""A sign-in through a certified provider that nobody here wrote, by the whole product: PKCE, issuer parameter, consent and all."""
+"""A sign-in through an independent, certified provider by the whole product: PKCE, issuer parameter, consent."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,7 +98,7 @@ async def test_removed_request_parameters_are_noticed(gate: RunningGate, way: st
             assert "fewer scopes than requested" in gate.wait_for_event("sign-in refused")["reason"]
         else:
             assert set(url.params) == {"client_id", "request_uri"}
-            # The provider takes nothing from the browser beside what was pushed, and who writes a request of their own knows no attempt.
+            # The provider accepts only pushed parameters from the browser, and an invented request belongs to no sign-in attempt.
             redirect_uri = gate.url(gate.builder.authenticate_host, "/oauth2/callback")
             own = {"client_id": CLIENT_ID, "response_type": "code", "scope": "openid", "redirect_uri": redirect_uri, "state": "own"}
             own |= {"nonce": "own", "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", "code_challenge_method": "S256"}

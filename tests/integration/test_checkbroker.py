@@ -1,4 +1,4 @@
-"""Tables and store compared from a shell: what differs is told and, on demand, written anew; records are never touched."""
+"""Tables and store compared from a shell: differences are reported and, on demand, repaired in the tables; records never change."""
 
 import asyncio
 import io

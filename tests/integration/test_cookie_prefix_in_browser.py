@@ -1,4 +1,4 @@
-"""With `cookie_name: __Host-...`, in a real browser: it keeps every cookie of ours, and no application is sent one."""
+"""With `cookie_name: __Host-...`, a real browser stores every cookie of gate, and no application receives one."""
 
 from pathlib import Path
 

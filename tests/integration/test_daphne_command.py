@@ -98,7 +98,7 @@ def test_daphne_opens_the_other_listeners(gate: RunningGate) -> None:
 
 
 async def answered(port: int | str, host: str) -> dict[str, Any]:
-    """What the application behind gate heard."""
+    """The request headers that the application behind gate received."""
     transport = httpx.AsyncHTTPTransport(uds=port) if isinstance(port, str) else httpx.AsyncHTTPTransport()
     url = f"http://127.0.0.1:{port}/" if isinstance(port, int) else "http://gate/"
     async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
@@ -120,7 +120,7 @@ async def test_a_unix_socket(tmp_path: Path, upstream: SampleUpstream) -> None:
     with python("-m", "daphne", "-u", name, APPLICATION, environment=configured(tmp_path, upstream.url)) as child:
         child.wait_for_line("gate is ready")
         received = await answered(name, "app.example.com")
-        assert "x-forwarded-for" not in received, "nobody's word counts, and a Unix socket has no address"
+        assert "x-forwarded-for" not in received, "gate trusts no sender of the header, and a Unix socket has no address"
         assert child.stop() == 0
         assert "Traceback" not in child.output
     assert not os.path.exists(name)

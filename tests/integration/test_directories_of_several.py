@@ -1,4 +1,4 @@
-"""The whole product with a directory at each of two providers: each says who of its own people is in which group, and nothing of others."""
+"""The whole product with a directory at each of two providers: each assigns groups to its own users only."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ STAFF, GUESTS, SHARED, OPEN = "staff.localhost", "guests.localhost", "shared.loc
 
 
 class ByName(Okta):
-    """Who signs in as alice is alice here, too; and so are groups."""
+    """Okta with the names of users and groups as their ids, so that alice at sign-in is alice in the directory."""
 
     def user_id(self, user: str) -> str:
         return user
@@ -121,10 +121,10 @@ async def test_a_rule_is_met_by_the_groups_of_one_s_own_directory_alone(gate: Ru
         headers = (await guest.get(gate.url(OPEN), headers={"Accept": "application/json"})).text
         assert "guests" in headers
         assert "staff" not in headers
-        assert "ceo@corp.example" not in headers, "an address of a directory that is not the provider's to tell"
+        assert "ceo@corp.example" not in headers, "an address outside the provider's domains"
         account = (await guest.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})).json()
         assert [group["id"] for group in account["groups"]] == ["guests"]
-        # The operator's file is followed; nobody at partner hears of it.
+        # gate follows the operator's file; the file changes no user of partner.
         (gate.config_file.parent / "people.yaml").write_text("users: [{id: corp/alice, groups: [guests]}]")
         await eventually_equal(lambda: statuses(gate, employee), [403, 200, 403])
         assert await statuses(gate, guest) == [403, 200, 403]
@@ -155,7 +155,7 @@ async def test_a_directory_that_is_away_costs_the_others_nothing_and_is_named(
     await asyncio.to_thread(gate.wait_for_event, "directory sync completed", lambda line: line["provider"] == "partner")
     changed = entries(idps, okta)
     changed[1]["directory_url"] = f"http://127.0.0.1:{free_port()}"
-    # What ends first is told: its six tries would take half a minute.
+    # The timeout ends the synchronization, because its six tries would take half a minute.
     await asyncio.to_thread(reload, gate, identity_providers=changed, idp_refresh_directory_timeout="1s")
     async with gate.client() as employee:
         await signed_in(gate, employee, idps["corp"], "corp")
@@ -189,7 +189,7 @@ async def test_a_directory_that_is_removed_takes_its_groups_along_and_no_others(
 
 
 async def push(gate: RunningGate, path: str, document: dict[str, Any], method: str = "POST") -> dict[str, Any]:
-    """What partner's client is answered."""
+    """The response to partner's SCIM client."""
     async with gate.client() as client:
         url = gate.url(AUTHENTICATE_HOST, f"/.gate/scim/v2/{path}")
         answer = await client.request(method, url, json=document, headers={"Authorization": f"Bearer {TOKEN}"})
@@ -207,7 +207,7 @@ async def test_what_a_hostile_provider_pushes_is_of_its_own_people_alone(pushed:
         names = ("alice", "corp/alice", "../corp/alice", "partner/alice")
         users = {name: (await push(pushed, "Users", {"userName": name, "externalId": name, **email}))["id"] for name in names}
         all_users = [{"value": id} for id in users.values()]
-        # Its group is called as the one that lets nobody in until somebody is in it, and another as the one of corp's file.
+        # One group has the name of an allowed group without members, another that of a group in corp's file.
         await push(pushed, "Groups", {"displayName": "guests", "externalId": "guests", "members": all_users})
         await eventually_equal(lambda: statuses(pushed, guest), [403, 200, 403])
         assert await statuses(pushed, employee) == [200, 403, 200]
@@ -237,13 +237,13 @@ async def test_removed_scim_token_removes_records(pushed: RunningGate, idps: dic
         await asyncio.to_thread(pushed.wait_for_event, line, lambda line: line["provider"] == "partner")
         await asyncio.to_thread(reload, pushed, identity_providers=[corp, {**partner, "scim_token": TOKEN}])
         assert (await push(pushed, "Users/.search", {}))["totalResults"] == 0
-        assert await statuses(pushed, guest) == [403, 403, 403], "until it is pushed anew"
+        assert await statuses(pushed, guest) == [403, 403, 403], "until it is pushed again"
 
 
 async def test_split_services_read_each_directory_in_one_process(
     idps: dict[str, FakeIdP], okta: ByName, upstream: SampleUpstream, tmp_path: Path
 ) -> None:
-    """Only authenticate has the key to the vendor's; authorize takes it that somebody has."""
+    """Only authenticate has the credentials of the vendor's directory; authorize assumes that another service has them."""
     (tmp_path / "people.yaml").write_text("users: [{id: alice, groups: [staff, shared]}]")
     known = entries(idps, okta)
     known[0]["directory_file"] = str(tmp_path / "people.yaml")

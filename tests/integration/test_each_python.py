@@ -1,6 +1,6 @@
 """gate with each Python that it says it runs on, as far as they are on this machine (.ci/other_pythons.py makes their environments).
 
-What differs between them is what no unit test of ours looks at: their event loop, their TLS, their processes.  Whole suites are run over
+They differ in parts that no unit test of gate covers: their event loop, their TLS, their processes. Whole suites run on
 another one by `GATE_TESTED_PYTHON=.venv/python3.13/bin/python` in the environment (tests/support/prepared.py).
 """
 
@@ -74,7 +74,7 @@ async def test_systemd_unit_runs_reloads_and_stops(
             assert (await client.get(gate.url(APP, "/after"))).status_code == 200
         assert gate.stop() == 0, gate.child.output
     assert not [event for event in gate.log if event["level"] in ("error", "critical")]
-    # What an interpreter warns of is no line of the log.
+    # A warning of the interpreter is no JSON line.
     assert not [line for line in gate.child.lines if not line.startswith("{")]
 
 

@@ -1,4 +1,4 @@
-"""Sessions that an operator ends from a shell: which ones, what is told, and what the audit log says first."""
+"""Sessions that an operator ends from a shell: the selection, the output, and the audit entry that precedes the end."""
 
 import asyncio
 import io
@@ -115,7 +115,7 @@ def test_unverified_address_ends_no_other_sessions(tmp_path: Path, output: dict[
 def test_unknown_address_ends_no_sessions(options: Options) -> None:
     with pytest.raises(CommandError, match=r"eve@a\.org: no user"):
         run(options, "--user", "ann@a.org", "eve@a.org")
-    assert not AuditEntry.objects.exists(), "the log tells of no ending that was not tried"
+    assert not AuditEntry.objects.exists(), "the audit log has no entry for an end that was not tried"
     assert asyncio.run(_left(options)) == ["a1", "a2", "b1", "c1"]
 
 

@@ -1,4 +1,4 @@
-"""What only `data_plane: envoy` has: HTTP/2, gRPC, and a child process that must live and die as it should."""
+"""Features of `data_plane: envoy` alone: HTTP/2, gRPC, and the life cycle of the child process."""
 
 import asyncio
 import os
@@ -131,7 +131,7 @@ async def test_grpc_for_allowed_users_until_session_end(provider: DevelopmentPro
         )
         with builder.start(tmp_path) as gate:
             async with gate.client() as client:
-                # Where the sign-in leads nobody answers a GET.
+                # The application behind the sign-in answers no GET.
                 await sign_in(client, gate.url(API, "/x"), "alice")
                 cookie = of_client(client, API)
                 async with channel(gate, API) as calls:

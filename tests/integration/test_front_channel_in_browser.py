@@ -1,4 +1,4 @@
-"""A frame in the provider's page, in a real browser that sends no cookie of ours into it, ends the session; any other page can't."""
+"""A frame in the provider's page ends the session in a real browser that sends no gate cookie into it; other pages can't end it."""
 
 from pathlib import Path
 

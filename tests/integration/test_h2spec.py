@@ -1,4 +1,4 @@
-"""What RFC 9113 demands of a server, asked of `data_plane: envoy` by h2spec: gate gives up nothing of what Envoy does by itself."""
+"""Server requirements of RFC 9113, checked on `data_plane: envoy` by h2spec: gate passes every case that Envoy alone passes."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ PROGRAM = ROOT / "tests" / "support" / "h2spec" / "built" / "h2spec"
 CASE = re.compile(r'<testcase package="([^"]*)" classname="([^"]*)".*?(?=<testcase |</testsuite>)', re.DOTALL)
 REQUESTED = 145
 PARTS = ("generic", "hpack", *(f"http2/{chapter}" for chapter in range(3, 9)))
-# What an Envoy 1.40 fails that only forwards: it ends the connection without the word that is asked for, bears PRIORITY frames whatever
+# Cases that an Envoy 1.40 which only forwards fails: it ends the connection without the expected frame, accepts PRIORITY frames whatever
 # they say (RFC 9113 5.3.2 has done away with them), and ignores frames of streams that it has closed a moment ago, as it may for a while.
 OF_BARE_ENVOY = {
     ("generic/3.8", "Sends a GOAWAY frame"),
@@ -45,7 +45,7 @@ def gate(upstream: SampleUpstream, tmp_path: Path) -> Iterator[RunningGate]:
 
 
 def failed(gate: RunningGate, directory: Path, what: str, patience: int = 3, path: str = "/") -> tuple[int, dict[tuple[str, str], str]]:
-    """How much was asked, and what of it gate failed, each with h2spec's name for it.  A case waits so many seconds for an answer;
+    """The number of cases, and those that gate failed, with h2spec's names. A case waits `patience` seconds for a response;
     Envoy takes two to close a connection."""
     report = directory / f"{what.replace('/', '-')}.xml"
     command = [PROGRAM, what, "-p", str(gate.port), "-t", "-k", "-o", str(patience), "-P", path, "-j", report]

@@ -1,4 +1,4 @@
-"""Real applications that believe a proxy's header sign in whom gate names, and nobody that a client pretends to be.
+"""Real applications that trust a proxy's header sign in the user that gate names, and no user that a client forges.
 
 Radicale, Django's RemoteUserMiddleware, Google's library as IAP's applications use it, and the reader that Cloudflare documents; and
 readers of what Grafana, Gitea and Jenkins document, which are no packages that could be installed here.
@@ -72,7 +72,7 @@ def applications(running: RunningGate, directory: Path, port: int) -> Child:
 
 
 def _listens(port: int) -> bool:
-    """Whether they are there, and believe whoever asks: it is gate that keeps others from saying it."""
+    """Whether the applications listen and trust `Remote-User` of every client: only gate protects them from forged headers."""
     try:
         return "anybody" in httpx.get(f"http://127.0.0.1:{port}/site/", headers={"Remote-User": "anybody"}, trust_env=False).text
     except httpx.TransportError:

@@ -58,13 +58,13 @@ def connect(gate: RunningGate) -> Connecting:
 
 
 def over_tcp(gate: RunningGate, host: str) -> str | None:
-    """What a host tells of HTTP/3 to who comes by TCP."""
+    """The `Alt-Svc` header of a host in a response over TCP."""
     with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=host) as client:
         return client.send(f"GET / HTTP/1.1\r\nHost: {host}:{gate.port}\r\n\r\n".encode()).response().header("alt-svc")
 
 
 def incoming(answer: Http3Answer) -> dict[str, Any]:
-    """What the application received; each header once."""
+    """The request that the application received; each header once."""
     found: dict[str, Any] = json.loads(answer.body)
     found["headers"] = dict(found["headers"])
     return found

@@ -1,4 +1,4 @@
-"""A certified provider's sign-out, its bearer tokens, and Okta's directory as an emulator tells it, where each service is two processes."""
+"""A certified provider's sign-out, its bearer tokens, and an emulator's Okta directory, with two processes for each service."""
 
 import asyncio
 from base64 import b64encode

@@ -12,7 +12,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-# What nearly every English sentence has one of, and no German, Spanish or French one.
+# Words of nearly every English sentence, and of no German, Spanish or French one.
 ENGLISH = re.compile(r"\b(?:the|you|your|is|of|and|this|with|it|for|to|what|can't|are)\b", re.IGNORECASE)
 WHY = "31.12."
 KEYS = {
@@ -86,7 +86,7 @@ def speak(browser: Browser, accept_language: str) -> None:
 
 
 def output(browser: Browser) -> str:
-    """All that a person reads or hears, but what people and operators wrote."""
+    """All text that a user reads or a screen reader speaks."""
     spoken = "return [...document.querySelectorAll('[aria-label], [placeholder]')].map(e => e.ariaLabel + ' ' + (e.placeholder ?? ''))"
     return (
         "\n".join([browser.driver.title, browser.text, *browser.driver.execute_script(spoken)]).replace("\u202f", " ").replace("\xa0", " ")

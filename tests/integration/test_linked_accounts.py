@@ -32,7 +32,7 @@ Providers = dict[str, DevelopmentProvider]
 
 @pytest.fixture(scope="module")
 def providers() -> Iterator[Providers]:
-    """At both there is an alice of one address, and at the partner's she is in other groups."""
+    """Both providers have a user alice with the same address; at the partner she is in other groups."""
     with DevelopmentProvider([ALICE, BOB]) as corp, DevelopmentProvider([replace(ALICE, groups=("guests",))]) as partner:
         yield {"corp": corp, "partner": partner}
 
@@ -82,7 +82,7 @@ async def test_linked_accounts_share_identity_but_not_claims(
 
 
 async def wait_until_received(client: httpx.AsyncClient, url: str, user: str) -> None:
-    """Each process and Envoy's memory hears of a new configuration by itself."""
+    """Wait, because each process and Envoy's decision cache learn of a new configuration separately."""
     async with asyncio.timeout(PATIENCE):
         while received(await client.get(url))["user"] != user:
             await asyncio.sleep(0.02)
@@ -90,7 +90,7 @@ async def wait_until_received(client: httpx.AsyncClient, url: str, user: str) ->
 
 @pytest.fixture
 def split(entries: list[dict[str, Any]], upstream: SampleUpstream, tmp_path: Path) -> Iterator[Split]:
-    """Each service in processes of its own, of which only authenticate has the clients' secrets; alice is an approver by each account."""
+    """Each service in separate processes; only authenticate has the clients' secrets. alice is an approver by each account."""
     keys = {"approvers": [{"groups": {"in": ["engineering", "guests", "sales"]}}], "max_duration": "2h"}
     policy = [
         {"name": "wages", "prefix": "/wages/", "allowed_groups": ["nobody"], "access_requests": keys},
@@ -102,7 +102,7 @@ def split(entries: list[dict[str, Any]], upstream: SampleUpstream, tmp_path: Pat
             tmp_path, "https://not-used.invalid", redis, [{**route, "to": upstream.url} for route in policy], database_url="", **received
         )
         configure(split, entries)
-        for service in ("authenticate", "authorize"):  # each has a database of its own
+        for service in ("authenticate", "authorize"):  # each has a separate database
             split.settings[service].pop("database_url")
         with split:
             yield split

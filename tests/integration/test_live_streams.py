@@ -1,4 +1,4 @@
-"""What is under way ends with the session behind it, and nobody reads faster than the slowest reader."""
+"""Streams end with their session, and gate reads no faster than the slowest reader."""
 
 import asyncio
 import socket

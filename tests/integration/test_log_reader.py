@@ -87,7 +87,7 @@ def test_unread_log_blocks_no_request(
         assert (lost := gate.dropped()) > 0
 
         gate.child.is_read.set()
-        gate.child.wait_for(lambda: any(line["event"] == DROPPED_MESSAGE for line in gate.child.events), "what was lost is told")
+        gate.child.wait_for(lambda: any(line["event"] == DROPPED_MESSAGE for line in gate.child.events), "the lost lines are reported")
         # A line of Envoy's may have come after the count was read, and was lost as well.
         assert lost <= next(line for line in gate.child.events if line["event"] == DROPPED_MESSAGE)["lines"] == gate.dropped()
         assert gate.ask("/afterwards").status_code == 200
@@ -97,5 +97,5 @@ def test_unread_log_blocks_no_request(
 
         gate.is_requested_while_log_is_unread()
         gate.child.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: gate.child.process.poll() is not None, "SIGTERM ends it, though nobody reads")
+        wait_until(lambda: gate.child.process.poll() is not None, "SIGTERM ends it, though no process reads the log")
         assert gate.child.process.returncode == 0

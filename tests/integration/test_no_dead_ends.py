@@ -1,4 +1,4 @@
-"""Error pages of the running product, whoever makes them: each says what to do next, and whom to write to."""
+"""Error pages of the running product, from gate and from Envoy: each names the next step and a contact."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -39,15 +39,15 @@ FAILING = {
     "no application": Failing(502, BROKEN, "/"),
     "not allowed": Failing(403, STAFF, "/"),
     "a page of a route host": Failing(404, APP, "/.gate/nothing"),
-    "a link of nobody's sign-in": Failing(400, OPEN, "/.gate/callback/"),
+    "a link of no sign-in": Failing(400, OPEN, "/.gate/callback/"),
     "a program's sign-in": Failing(400, APP, "/.gate/api/v1/login"),
-    "the assertion of nobody": Failing(401, OPEN, "/.gate/jwt"),
+    "the assertion without a session": Failing(401, OPEN, "/.gate/jwt"),
     "a sign-in that leads elsewhere": Failing(400, APP, "/.gate/sign_in?gate_redirect_uri=https://evil.example/"),
-    "a kept form of nobody": Failing(410, APP, "/.gate/form/AAAAAAAAAAAAAAAAAAAAAA"),
+    "an unknown saved form": Failing(410, APP, "/.gate/form/AAAAAAAAAAAAAAAAAAAAAA"),
     "a page of the authenticate host": Failing(404, AUTHENTICATE_HOST, "/.gate/nothing"),
     "an icon": Failing(404, AUTHENTICATE_HOST, "/.gate/icons/none"),
     "a sign-in without proof": Failing(400, AUTHENTICATE_HOST, "/.gate/sign_in"),
-    "an answer to nobody": Failing(400, AUTHENTICATE_HOST, "/oauth2/callback?state=x&code=y"),
+    "a callback of no sign-in": Failing(400, AUTHENTICATE_HOST, "/oauth2/callback?state=x&code=y"),
     "a program's link": Failing(400, AUTHENTICATE_HOST, "/.gate/program?request=x"),
     "a reload of a button": Failing(405, AUTHENTICATE_HOST, "/.gate/refresh"),
     "a page that only shows": Failing(405, AUTHENTICATE_HOST, "/.gate/why", "POST"),

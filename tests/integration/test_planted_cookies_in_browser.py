@@ -1,4 +1,4 @@
-"""In a real browser, a sibling of our hosts plants what it can: good sessions and sign-ins of its own, for the whole domain."""
+"""In a real browser, a sibling of gate's hosts plants cookies for the whole domain: valid sessions and sign-ins of the attacker."""
 
 from collections.abc import Iterator
 

@@ -59,7 +59,7 @@ async def test_programmatic_token_ends_with_sign_out(
             assert await statuses(program, gate, token, "other.localhost") == {401}
             assert await statuses(program, gate, token[:-2]) == {401}
             browser.forget_everything()
-            # As from a mail or the address bar: whoever opens it is nobody yet.
+            # As from a mail or the address bar: the browser has no session yet.
             browser.open(gate.url("app.localhost", f"/x?gate_session={token}&a=1"))
             browser.wait_for_url(provider.url)
             assert "redirect_uri" in browser.url

@@ -1,4 +1,4 @@
-"""Whoever signs out at a certified provider is signed out of everything behind gate, open websockets too; and the other way round."""
+"""A sign-out at a certified provider ends the gate session and open websockets, and a sign-out at gate ends the provider's session."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ APP = "app.localhost"
 
 @contextmanager
 def gate_behind_provider(directory: Path, **client: Any) -> Iterator[tuple[RunningGate, SocketUpstream, CertifiedProvider]]:
-    """`client` is what is registered for it at the provider; a path stands for a page of the authenticate host."""
+    """`client` is gate's client registration at the provider; each path becomes a URL of the authenticate host."""
     builder = GateBuilder("http://set.below.invalid")
 
     def registered(value: Any) -> Any:
@@ -67,7 +67,7 @@ async def test_signing_out_at_the_provider_ends_everything_here(gate: tuple[Runn
         with RawWebSocket(running.port, tls=running.certificates.client_context(), server_name=APP) as websocket:
             assert websocket.open(f"{APP}:{running.port}", "/hold", f"Cookie: {cookie}").status == 101
             await sign_out_at(provider, alice)
-            # The provider has our answer by now, so whoever asks is refused already.
+            # The provider has gate's response by now, so each further request is denied.
             for host, path in ((APP, "/.gate/jwt"), (running.builder.authenticate_host, "/.gate/")):
                 assert (await alice.get(running.url(host, path), headers={"Accept": "application/json"})).status_code == 401
             websocket.socket.settimeout(10)

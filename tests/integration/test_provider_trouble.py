@@ -1,4 +1,4 @@
-"""The identity provider goes away: nobody new gets in, nobody who is in notices."""
+"""The identity provider fails: no user can sign in, and signed-in users notice nothing."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -71,14 +71,14 @@ async def test_why_the_provider_is_away_is_in_the_log_alone(tmp_path: Path, is_t
         async with gate.client() as client:
             page = await follow(client, await client.get(gate.url("app.localhost"), headers=HTML))
         assert page.status_code == 503
-        # Who visits learns what they can do, and nothing of what is behind.
+        # The page names a next step and hides the cause.
         assert "include the request id" in page.text
         assert message not in page.text
         assert message in gate.wait_for_event("sign-in failed at the identity provider")["error"]
 
 
 class SlowForJunk(FakeIdP):
-    """Takes long over codes that it never gave, as over everything else that somebody makes up."""
+    """Provider that responds slowly to codes that it never issued."""
 
     release: asyncio.Event
 

@@ -1,4 +1,4 @@
-"""One path, one reading: real servers behind both data planes and three front proxies, asked by nobody in particular.
+"""One path, one reading: real servers behind both data planes and three front proxies, with anonymous requests.
 
 Each layout of routes protects a handler of the application.  No spelling of a path or method may make any of the servers run it,
 and ordinary names pass.  The oracle is what the servers say that they ran.
@@ -169,7 +169,7 @@ ORDINARY = (
 
 @dataclass(frozen=True)
 class Layout:
-    """Routes below a mount; `served` are the handlers that nobody may reach without a session, `bases` the paths that lead to them."""
+    """Routes below a mount; `served` are the handlers that require a session, `bases` the paths that lead to them."""
 
     name: str
     routes: Callable[[str], list[dict[str, Any]]]
@@ -237,7 +237,7 @@ class Case:
 
 
 def spellings(path: str) -> Iterator[str]:
-    """Of one path, as a client may write them who wants a reader to find it and gate not to."""
+    """Spellings of one path by which an attacker tries to reach a handler unnoticed by gate."""
     yield path
     for at in [index for index, letter in enumerate(path) if letter == "/"]:
         for slash in SLASHES:
@@ -275,7 +275,7 @@ CASES = tuple(cases())
 
 
 class Door:
-    """What clients meet: a data plane with a host for each layout, or a front proxy with one host, where each layout has a mount."""
+    """An enforcement point: a data plane with a host for each layout, or a front proxy with one host and a mount for each layout."""
 
     def __init__(self, name: str, port: int, certificates: CertificateFiles):
         self.name, self.port, self.certificates = name, port, certificates
@@ -315,7 +315,7 @@ class Door:
 
 
 class Clients:
-    """A connection to each host of a door, opened anew where it was closed."""
+    """A connection to each host of an enforcement point, reopened if it was closed."""
 
     def __init__(self, door: Door):
         self._door = door
@@ -409,7 +409,7 @@ def test_the_servers_read_paths_in_different_ways(upstream: FanOut) -> None:
 
 
 def test_no_spelling_reaches_what_is_protected(door: Door, upstream: FanOut) -> None:
-    # In HTTP/2 what is no token ends the connection, and Envoy takes two seconds to do so.
+    # An HTTP/2 method that is no token ends the connection, and Envoy takes two seconds to end it.
     cases = [case for case in CASES if not door.is_http2 or TOKEN.fullmatch(case.method)]
     statuses = door.ask(cases)
     through = [(index, case, upstream.arrived.get(door.number(case, index))) for index, case in enumerate(cases)]
@@ -422,7 +422,7 @@ def test_no_spelling_reaches_what_is_protected(door: Door, upstream: FanOut) -> 
 
 
 def reached(case: Case, it: Arrived) -> dict[str, str]:
-    """What was run that nobody may run without a session, by the server that ran it."""
+    """Handlers that require a session and ran without one, by the server that ran them."""
     if case.layout.name == "methods":
         return {name: served.method for name, served in it.served.items() if served.method == "DELETE"}
     return {name: served.handler for name, served in it.served.items() if served.handler in case.layout.served}

@@ -212,7 +212,7 @@ async def test_the_metrics_move_to_another_host_on_their_own_port_or_stay(gate: 
     address = str(gate.builder.settings["metrics_address"])
     port = int(address.rpartition(":")[2])
     with socket.create_server(("127.0.0.2", port)), hears(gate, REFUSED) as refusal:
-        rewrite(gate.config_file, metrics_address=f":{port}")  # all addresses, of which somebody else has one
+        rewrite(gate.config_file, metrics_address=f":{port}")  # all addresses, of which another socket has one
     assert f"metrics_address: can't listen on :{port}" in refusal[0]["problem"]
     assert metrics(gate)["gate_config_last_reload_success"].value == 0
     reload(gate, metrics_address=f":{port}", cookie_expire="1h")

@@ -1,4 +1,4 @@
-"""A provider that misbehaves, in each way that the tests of OpenID relying parties and RFC 9700 name: nobody is signed in by mistake.
+"""A provider that misbehaves, in each way that the tests of OpenID relying parties and RFC 9700 name: no user is signed in by mistake.
 
 Every refusal is explained on a page, and in the log under the request id of that page; the next straight sign-in works.
 """
@@ -44,7 +44,7 @@ TROUBLE = "sign-in failed at the identity provider"
 REFUSED = "sign-in refused"
 NOW = 4_000_000_000  # far in the future
 LARGE = b'{"x": "' + b"A" * (10 << 20) + b'"}'
-# What any of the four endpoints may answer instead of what it should.
+# Invalid responses of any of the four endpoints.
 TROUBLES = {
     "500": Answer(500, b"oops"),
     "garbage": Answer(200, b"<html>\\xff"),
@@ -239,7 +239,7 @@ def test_unsolicited_response_creates_no_session(stage: Stage, query: Callable[[
     no_user_is_signed_in(stage, browser)
 
 
-# What the provider must not say when it is asked anew: it is wrong, not late, so the session ends (OpenID Connect Core 12.2, 5.3.2).
+# Refresh responses that the provider must not send: they are invalid, not late, so the session ends (OpenID Connect Core 12.2, 5.3.2).
 REFRESHED: dict[str, Bend] = {
     "the ID token of another issuer": Bend(claims={"iss": "https://evil.example"}),
     "for another audience": Bend(claims={"aud": "another"}),
@@ -349,7 +349,7 @@ def test_a_token_without_a_key_id_needs_a_single_key(fresh: Stage) -> None:
 
 
 def test_a_weaker_code_challenge_is_never_sent(fresh: Stage) -> None:
-    """Whatever the provider offers; and a code without its verifier is worth nothing."""
+    """gate sends S256 for every provider metadata, and a code without its verifier is worthless."""
     fresh.bend.discovery = {"code_challenge_methods_supported": ["plain"]}
     requested = parse_qs(urlsplit(fresh.to_provider(fresh.browser())).query)
     assert requested["code_challenge_method"] == ["S256"]
@@ -395,7 +395,7 @@ async def requested(stage: Stage, browser: Browser, url: str, path: str) -> "asy
 
 
 async def patiently_opened(stage: Stage, browser: Browser, url: str) -> Page:
-    """As `browser.open`, on a connection of its own that waits longer than gate does."""
+    """Do the same as `browser.open` on a separate connection with a longer timeout than gate's."""
     parts = urlsplit(url)
     cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.get(parts.hostname or "", {}).items())
     async with stage.gate.client(timeout=30) as client:
@@ -414,7 +414,7 @@ SIGNERS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("algorithm", SIGNERS)
 def test_each_algorithm_that_we_take_signs_in_and_another_s_signature_does_not(fresh: Stage, algorithm: str) -> None:
-    """Among keys that are for something else, or of a kind that nobody here knows."""
+    """The key set also holds keys for other uses and keys of unknown types."""
     key, other = SIGNERS[algorithm]
     strangers = [
         {**public_jwk(OTHER_RSA_KEY, "RS256", "key-1"), "use": "enc"},

@@ -1,4 +1,4 @@
-"""What people do beside the straight way: each ends signed in, or on a page that says what to do; nobody goes round in circles."""
+"""Detours of users: each ends signed in, or on a page that names the next step; none ends in a redirect loop."""
 
 import re
 import time

@@ -123,7 +123,7 @@ async def test_a_sign_out_wins_over_a_refresh_in_another_process(idp: FakeIdP, u
     """Two processes share a Redis; the one refreshes while a person signs out at the other (B36)."""
     with RedisServer(tmp_path / "redis") as redis:
         pages, refreshing = two_of_a_kind(idp, upstream, redis)
-        # Whoever is there first holds the lease, so it is this one that refreshes.
+        # The process that starts first holds the lease, so this one refreshes.
         with refreshing.start(directory(tmp_path, "refreshing")) as other, pages.start(directory(tmp_path, "pages")) as gate:
             async with gate.client() as client, other.client() as elsewhere:
                 await signed_in(gate, idp, client)
@@ -137,7 +137,7 @@ async def test_a_sign_out_wins_over_a_refresh_in_another_process(idp: FakeIdP, u
                 await client.get(gate.url(gate.builder.authenticate_host, f"/.gate/signout/?_gate_csrf={token}"), headers=HTML)
                 revoked = idp.count("/revoke")
                 idp.bend.holds.pop("/token").set()
-                # What the refresh brought too late is taken back at the provider: only then has it seen that the session is gone.
+                # gate revokes the late tokens of the refresh at the provider. Only then has it seen that the session is gone.
                 await eventually(lambda: idp.count("/revoke") > revoked)
                 statuses = [(await elsewhere.get(other.url(APP), headers=copy)).status_code, (await client.get(gate.url(APP))).status_code]
     assert statuses == [401, 401]
@@ -154,7 +154,7 @@ def two_of_a_kind(idp: FakeIdP, upstream: SampleUpstream, redis: RedisServer) ->
 
 
 def as_sent_to(gate: RunningGate, client: httpx.AsyncClient) -> dict[str, str]:
-    """What makes a request to the other process one of this browser's to the application."""
+    """Headers that make a request to the other process look like this browser's request to the application."""
     return {"Host": f"{APP}:{gate.port}", "Cookie": of_client(client, APP)}
 
 

@@ -23,7 +23,7 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8
 
 @pytest.fixture(scope="module")
 def providers() -> Iterator[tuple[DevelopmentProvider, DevelopmentProvider]]:
-    """At both there is an alice, and both say that she is alice@example.com."""
+    """Both providers have a user alice with the address alice@example.com."""
     with DevelopmentProvider() as corp, DevelopmentProvider([replace(ALICE, full_name="Alice of the partner")]) as partner:
         yield corp, partner
 

@@ -59,7 +59,7 @@ def received(page: httpx.Response) -> dict[str, str]:
 
 
 async def visit(gate: RunningGate, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider) -> str:
-    """Alice of this provider, who is told what she may be and gets where she may; her cookie."""
+    """Sign in as alice of this provider, check her identity headers and her access, and return her cookie."""
     page = await signed_in(gate, client, id, provider)
     of_corp = {"x-gate-claim-email": "alice@example.com", "x-gate-claim-groups": "engineering"} if id == "corp" else {}
     for answer in (page, await client.get(gate.url(OPEN)), await client.get(gate.url(OPEN))):

@@ -82,7 +82,7 @@ async def test_traffic_moves_from_a_killed_upstream_and_back_to_a_revived_one(ga
         await until(client, gate, "checked.localhost", {(200, "0"), (200, "1"), (200, "2")})
         assert await ask(client, gate, "checked.localhost", 9) == {(200, "0"): 3, (200, "1"): 3, (200, "2"): 3}
         await upstreams.kill(1)
-        # Not one request is lost: what is on its way meanwhile is sent elsewhere.
+        # No request is lost: gate retries requests in flight at another upstream.
         lost = await ask(client, gate, "checked.localhost", 30)
         assert {status for status, _ in lost} == {200}
         await until(client, gate, "checked.localhost", {(200, "0"), (200, "2")})
@@ -106,7 +106,7 @@ async def test_weights_are_exact_and_lost_upstream_fails_no_request(gate: Runnin
 
 
 async def test_retry_uses_the_other_upstreams_host_and_cleans_its_response(gate: RunningGate) -> None:
-    """Of what comes in one piece nothing is lost, and each request has one line in the log, whoever was asked."""
+    """No request with a complete body is lost, and each request has one log line, for each upstream that was tried first."""
     planted = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: _gate=planted\r\nSet-Cookie: theme=dark\r\n\r\nok"
     # The first choice of this client is one of them, so each is gone once.
     for alive, name in enumerate((f"names.localhost:{gate.port}", f"localhost:{PORTS[1]}")):

@@ -1,4 +1,4 @@
-"""A line to the store, or to the data broker, that goes silent and tells nobody: whose session ended is let in no longer than was promised.
+"""A connection to the store or the data broker goes silent without an error: an ended session is accepted no longer than promised.
 
 With `session_staleness: 0s` the promise is three seconds after the last word, before any of these lines is found dead by its own timeout.
 """
@@ -117,4 +117,4 @@ async def test_a_session_that_ended_unheard_is_served_no_longer_than_promised(
         for child in stage.decides:
             child.wait_for_line("replica exceeded staleness limit", 30)
         stage.line.mend()
-        assert await until(302) <= {302, 503}, "nobody is let in any more"
+        assert await until(302) <= {302, 503}, "no request is allowed any more"

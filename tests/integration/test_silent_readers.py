@@ -101,7 +101,7 @@ async def answered(client: httpx.AsyncClient, url: str) -> int:
 
 @pytest.mark.parametrize("plane", ["embedded", "envoy"])
 async def test_a_stream_of_events_lives_on(plane: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
-    """Silent for longer than somebody else is borne who does not read."""
+    """A stream stays open in silence for longer than the limit of a client that does not read."""
     async with EndlessUpstream() as upstream, gate(provider, tmp_path, plane, upstream.url) as port:
         reader, writer = await events(port, f"{APP}:{port}", CLAIMS["a stream"])
         for _ in range(2):
@@ -117,7 +117,7 @@ async def test_a_stream_of_events_lives_on(plane: str, provider: DevelopmentProv
 
 @pytest.mark.parametrize("claimed", [{"Content-Type": "application/grpc", "TE": "trailers"}, *CLAIMS.values()])
 async def test_over_http_2_to_the_application_too(claimed: dict[str, str], provider: DevelopmentProvider, tmp_path: Path) -> None:
-    """What Envoy alone can carry, gRPC and streams of events among it: what the answer is counts there as well."""
+    """Requests that only Envoy can forward, such as gRPC and event streams: the response's type decides there too."""
     async with (
         EndlessUpstream(speaks_http2=True) as upstream,
         gate(provider, tmp_path, "envoy", upstream.url, upstream_http2=True) as port,
@@ -129,7 +129,7 @@ async def test_over_http_2_to_the_application_too(claimed: dict[str, str], provi
 
 
 async def test_a_stream_over_http_2_lives_on(provider: DevelopmentProvider, tmp_path: Path) -> None:
-    """Longer than somebody else is borne who did not ask for one."""
+    """A requested stream outlives the limit of a client that did not request one."""
     async with (
         EndlessUpstream(speaks_http2=True, content_type="text/event-stream") as streams,
         gate(provider, tmp_path, "envoy", streams.url, upstream_http2=True) as port,
@@ -143,7 +143,7 @@ async def test_a_stream_over_http_2_lives_on(provider: DevelopmentProvider, tmp_
 
 
 async def outlast(port: int, upstream: EndlessUpstream) -> None:
-    """Longer than somebody is borne who does not read."""
+    """Wait for longer than the limit of a client that does not read."""
     for _ in range(2):
         async with Silent1(port, f"{LARGE}:{port}", "/large", 1, {}):
             await upstream.is_open("/large", 1)
@@ -216,7 +216,7 @@ async def test_a_call_of_grpc_may_think(provider: DevelopmentProvider, tmp_path:
 
 
 def endings(child: Child) -> list[object]:
-    """Of what was cut, as the access log tells it."""
+    """(status, ending) of each request that a timeout cut, from the access log."""
     received = [(event.get("status"), event.get("problem") or event.get("ending")) for event in child.events]
     return [each for each in received if each[1] in ("timeout", "idle_timeout")]
 

@@ -105,7 +105,7 @@ async def test_an_application_gets_a_token_that_authenticate_has_refreshed(split
     before = {record.id for record in await broker.page(SESSION, "", 500)}
 
     async def received() -> str | None:
-        """What the application was told; None where a refresh took longer than a request waits, as on a busy machine."""
+        """The token that the application received; None if a refresh took longer than a request waits, as on a busy machine."""
         answer = await browser.get(split.url("/tokens/"))
         assert answer.status_code in (200, 503)
         return dict(answer.json()["headers"])["x-token"] if answer.status_code == 200 else None
@@ -226,7 +226,7 @@ async def to_the_end(chunks) -> None:
 
 
 async def test_the_admin_shows_what_other_processes_decided_and_where_people_were(split, tmp_path):
-    """The process that decides writes it down; the one that has the admin shows it."""
+    """The process that decides writes the record; the process with the admin displays it."""
     async with split.client() as bob, split.client() as alice:
         assert (await sign_in(bob, split.url("/soon/"), "bob")).status_code == 200
         refused = await bob.get(split.url("/files/"), headers={"Accept": "application/json"})
@@ -245,7 +245,7 @@ async def test_the_admin_shows_what_other_processes_decided_and_where_people_wer
 
 
 async def wait_until_displayed(browser, url: str, text: str) -> str:
-    """What is written down is there a moment later."""
+    """Wait until the page displays the text, because records appear a moment later."""
     async with asyncio.timeout(20):
         while text not in (page := await browser.get(url, headers={"Accept": "text/html"})).text:
             assert page.status_code == 200
@@ -257,7 +257,7 @@ BROWSERS = 4
 
 
 class Load:
-    """Somebody who asks all the time, in as many tabs: what was answered, and what broke off."""
+    """Continuous requests from `BROWSERS` tabs; counts the responses and the broken connections."""
 
     def __init__(self, browser: httpx.AsyncClient, url: str):
         self._browser = browser
@@ -274,7 +274,7 @@ class Load:
             await asyncio.sleep(0.01)
 
     async def more(self, number: int) -> None:
-        """Return when so many more were answered."""
+        """Return after `number` more responses."""
         until = len(self.statuses) + number
         await eventually(lambda: len(self.statuses) >= until)
 
@@ -289,7 +289,7 @@ class Load:
 
 
 async def test_whichever_dies_only_what_it_was_answering_may_fail(split):
-    """Two of three kinds at once; then the only data broker, which is begun again as whoever watches over it would."""
+    """Kill one process of each of three services at once, then the only data broker, and restart it as a supervisor would."""
     async with split.client() as browser, split.client() as newcomer:
         assert (await sign_in(browser, split.url("/"), "bob")).status_code == 200
         async with Load(browser, split.url("/")) as load:
@@ -315,7 +315,7 @@ CHECK = "envoy.service.auth.v3.Authorization/Check"
 
 
 def is_whole(spans: list[EnvoyRequestHead]) -> bool:
-    """Each service tells its spans by itself: has everybody told theirs, so that all but the first have their parents?"""
+    """Whether every service has exported its spans, so that all spans but the first have their parents."""
     known = {span.id for span in spans}
     whole = [span for span in spans if span.service == "gate-proxy" and span.kind == "server"]
     calls = {span.id for span in spans if span.service == "gate-proxy" and span.name == CHECK}

@@ -120,7 +120,7 @@ async def until_the_provider(client: httpx.AsyncClient, response: httpx.Response
 
 
 async def test_tunnel_step_up_in_browser(gate: tuple[RunningGate, CertifiedProvider], tmp_path: Path) -> None:
-    """The command's browser is ours; a session that is too weak, and a token of it, open nothing."""
+    """The test's browser acts for the command; a session that is too weak, and its token, grant nothing."""
     running, _ = gate
     async with running.client() as client:
         await sign_in(running, client, APP, sub="frank", acr="pwd")

@@ -1,4 +1,4 @@
-"""Databases that may only be read, under a whole gate: the signed in go on, nothing is said to be written that is not, all is told."""
+"""Read-only databases under a whole gate: signed-in users continue, no failed write is reported as done, each failure is logged."""
 
 import asyncio
 import re
@@ -43,12 +43,12 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> ReadOnly:
-    """As with a file that nobody may write, which would not hold for root."""
+    """Behave as a read-only file does; file permissions would not stop root."""
     path = tmp_path / "data" / "gate.sqlite3"
 
     def mark(version: int) -> None:
         # Nothing of the file may be in the log beside it, or that would be read, and written back, instead of what we write.
-        # Once more afterwards: whoever had read the first page meanwhile looks at it anew.
+        # The second checkpoint makes connections that read the first page in between read it again.
         with closing(sqlite3.connect(path, timeout=20)) as other:
             while True:
                 checkpoint(other)
@@ -133,7 +133,7 @@ async def last_link_of_sign_in(client: httpx.AsyncClient, gate: RunningGate, use
 
 
 async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> int:
-    """By somebody whose browser keeps its cookies."""
+    """Sign out in a browser that keeps its cookies, and return the status."""
     host = gate.builder.authenticate_host
     page = await client.get(gate.url(host, "/.gate/"))
     (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)

@@ -1,4 +1,4 @@
-"""Stores that are full, or hang, under a whole gate: nobody is let in by mistake, all is told, and the store is used again."""
+"""Stores that are full or hang, under a whole gate: no request is allowed by mistake, each failure is logged, and gate recovers."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ from tests.support.upstream import SampleUpstream
 
 HOST, PUBLIC_HOST = "app.localhost", "public.localhost"
 STALENESS = 4.0
-# A call to the database may take 5 s, and another waits for its turn; nothing takes longer, whoever comes.
+# A call to the database may take 5 s, and another waits for its turn; no request takes longer.
 BOUND = 20.0
 SILENT = "did not respond within"  # said of any store, also of one that would have said something else a moment later
 POSTGRESQL_FILE = 16 * 1024 * 1024  # bytes: its log is written in files of that size, which exist before
@@ -32,7 +32,7 @@ During = Callable[[RunningGate], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Trouble:
-    """What can happen to a store, for as long as a context lasts; and what the log then says of it."""
+    """Failures of a store for the duration of a context, and their texts in the log."""
 
     settings: dict[str, object]
     is_full: During
@@ -184,7 +184,7 @@ def user(gate: RunningGate) -> httpx.AsyncClient:
 
 
 def builder_of(provider: DevelopmentProvider, upstream: SampleUpstream) -> GateBuilder:
-    """A gate with one route for whoever is signed in, and one for everybody."""
+    """A gate with one route for signed-in users, and one public route."""
     return (
         GateBuilder(provider.url)
         .route(HOST, to=upstream.url, allow_any_authenticated_user=True)
@@ -207,7 +207,7 @@ async def until(client: httpx.AsyncClient, gate: RunningGate, status: int) -> fl
 
 
 async def must_come_back(client: httpx.AsyncClient, gate: RunningGate, name: str = "bob") -> None:
-    """Who wants to sign in now: a page that says when to come back, and nobody is signed in."""
+    """A sign-in now ends on a page with `Retry-After`, and no user is signed in."""
     page = await sign_in(client, gate.url(HOST), name)
     assert page.status_code == 503, page.text
     assert int(page.headers["retry-after"]) > 0
@@ -217,7 +217,7 @@ async def must_come_back(client: httpx.AsyncClient, gate: RunningGate, name: str
 
 
 async def sign_out_is_done_or_said_not_to_be(client: httpx.AsyncClient, gate: RunningGate) -> None:
-    """A full store may have room for an end; nobody is told of one that was not."""
+    """A full store may have room for a sign-out; gate confirms only a sign-out that was stored."""
     host = gate.builder.authenticate_host
     page = await client.get(gate.url(host, "/.gate/"))
     (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
@@ -225,12 +225,12 @@ async def sign_out_is_done_or_said_not_to_be(client: httpx.AsyncClient, gate: Ru
     answer = await client.post(gate.url(host, "/.gate/signout/"), data={"_gate_csrf": token})
     assert answer.status_code in (302, 503)
     assert answer.status_code == 302 or int(answer.headers["retry-after"]) > 0
-    client.cookies = cookies  # of whoever kept them
+    client.cookies = cookies  # as a client that kept them
     assert await status_of(client, gate) == (302 if answer.status_code == 302 else 200)
 
 
 async def nothing_waits_for_it(client: httpx.AsyncClient, gate: RunningGate) -> None:
-    """Many at once that only the store could tell apart: each is answered within its deadline, and others at once."""
+    """Many concurrent requests need the store: each gets a response within its deadline, and public requests get one at once."""
     many = [asyncio.create_task(status_of(client, gate)) for _ in range(30)]
     await asyncio.sleep(0)
     assert (await client.get(gate.url(PUBLIC_HOST, "/ping"))).status_code == 200
@@ -241,7 +241,7 @@ async def nothing_waits_for_it(client: httpx.AsyncClient, gate: RunningGate) -> 
 
 
 async def signed_in_soon(client: httpx.AsyncClient, gate: RunningGate, name: str) -> float:
-    """A sign-in may end in trouble that the store still makes, and have succeeded in part: then nobody asks again who it is."""
+    """A sign-in may end in a remaining store failure and succeed in part; then the provider shows no form again."""
     started = time.monotonic()
     async with asyncio.timeout(60):
         while (status := await status_of(client, gate)) != 200:

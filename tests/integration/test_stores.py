@@ -1,4 +1,4 @@
-"""The whole product on each kind of store: restarts keep sessions, sign-out ends them, trouble lets nobody in by mistake."""
+"""The whole product on each kind of store: restarts keep sessions, sign-out ends them, failures allow no request by mistake."""
 
 import asyncio
 import base64

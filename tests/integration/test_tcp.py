@@ -139,7 +139,7 @@ def test_bytes_after_client_end_are_dropped(stage: Stage) -> None:
             before = stage.resident_bytes()
             for _ in range(96):
                 client.socket.sendall(BIG)
-            # Who sends on when the server has closed may lose what it was told last: a close answers what is unread with a reset.
+            # A client that sends after the server closed may lose the last bytes: a close with unread data sends a reset.
             wait_until(lambda: _unsent(client.socket) == 0, "all of it has arrived")
             upstream.sendall(b"the end")
             upstream.shutdown(socket.SHUT_WR)
@@ -354,7 +354,7 @@ def test_alongside_pages_tunnel_limits(alongside_pages: Stage) -> None:
 
 
 def test_alongside_pages_identity_headers_of_clients_are_removed(alongside_pages: Stage) -> None:
-    """A header under a name of ours, or of Envoy's, is gone before gate looks."""
+    """A header with a name of gate's or Envoy's is removed before gate reads it."""
     pretended = ("x-gate-edge-facts: 6.6.6.6:6 6.6.6.6:6 HTTP/1.1 / x", "x-gate-edge-judged: x", "X-Forwarded-For: 6.6.6.6")
     with alongside_pages.connect() as client:
         assert client.open(f"{OPEN}:{ECHO_PORT}", *pretended, "x-envoy-external-address: 6.6.6.6") == 200

@@ -82,7 +82,7 @@ async def test_access_request_and_grant_in_split_mode(provider: DevelopmentProvi
         keys = {"approvers": [{"groups": "sales"}], "max_duration": "2h"}
         policy = [{"name": "app", "to": upstream.url, "allowed_groups": ["nobody"], "access_requests": keys}]
         split = Split(tmp_path, provider.url, redis, policy, database_url="")
-        for name in ("authenticate", "authorize"):  # each has a database of its own
+        for name in ("authenticate", "authorize"):  # each has a separate database
             split.settings[name].pop("database_url")
         with split:
             async with split.client() as alice, split.client() as bob:
@@ -104,7 +104,7 @@ async def test_separate_services_see_the_change(provider: DevelopmentProvider, u
     with RedisServer(tmp_path / "redis") as redis:
         policy = [{**GRANTED, "to": upstream.url}]
         split = Split(tmp_path, provider.url, redis, policy, database_url="")
-        for name in ("authenticate", "authorize"):  # each has a database of its own
+        for name in ("authenticate", "authorize"):  # each has a separate database
             split.settings[name].pop("database_url")
         with split:
             async with split.client() as client:

@@ -42,7 +42,7 @@ def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_facto
 def browser(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=gate.certificates.spki_hash) as running:
         running.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
-        # What is refused is in the decision log for certain.
+        # The decision log holds every denial.
         for address in (
             gate.url("nobody.localhost"),
             gate.url("authenticate.localhost", ADMIN),

@@ -59,7 +59,7 @@ def gate(started: RunningGate, backend: TraceBackend) -> Iterator[RunningGate]:
 
 
 def whole(spans: list[EnvoyRequestHead], path: str) -> list[EnvoyRequestHead]:
-    """What was told of requests for this path: the span that has all others below it."""
+    """The root spans of requests for this path."""
     return [span for span in spans if span.tags.get("url.path") == path and span.kind == "server"]
 
 

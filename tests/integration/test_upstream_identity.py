@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "verify-assertion.md"
 SAMPLES = {"js": "verify.mjs", "go": "identity.go", "java": "Identity.java"}
 JACKSON = [Path(f"/usr/share/java/jackson-{part}.jar") for part in ("core", "annotations", "databind")]
-# Big, so nobody is made to install them: where they are, their samples are tried, too.
+# Large, so they are optional: their samples run where they are installed.
 HAS_GO = shutil.which("go") is not None
 HAS_JAVA = shutil.which("javac") is not None and all(jar.exists() for jar in JACKSON)
 PYTHON_MAIN = "\nimport json, sys\nprint(json.dumps(verify_assertion(sys.argv[1])))\n"

@@ -104,7 +104,7 @@ class Server:
             yield client
 
     def refused(self, *lines: str, host: str = HOST, path: str = "/hold", **changed: str) -> RawResponse:
-        """The answer to a handshake that the upstream must not hear of, and after which the connection ends."""
+        """The response to a handshake that must not reach the upstream, and after which the connection ends."""
         received = len(self.upstream.heads)
         with self.connect(host) as client:
             sent = client.open(self.name(host), path, *lines, ahead=b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n", **changed)
@@ -302,7 +302,7 @@ def test_an_unmasked_client_is_closed_with_1002_on_both_sides(server: Server, up
     with server.opened("/hold") as client:
         client.send(from_client(TEXT, b"good") + b"\x81\x02no")
         assert client.frame().close_code == 1002
-        wait_until(lambda: len(upstream.frames()) == 2, "the upstream is told")
+        wait_until(lambda: len(upstream.frames()) == 2, "the upstream receives it")
     valid, close = upstream.frames()
     assert (valid.payload, close.close_code) == (b"good", 1002)
     server.ended_with("websocket_protocol_error")
@@ -319,7 +319,7 @@ def test_a_frame_of_a_gibibyte_is_1009_before_it_has_come(server: Server, upstre
     with server.opened("/hold") as client:
         client.send(b"\x82\xff" + (2**30).to_bytes(8, "big"))
         assert client.frame().close_code == 1009
-        wait_until(lambda: bool(upstream.frames()), "the upstream is told")
+        wait_until(lambda: bool(upstream.frames()), "the upstream receives it")
     assert [frame.close_code for frame in upstream.frames()] == [1009]
 
 
@@ -368,7 +368,7 @@ def test_a_client_that_leaves_ends_the_upstreams_connection(server: Server) -> N
     server.ended_with("client_disconnected", bytes_received=len(from_client(TEXT, b"and gone")))
 
 
-# The rest needs a signed-in person, a changed configuration or a stop: `rungate` of its own.
+# The rest needs a signed-in user, a changed configuration or a stop, and so a separate `rungate`.
 
 
 @pytest.fixture
@@ -402,7 +402,7 @@ async def test_signing_out_closes_open_websockets_with_1008_on_both_sides(gate: 
             # The frame that was passing ends before our Close, and what follows it never passes.
             assert busy.exactly(60) == b"b" * 60
             assert busy.frame().close_code == 1008
-    wait_until(lambda: upstream.heard[0] != b"", "the upstream is told")
+    wait_until(lambda: upstream.heard[0] != b"", "the upstream receives it")
     assert [frame.close_code for frame in upstream.frames()] == [1008]
     gate.wait_for_event("request", lambda event: event.get("ending") == "access_ended")
 

@@ -43,14 +43,14 @@ STEERING = (
         "X.Original.Url",
     ),
 )
-# By which Ingress NGINX, and nobody else, tells what the client said: no application takes that for a proxy's word.
+# Only Ingress NGINX passes the client's value in this header, and no application trusts it as a proxy's.
 CLIENT_HEADERS = re.compile(rb"\r\nX-Original-Forwarded-For: [^\r]*")
 TRAILED = ("X-Gate-Claim-Email", "X-Gate-Jwt-Assertion", "Authorization", "Cookie", "Host", "X-Forwarded-Host", "X-Original-Url", "X-Odd")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an application is asked for by alice, and what it then hears of the request."""
+    """A proxy at which alice requests an application, and the application, which records the requests."""
 
     proxy: AnyFront
     cookie: str
@@ -121,7 +121,7 @@ async def test_forwarded_host_is_the_authorized_host(place: Place) -> None:
         received = place.ask(f"host-{number}", target=target, host=host)
         assert hosts_of(received) in ([place.host], []), (target, host)
         assert EVIL.encode() not in received, (target, host)
-        assert b":9999" not in received  # ids and signatures of ours may well hold the number
+        assert b":9999" not in received  # gate's ids and signatures may contain the number
 
 
 async def test_client_proxy_headers_are_removed(place: Place) -> None:

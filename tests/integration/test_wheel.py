@@ -40,7 +40,7 @@ def run(*command: str | Path, where: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tracked files with a revision of its own: a build leaves folders behind."""
+    """A copy of the tracked files in a separate repository, because a build leaves folders behind."""
     copy = tmp_path_factory.mktemp("wheel") / "sources"
     for name in run("git", "ls-files", where=ROOT).splitlines():
         if (ROOT / name).is_file() and not name.startswith(("tests/", "bench/", "docs/")):
@@ -132,7 +132,7 @@ async def test_what_the_wheel_installs_is_served_by_one_command(
 async def test_it_runs_as_the_image_runs_it_on_a_read_only_root(
     installed: Path, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
 ) -> None:
-    """As nobody special, with the environment and the health check of the Dockerfile; bubblewrap stands for the container."""
+    """Run unprivileged with the environment and the health check of the Dockerfile; bubblewrap replaces the container."""
     dockerfile = (ROOT / "deploy" / "compose" / "Dockerfile").read_text()
     (environment,) = re.findall(r"^ENV (.+)$", dockerfile, re.MULTILINE)
     granted = dict(pair.split("=", 1) for pair in environment.replace("/data", str(tmp_path / "data")).split())
@@ -185,7 +185,7 @@ def refused(installed: Path, where: Path, *arguments: str | Path, disk: int | No
 
 @pytest.fixture
 def configured(installed: Path, tmp_path: Path) -> Path:
-    """A configuration that `gate init` wrote, with ports of its own."""
+    """A configuration that `gate init` wrote, with changed ports."""
     (tmp_path / "answers.yaml").write_text(f"{ANSWERS}address: 127.0.0.1:{free_port()}\n")
     program = installed / "bin/gate"
     run(program, "init", "--offline", "--answers", "answers.yaml", "etc", where=tmp_path, PYTHONPATH=str(installed))
@@ -200,7 +200,7 @@ def test_what_can_not_be_written_leaves_nothing_behind(installed: Path, tmp_path
     assert "full: file too large; nothing was written" in refused(installed, tmp_path, *init, "full", disk=0)
     assert list((tmp_path / "full").iterdir()) == []
     assert "not a directory; nothing was written" in refused(installed, tmp_path, *init, "answers.yaml/x")
-    assert "; nothing was written" in refused(installed, tmp_path, *init, "/sys/gate")  # where nobody may, not even root
+    assert "; nothing was written" in refused(installed, tmp_path, *init, "/sys/gate")  # where no user may write, not even root
 
 
 def test_a_disk_that_is_full_starts_nothing(installed: Path, configured: Path) -> None:

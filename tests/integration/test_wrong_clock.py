@@ -1,4 +1,4 @@
-"""One process of several whose clock is a day ahead, or behind: it sweeps expired records, and nobody elsewhere is signed out by it."""
+"""One of several processes has a clock a day ahead or behind: it sweeps expired records and signs out no user of the others."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ DIFFERS = "clock skew exceeds limit"
 
 @dataclass(frozen=True)
 class Shared:
-    """A store of two processes; `expire` puts something into it that is over, and `is_swept` tells whether that was cleared away."""
+    """A store of two processes; `expire` stores an expired record, and `is_swept` returns whether it was removed."""
 
     settings: dict[str, object]
     expire: Callable[[], object]
@@ -61,7 +61,7 @@ def skew_of(address: str) -> float:
 
 
 async def ask_for(client: httpx.AsyncClient, gate: RunningGate, seconds: float) -> set[int]:
-    """Requests of somebody who is signed in, several at a time."""
+    """Concurrent requests of a signed-in user."""
     found: set[int] = set()
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""What a running gate tells systemd, heard at a socket in its place: when it serves, reloads and stops, and how it does meanwhile."""
+"""Messages of a running gate to systemd, read at a socket in its place: ready, reloading, stopping, status and watchdog."""
 
 import signal
 import socket

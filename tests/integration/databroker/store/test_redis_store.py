@@ -1,4 +1,4 @@
-"""What only the kvstore promises: deadlines, a server that comes back as another, and what can't be read."""
+"""Guarantees of the kvstore alone: deadlines, a server replaced by another, and unreadable records."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -126,7 +126,7 @@ async def test_read_only_server_error(store: RedisStore, redis_server: RedisServ
 
 
 async def test_in_a_full_server_sessions_end_and_make_room(tmp_path: Path, clock: Clock) -> None:
-    """Else nobody could be signed out, and nothing would ever be cleared away."""
+    """Otherwise no user could be signed out, and no expired record would be removed."""
     with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
         store = open_kvstore(server, clock)
         begin = (await store.put(SESSION, "a", {})).version

@@ -1,4 +1,4 @@
-"""What is made of a real authority's answers; those that it does not give: tests/unit/proxy/autocert/test_acme_client.py."""
+"""Responses of a real CA; for responses that it does not give, see tests/unit/proxy/autocert/test_acme_client.py."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ MAC_KEY = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
 
 @pytest.fixture(scope="module")
 def pebble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pebble]:
-    """Nobody answers where it looks; it knows accounts by a key that it gave to their owners."""
+    """A CA whose validation requests reach no server; it requires external account binding."""
     keys = {"externalAccountBindingRequired": True, "externalAccountMACKeys": {"kid-1": MAC_KEY}}
     with Pebble(tmp_path_factory.mktemp("pebble"), tls_port=free_port(), nonces_refused=10, **keys) as running:
         yield running

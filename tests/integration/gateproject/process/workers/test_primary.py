@@ -1,4 +1,4 @@
-"""What the first of several processes does for all: reload, metrics, one log."""
+"""Tasks of the first of several processes for all: reload, metrics, one log."""
 
 import asyncio
 import json
@@ -91,4 +91,4 @@ async def test_metrics_of_all_workers_are_summed(gate: RunningGate, metrics_port
         assert metric(page, "process_resident_memory_bytes", worker=worker) > 0
         assert metric(page, "gate_config_last_reload_success", worker=worker) == 1
     samples = [line.rpartition(" ")[0] for line in page.splitlines() if not line.startswith("#")]
-    assert len(samples) == len(set(samples)), "a series stands once"
+    assert len(samples) == len(set(samples)), "a series occurs once"

@@ -56,7 +56,7 @@ async def test_stalled_first_process_bounds_staleness(provider: DevelopmentProvi
 
 
 async def test_resumed_worker_drops_its_cache(gate: RunningGate) -> None:
-    """What was asked meanwhile waits before it, and so does the news that the session has ended."""
+    """Requests sent during the suspension wait in its socket, as does the event that the session has ended."""
     async with gate.client() as client:
         await sign_in(client, gate.url("app.localhost"), "alice")
         stored = httpx.Cookies(client.cookies)
