@@ -84,7 +84,7 @@ class BackgroundWork:
             await asyncio.gather(*map(self._repair_scim, self._scim.values()))
 
     async def _repair_scim(self, directory: ScimDirectory) -> None:
-        def unable(error: GateError) -> None:
+        def log_failure(error: GateError) -> None:
             log.warning("SCIM repair failed", provider=directory.provider.id, reason=str(error))
 
-        await retry(directory.repair, unable, INITIAL_BACKOFF, (BrokerError, ScimError))
+        await retry(directory.repair, log_failure, INITIAL_BACKOFF, (BrokerError, ScimError))

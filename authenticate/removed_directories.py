@@ -35,10 +35,10 @@ class RemovedDirectories:
         self._broker = broker
 
     async def run(self) -> None:
-        def unable(error: GateError) -> None:
+        def log_failure(error: GateError) -> None:
             log.warning("deleting records of removed directories failed", reason=str(error))
 
-        await retry(self._delete, unable, INITIAL_BACKOFF)
+        await retry(self._delete, log_failure, INITIAL_BACKOFF)
 
     async def _delete(self) -> None:
         found = [record for type in _DIRECTORY_TYPES async for record in iter_records(self._broker, type) if self._is_candidate(record)]

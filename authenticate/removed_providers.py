@@ -30,10 +30,10 @@ class RemovedProviders:
         self._broker = broker
 
     async def run(self) -> None:
-        def unable(error: GateError) -> None:
+        def log_failure(error: GateError) -> None:
             log.warning("ending sessions of removed providers failed", reason=str(error))
 
-        await retry(self._end, unable, INITIAL_BACKOFF)
+        await retry(self._end, log_failure, INITIAL_BACKOFF)
 
     async def _end(self) -> None:
         ids_by_provider = defaultdict[str, list[str]](list)

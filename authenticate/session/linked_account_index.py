@@ -26,11 +26,11 @@ class LinkedAccountIndexer:
         self._broker = broker
 
     async def run(self) -> None:
-        def unable(error: GateError) -> None:
+        def log_failure(error: GateError) -> None:
             log.warning("indexing sessions of linked accounts failed", reason=str(error))
 
         if self._sessions.links_accounts:
-            await retry(self._index_all, unable, INITIAL_BACKOFF)
+            await retry(self._index_all, log_failure, INITIAL_BACKOFF)
 
     async def _index_all(self) -> None:
         page = list[SessionRecord]()
